@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from tilesmith.support import linker
-from tilesmith.support.errors import CodegenError, MissingDependencyError
+from tilesmith.support.errors import CodegenError, ConfigError, MissingDependencyError
 from tilesmith.support.files import make_atomically, replace_file, write_atomically
 from tilesmith.support.knobs import knobs
 
@@ -79,3 +79,9 @@ def test_a_failing_linker_is_quoted(tmp_path):
     with pytest.raises(CodegenError, match="no object code"):
         linker.link_shared([], tmp_path / "x.so")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["ld '", " "])
+def test_a_bad_linker_command_is_an_error(command):
+    with knobs.override(linker=command), pytest.raises(ConfigError, match="TILESMITH_LINKER"):
+        linker.find_linkers()

@@ -43,18 +43,18 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    "recognition": Kind("operators that were written out are not the operator they look like"),
-    "folding": Kind("what could be computed with constants is left for run time"),
-    "packing": Kind("a convolution or product keeps its layout and its weights unpacked"),
-    "layout": Kind("a value is permuted back because an operator cannot go on in its layout"),
-    "legalization": Kind("an operator is left without a tensor program"),
-    "fusion": Kind("calls that could be one kernel stay apart"),
-    "inlining": Kind("a cheap block is stored in memory instead of computed where it is read"),
+    "recognition": Kind("a group of operators looks like one known operator, but is not it"),
+    "folding": Kind("constants, or a constant factor, are not folded at compile time"),
+    "packing": Kind("a convolution or matrix product keeps its layout and its weights unpacked"),
+    "layout": Kind("an operator does not support the chosen layout; values keep their old one"),
+    "legalization": Kind("an operator has no tensor program; its call is left as it is"),
+    "fusion": Kind("calls that could share a kernel are not fused"),
+    "inlining": Kind("a cheap block is not inlined; its result is stored in memory"),
     "schedule": Kind("a default schedule does not apply; the block keeps simpler loops"),
-    "vectorization": Kind("a loop is not written as vectors: LLVM may do it, or lanes run in turn"),
-    "code": Kind("only source was made, nothing that runs"),
+    "vectorization": Kind("a loop is not vectorized here: LLVM may do it, or it runs lane by lane"),
+    "code": Kind("only source code was generated; it cannot run on this machine"),
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
-    "cache": Kind("something is made anew, or here instead of in a worker", is_about_code=False),
+    "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 
 

@@ -3,13 +3,15 @@
     from tilesmith.support.knobs import knobs
     if knobs.timing: ...
 
-A value is read from the environment when it is asked for. A variable `TILESMITH_…` that the table
-does not know is an error at the first use of any knob: a misspelt switch never goes unnoticed.
+A value is read from the environment when it is asked for. At the first use of any knob, a variable
+`TILESMITH_…` that is not in the table, or has a value that its knob does not accept, is an error: a
+mistake never goes unnoticed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +38,8 @@ class Knob(Generic[Value]):
     in_cache_key: bool = False
     minimum: int | None = None
     choices: tuple[str, ...] | None = None
+    form: tuple[str, str] | None = None
+    """A regular expression that the text must match, and its description for messages."""
 
     @property
     def variable(self) -> str:
@@ -58,15 +62,19 @@ class Knob(Generic[Value]):
                 raise self._bad(text, f"a whole number of at least {self.minimum}")
             return number
         if self.kind is Path:
+            if not text:
+                raise self._bad(text, "a path")
             return Path(text).expanduser()
         if self.choices is not None and text not in self.choices:
             raise self._bad(text, "one of " + ", ".join(self.choices))
+        if self.form is not None and not re.fullmatch(self.form[0], text):
+            raise self._bad(text, self.form[1])
         return text
 
     def _bad(self, text: str, expected: str) -> ConfigError:
         return ConfigError(
             f"environment variable {self.variable}: expected {expected}, got '{text}'",
-            notes=(f"it means: {self.meaning}",),
+            notes=(f"what it sets: {self.meaning}",),
         )
 
     def __get__(self, owner: Knobs | None, _class: type | None = None) -> Any:
@@ -81,8 +89,10 @@ class Knobs:
     timing = Knob("timing", bool, False, "print the time of every pass")
     debug = Knob(
         "debug", str, "",
-        "level of debug output: 1 what is given up and why, 2 also names of passes, 3 also what "
-        "they changed, 5 the module after each; optionally ',pattern' of pass names",
+        "level of debug output: 1 fallbacks (optimisations that were not done, and why), 2 also "
+        "names of passes, 3 also what they changed, 5 the module after each; optionally ',pattern' "
+        "of pass names",
+        form=(r"\s*(\d+\s*(,.*)?)?", "a level, or a level and patterns of passes (2 or 2,tir.*)"),
     )  # fmt: skip
     traceback = Knob(
         "traceback", str, "short", "'full' shows the internal frames of an error",
@@ -130,15 +140,18 @@ class Knobs:
 
     @property
     def debug_level(self) -> int:
-        """The number at the beginning of `debug`; 0 if there is none."""
-        level = self.debug.partition(",")[0].strip()
-        return int(level) if level.isdigit() else 0
+        """The number at the beginning of `debug`; 0 if `debug` is empty."""
+        return int(self.debug.partition(",")[0].strip() or 0)
 
     def check_environment(self) -> None:
-        """Raise ConfigError for a TILESMITH_ variable that no knob has."""
-        known = sorted(knob.variable for knob in self.table())
-        for variable in os.environ:
-            if variable.startswith(PREFIX) and variable not in known:
+        """Raise ConfigError for a TILESMITH_ variable without a knob, or with a value that its knob
+        does not accept.
+        """
+        known = {knob.variable: knob for knob in self.table()}
+        for variable, text in os.environ.items():
+            if variable in known:
+                known[variable].parse(text)
+            elif variable.startswith(PREFIX):
                 import difflib
 
                 near = difflib.get_close_matches(variable, known, n=1)
@@ -160,10 +173,12 @@ class Knobs:
     @contextmanager
     def override(self, **values: Any) -> Iterator[Knobs]:
         """Set knobs for the duration of a `with` block (for the whole process)."""
-        names = {knob.name for knob in self.table()}
-        for name in values:
-            if name not in names:
-                raise ConfigError(f"unknown knob '{name}'", notes=(", ".join(sorted(names)),))
+        table = {knob.name: knob for knob in self.table()}
+        for name, value in values.items():
+            if name not in table:
+                raise ConfigError(f"unknown knob '{name}'", notes=(", ".join(sorted(table)),))
+            if table[name].kind is str:
+                table[name].parse(value)
         with self._lock:
             saved = self._overrides
             self._overrides = {**saved, **values}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tilesmith.support.errors import CodegenError, MissingDependencyError
+from tilesmith.support.errors import CodegenError, ConfigError, MissingDependencyError
 from tilesmith.support.files import PathLike, make_atomically
 from tilesmith.support.knobs import knobs
 
@@ -64,7 +64,16 @@ def find_linkers() -> list[Linker]:
     """
     named = knobs.linker
     if named:
-        command = tuple(shlex.split(named))
+        try:
+            command = tuple(shlex.split(named))
+        except ValueError as error:
+            raise ConfigError(
+                f"environment variable TILESMITH_LINKER: cannot split '{named}' into words: {error}"
+            ) from None
+        if not command:
+            raise ConfigError(
+                f"environment variable TILESMITH_LINKER: expected a command, got '{named}'"
+            )
         base = os.path.basename(command[-1])
         return [Linker(command, not (base.startswith("ld") or base.endswith("lld")))]
     return list(_found_linkers())
