@@ -89,6 +89,34 @@ def test_reindex_of_a_write():
     check(scattered, lambda sch: sch.reindex(sch.get_block("B"), ("write", 0)), expected)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("primitive", ["reindex", "cache_write", "reindex_cache_write"])
+def test_write_under_a_fused_loop_of_symbolic_extent(primitive, count):
+    @T.prim_func
+    def sums(a: T.handle, b: T.handle):
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (n, m, 16), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        for i, j, k in T.grid(n, m, 16):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vi, vj, vk]
+
+    def steps(sch):
+        block = sch.get_block("B")
+        sch.fuse(*sch.get_loops(block)[:count])
+        if primitive == "reindex":
+            sch.reindex(block, ("write", 0))
+        elif primitive == "cache_write":
+            sch.cache_write(block, 0, "local")
+        else:
+            sch.reindex_cache_write(block, 0, "local", lambda i, j, k: (j, i))
+
+    check(sums, steps, sizes={"n": 5, "m": 3})
+
+
 def test_reindex_of_an_intermediate_buffer():
     def steps(sch):
         sch.reindex(sch.get_block("C"), ("read", 0))

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set
+from tilesmith.arith import (
+    Analyzer,
+    IterSumExpr,
+    estimate_region_strict_bound,
+    eval_set,
+    find_iter_map,
+)
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import nodes, variables
@@ -162,6 +168,8 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
         ends = taken.has_upper_bound() and analyzer.can_prove(taken.max_value >= last)
         if starts and (ends or not is_used):
             continue
+        if _takes_all(analyzer, value, ranges, iterator):
+            continue
         name, variable = block.name_hint, iterator.var.name
         reason = (
             f"block '{name}' may take only a part of the values of its iterator '{variable}'; the "
@@ -174,6 +182,24 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
                 "copy is empty"
             )
         raise refuse(reason, cursor)
+
+
+def _takes_all(
+    analyzer: Analyzer, value: PrimExpr, ranges: dict[Var, Range], iterator: IterVar
+) -> bool:
+    """Return whether a binding is one digit of the loops that takes every value of an iterator's
+    domain, as ``f // m`` of a loop that was fused from ``n * m``: the bounds of such a quotient say
+    too little where the extents are symbols."""
+    found = find_iter_map([value], ranges, check_level="nocheck").indices
+    if len(found) != 1 or not isinstance(found[0], IterSumExpr):
+        return False
+    digits, domain = found[0].args, iterator.domain
+    return (
+        len(digits) == 1
+        and is_const(digits[0].scale, 1)
+        and analyzer.can_prove_equal(found[0].base, domain.min)
+        and analyzer.can_prove_equal(digits[0].extent, domain.extent)
+    )
 
 
 # --- what -----------------------------------------------------------------------------------------
