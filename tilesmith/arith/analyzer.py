@@ -1,4 +1,4 @@
-"""Answers questions about integer expressions from what is known of variables.
+"""Answers questions about integer expressions from facts about their variables.
 
     analyzer = Analyzer()
     analyzer.bind(i0, Range(0, 8))
@@ -36,14 +36,14 @@ __all__ = ["Analyzer", "ConstraintScope", "Extension", "ProofStrength", "Rewrite
 
 
 class ProofStrength(IntEnum):
-    """Says how hard ``can_prove`` tries."""
+    """Selects how much work ``can_prove`` does."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
 
 
 class Extension(Flag):
-    """Says what an analyzer does beyond the usual.
+    """Names optional abilities of an analyzer.
 
     ``TransitivelyProveInequalities``: ``a < c`` from ``a < b`` and ``b < c``; always on here.
     ``ConvertBooleanToAndOfOrs``: conditions are multiplied out to conjunctions of disjunctions.
@@ -75,8 +75,9 @@ class RewriteStatistics(NamedTuple):
 
 
 class ConstraintScope:
-    """Holds a constraint in a ``with`` block: ``fenter`` starts what holds inside and gives the
-    function that ends it."""
+    """Holds a constraint in a ``with`` block: ``fenter`` adds it and returns the function that
+    removes it.
+    """
 
     def __init__(self, fenter: Callable[[], Callable[[], Any]]) -> None:
         self._enter = fenter
@@ -98,7 +99,9 @@ class ConstraintScope:
 
 
 class Analyzer:
-    """Answers questions about integer expressions from what it was told; see the module's text."""
+    """Answers questions about integer expressions from the facts that it was given; see the
+    module's docstring.
+    """
 
     def __init__(self) -> None:
         self.engine = Engine()
@@ -109,7 +112,7 @@ class Analyzer:
 
     @property
     def enabled_extensions(self) -> Extension:
-        """Gives what is done beyond the usual; assign to change it."""
+        """The optional abilities that are on; assign to change them."""
         return self._extensions
 
     @enabled_extensions.setter
@@ -136,8 +139,9 @@ class Analyzer:
                 assumptions.bind_value(var, self._rewriter.rewrite(_expression(expr)))
 
     def update(self, var: Var, info: Any, override: bool = False) -> None:
-        """Adds a constant bound or a residue of a variable to what is known; with ``override`` it
-        replaces that."""
+        """Adds a constant bound or a residue of a variable to the known facts; with ``override`` it
+        replaces them.
+        """
         facts = self.engine.facts
         if isinstance(info, ModularSet):
             facts.learn_var_residue(var, reduced(info.coeff, info.base), override)
@@ -150,8 +154,9 @@ class Analyzer:
             )
 
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
-        """Gives a ``with`` block in which ``constraint`` holds. Loads in it do not count: they may
-        change."""
+        """Returns a ``with`` block in which ``constraint`` holds. Conditions on loaded values are
+        ignored: memory may change.
+        """
         engine, expr = self.engine, _expression(constraint)
 
         @deep_recursion
@@ -167,7 +172,7 @@ class Analyzer:
     # Simplification
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """Gives the expression in its simplest form; the same object if it is that already.
+        """Returns the expression in its simplest form; the same object if it is already simple.
 
         ``steps`` is how often other simplifiers go over an expression; a normal form is found in
         one go, and 0 leaves the expression alone.
@@ -208,7 +213,7 @@ class Analyzer:
 
     @property
     def rewrite_simplify_stats(self) -> RewriteStatistics:
-        """Gives counters of the work done."""
+        """Returns counters of the work done."""
         return RewriteStatistics(
             self.engine.normalizer.visited,
             self._attempted,
@@ -218,7 +223,7 @@ class Analyzer:
         )
 
     def reset_rewrite_simplify_stats(self) -> None:
-        """Starts counting from zero (but for the atoms, which are kept)."""
+        """Resets the counters to zero, except that of the atoms, which are kept."""
         self.engine.normalizer.visited = 0
         self._attempted = self._performed = self._constraints = 0
 
@@ -226,8 +231,9 @@ class Analyzer:
 
     @deep_recursion
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """Gives the smallest and the largest value that the expression, in each of its lanes, can
-        have."""
+        """Returns the smallest and the largest value that the expression, in each of its lanes, can
+        have.
+        """
         expr = _expression(expr)
         if expr.dtype.lanes == 1:
             return ConstIntBound.from_interval(self.engine.bounds.of_expr(expr))
@@ -238,8 +244,9 @@ class Analyzer:
         return ConstIntBound.from_interval(union(bounds[0], bounds[-1]))
 
     def _lane_ends(self, expr: PrimExpr) -> list[PrimExpr] | None:
-        """Gives the first and the last lane of a vector, between which the others lie; None if not
-        known."""
+        """Returns the first and the last lane of a vector (all others lie between); None if they
+        are not known.
+        """
         expr = self._rewriter.rewrite(expr)
         if isinstance(expr, Broadcast):
             return [expr.value]
@@ -264,13 +271,14 @@ class Analyzer:
 
     @deep_recursion
     def int_set(self, expr: Any, dom_map: dict[Var, Any] | None = None) -> IntervalSet:
-        """Gives an interval around all values, where the variables of ``dom_map`` range over their
-        sets."""
+        """Returns an interval around all values, where the variables of ``dom_map`` range over
+        their sets.
+        """
         return evaluate(self.engine, expr, dom_map or {})
 
     @deep_recursion
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
-        """Tells whether a condition certainly holds, in each of its lanes.
+        """Returns True if a condition is proven to hold in each of its lanes.
 
         Symbolic bounds are always used, whatever the ``strength``.
         """
@@ -280,7 +288,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
-        """Tells whether both have certainly the same value."""
+        """Returns True if both values are proven to be equal."""
         if lhs is rhs and isinstance(lhs, (int, float)):
             return True
         lhs, rhs = match_types(_expression(lhs), _expression(rhs))
@@ -296,7 +304,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_greater_equal(self, expr: Any, lower_bound: int) -> bool:
-        """Tells whether ``expr >= lower_bound``."""
+        """Returns True if ``expr >= lower_bound`` is proven."""
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value >= lower_bound
@@ -304,7 +312,7 @@ class Analyzer:
 
     @deep_recursion
     def can_prove_less(self, expr: Any, upper_bound: int) -> bool:
-        """Tells whether ``expr < upper_bound``."""
+        """Returns True if ``expr < upper_bound`` is proven."""
         expr = _expression(expr)
         if isinstance(expr, IntImm):
             return expr.value < upper_bound

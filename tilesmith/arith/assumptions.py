@@ -57,7 +57,7 @@ NEGATED: dict[type, type] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
 
 class Assumptions:
-    """Learns facts from bindings and conditions."""
+    """Derives facts from bindings and conditions."""
 
     __slots__ = ("bounds", "facts", "normalizer", "numbering", "table", "terms")
 
@@ -80,7 +80,9 @@ class Assumptions:
     # Bindings
 
     def bind_constants(self, var: Var, range_: Range) -> bool:
-        """Does what `bind_range` does for a range of constants; False if it is not one."""
+        """Does the same as `bind_range` for a range of constants; returns False for any other
+        range.
+        """
         first, extent = range_.min, range_.extent
         if first.__class__ is not IntImm or extent.__class__ is not IntImm:
             return False
@@ -143,7 +145,7 @@ class Assumptions:
     # Conditions
 
     def assume(self, condition: PrimExpr) -> None:
-        """Takes a condition as a fact, within the current layer."""
+        """Records a condition as a fact in the current layer."""
         if isinstance(condition, And):
             self.assume(condition.a)
             self.assume(condition.b)
@@ -204,7 +206,7 @@ class Assumptions:
         self.facts.forget()
 
     def _solve(self, form: Sum) -> None:
-        """Puts the constant of ``x == 3`` in the place of the variable."""
+        """Records the value of a variable that an equation like ``x == 3`` determines."""
         if len(form.terms) != 1:
             return
         ((atom, coefficient),) = form.terms.items()
@@ -222,8 +224,9 @@ class Assumptions:
 
 
 def is_stable(expr: PrimExpr) -> bool:
-    """Tells whether the value cannot change between the condition and what it guards: no loads, no
-    calls."""
+    """Returns True if the value cannot change between a condition and the code that it guards: no
+    loads, no calls.
+    """
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()

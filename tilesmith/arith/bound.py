@@ -21,8 +21,8 @@ __all__ = ["deduce_bound"]
 def deduce_bound(
     var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Mapping[Var, Any]
 ) -> IntervalSet:
-    """Finds values of ``var`` for which ``cond`` certainly holds, whatever the variables of
-    ``relax_map`` are.
+    """Finds values of ``var`` for which ``cond`` is proven, whatever the values of the variables in
+    ``relax_map``.
 
     ``hint_map`` tells domains of variables that may stay in the answer. The empty set where nothing
     can be said.
@@ -66,7 +66,7 @@ class _Solver:
         self.occurs = IntervalEvaluator(engine, {var: (None, None)})
 
     def solve(self, form: Sum) -> IntervalSet:
-        """Gives the values of the variable for which the sum is certainly not negative."""
+        """Returns the values of the variable for which the sum is proven to be non-negative."""
         engine = self.engine
         holders = [atom for atom in form.terms if self.occurs.depends(atom)]
         if not holders:
@@ -105,7 +105,7 @@ class _Solver:
         return IntSet.nothing()
 
     def _isolate_product(self, atom: Product, limit: Sum, at_least: bool) -> IntervalSet:
-        """Solves ``var * n >= limit`` with ``n`` known to be positive."""
+        """Solves ``var * n >= limit``, where ``n`` is known to be positive."""
         engine = self.engine
         own = [factor for factor in atom.factors if self.occurs.depends(factor)]
         others = [factor for factor in atom.factors if not self.occurs.depends(factor)]

@@ -1,4 +1,4 @@
-"""Finds constant bounds of sums: the smallest and the largest value that one can have.
+"""Finds constant bounds of sums: the smallest and the largest possible value.
 
 A sum is bounded by the bounds of its atoms, which are kept until a new fact is learnt. An atom of
 variables and sums is bounded from its parts here, an opaque expression by `leaf_bounds`.
@@ -56,12 +56,12 @@ class Bounds:
         self.caches = facts.caches
 
     def of(self, form: Sum) -> Interval:
-        """Gives the smallest and the largest value of a sum."""
+        """Returns the smallest and the largest value of a sum."""
         interval = self.exact(form)
         return interval if is_index(form.dtype) else wrapped(form.dtype, *interval)
 
     def exact(self, form: Sum) -> Interval:
-        """Gives the bounds that the sum would have if its dtype never wrapped around."""
+        """Returns the bounds that the sum would have if its dtype never wrapped around."""
         low: float = form.const
         high: float = form.const
         cache = self.caches.bounds
@@ -80,8 +80,7 @@ class Bounds:
         return low, high
 
     def is_exact(self, form: Sum) -> bool:
-        """Tells whether the value is that of the sum over the whole numbers: it does not wrap
-        around."""
+        """Returns True if the sum does not wrap around in its dtype."""
         if is_index(form.dtype):
             return True
         low, high = self.exact(form)
@@ -89,8 +88,9 @@ class Bounds:
         return limits[0] <= low and high <= limits[1] and high < INFINITY
 
     def flows(self, form: Sum) -> bool:
-        """Tells whether a sum of int32 or int64 that nobody has written yet may be computed: it
-        does not overflow. Sums of variables do not; of data, bounds have to tell."""
+        """Returns True if a new sum of int32 or int64 may be computed without overflow. A sum of
+        variables is assumed not to overflow; a sum of loaded data needs bounds that show it.
+        """
         size = magnitude(form)
         if size == NORMAL and not holds_data(form):
             return True
@@ -102,7 +102,7 @@ class Bounds:
         return form.dtype.min_value <= low and high <= form.dtype.max_value
 
     def all_flow(self, forms: list[Sum]) -> bool:
-        """Tells whether each of some sums may be computed."""
+        """Returns True if each of the sums may be computed without overflow (see `flows`)."""
         for form in forms:
             if not self.flows(form):
                 return False
@@ -119,7 +119,7 @@ class Bounds:
         return intersect((low, high), (known[0] + form.const, known[1] + form.const))
 
     def of_atom(self, atom: Atom) -> Interval:
-        """Gives the smallest and the largest value of an atom."""
+        """Returns the smallest and the largest value of an atom."""
         found = self.caches.bounds.get(atom)
         if found is None:
             found = _ATOM_BOUNDS[atom.__class__](self, atom)
@@ -130,7 +130,7 @@ class Bounds:
         return found
 
     def of_expr(self, expr: PrimExpr) -> Interval:
-        """Gives the bounds of an integer or boolean expression."""
+        """Returns the bounds of an integer or boolean expression."""
         dtype = expr.dtype
         if isinstance(expr, IntImm):
             return expr.value, expr.value

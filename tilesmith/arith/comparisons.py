@@ -49,7 +49,7 @@ _FLIPPED = {GT: LT, GE: LE}
 
 
 class Comparisons:
-    """Decides comparisons, or writes them in fewer terms."""
+    """Decides comparisons, or rewrites them with fewer terms."""
 
     __slots__ = (
         "bounds", "facts", "normalizer", "numbering", "prover", "residues", "rewriter", "table",
@@ -82,7 +82,7 @@ class Comparisons:
         self.normalizer = normalizer
 
     def comparison(self, expr: Any) -> PrimExpr:
-        """Decides a comparison, or writes it in fewer terms."""
+        """Decides a comparison, or rewrites it with fewer terms."""
         kind, a, b = expr.__class__, expr.a, expr.b
         if not a.dtype.is_integer:
             return self._other_comparison(expr)
@@ -117,7 +117,7 @@ class Comparisons:
         )
 
     def _known(self, expr: PrimExpr) -> PrimExpr:
-        """Decides a condition that was assumed to hold, or not to hold."""
+        """Decides a condition that is assumed to hold, or not to hold."""
         if self.facts.literals:
             truth = self.facts.literals.get(self.numbering.number(expr))
             if truth is not None:
@@ -140,7 +140,7 @@ class Comparisons:
         return self._known(new)
 
     def _wrapping_comparison(self, expr: Any, kind: type, a: Sum, b: Sum) -> PrimExpr:
-        """Compares in a dtype that wraps around: only the bounds of both sides count."""
+        """Compares in a dtype that wraps around: only the bounds of both sides are used."""
         (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if self.table.number(a) == self.table.number(b):
             return TRUE if kind in (EQ, LE) else FALSE
@@ -161,7 +161,7 @@ class Comparisons:
     # Equalities
 
     def _equality(self, difference: Sum) -> bool | None:
-        """Tells whether a sum is zero: True, False, or None when it depends."""
+        """Returns True or False if it is known whether a sum is zero, else None."""
         if not difference.terms:
             return difference.const == 0
         low, high = self.bounds.of(difference)
@@ -229,7 +229,7 @@ class Comparisons:
         return self._known(self._written(expr, kind, form_a, form_b, difference))
 
     def sign(self, form: Sum) -> bool | None:
-        """Tells whether ``form >= 0``: True, False, or None when it depends."""
+        """Returns True or False if it is known whether ``form >= 0``, else None."""
         low, high = self.bounds.of(form)
         if low >= 0:
             return True
@@ -287,7 +287,7 @@ class Comparisons:
         return form
 
     def _case_split(self, kind: type, form: Sum) -> PrimExpr | None:
-        """Rewrites ``min(a, b) >= c`` where ``a >= c`` is certain as ``b >= c``; the like for
+        """Rewrites ``min(a, b) >= c``, where ``a >= c`` is proven, as ``b >= c``; likewise for
         maxima.
 
         None where nothing is certain, or where the comparison that is left might overflow.
@@ -316,7 +316,9 @@ class Comparisons:
     # Writing them down
 
     def _written(self, expr: Any, kind: type, a: Sum, b: Sum, difference: Sum) -> PrimExpr:
-        """Writes ``a kind b`` where ``b - a == difference``, near to how the user wrote it."""
+        """Returns ``a kind b``, where ``b - a == difference``, written as similar to the user's
+        text as possible.
+        """
         kept = len(difference.terms) == len(a.terms) + len(b.terms)
         one_sided = (not a.terms and a.const == 0) or (not b.terms and b.const == 0)
         mixed = one_sided and min(difference.terms.values()) < 0 < max(difference.terms.values())
@@ -352,8 +354,9 @@ class Comparisons:
     def canonical(
         self, kind: type, difference: Sum, constant_left: bool, strict: bool = False
     ) -> PrimExpr | None:
-        """Writes ``0 kind difference`` with negative terms on the left, positive ones on the right;
-        None if a side might overflow. ``strict``: ``x < 0`` rather than ``x <= -1``."""
+        """Returns ``0 kind difference`` with the negative terms on the left and the positive ones
+        on the right; None if a side might overflow. ``strict``: ``x < 0`` rather than ``x <= -1``.
+        """
         dtype, constant = difference.dtype, difference.const
         right = {atom: c for atom, c in difference.terms.items() if c > 0}
         left = {atom: -c for atom, c in difference.terms.items() if c < 0}
@@ -372,7 +375,7 @@ class Comparisons:
         return self._made(kind, a, b)
 
     def _made(self, kind: type, a: Sum, b: Sum) -> PrimExpr:
-        """Writes the comparison of two sums; ``cast(x) < cast(y)`` is ``x < y``."""
+        """Builds the comparison of two sums; ``cast(x) < cast(y)`` becomes ``x < y``."""
         dtype = _uncast(a) or _uncast(b)
         if dtype is not None and _as_narrow(a, dtype) and _as_narrow(b, dtype):
             a, b = retyped(a, dtype), retyped(b, dtype)
@@ -385,7 +388,9 @@ def _size(part: tuple[Any, int]) -> int:
 
 
 def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
-    """Tells whether ``a + 1 <= b`` is better written ``a < b``, and ``a < b + 1`` as ``a <= b``."""
+    """Returns True if a comparison gets shorter when its strictness changes: ``a + 1 <= b`` to ``a
+    < b``, ``a < b + 1`` to ``a <= b``.
+    """
     if difference.const != (-1 if kind is LE else 1) or kind not in (LE, LT):
         return False
     if one_sided and kind is LE:
@@ -395,7 +400,7 @@ def _turns_strict(kind: type, difference: Sum, one_sided: bool = False) -> bool:
 
 
 def _length(expr: PrimExpr) -> int:
-    """Counts how many nodes an expression has."""
+    """Counts the nodes of an expression."""
     count, stack = 0, [expr]
     while stack:
         node = stack.pop()
@@ -406,14 +411,15 @@ def _length(expr: PrimExpr) -> int:
 
 
 def _takes_away(form: Sum) -> bool:
-    """Tells whether a side of a comparison is ``x - 2``, ``3 - x`` or ``-x``: what is taken away is
-    added on the other side."""
+    """Returns True if a side of a comparison subtracts (``x - 2``, ``3 - x`` or ``-x``): the
+    subtracted terms move to the other side.
+    """
     terms = form.terms
     return bool(terms) and (form.const < 0 or max(terms.values()) < 0)
 
 
 def _uncast(form: Sum) -> DataType | None:
-    """Gives the narrower dtype of the one atom that a sum is, as a cast makes it."""
+    """Returns the narrower dtype of the atom if a sum is a cast of one atom, else None."""
     atom = form.single()
     if atom is None or atom.dtype is form.dtype or not is_index(atom.dtype):
         return None
@@ -421,7 +427,7 @@ def _uncast(form: Sum) -> DataType | None:
 
 
 def _as_narrow(form: Sum, dtype: DataType) -> bool:
-    """Tells whether a sum is a constant, or one atom, of a dtype."""
+    """Returns True if a sum is a constant or a single atom that fits ``dtype``."""
     if not form.terms:
         return dtype.min_value <= form.const <= dtype.max_value
     atom = form.single()

@@ -1,4 +1,4 @@
-"""Joins conditions: what one part of a conjunction says, the others need not say again.
+"""Simplifies conjunctions and disjunctions: a part is dropped if the other parts imply it.
 
 x < 5 and x < 8          ->  x < 5
 p or p and q             ->  p
@@ -41,7 +41,7 @@ _MOST_CLAUSES = 64  # a condition with more clauses than that is not multiplied 
 
 
 class Connectives:
-    """Joins conditions."""
+    """Simplifies conjunctions and disjunctions."""
 
     __slots__ = ("caches", "comparisons", "normalizer", "numbering", "rewriter", "terms")
 
@@ -63,7 +63,9 @@ class Connectives:
         self.caches = facts.caches
 
     def joined(self, kind: type, expr: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Joins simplified sides to ``a and b`` (``a or b``), without what the rest implies."""
+        """Joins simplified operands to ``a and b`` (``a or b``) without parts that the rest
+        implies.
+        """
         first = _flat(kind, a)  # have been compared with each other when ``a`` was made
         second = _flat(kind, b)
         parts = list(first)
@@ -96,8 +98,9 @@ class Connectives:
     # What extensions ask for
 
     def under_each_other(self, kind: type, expr: PrimExpr) -> PrimExpr:
-        """Simplifies each part of a conjunction where the others hold (of a disjunction: where the
-        others fail)."""
+        """Simplifies each part of a conjunction under the assumption that the others hold (of a
+        disjunction: that the others fail).
+        """
         parts = _flat(kind, expr)
         changed = False
         for position in range(len(parts)):
@@ -125,8 +128,9 @@ class Connectives:
         return result
 
     def and_of_ors(self, expr: PrimExpr) -> PrimExpr:
-        """Multiplies a condition out to a conjunction of disjunctions; leaves it as it is where
-        that would get too long."""
+        """Multiplies a condition out to a conjunction of disjunctions; returns it unchanged if the
+        result would be too long.
+        """
         clauses = self._clauses(expr)
         if clauses is None:
             return expr
@@ -147,8 +151,9 @@ class Connectives:
     # One part beside another
 
     def _lightened_all(self, kind: type, parts: list[PrimExpr]) -> list[PrimExpr]:
-        """Makes the disjunctions of a conjunction (or the other way round) as short as the other
-        parts allow; gives the same list if nothing changed."""
+        """Shortens the disjunctions of a conjunction (or the other way round) by what the other
+        parts imply; returns the same list if nothing changed.
+        """
         dual = Or if kind is And else And
         for position, part in enumerate(parts):
             if part.__class__ is dual and len(parts) > 1:
@@ -163,7 +168,9 @@ class Connectives:
     def _lightened(
         self, kind: type, dual: type, part: PrimExpr, others: list[PrimExpr]
     ) -> PrimExpr | None:
-        """Drops ``p or q`` beside p (None); beside ``not p`` it becomes q."""
+        """Shortens ``p or q`` next to other parts of a conjunction: next to ``p`` it is dropped
+        (None), next to ``not p`` it becomes ``q``.
+        """
         items = _flat(dual, part)
         kept = []
         for item in items:
@@ -182,8 +189,9 @@ class Connectives:
         return result
 
     def _relation(self, kind: type, a: PrimExpr, b: PrimExpr) -> Any:
-        """Tells which of two conditions can be dropped: "first" or "second" names the one that says
-        all."""
+        """Compares two conditions: "first" or "second" names the one that alone determines the
+        result, "decided" means that together they are constant; None if neither holds.
+        """
         if a is b:
             return "first"
         this, that = self._ray(a), self._ray(b)
@@ -224,7 +232,9 @@ class Connectives:
     def _point(
         self, comparison: Any, kind: type, value: int, least: bool = False
     ) -> PrimExpr | None:
-        """Writes ``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, ``x <= 3`` or ``3 <= x``."""
+        """Returns ``x == 3`` for ``3 <= x and x <= 3``; with ``LE``, returns ``x <= 3`` or ``3 <=
+        x``.
+        """
         form = self.terms.combine(
             plus(self.normalizer.normal(comparison.b), self.normalizer.normal(comparison.a), -1)
         )
@@ -236,8 +246,9 @@ class Connectives:
         return self.comparisons.canonical(kind, form, False)
 
     def _ray(self, expr: PrimExpr) -> Ray | None:
-        """Gives a condition on one sum as (key of the sum, smallest, largest value, whether
-        inside)."""
+        """Describes a condition on one sum as (key of the sum, smallest value, largest value,
+        whether the values lie inside).
+        """
         found = self.caches.rays.get(id(expr))
         if found is None:
             found = self.caches.rays[id(expr)] = (expr, self._new_ray(expr))
@@ -263,7 +274,9 @@ class Connectives:
 
 
 def _never_fails(expr: PrimExpr) -> bool:
-    """Tells whether a condition has a value everywhere: it divides by nothing that may be zero."""
+    """Returns True if evaluating a condition cannot fail: it contains no calls and no division by a
+    value that may be zero.
+    """
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()
@@ -277,7 +290,7 @@ def _never_fails(expr: PrimExpr) -> bool:
 
 
 def _rays(kind: type, a: Ray, b: Ray) -> Any:
-    """Tells how two sets of values of one sum lie to each other."""
+    """Compares two sets of values of the same sum; the result is that of `_relation`."""
     _, low_a, high_a, in_a = a
     _, low_b, high_b, in_b = b
     apart = high_a < low_b or high_b < low_a
@@ -316,7 +329,9 @@ _MOST_PARTS = 16
 
 
 def _flat(kind: type[Any], expr: Any) -> list[PrimExpr]:
-    """Lists the last parts of a chain, from left to right; what is before them is one part."""
+    """Returns the operands of a chain of ``and`` (``or``) from left to right; if there are too
+    many, the first ones remain one operand.
+    """
     parts: list[PrimExpr] = []
     while expr.__class__ is kind and len(parts) < _MOST_PARTS:
         if expr.b.__class__ is kind:

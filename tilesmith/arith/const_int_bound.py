@@ -8,8 +8,9 @@ __all__ = ["ConstIntBound"]
 
 
 class ConstIntBound:
-    """Stands for the closed interval ``[min_value, max_value]``; ``POS_INF`` and ``NEG_INF`` mean
-    that there is no bound."""
+    """Stands for the closed interval ``[min_value, max_value]``; ``POS_INF`` and ``NEG_INF`` stand
+    for a missing bound.
+    """
 
     POS_INF = (1 << 63) - 1
     NEG_INF = -POS_INF
@@ -22,13 +23,13 @@ class ConstIntBound:
 
     @staticmethod
     def from_interval(interval: Interval) -> ConstIntBound:
-        """Converts one of the analyzer's own intervals, where infinities are floats."""
+        """Converts an internal interval, whose infinities are floats."""
         low = max(interval[0], ConstIntBound.NEG_INF)
         high = min(interval[1], ConstIntBound.POS_INF)
         return ConstIntBound(int(low), int(high))
 
     def interval(self) -> Interval:
-        """Converts to an interval as the analyzer keeps it."""
+        """Converts to an internal interval, whose infinities are floats."""
         low = -INFINITY if self.min_value <= self.NEG_INF else self.min_value
         high = INFINITY if self.max_value >= self.POS_INF else self.max_value
         return low, high

@@ -1,4 +1,5 @@
-"""Divides sums, rounded down: what divides evenly goes out, bounds and residues settle the rest.
+"""Divides sums, rounding down: terms that are multiples of the divisor are extracted; bounds and
+residues decide the rest.
 
 Of ``(i0 * 16 + i1) // 16`` the multiple of 16 goes out, and ``i1 // 16`` is 0 if ``i1`` is known to
 lie in [0, 16). `Divider.divide` gives quotient and remainder at once, so that they fit together
@@ -66,8 +67,9 @@ class Divider:
         self.caches = facts.caches
 
     def wrapping_division(self, a: Sum, b: Sum) -> tuple[Sum, Sum] | None:
-        """Divides in a dtype that wraps around: parts of a sum might wrap, so it is not taken
-        apart."""
+        """Divides in a dtype that wraps around; the sum is not split, because its parts might
+        wrap.
+        """
         if not self.bounds.is_exact(a) or b.terms or b.const <= 0:
             return None
         turn = self._turn(a, b.const)
@@ -84,7 +86,7 @@ class Divider:
         return quotient, of_atom(self.table.split(a, 1, b.const))
 
     def floordiv(self, a: Sum, b: Sum) -> Sum:
-        """Gives ``a // b``; of a zero divisor nothing is claimed."""
+        """Returns ``a // b``; a division by zero is left as it is."""
         if b.terms:
             return self.symbolic_divide(a, b)[0]
         if b.const == 0:
@@ -97,7 +99,9 @@ class Divider:
         return self.divide(a, b.const)[0]
 
     def _by_negative(self, kind: type, a: Sum, b: Sum, form: Sum) -> Sum:
-        """Divides by a negative constant; the division stays as it is where nothing went out."""
+        """Divides by a negative constant; returns the plain division if nothing can be
+        extracted.
+        """
         if len(form.terms) == 1 and form.const == 0:
             for atom, coefficient in form.terms.items():
                 if atom.__class__ is Split and coefficient == (1 if kind is FloorDiv else -1):
@@ -106,7 +110,7 @@ class Divider:
         return form
 
     def floormod(self, a: Sum, b: Sum) -> Sum:
-        """Gives ``a % b`` of the division that rounds down."""
+        """Returns ``a % b``, the remainder of the division that rounds down."""
         if b.terms:
             return self.symbolic_divide(a, b)[1]
         if b.const == 0:
@@ -120,7 +124,7 @@ class Divider:
         return self.divide(a, b.const)[1]
 
     def divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
-        """Gives the quotient and the remainder by a positive constant."""
+        """Returns the quotient and the remainder by a positive constant."""
         if divisor == 1:
             return form, Sum(form.dtype, {}, 0)
         key = (self.table.number(form), divisor)
@@ -171,7 +175,9 @@ class Divider:
     def _write_unreduced(
         self, form: Sum, divisor: int, common: int, reduced: Sum, result: tuple[Sum, Sum]
     ) -> None:
-        """Writes ``(x * 4 + 4) % 16`` so, not ``(x + 1) % 4 * 4``, where that is no longer."""
+        """Keeps the text ``(x * 4 + 4) % 16`` instead of ``(x + 1) % 4 * 4`` where it is not
+        longer.
+        """
         units = sum([1 for coefficient in form.terms.values() if abs(coefficient) == common])
         several = len(reduced.terms) + bool(reduced.const) > 1
         if units > 1 or (units and not several):
@@ -190,20 +196,21 @@ class Divider:
                 rest.expr = FloorMod(self.writer.to_expr(form), by)
 
     def _undivided(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
-        """Gives the quotient and the remainder as they are written."""
+        """Returns quotient and remainder as unsimplified divisions."""
         quotient = of_atom(self.table.split(form, divisor, 0))
         return quotient, of_atom(self.table.split(form, 1, divisor))
 
     def _turn(self, form: Sum, divisor: int) -> int | None:
-        """Gives the quotient, if it is the same for all values of the form."""
+        """Returns the quotient if it is the same for all values of the form, else None."""
         low, high = self.bounds.of(form)
         if -INFINITY < low and high < INFINITY and low // divisor == high // divisor:
             return int(low // divisor)
         return None
 
     def _known_residues(self, form: Sum, divisor: int) -> tuple[Sum, Sum] | None:
-        """Takes out the terms whose remainder is known though their coefficient does not tell:
-        (quotient, rest)."""
+        """Extracts the terms whose remainder is known from facts about their atoms: returns
+        (quotient, rest), or None.
+        """
         if not self.facts.has_residues():
             return None
         rest = dict(form.terms)
@@ -226,7 +233,7 @@ class Divider:
         return (exact if unit == 1 else of_atom(self.table.split(exact, unit, 0))), remainder
 
     def _divide_rest(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
-        """Divides what does not have a part that divides evenly."""
+        """Divides a sum without terms that are multiples of the divisor."""
         dtype = form.dtype
         if not form.terms:
             constant, left = divmod(form.const, divisor)
@@ -255,9 +262,9 @@ class Divider:
         return self._undivided(form, divisor)
 
     def _fewer_turns(self, form: Sum, divisor: int) -> Sum | None:
-        """Reduces ``x * 9``, divided by 8, to ``x``, which leaves the same. Of a longer sum
-        quotient and remainder are likely to occur together: they stay divisions of one sum, and the
-        answer is None."""
+        """Reduces a coefficient modulo the divisor: ``x * 9``, divided by 8, becomes ``x``. Returns
+        None for longer sums, whose quotient and remainder should stay divisions of the same sum.
+        """
         if len(form.terms) > 1 or form.const:
             return None
         for atom, coefficient in form.terms.items():
@@ -266,8 +273,9 @@ class Divider:
         return None
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
-        """Finds ``form == head * unit + tail`` with the tail in [0, unit) and the unit a part of
-        the divisor."""
+        """Finds ``form == head * unit + tail``, where the tail lies in [0, unit) and the unit
+        divides the divisor.
+        """
         units = {gcd(coefficient, divisor) for coefficient in form.terms.values()}
         units.discard(1)
         for unit in sorted(units, reverse=True):
@@ -285,8 +293,9 @@ class Divider:
         return None
 
     def _divide_digit(self, atom: Split, divisor: int, constant: int = 0) -> tuple[Sum, Sum] | None:
-        """Takes digits of a digit as digits of the number: ``x // 4 // 2`` is ``x // 8``, and
-        ``(x // 4 + 1) // 2`` is ``(x + 4) // 8``."""
+        """Merges nested divisions: ``x // 4 // 2`` becomes ``x // 8``, and ``(x // 4 + 1) // 2``
+        becomes ``(x + 4) // 8``.
+        """
         index, lower, upper = atom.index, atom.lower, atom.upper
         if upper and (constant or upper // lower % divisor):
             return None
@@ -308,7 +317,7 @@ class Divider:
         return quotient, self.divide(rest, lower)[0]
 
     def digit(self, index: Sum, lower: int, upper: int) -> Sum:
-        """Gives ``index // lower % (upper // lower)``, simplified where the bounds allow it."""
+        """Returns ``index // lower % (upper // lower)``, simplified where the bounds allow it."""
         if lower == 1 and upper == 0:
             return index
         if upper == lower:
@@ -328,7 +337,7 @@ class Divider:
         return form or self.divide(index, lower)[0]
 
     def symbolic_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
-        """Gives the quotient and the remainder by something that is not a constant."""
+        """Returns the quotient and the remainder by a divisor that is not a constant."""
         key = (self.table.number(a), -1 - self.table.number(b))
         found = self.caches.divisions.get(key)
         if found is None or in_other_order(found[1], a):
@@ -367,8 +376,9 @@ class Divider:
         return plus(quotient, inner), digit
 
     def _shared_factor(self, a: Sum, b: Sum) -> Atom | None:
-        """Finds an atom that occurs in each term of both sums; of zero as a divisor nothing is
-        claimed."""
+        """Finds an atom that occurs in each term of both sums, so that the fraction can be
+        reduced.
+        """
         if a.const or b.const or not a.terms:
             return None
         for factor in factors_of(next(iter(b.terms))):
@@ -378,7 +388,7 @@ class Divider:
         return None
 
     def _without(self, form: Sum, factor: Atom) -> Sum:
-        """Gives ``form / factor``."""
+        """Returns ``form / factor``."""
         result = Sum(form.dtype, {}, 0)
         for atom, coefficient in form.terms.items():
             left = list(factors_of(atom))
@@ -391,8 +401,7 @@ class Divider:
         return result
 
     def _polynomial_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
-        """Finds ``a == quotient * b + rest``, with as few terms in the rest as long division
-        gives."""
+        """Finds ``a == quotient * b + rest`` by polynomial long division."""
         lead, scale = next(iter(b.terms.items()))
         quotient, rest = Sum(a.dtype, {}, 0), a
         for _ in range(8):

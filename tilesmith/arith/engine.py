@@ -85,14 +85,14 @@ class Engine:
             self.numbering.trim()
 
     def is_at_least(self, expr: PrimExpr, bound: int) -> bool:
-        """Tells whether ``expr >= bound`` certainly holds."""
+        """Returns True if ``expr >= bound`` is proven."""
         form = self.normalizer.normal(expr)
         if not is_index(form.dtype):
             return self.bounds.of(form)[0] >= bound
         return self.prover.prove(shifted(form, -bound))
 
     def is_at_most(self, expr: PrimExpr, bound: int) -> bool:
-        """Tells whether ``expr <= bound`` certainly holds."""
+        """Returns True if ``expr <= bound`` is proven."""
         form = self.normalizer.normal(expr)
         if not is_index(form.dtype):
             return self.bounds.of(form)[1] <= bound

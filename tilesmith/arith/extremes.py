@@ -1,4 +1,4 @@
-"""Makes minima and maxima of sums: what is dominated drops out, what all share is taken out.
+"""Builds minima and maxima of sums: drops dominated operands and extracts common terms.
 
 min(x + 4, x)          ->  x
 min(x * 4 + 8, 16)     ->  min(x, 2) * 4 + 8
@@ -45,13 +45,15 @@ def _all_negative(forms: list[Sum]) -> bool:
 
 
 def _unit(forms: tuple[Sum, ...]) -> int:
-    """Gives the coefficient that all terms have; 1 if they differ."""
+    """Returns the coefficient that all terms have, or 1 if they differ."""
     found = {coefficient for form in forms for coefficient in form.terms.values()}
     return found.pop() if len(found) == 1 else 1
 
 
 def _quotients(form: Sum) -> bool:
-    """Tells whether a sum is of two quotients, which tell more together than each alone."""
+    """Returns True if a sum consists of two quotients, whose sum has tighter bounds than its terms
+    alone.
+    """
     return len(form.terms) == 2 and all(atom.__class__ is Split for atom in form.terms)
 
 
@@ -59,7 +61,7 @@ _OTHER: dict[type, type] = {Min: Max, Max: Min}
 
 
 class Extremes:
-    """Makes minima and maxima of sums."""
+    """Builds minima and maxima of sums."""
 
     __slots__ = (
         "__weakref__", "bounds", "divider", "facts", "prover", "table", "terms", "writer",
@@ -84,8 +86,9 @@ class Extremes:
         self.divider = divider
 
     def extreme(self, kind: type, args: list[Sum]) -> Sum:
-        """Gives the minimum or maximum of sums: dominated ones dropped, what they share taken
-        out."""
+        """Returns the minimum or maximum of sums without dominated operands, with common terms
+        extracted.
+        """
         if not is_index(args[0].dtype):
             result = args[0]
             for arg in args[1:]:
@@ -94,7 +97,9 @@ class Extremes:
         return self._joined_extreme(kind, self._undominated(kind, self._flattened(kind, args)))
 
     def extreme_of_two(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """Gives ``min(a, b)`` of index forms, to be written near to how the user wrote it."""
+        """Returns ``min(a, b)`` of index forms, written as similar to the user's text as
+        possible.
+        """
         flat = self._flattened(kind, [a, b])
         kept = self._undominated(kind, flat)
         form = self._joined_extreme(kind, kept)
@@ -134,7 +139,7 @@ class Extremes:
         return plus(form, shared)
 
     def _wrapping_extreme(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """Chooses in a dtype that wraps around, by the bounds of both sides only."""
+        """Chooses in a dtype that wraps around, using only the bounds of both sides."""
         (low_a, high_a), (low_b, high_b) = self.bounds.of(a), self.bounds.of(b)
         if high_a <= low_b or self.table.number(a) == self.table.number(b):
             return a if kind is Min else b
@@ -171,7 +176,7 @@ class Extremes:
         return kept
 
     def compare(self, a: Sum, b: Sum) -> tuple[bool, bool]:
-        """Tells what is known for certain: (a <= b, a >= b)."""
+        """Returns whether a <= b is proven, and whether a >= b is."""
         difference = self.terms.combine(plus(a, b, -1))
         low, high = self.bounds.of(difference)
         if low >= 0 or high <= 0:
@@ -181,7 +186,9 @@ class Extremes:
         return self.prover.prove(times(difference, -1), 1), self.prover.prove(difference, 1)
 
     def _shared(self, args: list[Sum]) -> tuple[Sum, int]:
-        """Finds what all have in common: a sum to take out, then a factor of what is left."""
+        """Finds what all operands have in common: a sum to extract, and then a factor of the
+        remaining terms.
+        """
         dtype = args[0].dtype
         terms = dict(args[0].terms)
         for arg in args[1:]:
@@ -221,9 +228,9 @@ class Extremes:
     # Writing them down
 
     def _laid_out(self, kind: type, a: Sum, b: Sum) -> Sum:
-        """Takes out what both sides show to have in common, and nothing else: ``min(x + 1, y + 1)``
-        is ``min(x, y) + 1``, but ``max(x - 1, 0)`` stays. Gives a sum with the minimum as a
-        leaf."""
+        """Extracts the terms that both operands visibly share: ``min(x + 1, y + 1)`` becomes
+        ``min(x, y) + 1``, but ``max(x - 1, 0)`` stays. Returns a sum with the minimum as a leaf.
+        """
         dtype = a.dtype
         if not a.terms:
             return self._plain(kind, a, b)
@@ -248,7 +255,9 @@ class Extremes:
         return self._plain(kind, a, b)
 
     def _beside(self, kind: type, a: Sum, b: Sum, scale: int, outside: Sum) -> Sum:
-        """Gives ``min(a, b)`` where ``outside`` and then a factor are taken out of both."""
+        """Returns ``min(a, b)`` with the sum ``outside``, and then the factor ``scale``, extracted
+        from both.
+        """
         parts = [exact_quotient(plus(side, outside, -1), scale) for side in (a, b)]
         if not self.bounds.all_flow(parts):
             return self._plain(kind, a, b)

@@ -1,4 +1,4 @@
-"""Holds what an analyzer knows, in layers.
+"""Stores the facts that an analyzer knows, in layers.
 
 Facts are about variables (their values, bounds and residues), atoms and sums (bounds, residues,
 inequalities), and conditions (which of them hold). Whatever follows from facts is kept in `Caches`:
@@ -22,7 +22,7 @@ __all__ = ["Caches", "Facts"]
 
 
 class Caches:
-    """Holds what follows from the facts; each dictionary belongs to one part of the engine."""
+    """Caches results derived from the facts; each dictionary belongs to one part of the engine."""
 
     __slots__ = ("bounds", "divisions", "forms", "rays", "residues", "rewritten")
 
@@ -30,7 +30,7 @@ class Caches:
         self.clear()
 
     def clear(self) -> None:
-        """Starts anew; the old dictionaries stay as they are."""
+        """Replaces all dictionaries by new ones; the old objects are not changed."""
         self.forms: dict[int, tuple[PrimExpr, Sum]] = {}
         self.rewritten: dict[int, tuple[PrimExpr, PrimExpr]] = {}
         self.bounds: dict[Atom, Interval] = {}
@@ -39,20 +39,20 @@ class Caches:
         self.rays: dict[int, tuple[PrimExpr, Any]] = {}
 
     def entries(self) -> tuple[Any, ...]:
-        """Gives the dictionaries, for `restore`."""
+        """Returns the dictionaries, for `restore`."""
         return (
             self.forms, self.rewritten, self.bounds, self.residues, self.divisions, self.rays,
         )  # fmt: skip
 
     def restore(self, entries: tuple[Any, ...]) -> None:
-        """Brings dictionaries of before back."""
+        """Reinstates the dictionaries that `entries` returned."""
         (
             self.forms, self.rewritten, self.bounds, self.residues, self.divisions, self.rays,
         ) = entries  # fmt: skip
 
 
 class Facts:
-    """Holds the facts, and the caches of what follows from them."""
+    """Stores the facts, and caches of results derived from them."""
 
     __slots__ = (
         "atom_facts", "caches", "extents", "inequalities", "literals", "modular_facts",
@@ -75,7 +75,7 @@ class Facts:
     # Layers
 
     def open_layer(self) -> tuple[Any, ...]:
-        """Starts a layer; gives what comes back to ``close_layer``."""
+        """Opens a layer; returns the state that ``close_layer`` needs."""
         saved = (
             self.values, self.replacements, self.var_bounds, self.var_modular, self.atom_facts,
             self.sum_facts, self.inequalities, self.modular_facts, self.literals, self.extents,
@@ -95,7 +95,7 @@ class Facts:
         return saved
 
     def close_layer(self, saved: tuple[Any, ...]) -> None:
-        """Drops what was learnt since ``open_layer``."""
+        """Drops all facts recorded since ``open_layer``."""
         (
             self.values, self.replacements, self.var_bounds, self.var_modular, self.atom_facts,
             self.sum_facts, self.inequalities, self.modular_facts, self.literals, self.extents,
@@ -104,17 +104,17 @@ class Facts:
         self.caches.restore(caches)
 
     def forget(self) -> None:
-        """Empties the caches, for facts have changed."""
+        """Empties the caches, because facts have changed."""
         self.caches.clear()
 
     # Facts about a variable
 
     def has_residues(self) -> bool:
-        """Tells whether anything is known about remainders."""
+        """Returns True if a remainder of any variable or sum is known."""
         return bool(self.var_modular or self.modular_facts)
 
     def drop(self, var: Var, atom: Atom) -> None:
-        """Drops what is known about a variable, of which ``atom`` is the leaf."""
+        """Drops all facts about a variable, of which ``atom`` is the leaf."""
         self.forget()
         self.values.pop(var, None)
         self.var_bounds.pop(var, None)
@@ -127,7 +127,7 @@ class Facts:
                 self.inequalities[other] = kept
 
     def learn_var_bounds(self, var: Var, interval: Interval, override: bool) -> None:
-        """Adds bounds of a variable, or puts them in the place of what is known of it."""
+        """Adds bounds of a variable to the known ones, or replaces them."""
         self.forget()
         known = self.var_bounds.get(var)
         if known is not None and not override:
@@ -137,7 +137,7 @@ class Facts:
         self.var_bounds[var] = interval
 
     def learn_var_residue(self, var: Var, residue: Residue, override: bool) -> None:
-        """Adds a residue of a variable, or puts it in the place of the one known."""
+        """Adds a residue of a variable, or replaces the known one."""
         self.forget()
         known = self.var_modular.get(var)
         if known is not None and not override:
@@ -154,14 +154,14 @@ class Facts:
             self.sum_facts[Sum, key] = known | {-form.const // scale}
 
     def is_hole(self, form: Sum) -> bool:
-        """Tells whether a sum is known not to be zero from a condition that said so."""
+        """Returns True if a condition has excluded zero as a value of the sum."""
         key, scale = direction(form)
         return form.const % scale == 0 and -form.const // scale in self.sum_facts.get(
             (Sum, key), ()
         )
 
     def learn_residue(self, form: Sum) -> None:
-        """Learns the residue of ``x`` from ``x % 4 == 1``."""
+        """Records the residue of ``x`` from ``x % 4 == 1``."""
         if len(form.terms) != 1:
             return
         ((atom, coefficient),) = form.terms.items()

@@ -29,7 +29,7 @@ Kind = TypeVar("Kind", bound=Atom)
 
 
 class FormTable:
-    """Interns atoms and numbers sums; belongs to one analyzer and does not know facts.
+    """Interns atoms and numbers sums; belongs to one analyzer and is independent of facts.
 
     An atom is written in the order in which its terms were met last, so that an answer has the
     order of its question, not that of a question before.
@@ -49,7 +49,9 @@ class FormTable:
         return self._uid
 
     def number(self, form: Sum) -> int:
-        """Gives the same number for sums of one dtype that are equal, in whatever order."""
+        """Returns a number that is the same for equal sums of one dtype, whatever the order of
+        their terms.
+        """
         number = form.number
         if number < 0:
             terms = form.terms
@@ -64,7 +66,7 @@ class FormTable:
         return number
 
     def _intern(self, kind: type[Kind], key: object, dtype: DataType) -> tuple[Kind, bool]:
-        """Gives the atom of a key, which says its kind, too, and whether it is new."""
+        """Returns the atom of a key (whose first part is its kind), and whether it is new."""
         found = self._atoms.get(key)
         if found is not None:
             return found, False  # type: ignore[return-value]
@@ -78,7 +80,7 @@ class FormTable:
         return atom, True
 
     def variable(self, var: Var) -> Atom:
-        """Gives the atom of a variable."""
+        """Returns the atom of a variable."""
         found = self._atoms.get(var)
         if found is None:
             found, _ = self._intern(Leaf, var, var.dtype)
@@ -86,7 +88,7 @@ class FormTable:
         return found
 
     def leaf(self, expr: PrimExpr) -> Atom:
-        """Gives the atom of a variable or an opaque expression."""
+        """Returns the atom of a variable or an opaque expression."""
         if isinstance(expr, Var):
             return self.variable(expr)
         atom, new = self._intern(Leaf, ("leaf", self.numbering.number(expr)), expr.dtype)
@@ -95,7 +97,7 @@ class FormTable:
         return atom
 
     def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
-        """Gives an expression over sums as one atom, to be written as it is."""
+        """Returns an expression over sums as one atom, which is written unchanged."""
         key = ("written", self.numbering.number(expr))
         atom, new = self._intern(Written, key, expr.dtype)
         if new:
@@ -103,11 +105,11 @@ class FormTable:
         return of_atom(atom)
 
     def has_leaf(self, var: Var) -> bool:
-        """Tells whether a variable has been met."""
+        """Returns True if the table has an atom for a variable."""
         return var in self._atoms
 
     def split(self, index: Sum, lower: int, upper: int) -> Split:
-        """Gives ``index // lower % (upper // lower)``; ``upper`` 0 for no remainder."""
+        """Returns ``index // lower % (upper // lower)``; without a remainder if ``upper`` is 0."""
         atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
@@ -117,7 +119,7 @@ class FormTable:
         return atom
 
     def quotient(self, index: Sum, divisor: Sum) -> Quotient:
-        """Gives ``index // divisor``."""
+        """Returns ``index // divisor``."""
         key = (Quotient, self.number(index), self.number(divisor))
         atom, new = self._intern(Quotient, key, index.dtype)
         if new:
@@ -128,7 +130,7 @@ class FormTable:
         return atom
 
     def remainder(self, index: Sum, divisor: Sum) -> Remainder:
-        """Gives ``index % divisor``."""
+        """Returns ``index % divisor``."""
         key = (Remainder, self.number(index), self.number(divisor))
         atom, new = self._intern(Remainder, key, index.dtype)
         if new:
@@ -139,7 +141,7 @@ class FormTable:
         return atom
 
     def extreme(self, kind: type, args: list[Sum]) -> Extreme:
-        """Gives the minimum or maximum of sums."""
+        """Returns the minimum or maximum of sums."""
         numbers = [self.number(arg) for arg in args]
         numbers.sort()
         atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
@@ -151,7 +153,7 @@ class FormTable:
         return atom
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
-        """Gives the product of atoms; products among them are taken apart."""
+        """Returns the product of atoms; factors that are products themselves are flattened."""
         flat: list[Atom] = []
         for factor in factors:
             if factor.__class__ is Product:
@@ -170,7 +172,7 @@ class FormTable:
         return atom
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
-        """Gives ``a * b`` multiplied out, in the dtype of ``a``."""
+        """Returns ``a * b`` multiplied out, in the dtype of ``a``."""
         if not b.terms:
             return times(a, b.const)
         if not a.terms:

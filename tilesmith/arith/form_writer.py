@@ -1,4 +1,4 @@
-"""Writes normal forms as expressions."""
+"""Converts normal forms to expressions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNBOUNDED = -(1 << 64)  # before any width of a digit
 
 
 class FormWriter:
-    """Writes sums and atoms as expressions."""
+    """Converts sums and atoms to expressions."""
 
     __slots__ = ("_constants", "table")
 
@@ -53,14 +53,14 @@ class FormWriter:
         self._constants: dict[tuple[DataType, int], PrimExpr] = {}
 
     def constant(self, value: int, dtype: DataType) -> PrimExpr:
-        """Gives a constant; one object for each value."""
+        """Returns a constant; the same object for the same value."""
         found = self._constants.get((dtype, value))
         if found is None:
             found = self._constants[dtype, value] = const(value, dtype)
         return found
 
     def to_expr(self, form: Sum) -> PrimExpr:
-        """Gives the expression of a sum; one object per sum object."""
+        """Returns the expression of a sum; the same object for the same sum."""
         found = form.expr
         if found is None:
             found = form.expr = self._sum_expr(form)
@@ -165,7 +165,7 @@ class FormWriter:
         return terms, constant
 
     def scaled(self, atom: Atom, coefficient: int, dtype: DataType) -> PrimExpr:
-        """Gives ``atom * coefficient`` in a dtype."""
+        """Returns ``atom * coefficient`` in a dtype."""
         expr = self.atom_expr(atom)
         if atom.dtype is not dtype:
             expr = Cast(dtype, expr)
@@ -193,7 +193,7 @@ class FormWriter:
         return result
 
     def atom_expr(self, atom: Atom) -> PrimExpr:
-        """Gives the expression of an atom."""
+        """Returns the expression of an atom."""
         found = atom.expr
         if found is None:
             found = atom.expr = self._atom_expr(atom)
@@ -226,7 +226,7 @@ class FormWriter:
 def _common_factors(
     a: tuple[Atom, ...], b: tuple[Atom, ...]
 ) -> tuple[list[Atom], list[Atom], list[Atom]]:
-    """Finds what two products share, and what is left of each."""
+    """Finds the factors that two products share, and the remaining factors of each."""
     rest_b = list(b)
     common: list[Atom] = []
     rest_a: list[Atom] = []
@@ -240,8 +240,9 @@ def _common_factors(
 
 
 def _in_order(parts: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
-    """Orders terms by falling coefficients, higher digits before lower ones; of data as they were
-    met, with one that is added first."""
+    """Orders terms by falling coefficients, quotients before remainders; loaded data keep their
+    order, with a positive term first.
+    """
     digits = False
     for atom, _ in parts:
         digits = digits or atom.__class__ is not Leaf
@@ -260,8 +261,9 @@ def _coefficient(part: tuple[Atom, int]) -> int:
 
 
 def _rank(part: tuple[Atom, int]) -> tuple[int, int, int]:
-    """Orders quotients by falling divisors, minima, variables, remainders; minima that are taken
-    away last."""
+    """Orders quotients by falling divisors, then minima, variables and remainders; subtracted
+    minima come last.
+    """
     atom, coefficient = part
     if isinstance(atom, Split):
         return -coefficient, -atom.lower, -atom.upper if atom.upper else _UNBOUNDED

@@ -40,7 +40,7 @@ _LIMITS = {
 
 
 class Atom:
-    """Base of what stands in a sum; ``uid`` numbers the atoms of one table, in order of birth.
+    """Base of the atoms of a sum; ``uid`` numbers the atoms of one table in order of creation.
 
     ``is_data`` tells that more than variables is inside. Variables are indices, far from the limits
     of their dtype; data has any value, so that no sum of it may be formed that was not there.
@@ -63,7 +63,9 @@ class Leaf(Atom):
 
 
 class Product(Atom):
-    """Stands for a product of two or more atoms, none a product itself, ordered by number."""
+    """Stands for a product of two or more atoms, which are not products themselves, ordered by
+    number.
+    """
 
     __slots__ = ("factors",)
 
@@ -71,7 +73,7 @@ class Product(Atom):
 
 
 class Written(Leaf):
-    """Stands for an expression over sums, to be written as it is."""
+    """Stands for an expression over sums that is written unchanged."""
 
     __slots__ = ()
 
@@ -119,8 +121,9 @@ class Extreme(Atom):
 
 
 class Sum:
-    """Stands for ``const`` plus the atoms times their coefficients (never zero). Do not change
-    one."""
+    """Stands for ``const`` plus the atoms times their nonzero coefficients. Immutable by
+    convention.
+    """
 
     __slots__ = ("const", "dtype", "expr", "number", "terms")
 
@@ -132,7 +135,7 @@ class Sum:
         self.number = -1
 
     def single(self) -> Atom | None:
-        """Gives the atom, if this sum is one atom and nothing else."""
+        """Returns the atom if this sum consists of one atom alone, else None."""
         if self.const == 0 and len(self.terms) == 1:
             for atom, coefficient in self.terms.items():
                 if coefficient == 1:
@@ -145,17 +148,17 @@ class Sum:
 
 
 def is_index(dtype: DataType) -> bool:
-    """Tells whether arithmetic in a dtype does not overflow: scalar int32 and int64."""
+    """Returns True for scalar int32 and int64, whose arithmetic is assumed not to overflow."""
     return dtype is INT32 or dtype is INT64
 
 
 def of_atom(atom: Atom) -> Sum:
-    """Gives the sum that is just this atom."""
+    """Returns the sum of one atom."""
     return Sum(atom.dtype, {atom: 1}, 0)
 
 
 def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
-    """Gives ``a + b * factor`` in the dtype of ``a``."""
+    """Returns ``a + b * factor`` in the dtype of ``a``."""
     if not b.terms:
         if b.const == 0:
             return a
@@ -171,7 +174,7 @@ def plus(a: Sum, b: Sum, factor: int = 1) -> Sum:
 
 
 def times(a: Sum, factor: int) -> Sum:
-    """Gives ``a * factor``."""
+    """Returns ``a * factor``."""
     if factor == 1:
         return a
     if factor == 0:
@@ -180,18 +183,19 @@ def times(a: Sum, factor: int) -> Sum:
 
 
 def shifted(a: Sum, constant: int) -> Sum:
-    """Gives ``a + constant``."""
+    """Returns ``a + constant``."""
     return a if constant == 0 else Sum(a.dtype, a.terms, a.const + constant)
 
 
 def retyped(a: Sum, dtype: DataType) -> Sum:
-    """Gives the same whole number in another dtype, in which it fits."""
+    """Returns the same sum in another dtype, in which it fits."""
     return a if a.dtype is dtype else Sum(dtype, a.terms, a.const)
 
 
 def exact_quotient(a: Sum, divisor: int) -> Sum:
-    """Gives ``a / divisor`` where the divisor divides every coefficient; the constant is rounded
-    down."""
+    """Returns ``a / divisor`` where the divisor divides every coefficient; the constant is rounded
+    down.
+    """
     if divisor == 1:
         return a
     terms = {atom: c // divisor for atom, c in a.terms.items()}
@@ -199,7 +203,9 @@ def exact_quotient(a: Sum, divisor: int) -> Sum:
 
 
 def wrapped_sum(form: Sum) -> Sum:
-    """Gives a sum of a dtype that wraps around, with coefficients nearest to zero."""
+    """Returns a sum of a dtype that wraps around, with each coefficient reduced to the smallest
+    magnitude.
+    """
     half, turn = 1 << (form.dtype.bits - 1), 1 << form.dtype.bits
     terms = {atom: (c + half) % turn - half for atom, c in form.terms.items()}
     terms = {atom: c for atom, c in terms.items() if c}
@@ -209,7 +215,9 @@ def wrapped_sum(form: Sum) -> Sum:
 
 
 def direction(form: Sum) -> tuple[object, int]:
-    """Gives a sum without its constant, as a key up to a factor, and that factor."""
+    """Returns a sum without its constant, reduced to a key, and the factor by which it was
+    divided.
+    """
     terms = form.terms
     if len(terms) == 1:
         for atom, coefficient in terms.items():
@@ -225,17 +233,17 @@ def direction(form: Sum) -> tuple[object, int]:
 
 
 def in_other_order(a: Sum, b: Sum) -> bool:
-    """Tells whether equal sums have their terms in different orders."""
+    """Returns True if equal sums list their terms in different orders."""
     return a is not b and len(a.terms) > 1 and [*a.terms] != [*b.terms]
 
 
 def is_zero(a: Sum) -> bool:
-    """Tells whether a sum is the constant 0."""
+    """Returns whether a sum is the constant 0."""
     return a.const == 0 and not a.terms
 
 
 def holds_data(a: Sum) -> bool:
-    """Tells whether more than variables occurs in a sum."""
+    """Returns True if a sum contains anything but variables (loaded data, calls)."""
     for atom in a.terms:
         if atom.is_data:
             return True
@@ -246,8 +254,9 @@ NORMAL, LARGE, TOO_LARGE = 0, 1, 2
 
 
 def magnitude(a: Sum) -> int:
-    """Tells how large the numbers in a sum of int32 or int64 are: `NORMAL`, more than a quarter of
-    what the dtype holds, or too large to be written in it."""
+    """Classifies the size of the numbers in a sum of int32 or int64: `NORMAL`, more than a quarter
+    of the dtype's range, or too large for the dtype.
+    """
     low, high, lowest, highest = _LIMITS[a.dtype]
     size = NORMAL
     if not low <= a.const <= high:
@@ -263,7 +272,7 @@ def magnitude(a: Sum) -> int:
 
 
 def coefficient_gcd(a: Sum) -> int:
-    """Gives the greatest common divisor of the coefficients (not of the constant)."""
+    """Returns the greatest common divisor of the coefficients (without the constant)."""
     result = 0
     for coefficient in a.terms.values():
         result = gcd(result, coefficient)
@@ -271,12 +280,12 @@ def coefficient_gcd(a: Sum) -> int:
 
 
 def factors_of(atom: Atom) -> tuple[Atom, ...]:
-    """Gives the factors of a product; of anything else, itself."""
+    """Returns the factors of a product; a list with the atom itself for anything else."""
     return atom.factors if atom.__class__ is Product else (atom,)
 
 
 def same_expression(a: object, b: object) -> bool:
-    """Tells whether two expressions look the same: variables by identity, constants by value."""
+    """Returns True if two expressions are equal: variables by identity, constants by value."""
     if a is b:
         return True
     kind = a.__class__

@@ -1,4 +1,4 @@
-"""Computes with sets of integers: intervals with symbolic ends, and what an expression ranges over.
+"""Computes with sets of integers: intervals with symbolic ends, and the ranges of expressions.
 
 eval_set(i * 4 + j, {i: Range(0, 8)})      # [j, j + 28]
 """
@@ -33,8 +33,8 @@ __all__ = [
 def eval_set(
     expr: Any, dom_map: Mapping[Var, Any], analyzer: Analyzer | None = None
 ) -> IntervalSet:
-    """Gives an interval around all values of ``expr`` while the variables of ``dom_map`` range over
-    their sets.
+    """Returns an interval around all values of ``expr`` while the variables of ``dom_map`` range
+    over their sets.
 
     ``expr`` may be a vector (all its lanes), a range or a set. The ends are written in terms of
     the other variables. Ranges are taken to be not empty.
@@ -45,7 +45,7 @@ def eval_set(
 
 
 def union(sets: Iterable[IntervalSet], analyzer: Analyzer | None = None) -> IntervalSet:
-    """Gives the smallest interval around some sets."""
+    """Returns the smallest interval around some sets."""
     analyzer = analyzer or Analyzer()
     kept = [as_set(item) for item in sets]
     kept = [item for item in kept if not item.is_nothing()]
@@ -62,7 +62,7 @@ def union(sets: Iterable[IntervalSet], analyzer: Analyzer | None = None) -> Inte
 
 
 def intersect(sets: Iterable[IntervalSet], analyzer: Analyzer | None = None) -> IntervalSet:
-    """Gives what is in all of the sets."""
+    """Returns the intersection of sets."""
     analyzer = analyzer or Analyzer()
     low: PrimExpr = neg_inf()
     high: PrimExpr = pos_inf()
@@ -89,8 +89,9 @@ def _simplified(analyzer: Analyzer, low: PrimExpr, high: PrimExpr) -> IntervalSe
 
 
 def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
-    """Gives an interval that the union of some sets certainly fills; sets that cannot be joined are
-    left out."""
+    """Returns an interval that the union of some sets certainly covers; sets that cannot be joined
+    are left out.
+    """
     analyzer = Analyzer()
     kept = [as_set(item) for item in sets]
     kept = [item for item in kept if not item.is_nothing()]
@@ -109,7 +110,7 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
 
 
 def _touch(analyzer: Analyzer, a: IntervalSet, b: IntervalSet) -> bool:
-    """Tells whether certainly no integer lies between two intervals."""
+    """Returns True if it is proven that no integer lies between two intervals."""
 
     def reaches(first: IntervalSet, second: IntervalSet) -> bool:
         if not first.has_lower_bound() or not second.has_upper_bound():
@@ -120,7 +121,7 @@ def _touch(analyzer: Analyzer, a: IntervalSet, b: IntervalSet) -> bool:
 
 
 def covers(outer: IntervalSet, inner: IntervalSet, analyzer: Analyzer | None = None) -> bool:
-    """Tells whether everything in ``inner`` is certainly in ``outer``."""
+    """Returns True if ``inner`` is proven to be a subset of ``outer``."""
     analyzer = analyzer or Analyzer()
     outer, inner = as_set(outer), as_set(inner)
     if inner.is_nothing() or outer.is_everything():
@@ -141,6 +142,6 @@ def covers(outer: IntervalSet, inner: IntervalSet, analyzer: Analyzer | None = N
 def region_union(
     regions: Sequence[Sequence[Any]], analyzer: Analyzer | None = None
 ) -> list[IntervalSet]:
-    """Gives the smallest box around boxes of one rank, each given as a list of ranges or sets."""
+    """Returns the smallest box around boxes of one rank, each given as a list of ranges or sets."""
     analyzer = analyzer or Analyzer()
     return [union([as_set(item) for item in dimension], analyzer) for dimension in zip(*regions)]

@@ -23,8 +23,9 @@ __all__ = [
 
 
 class IntGroupBounds:
-    """Bounds one variable: ``coef * var`` is above each of ``lower``, equals each of ``equal``, is
-    below each of ``upper``."""
+    """Bounds one variable: ``coef * var`` is at least each of ``lower``, equal to each of
+    ``equal``, at most each of ``upper``.
+    """
 
     def __init__(
         self, coef: Any, lower: Sequence[Any], equal: Sequence[Any], upper: Sequence[Any]
@@ -36,7 +37,7 @@ class IntGroupBounds:
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
-        """Gives the bounds that a range says."""
+        """Returns the bounds that a range implies."""
         one = const(1, rng.min.dtype)
         if op.is_const(rng.extent, 1):
             return IntGroupBounds(one, (), (rng.min,), ())
@@ -44,7 +45,9 @@ class IntGroupBounds:
         return IntGroupBounds(one, (rng.min,), (), (top,))
 
     def find_best_range(self, ranges: Mapping[Var, Range] | None = None) -> Range | None:
-        """Gives the narrowest range that a lower bound (or an equality) and an upper one give."""
+        """Returns the narrowest range that a lower bound (or an equality) and an upper bound
+        imply.
+        """
         analyzer = Analyzer()
         for var, domain in (ranges or {}).items():
             analyzer.bind(var, domain)
@@ -131,7 +134,9 @@ def solve_linear_equations(
 
 
 def _row(engine: Any, condition: EQ, unknowns: Sequence[Var]) -> tuple[list[int], Sum] | None:
-    """Coefficients of the unknowns and the rest of ``a - b``; None if not linear with constants."""
+    """Returns the coefficients of the unknowns and the rest of ``a - b``; None if it is not linear
+    with constant coefficients.
+    """
     if not condition.a.dtype.is_integer:
         return None
     form = engine.terms.combine(
@@ -215,8 +220,9 @@ def _ranges_of(
 def _inside(
     analyzer: Analyzer, value: PrimExpr, domain: Range, ranges: Mapping[Var, Range]
 ) -> list[PrimExpr]:
-    """Gives the conditions for ``value`` to lie in a range, without those that the new ranges
-    imply."""
+    """Returns the conditions for ``value`` to lie in a range, without those that the new ranges
+    imply.
+    """
     known = Analyzer()
     for var, range_ in ranges.items():
         known.bind(var, range_)
@@ -242,7 +248,8 @@ def solve_linear_inequalities(
     ranges: Mapping[Var, Range] | None = None,
     deskew_range: bool = False,
 ) -> Any:
-    """Ranges of ``variables`` that follow from inequalities, by Fourier and Motzkin's elimination.
+    """Returns the ranges of ``variables`` that follow from inequalities, by Fourier-Motzkin
+    elimination.
 
     The variables are solved in order: the range of one is written in terms of those after it. Gives
     `IntConstraints`, or an `IntConstraintsTransform` to variables that start at 0 with
@@ -280,8 +287,9 @@ def solve_linear_inequalities(
 
 
 def _eliminate(engine: Any, var: Var, forms: list[Sum]) -> tuple[list[Sum], list[Sum], list[Sum]]:
-    """Gives bounds of ``var`` (lower, upper), and what the inequalities say of the other
-    variables."""
+    """Returns the bounds of ``var`` (lower, upper), and the inequalities between the other
+    variables that remain.
+    """
     lows: list[tuple[int, Sum]] = []
     highs: list[tuple[int, Sum]] = []
     rest: list[Sum] = []
@@ -347,7 +355,7 @@ def _solved_ranges(
 def _deskewed(
     analyzer: Analyzer, source: IntConstraints, target: IntConstraints
 ) -> IntConstraintsTransform:
-    """Moves each variable to start at 0."""
+    """Shifts each variable so that its range starts at 0."""
     to_new: dict[Var, PrimExpr] = {}
     to_old: dict[Var, PrimExpr] = {}
     ranges: dict[Var, Range] = {}

@@ -46,7 +46,7 @@ class IntervalEvaluator:
         self._depends: dict[Atom, bool] = {}
 
     def ends(self, form: Sum) -> Ends:
-        """Gives the interval of a sum, in terms of variables that are not in the domains."""
+        """Returns the interval of a sum, in terms of variables outside the domains."""
         low, high = self._once(form)
         for _ in self.domains:  # a domain may be written in terms of another variable's
             if low is not None and self._varies(low):
@@ -69,7 +69,7 @@ class IntervalEvaluator:
         return False
 
     def depends(self, atom: Atom) -> bool:
-        """Tells whether a variable of the domains occurs in an atom."""
+        """Returns whether a variable of the domains occurs in an atom."""
         found = self._depends.get(atom)
         if found is None:
             found = self._depends[atom] = self._occurs(atom)
@@ -87,7 +87,7 @@ class IntervalEvaluator:
         return self._varies(atom.index) or self._varies(atom.divisor)  # type: ignore[attr-defined]
 
     def _once(self, form: Sum) -> Ends:
-        """Replaces variables by the ends of their domains, once."""
+        """Replaces the variables by the ends of their domains; variables inside these ends stay."""
         if not self.engine.bounds.is_exact(
             form
         ):  # may wrap around: its ends are not where the terms' are
@@ -195,7 +195,7 @@ class IntervalEvaluator:
         return self._scaled((low, high), factor)
 
     def _scaled(self, ends: Ends, factor: Sum) -> Ends:
-        """Multiplies an interval by something that does not vary."""
+        """Multiplies an interval by a constant factor."""
         engine = self.engine
         low, high = ends
         dtype = factor.dtype

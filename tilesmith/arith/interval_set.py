@@ -1,4 +1,4 @@
-"""Defines intervals with symbolic ends, and finds the interval that an expression ranges over."""
+"""Defines intervals with symbolic ends, and finds the interval of values of an expression."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ _NEG_INF = Var("neg_inf", "handle")
 
 
 def pos_inf() -> Var:
-    """Gives the upper end of a set without one."""
+    """Returns the upper end of a set that is not bounded above."""
     return _POS_INF
 
 
 def neg_inf() -> Var:
-    """Gives the lower end of a set without one."""
+    """Returns the lower end of a set that is not bounded below."""
     return _NEG_INF
 
 
 class IntSet:
-    """Is the base of sets of integers."""
+    """Base of sets of integers."""
 
     @staticmethod
     def nothing() -> IntervalSet:
-        """Gives the empty set."""
+        """Returns the empty set."""
         return IntervalSet(_POS_INF, _NEG_INF)
 
     @staticmethod
     def everything() -> IntervalSet:
-        """Gives all integers."""
+        """Returns the set of all integers."""
         return IntervalSet(_NEG_INF, _POS_INF)
 
     @staticmethod
     def single_point(point: Any) -> IntervalSet:
-        """Gives the set of one value."""
+        """Returns the set of one value."""
         return IntervalSet(point, point)
 
     @staticmethod
     def interval(min_value: Any, max_value: Any) -> IntervalSet:
-        """Gives the integers from ``min_value`` to ``max_value``, both included."""
+        """Returns the integers from ``min_value`` to ``max_value``, both included."""
         return IntervalSet(min_value, max_value)
 
     @staticmethod
     def vector(vec: PrimExpr) -> IntervalSet:
-        """Gives an interval around the lanes of a vector."""
+        """Returns an interval around the lanes of a vector."""
         return _of_vector(vec)
 
     @staticmethod
     def from_range(range_: Range) -> IntervalSet:
-        """Gives the values of a range."""
+        """Returns the set of values of a range."""
         return IntSet.from_min_extent(range_.min, range_.extent)
 
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any) -> IntervalSet:
-        """Gives the ``extent`` integers that start at ``min_value``."""
+        """Returns the ``extent`` integers that start at ``min_value``."""
         return IntervalSet(min_value, min_value + extent - 1)
 
 
@@ -80,33 +80,33 @@ class IntervalSet(IntSet):
         self.max_value: PrimExpr = convert(max_value)
 
     def has_lower_bound(self) -> bool:
-        """Tells whether the lower end is finite."""
+        """Returns whether the lower end is finite."""
         return self.min_value is not _NEG_INF and self.min_value is not _POS_INF
 
     def has_upper_bound(self) -> bool:
-        """Tells whether the upper end is finite."""
+        """Returns whether the upper end is finite."""
         return self.max_value is not _POS_INF and self.max_value is not _NEG_INF
 
     def is_nothing(self) -> bool:
-        """Tells whether it is the empty set (as it is written, not by proof)."""
+        """Returns True if it is written as the empty set (nothing is proven)."""
         return self.min_value is _POS_INF or self.max_value is _NEG_INF
 
     def is_everything(self) -> bool:
-        """Tells whether there is neither a lower nor an upper end."""
+        """Returns True if both ends are infinite."""
         return self.min_value is _NEG_INF and self.max_value is _POS_INF
 
     def is_single_point(self) -> bool:
-        """Tells whether both ends are the same expression."""
+        """Returns True if both ends are the same expression."""
         return self.has_lower_bound() and self.min_value is self.max_value
 
     def point_value(self) -> PrimExpr:
-        """Gives the only value of a single point."""
+        """Returns the value of a set with a single point."""
         if not self.is_single_point():
             raise TypeMismatchError(f"{self} is not a single point")
         return self.min_value
 
     def cover_range(self, max_range: Range) -> Range:
-        """Converts to a range; gives ``max_range`` where an end is infinite."""
+        """Converts to a range; returns ``max_range`` if an end is infinite."""
         if not (self.has_lower_bound() and self.has_upper_bound()):
             return max_range
         with deep_recursion():
@@ -114,19 +114,19 @@ class IntervalSet(IntSet):
         return Range.from_min_extent(self.min_value, extent)
 
     def can_prove_positive(self) -> bool:
-        """Tells whether all values are above zero."""
+        """Returns True if all values are proven to be positive."""
         return self.has_lower_bound() and _is_at_least(self.min_value, 1)
 
     def can_prove_negative(self) -> bool:
-        """Tells whether all values are below zero."""
+        """Returns True if all values are proven to be negative."""
         return self.has_upper_bound() and _is_at_most(self.max_value, -1)
 
     def can_prove_non_negative(self) -> bool:
-        """Tells whether no value is below zero."""
+        """Returns True if all values are proven to be non-negative."""
         return self.has_lower_bound() and _is_at_least(self.min_value, 0)
 
     def can_prove_non_positive(self) -> bool:
-        """Tells whether no value is above zero."""
+        """Returns True if all values are proven to be zero or negative."""
         return self.has_upper_bound() and _is_at_most(self.max_value, 0)
 
     def __repr__(self) -> str:
@@ -164,8 +164,8 @@ def as_set(value: Any) -> IntervalSet:
 
 
 def evaluate(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
-    """Gives an interval around all values of ``expr`` while the variables of ``dom_map`` range over
-    their sets.
+    """Returns an interval around all values of ``expr`` while the variables of ``dom_map`` range
+    over their sets.
 
     ``expr`` may be a vector (all its lanes), a range or a set. The ends are written in terms of
     the other variables. Ranges are taken to be not empty.
@@ -178,12 +178,12 @@ def evaluate(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> IntervalS
 
 
 def evaluate_alone(expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
-    """Gives the interval of `evaluate` where nothing else is known."""
+    """Returns the interval of `evaluate`, without facts about other variables."""
     return _evaluated(Engine(), expr, dom_map)
 
 
 def _evaluated(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> IntervalSet:
-    """Gives the interval; the engine learns the domains."""
+    """Returns the interval of an expression; adds the domains to the engine's facts."""
     domains = _domains(engine, expr, dom_map)
     evaluator = IntervalEvaluator(engine, domains)
     if isinstance(expr, Range):
@@ -196,7 +196,9 @@ def _evaluated(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> Interva
 
 
 def _domains(engine: Engine, expr: Any, dom_map: Mapping[Var, Any]) -> dict[Var, Ends]:
-    """Finds the ends of the domains that matter to ``expr``; the engine is told of them."""
+    """Returns the ends of those domains on which ``expr`` depends, and adds them to the engine's
+    facts.
+    """
     sets = {_variable(key): value for key, value in dom_map.items()}
     domains: dict[Var, Ends] = {}
 

@@ -13,7 +13,7 @@ Interval = tuple[float, float]
 
 
 def dtype_interval(dtype: DataType) -> Interval:
-    """Gives what a value of that dtype can be; int64 counts as unbounded."""
+    """Returns the interval of the values of a dtype; int64 counts as unbounded."""
     found = _INTERVALS.get(dtype)
     if found is None:
         found = -INFINITY, INFINITY
@@ -29,7 +29,7 @@ _INTERVALS: dict[DataType, Interval] = {}
 
 
 def floor_quotient(value: float, divisor: float) -> float:
-    """Gives ``value // divisor`` for a positive divisor, infinities included."""
+    """Returns ``value // divisor`` for a positive divisor, infinities included."""
     if value in (INFINITY, -INFINITY):
         return value
     if divisor == INFINITY:
@@ -48,25 +48,28 @@ def _product(a: float, b: float) -> float:
 
 
 def product_interval(a: Interval, b: Interval) -> Interval:
-    """Gives all products of members of two intervals."""
+    """Returns the interval of the products of members of two intervals."""
     ends = (_product(a[0], b[0]), _product(a[0], b[1]), _product(a[1], b[0]), _product(a[1], b[1]))
     return min(ends), max(ends)
 
 
 def intersect(a: Interval, b: Interval) -> Interval:
-    """Gives what is in both; an empty result keeps the first (the code is unreachable then)."""
+    """Returns the intersection of two intervals; if it is empty (in unreachable code), the first
+    interval.
+    """
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else a
 
 
 def union(a: Interval, b: Interval) -> Interval:
-    """Gives the smallest interval around both."""
+    """Returns the smallest interval around both."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 
 def quotient_interval(index: Interval, divisor: Interval) -> Interval:
-    """Gives all ``index // divisor``; a divisor that may be zero or of either sign gives no
-    bound."""
+    """Returns the interval of ``index // divisor``; unbounded if the divisor may be zero or of
+    either sign.
+    """
     low, high = max(divisor[0], 1), divisor[1]
     if divisor[0] < 0 or high < low:  # of either sign, and not zero
         largest = max(abs(index[0]), abs(index[1]))
@@ -77,7 +80,7 @@ def quotient_interval(index: Interval, divisor: Interval) -> Interval:
 
 
 def wrapped(dtype: DataType, low: float, high: float) -> Interval:
-    """Gives the bounds of a sum that wraps around modulo two to the bits."""
+    """Returns the bounds of a sum that wraps around modulo two to the power of its bits."""
     limits = dtype_interval(dtype)
     if limits[0] <= low and high <= limits[1]:
         return low, high
@@ -90,7 +93,7 @@ def wrapped(dtype: DataType, low: float, high: float) -> Interval:
 
 
 def scaled_down(low: float, high: float, scale: int) -> Interval:
-    """Gives the integers ``x`` with ``low <= scale * x <= high``."""
+    """Returns the integers ``x`` with ``low <= scale * x <= high``."""
     if scale < 0:
         low, high, scale = -high, -low, -scale
     smallest = low if low == -INFINITY else -(-low // scale)

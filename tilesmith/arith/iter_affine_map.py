@@ -69,8 +69,7 @@ def _domains(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
 
 
 def _analyzer(domains: Mapping[Var, Range]) -> Analyzer:
-    """Knows the domains: what is asked about sizes may hang on outer variables only, which is
-    fine."""
+    """Returns an analyzer that knows the domains of the iterators."""
     analyzer = Analyzer()
     for var, domain in domains.items():
         analyzer.bind(var, domain)
@@ -84,7 +83,7 @@ def detect_iter_map(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> IterMapResult:
-    """Writes each index as a sum of digits of the iterators, and check that they are independent.
+    """Writes each index as a sum of digits of the iterators, and checks that they are independent.
 
     The map goes from the points of ``input_iters`` where ``predicate`` holds to the box of the
     indices. ``Surjective``: every point of the box is hit, each index has its digits for itself.
@@ -129,8 +128,9 @@ def find_iter_map(
     simplify_trivial_iterators: bool = True,
     overlaps: bool = False,
 ) -> IterMapResult:
-    """Does what `detect_iter_map` does, with each index as the digit of an iterator that it is, if
-    it is one, and digits that overlap only if asked for."""
+    """Does the same as `detect_iter_map`, but returns an index that is one digit of an iterator as
+    that digit, and allows digits that overlap only on request.
+    """
     level = IterMapLevel.from_str(check_level)
     level = IterMapLevel.Surjective if level is None else level
     domains = _domains(input_iters)
@@ -189,8 +189,9 @@ def _padding_predicate(parts: IterParts) -> PrimExpr:
 
 @deep_recursion
 def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
-    """Gives the index as a sum of digits, those with large scales first; nothing is fused or
-    checked."""
+    """Returns the index as a sum of digits, largest scales first, without fusing or checking
+    them.
+    """
     domains = _domains(input_iters)
     parts = IterParts(True, None)
     for var, domain in domains.items():
@@ -214,13 +215,13 @@ def _large_scale_first(item: tuple[int, IterSplitExpr]) -> tuple[int, int]:
 
 
 def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
-    """Gives the plain expression of a sum, digit or iterator."""
+    """Returns the plain expression of a sum, digit or iterator."""
     analyzer = Analyzer()
     return _shorter(expression_of(expr, analyzer), analyzer)
 
 
 def _shorter(built: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    """Gives an expression as it was built from digits, unless it can be written shorter."""
+    """Returns an expression as it was built from digits, or simplified if that is shorter."""
     simple = analyzer.simplify(built)
     return built if _size(built) <= _size(simple) else simple
 
@@ -233,7 +234,7 @@ def iter_map_simplify(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[PrimExpr]:
-    """Gives the indices simplified, by what holds for the iterators in their ranges."""
+    """Returns the indices simplified under the ranges of the iterators."""
     domains = _domains(input_iters)
     trivial = simplify_trivial_iterators
     analyzer = _analyzer(
@@ -261,8 +262,9 @@ def _size(expr: PrimExpr) -> int:
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]
 ) -> dict[Var, PrimExpr]:
-    """Gives the input iterators as functions of the indices; ``iter_map`` comes from a bijective
-    ``detect_iter_map``."""
+    """Returns the input iterators as functions of the indices; ``iter_map`` is the result of a
+    bijective ``detect_iter_map``.
+    """
     inverse = _Inverse()
     outputs = [convert(output) for output in outputs]
     if len(outputs) != len(iter_map):
@@ -275,7 +277,7 @@ def inverse_affine_iter_map(
 
 
 class _Inverse:
-    """Hands values down from sums to digits, from digits to iterators."""
+    """Propagates values from sums to their digits, and from digits to iterators."""
 
     def __init__(self) -> None:
         self.values: dict[int, PrimExpr] = {}
@@ -283,7 +285,7 @@ class _Inverse:
         self.result: dict[Var, PrimExpr] = {}
 
     def note_sum(self, form: IterSumExpr, value: PrimExpr, exact: bool) -> None:
-        """Gives every digit of a sum its share of the value of the sum."""
+        """Splits the value of a sum into the values of its digits."""
         dtype = value.dtype
         value = value - op.cast(dtype, form.base)
         if len(form.args) == 1:
@@ -306,7 +308,9 @@ class _Inverse:
         self.values[id(mark)] = part if known is None else known + part
 
     def propagate(self) -> None:
-        """Goes from iterators that are sums to what they consist of, outer ones first."""
+        """Propagates the values of iterators that are sums to their digits, outer iterators
+        first.
+        """
         done: set[int] = set()
         while True:
             ready = [key for key in self.marks if key not in done and not self._is_part(key, done)]
@@ -317,7 +321,9 @@ class _Inverse:
                 self._settle(self.marks[key], self.values[key])
 
     def _is_part(self, key: int, done: set[int]) -> bool:
-        """Tells whether an iterator that waits is made of this one, so that more may come."""
+        """Returns True if another iterator that is not done yet consists of this one, so that more
+        digits may follow.
+        """
         for other, mark in self.marks.items():
             if other in done or other == key:
                 continue
@@ -340,7 +346,7 @@ class _Inverse:
 
 
 def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
-    """Gives a sum that is one digit as that digit, or as the sum that it is the whole of."""
+    """Reduces a sum of one digit to that digit, or to the sum that the digit spans entirely."""
     if not op.is_const(form.base, 0):
         return form
     source = arg.source.source
@@ -376,8 +382,8 @@ def subspace_divide(
     check_level: Any = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> list[list[IterMark]]:
-    """Divides each binding into an outer part and one over ``sub_iters``:
-    ``binding = outer * extent + inner``.
+    """Divides each binding into an outer part and a part over ``sub_iters``: ``binding = outer *
+    extent + inner``.
 
     Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates
     of the outer and of the inner space as extents. An empty list if the bindings cannot be divided.
@@ -402,7 +408,7 @@ def subspace_divide(
 
 
 class _Divider:
-    """Tells outer from inner digits."""
+    """Classifies digits as outer or inner ones."""
 
     def __init__(self, inner: set[Var]) -> None:
         self.inner = inner
@@ -411,7 +417,7 @@ class _Divider:
         self.analyzer = Analyzer()
 
     def side(self, arg: IterSplitExpr) -> str:
-        """Gives "inner", "outer", or "both" for a digit that mixes them."""
+        """Returns "inner", "outer", or "both" for a digit that mixes them."""
         source: Any = arg.source.source
         if isinstance(source, IterSumExpr):
             sides = {self.side(part) for part in source.args}
@@ -421,7 +427,7 @@ class _Divider:
         return "inner" if source in self.inner else "outer"
 
     def divide(self, form: IterSumExpr) -> list[IterMark] | None:
-        """Gives (outer, inner) of one binding."""
+        """Returns (outer, inner) of one binding."""
         one, zero = const(1, form.dtype), const(0, form.dtype)
         empty = IterMark(IterSumExpr((), zero), one)
         if not form.args:
@@ -442,7 +448,7 @@ class _Divider:
         )
 
     def _condition(self, arg: IterSplitExpr, into: list[PrimExpr]) -> None:
-        """Keeps the predicate of a capped sum of one side there."""
+        """Adds the predicate of a sum with a capped extent to the conditions of its side."""
         mark = arg.source
         source = mark.source
         if isinstance(source, IterSumExpr) and source.args:

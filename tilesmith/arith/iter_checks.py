@@ -1,4 +1,4 @@
-"""Checks that the digits that some indices use are independent, and complete."""
+"""Checks that the digits that indices use are independent and complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DigitChecker:
         self.iterators = iterators
 
     def check(self, indices: list[IterSumExpr], level: IterMapLevel) -> None:
-        """Checks that the digits in use are independent, and complete if ``level`` asks for it."""
+        """Checks that the used digits are independent, and complete if ``level`` requires it."""
         used: dict[int, list[IterSplitExpr]] = {}
         marks: dict[int, IterMark] = {}
         queue = [arg for index in indices for arg in index.args]
@@ -88,7 +88,7 @@ class DigitChecker:
         return None
 
     def _digit_above(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
-        """Gives the lowest digit that starts above ``lower``, with a gap between."""
+        """Returns the digit with the smallest factor above ``lower``, which leaves a gap."""
         candidates = [
             split
             for split in splits

@@ -48,12 +48,12 @@ class IterDivider:
         self.padded: list[tuple[IterMark, PrimExpr, PrimExpr]] = []
 
     def floordiv(self, form: IterSumExpr, divisor: PrimExpr) -> IterSumExpr:
-        """Gives ``form // divisor``."""
+        """Returns ``form // divisor``."""
         found = self._divided(form, divisor)
         return found[0]
 
     def floormod(self, form: IterSumExpr, divisor: PrimExpr) -> IterSumExpr:
-        """Gives ``form % divisor``."""
+        """Returns ``form % divisor``."""
         return self._divided(form, divisor)[1]
 
     def _divided(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
@@ -78,8 +78,9 @@ class IterDivider:
         return self.sums.add(whole, quotient_sum, 1), digit_sum
 
     def _is_size(self, divisor: PrimExpr) -> bool:
-        """Tells whether a divisor is positive; what divides the extent of an iterator, or the bound
-        that a predicate sets, counts as a size."""
+        """Returns True if a divisor is positive: proven, or because it divides an extent of an
+        iterator or the bound of a predicate.
+        """
         if self.sizes.analyzer.const_int_bound(divisor).min_value > 0:
             return True
         if self.sizes.analyzer.can_prove(divisor > 0):
@@ -90,7 +91,7 @@ class IterDivider:
         return any(self.sizes.divides(divisor, mark.extent) for mark in marks)
 
     def _multiples(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
-        """Gives ``form == whole * divisor + rest``, by scales."""
+        """Splits a form by its scales: ``form == whole * divisor + rest``."""
         whole, rest = [], []
         for arg in form.args:
             if self.sizes.divides(divisor, arg.scale):
@@ -101,7 +102,7 @@ class IterDivider:
         return IterSumExpr(whole, constant(0, form.dtype)), IterSumExpr(rest, form.base)
 
     def _split_digit(self, form: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
-        """Gives the quotient and the remainder of one scaled digit plus a base."""
+        """Returns the quotient and the remainder of one scaled digit plus a base."""
         digit, base = form.args[0], form.base
         zero = constant(0, form.dtype)
         if self.sizes.divides(divisor, digit.scale):
@@ -144,7 +145,7 @@ class IterDivider:
         return IterSumExpr(scaled.args, self.sizes.plus(scaled.base, residue))
 
     def _within(self, digit: IterSplitExpr, offset: PrimExpr, width: PrimExpr) -> bool:
-        """Tells whether ``digit + offset`` stays in [0, width)."""
+        """Returns True if ``digit + offset`` is proven to stay in [0, width)."""
         if (
             isinstance(width, IntImm)
             and isinstance(digit.extent, IntImm)
@@ -157,8 +158,9 @@ class IterDivider:
     def _pad(
         self, digit: IterSplitExpr, offset: PrimExpr, width: PrimExpr
     ) -> tuple[IterSplitExpr, PrimExpr]:
-        """Gives ``digit + offset`` as a wider iterator that divides evenly, plus what is left of
-        the offset."""
+        """Returns ``digit + offset`` as a wider iterator whose extent the divisor divides, plus the
+        remaining offset.
+        """
         if not self.allow_padding or self.paddings is None:
             raise NotAffine(f"{width} does not divide the extent {digit.extent}")
         extent, start, unit = value_of(digit.extent), value_of(offset), value_of(width)

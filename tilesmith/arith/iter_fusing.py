@@ -1,4 +1,4 @@
-"""Fuses a sum of digits to one iterator.
+"""Fuses a sum of digits into one iterator.
 
 The sum ``i * 16 + j`` over ``j`` in [0, 16) is one iterator again, for each scale is the scale of
 the digit below it times that digit's extent. Predicates cap the extent of the sum that they talk
@@ -20,7 +20,7 @@ __all__ = ["Fuser", "remove_object"]
 
 
 class Fuser:
-    """Fuses sums; ``overlaps`` says whether digits may overlap, as in ``i + j``."""
+    """Fuses sums; ``overlaps`` permits digits that overlap, as in ``i + j``."""
 
     __slots__ = ("iterators", "overlaps", "sizes", "sums")
 
@@ -31,8 +31,9 @@ class Fuser:
         self.overlaps = overlaps
 
     def fuse(self, form: IterSumExpr) -> IterSumExpr:
-        """Gives the sum as one digit (or none) plus a base; raises NotAffine where scales leave
-        gaps or overlap."""
+        """Returns the sum as one digit (or none) plus a base; raises NotAffine where scales leave
+        gaps or overlap.
+        """
         base = form.base
         args: list[IterSplitExpr] = []
         for arg in self.sums.joined(list(form.args)):
@@ -70,7 +71,9 @@ class Fuser:
         return IterSumExpr((self.spelled(taken, unit, expected if overlapped else None),), base)
 
     def _within_reach(self, args: list[IterSplitExpr], reach: PrimExpr) -> IterSplitExpr | None:
-        """Gives the digit with the largest scale that leaves no gap above [0, reach)."""
+        """Returns the digit with the largest scale that is at most ``reach``, so that no gap
+        remains.
+        """
         found = None
         for arg in args:
             if isinstance(arg.scale, IntImm) and self.sizes.analyzer.can_prove(arg.scale <= reach):
@@ -79,7 +82,9 @@ class Fuser:
         return found
 
     def _insert_unit(self, taken: list[IterSplitExpr], arg: IterSplitExpr) -> None:
-        """Puts an iterator of one value where its scale belongs, so that its variable is kept."""
+        """Inserts an iterator of extent 1 at the position of its scale, so that its variable is
+        kept.
+        """
         unit = taken[-1].scale
         if self.sizes.divides(unit, arg.scale):
             scale = value_of(arg.scale)
@@ -114,8 +119,9 @@ class Fuser:
     def spelled(
         self, taken: list[IterSplitExpr], unit: PrimExpr, reach: PrimExpr | None
     ) -> IterSplitExpr:
-        """Gives the iterator that some digits spell, the highest first, as one digit; ``reach``:
-        its extent, if they overlap."""
+        """Returns the iterator that consists of the given digits, the highest first, as one digit;
+        ``reach`` is its extent if they overlap.
+        """
         if len(taken) == 1:
             return taken[0]
         parts = [self.sums.rescaled(arg, self.sizes.quotient(arg.scale, unit)) for arg in taken]
@@ -130,7 +136,9 @@ class Fuser:
     def with_caps(
         self, args: list[IterSplitExpr], base: PrimExpr
     ) -> tuple[list[IterSplitExpr], PrimExpr]:
-        """Puts what predicates bound in the place of the digits that it consists of."""
+        """Replaces digits that a predicate bounds together by one iterator with the bounded
+        extent.
+        """
         changed = bool(self.iterators.caps)
         while changed:
             changed = False
@@ -149,7 +157,9 @@ class Fuser:
     def _match_cap(
         self, cap: Cap, args: list[IterSplitExpr]
     ) -> tuple[list[IterSplitExpr], PrimExpr] | None:
-        """Gives the digits that a cap is about, and their common scale."""
+        """Returns the digits that a cap bounds, and their common scale; None if they do not
+        match.
+        """
         members: list[IterSplitExpr] = []
         scale: PrimExpr | None = None
         for part in cap.parts:

@@ -1,5 +1,5 @@
-"""Defines expressions over iterators in the form that shows whether a map of iterators loses or
-repeats anything.
+"""Defines the form of index expressions that shows whether a map of iterators is injective and
+complete.
 
 An `IterMark` is an iterator: a loop variable, or the number that some digits spell. An
 `IterSplitExpr`
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class IterMapLevel(IntEnum):
-    """Says what a map of iterators is asked to be."""
+    """Names the property that a map of iterators must have."""
 
     Bijective = 0
     Surjective = 1
@@ -38,7 +38,7 @@ class IterMapLevel(IntEnum):
 
     @staticmethod
     def from_str(name: str | IterMapLevel | None) -> IterMapLevel | None:
-        """Finds the level of a name in lower case; None stays None."""
+        """Returns the level with a name in lower case; None stays None."""
         if name is None or isinstance(name, IterMapLevel):
             return name
         levels = {"bijective": IterMapLevel.Bijective, "surjective": IterMapLevel.Surjective}
@@ -52,7 +52,7 @@ class IterMapLevel(IntEnum):
 
 
 class IterMapExpr(PrimExpr, key="arith.IterMapExpr"):
-    """Is the base of sums and digits of iterators."""
+    """Base of sums and digits of iterators."""
 
 
 class IterMark(Node, key="arith.IterMark"):
@@ -102,7 +102,7 @@ def _dtype(args: tuple[IterSplitExpr, ...]) -> DataType:
 
 
 def expression_of(expr: Any, analyzer: Analyzer | None = None) -> PrimExpr:
-    """Gives the plain expression of a sum, a digit or an iterator."""
+    """Returns the plain expression of a sum, a digit or an iterator."""
     analyzer = analyzer or Analyzer()
     if isinstance(expr, IterSumExpr):
         result = expr.base
@@ -133,7 +133,7 @@ def _digit(expr: IterSplitExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr:
-    """Gives the plain expression of a sum, digit or iterator, as schedules spell it.
+    """Returns the plain expression of a sum, digit or iterator, in the form that schedules use.
 
     A digit is its iterator's value, cut off above by ``%``, then below by ``//``; nothing is
     simplified further, so that detecting the result again finds the same digits. Multiples of a sum
@@ -159,7 +159,7 @@ def sum_of_digits(expr: Any, bounded: Sequence[frozenset[Var]] = ()) -> PrimExpr
 def _written_out(
     args: Sequence[IterSplitExpr], bounded: Sequence[frozenset[Var]]
 ) -> list[IterSplitExpr]:
-    """Gives the terms of a sum, with those of the sums that it has multiples of."""
+    """Returns the terms of a sum, with multiples of inner sums expanded into their terms."""
     result: list[IterSplitExpr] = []
     for arg in args:
         source = arg.source.source
@@ -180,7 +180,7 @@ def _written_out(
 
 
 def _variables(expr: Any) -> frozenset[Var]:
-    """Gives the variables of the iterators of a sum."""
+    """Returns the variables of the iterators of a sum."""
     if isinstance(expr, IterSumExpr):
         return frozenset().union(*[_variables(arg) for arg in expr.args])
     if isinstance(expr, IterSplitExpr):

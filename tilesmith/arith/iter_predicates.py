@@ -1,4 +1,4 @@
-"""Takes predicates over iterators into account: they cap the extents of what they talk about."""
+"""Applies predicates over iterators: they cap the extents of the sums that they bound."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Predicates", "narrowed"]
 
 
 class Predicates:
-    """Caps the extents of iterators by what predicates say."""
+    """Caps the extents of iterators by predicates."""
 
     __slots__ = ("fuser", "iterators", "rewriter", "sizes", "sums")
 
@@ -51,7 +51,7 @@ class Predicates:
         self.rewriter = rewriter
 
     def add(self, predicate: PrimExpr) -> None:
-        """Lets a condition over the iterators cap the extents of what it talks about."""
+        """Caps the extents of the sums that a condition bounds."""
         bounds = [self._bound(part) for part in _conjuncts(predicate)]
         # what is about fewer iterators first: a sum that holds it then takes its capped form
         for form, low, high in sorted(bounds, key=_number_of_args):
@@ -129,7 +129,7 @@ class Predicates:
     def _without_low_parts(
         self, parts: list[IterSplitExpr], low: PrimExpr, size: PrimExpr
     ) -> tuple[list[IterSplitExpr], PrimExpr, PrimExpr]:
-        """Reduces ``i * 8 + j < 40`` to ``i < 5``, which says the same."""
+        """Drops low digits that do not matter: ``i * 8 + j < 40`` becomes ``i < 5``."""
         while len(parts) > 1:
             width = parts[-1].extent
             if self.fuser.overlaps and not self.sizes.equal(parts[-2].scale, width):
@@ -159,8 +159,9 @@ class Predicates:
 
 
 def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, Range], PrimExpr]:
-    """Gives the domains of iterators that a predicate compares with something else, and what else
-    it says."""
+    """Narrows the domains of iterators by the comparisons in a predicate; returns them with the
+    remaining predicate.
+    """
     if op.is_const(predicate, 1):
         return domains, predicate
     try:
@@ -183,7 +184,9 @@ def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, 
 
 
 def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Range] | None:
-    """Gives, of ``i < n``, the iterator and the values that are left of it."""
+    """Returns the iterator that ``i < n`` bounds, with its narrowed domain; None for other
+    conditions.
+    """
     if not isinstance(part, (LT, LE, GT, GE)):
         return None
     kind, a, b = type(part), part.a, part.b

@@ -28,7 +28,7 @@ class IterRewriter:
         self.divider = divider
 
     def visit(self, expr: PrimExpr) -> IterSumExpr:
-        """Gives the sum of digits that an expression is; raises NotAffine."""
+        """Returns an expression as a sum of digits; raises NotAffine if it is not one."""
         if isinstance(expr, IterSumExpr):
             return expr
         if isinstance(expr, Var):
@@ -56,7 +56,7 @@ class IterRewriter:
         raise NotAffine(f"{expr} is not a sum of iterators")
 
     def cast(self, value: IterSumExpr, expr: Cast) -> IterSumExpr:
-        """Casts a sum: digits keep their dtype of old, sizes of the result have the new one."""
+        """Casts a sum: existing digits keep their dtype, sizes of the result get the new one."""
         if value.dtype is expr.dtype:
             return value
         if expr.dtype.bits < value.dtype.bits and not self._fits(expr):

@@ -13,12 +13,13 @@ __all__ = ["NotAffine", "PaddingChanged", "Sizes", "constant", "value_of"]
 
 
 class NotAffine(Exception):
-    """Says why an expression is not a sum of digits of iterators."""
+    """Gives the reason why an expression is not a sum of digits of iterators."""
 
 
 class PaddingChanged(Exception):
-    """Is raised when another divisor turns up for a padded iterator: start again with what is known
-    now."""
+    """Raised when a padded iterator is divided by a further divisor: detection restarts with all
+    divisors found so far.
+    """
 
 
 _MOST_CONSTANTS = 4096
@@ -28,7 +29,7 @@ _CONSTANTS: dict[tuple[int, DataType], IntImm] = {}
 
 
 def constant(value: int, dtype: DataType) -> IntImm:
-    """Gives a constant; mostly the same object for the same value."""
+    """Returns a constant; usually the same object for the same value."""
     found = _CONSTANTS.get((value, dtype))
     if found is None:
         if len(_CONSTANTS) > _MOST_CONSTANTS:
@@ -40,12 +41,12 @@ def constant(value: int, dtype: DataType) -> IntImm:
 
 
 def value_of(expr: PrimExpr) -> int | None:
-    """Gives the value of an integer constant."""
+    """Returns the value of an integer constant."""
     return expr.value if isinstance(expr, IntImm) else None
 
 
 class Sizes:
-    """Computes with sizes, of which an analyzer knows what can be known."""
+    """Computes with sizes, simplified by an analyzer."""
 
     __slots__ = ("analyzer",)
 
@@ -53,44 +54,44 @@ class Sizes:
         self.analyzer = analyzer
 
     def number(self, expr: PrimExpr) -> Any:
-        """Gives a key of a size: equal for equal sizes."""
+        """Returns a key of a size: equal for equal sizes."""
         if isinstance(expr, IntImm):
             return expr.value
         return ("expr", self.analyzer.engine.numbering.number(self.analyzer.simplify(expr)))
 
     def times(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Gives ``a * b`` simplified."""
+        """Returns ``a * b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return constant(a.value * b.value, a.dtype)
         return self.analyzer.simplify(a * b)
 
     def plus(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Gives ``a + b`` simplified."""
+        """Returns ``a + b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return constant(a.value + b.value, a.dtype)
         return self.analyzer.simplify(a + b)
 
     def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Gives ``a // b`` simplified."""
+        """Returns ``a // b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return constant(a.value // b.value, a.dtype)
         return self.analyzer.simplify(op.floordiv(a, b))
 
     def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Gives ``a % b`` simplified."""
+        """Returns ``a % b`` simplified."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return constant(a.value % b.value, a.dtype)
         return self.analyzer.simplify(op.floormod(a, b))
 
     def divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
-        """Tells whether ``value`` is certainly a multiple of ``divisor``."""
+        """Returns True if ``value`` is proven to be a multiple of ``divisor``."""
         a, b = value_of(value), value_of(divisor)
         if a is not None and b is not None:
             return b != 0 and a % b == 0
         return op.is_const(self.remainder(value, divisor), 0)
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Tells whether two sizes are certainly equal."""
+        """Returns True if two sizes are proven to be equal."""
         x, y = value_of(a), value_of(b)
         if x is not None and y is not None:
             return x == y

@@ -23,7 +23,7 @@ class IterSums:
         self.iterators = iterators
 
     def add(self, a: IterSumExpr, b: IterSumExpr, sign: int) -> IterSumExpr:
-        """Gives ``a + b * sign``, equal digits joined."""
+        """Returns ``a + b * sign`` with equal digits joined."""
         terms: dict[Any, IterSplitExpr] = {self.iterators.split_key(arg): arg for arg in a.args}
         for arg in b.args:
             key = self.iterators.split_key(arg)
@@ -43,7 +43,7 @@ class IterSums:
         return IterSumExpr(terms.values(), base)
 
     def multiply(self, a: IterSumExpr, b: IterSumExpr, expr: PrimExpr) -> IterSumExpr:
-        """Gives ``a * b`` where one of them does not have an iterator."""
+        """Returns ``a * b``, of which at least one must be free of iterators."""
         if a.args and b.args:
             raise NotAffine(f"{expr} multiplies iterators")
         if b.args:
@@ -51,7 +51,7 @@ class IterSums:
         return self.scaled(a, b.base)
 
     def scaled(self, a: IterSumExpr, factor: PrimExpr) -> IterSumExpr:
-        """Gives a sum times something without iterators."""
+        """Returns a sum times a factor without iterators."""
         if op.is_const(factor, 0):
             return IterSumExpr((), constant(0, a.dtype))
         args = [
@@ -63,8 +63,9 @@ class IterSums:
         return IterSumExpr(args, self.sizes.times(a.base, factor))
 
     def forward(self, arg: IterSplitExpr) -> tuple[IterSplitExpr, PrimExpr]:
-        """Turns a digit that counts down into one that counts up, and gives what that adds to the
-        base."""
+        """Replaces a digit with a negative scale by one that counts up; returns it with the offset
+        for the base.
+        """
         zero = constant(0, arg.dtype)
         if isinstance(arg.scale, IntImm):
             if arg.scale.value > 0:
@@ -95,7 +96,7 @@ class IterSums:
         return args
 
     def rescaled(self, arg: IterSplitExpr, scale: PrimExpr) -> IterSplitExpr:
-        """Gives the same digit with another scale."""
+        """Returns the same digit with another scale."""
         return IterSplitExpr(arg.source, arg.lower_factor, arg.extent, scale)
 
     def _next_digit(self, args: list[IterSplitExpr], low: IterSplitExpr) -> IterSplitExpr | None:

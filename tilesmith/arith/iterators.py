@@ -1,4 +1,6 @@
-"""Keeps the iterators of a map, what predicates say of them, and the names of their digits."""
+"""Holds the iterators of a map, the caps that predicates put on them, and the names of their
+digits.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ __all__ = ["Cap", "Iterators"]
 
 
 class Cap(NamedTuple):
-    """Holds what a predicate says of a sum of digits: it lies in [low, low + extent of the
-    mark)."""
+    """A bound on a sum of digits from a predicate: it lies in [low, low + extent of the mark)."""
 
     parts: list[IterSplitExpr]
     low: PrimExpr
@@ -24,7 +25,7 @@ class Cap(NamedTuple):
 
 
 class Iterators:
-    """Keeps input iterators, and the iterators that sums of digits are."""
+    """Holds the input iterators, and the iterators that stand for sums of digits."""
 
     __slots__ = ("_marks", "_names", "caps", "inputs", "sizes", "values")
 
@@ -38,7 +39,7 @@ class Iterators:
         self._names: dict[int, tuple[IterMark, Any]] = {}
 
     def named(self, mark: IterMark, name: Any) -> IterMark:
-        """Gives a new iterator its name."""
+        """Registers the name of a new iterator and returns the iterator."""
         self._names[id(mark)] = (mark, name)
         return mark
 
@@ -56,24 +57,24 @@ class Iterators:
         self.values[var] = IterSumExpr((IterSplitExpr(mark),), low)
 
     def uses(self, expr: Any) -> bool:
-        """Tells whether an iterator occurs in an expression."""
+        """Returns True if an iterator occurs in an expression."""
         return mentions(expr, self.values)
 
     def origin(self, mark: IterMark) -> IterMark:
-        """Gives the iterator of which a mark is the copy in another dtype."""
+        """Returns the iterator of which ``mark`` is a copy in another dtype, or ``mark`` itself."""
         return self._marks.get((id(mark), "origin"), mark)
 
     def split_key(self, arg: IterSplitExpr) -> Any:
-        """Gives a key that is equal for the same digit of the same iterator."""
+        """Returns a key that is equal for the same digit of the same iterator."""
         name = self._names[id(self.origin(arg.source))][1]
         return name, self.sizes.number(arg.lower_factor), self.sizes.number(arg.extent)
 
     def sum_key(self, args: list[IterSplitExpr]) -> Any:
-        """Gives a key that is equal for sums of the same digits with the same scales."""
+        """Returns a key that is equal for sums of the same digits with the same scales."""
         return frozenset([(self.split_key(arg), self.sizes.number(arg.scale)) for arg in args])
 
     def mark(self, source: IterSumExpr, extent: PrimExpr) -> IterMark:
-        """Gives the iterator that a sum is."""
+        """Returns the iterator that stands for a sum."""
         key = (
             "sum",
             self.sum_key(list(source.args)),
@@ -86,7 +87,7 @@ class Iterators:
         return mark
 
     def cast_digit(self, arg: IterSplitExpr, dtype: DataType) -> IterSplitExpr:
-        """Gives a digit in another dtype."""
+        """Returns a digit in another dtype."""
         key = ("cast", dtype, id(arg.source))  # the copy keeps its origin alive
         mark = self._marks.get(key)
         if mark is None:

@@ -36,7 +36,7 @@ _MOST_TERMS = 12  # a product with more terms than that is not multiplied out
 
 
 class LikeTerms:
-    """Combines the terms of sums that fit together."""
+    """Combines terms of sums."""
 
     __slots__ = ("bounds", "digits", "facts", "minima", "residues", "table", "writer")
 
@@ -59,7 +59,9 @@ class LikeTerms:
         self.residues = residues
 
     def combine(self, form: Sum) -> Sum:
-        """Joins digits of one number, and puts the rest of a sum into a minimum if that cancels."""
+        """Joins digits of one number, and moves the rest of a sum into a minimum where that cancels
+        terms.
+        """
         if not is_index(form.dtype):
             return form
         for atom in form.terms:
@@ -71,7 +73,7 @@ class LikeTerms:
         return form
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
-        """Gives ``a * b``."""
+        """Returns ``a * b``."""
         many = len(a.terms) * len(b.terms) > _MOST_TERMS
         if many:
             return of_atom(self.table.leaf(Mul(self.writer.to_expr(a), self.writer.to_expr(b))))
@@ -199,8 +201,9 @@ class LikeTerms:
 
 
 def contains(form: Sum, part: Sum, factor: int) -> bool:
-    """Tells whether the terms of ``part * factor`` are all in the sum, with these very
-    coefficients."""
+    """Returns True if the sum contains all terms of ``part * factor``, with exactly these
+    coefficients.
+    """
     if factor == 0 or not part.terms:
         return False
     terms = form.terms
@@ -211,7 +214,7 @@ def contains(form: Sum, part: Sum, factor: int) -> bool:
 
 
 def congruent(a: Sum, b: Sum, divisor: int) -> bool:
-    """Tells whether the coefficients tell that ``a - b`` is a multiple of the divisor."""
+    """Returns True if all coefficients of ``a - b`` are multiples of the divisor."""
     difference = plus(a, b, -1)
     if difference.const % divisor:
         return False

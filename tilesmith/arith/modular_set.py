@@ -1,4 +1,4 @@
-"""Defines residues: what is known of an integer in the form ``coeff * anything + base``."""
+"""Defines residues: an integer is known to have the form ``coeff * k + base``."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ class ModularSet:
 
 
 def reduced(coeff: int, base: int) -> Residue:
-    """Gives a residue with a coefficient that is not negative and a base below it."""
+    """Returns a residue with a non-negative coefficient and a base below it."""
     coeff = abs(coeff)
     return coeff, (base % coeff if coeff else base)
 
 
 def union_residue(a: Residue, b: Residue) -> Residue:
-    """Gives the finest residue around both."""
+    """Returns the finest residue that contains both."""
     return reduced(gcd(gcd(a[0], b[0]), a[1] - b[1]), a[1])
 
 
 def intersect_residue(a: Residue, b: Residue) -> Residue:
-    """Gives what holds where both do: the finer where one contains the other, else by the Chinese
-    remainder theorem."""
+    """Returns the intersection: the finer residue if one contains the other, else by the Chinese
+    remainder theorem.
+    """
     if a[0] == 0 or b[0] == 0:
         return a if a[0] == 0 else b
     common = gcd(a[0], b[0])

@@ -1,4 +1,4 @@
-"""Brings expressions into normal form: what divisions, minima and maxima of sums become.
+"""Converts expressions to normal form, including divisions, minima and maxima of sums.
 
 Shifts and masks by constants, and divisions that round toward zero where nothing is negative, are
 divisions that round down.
@@ -61,7 +61,7 @@ __all__ = ["Normalizer"]
 
 
 class Normalizer:
-    """Brings integer expressions into normal form."""
+    """Converts integer expressions to normal form."""
 
     __slots__ = (
         "__weakref__", "bounds", "caches", "divider", "extremes", "facts", "numbering", "prover",
@@ -96,7 +96,7 @@ class Normalizer:
         self.caches = facts.caches
 
     def normal(self, expr: PrimExpr) -> Sum:
-        """Gives the normal form of a scalar integer expression."""
+        """Returns the normal form of a scalar integer expression."""
         found = self.caches.forms.get(id(expr))
         if found is not None:
             return found[1]
@@ -121,8 +121,9 @@ class Normalizer:
         return form
 
     def _prefer_packed(self, expr: PrimExpr, form: Sum) -> None:
-        """Writes ``c + (a - 5) * (b - 3)`` so, unless multiplied out it got shorter by what
-        cancels."""
+        """Keeps the text ``c + (a - 5) * (b - 3)`` unless the product, multiplied out, gets shorter
+        because terms cancel.
+        """
         terms: dict[Atom, int] = {}
         constant = self._collect(expr, 1, terms, [], True)
         packed = Sum(expr.dtype, terms, constant)
@@ -134,7 +135,7 @@ class Normalizer:
     def _collect(
         self, expr: Any, factor: int, terms: dict[Atom, int], packed: list[Sum], keep: bool
     ) -> int:
-        """Adds ``expr * factor`` to ``terms``; gives what belongs to the constant.
+        """Adds ``expr * factor`` to ``terms``; returns its share of the constant.
 
         Products and casts of sums are noted in ``packed``; with ``keep`` they are taken as atoms.
         """
@@ -217,7 +218,7 @@ class Normalizer:
         return self._opaque(expr)
 
     def _fits(self, form: Sum, target: Any) -> bool:
-        """Tells whether every value survives the change of dtype."""
+        """Returns True if every value is preserved by the change of dtype."""
         if not self.bounds.is_exact(form):
             return False
         if is_index(form.dtype) and target.is_int and target.bits >= form.dtype.bits:
@@ -254,7 +255,7 @@ class Normalizer:
         return self.divider.floordiv(a, b) if which == 0 else self.divider.floormod(a, b)
 
     def _trunc_division(self, expr: Any) -> Sum:
-        """Takes rounding toward zero as rounding down where nothing is negative."""
+        """Converts truncating division to flooring division where nothing is negative."""
         whole = expr.__class__ is Div
         if expr.dtype.is_uint:
             return self.normal((FloorDiv if whole else FloorMod)(expr.a, expr.b))
@@ -299,8 +300,7 @@ class Normalizer:
         return self._opaque(expr)
 
     def _truncated(self, form: Sum, dividend: Sum) -> Sum:
-        """Writes a quotient or remainder with the division that rounds toward zero, as the user
-        did."""
+        """Builds a quotient or remainder of truncating division, as the user wrote it."""
         result = Sum(form.dtype, form.terms, form.const)
         written: Any = form.expr
         rounded = _TRUNCATED.get(written.__class__)
@@ -326,7 +326,7 @@ class Normalizer:
     # Bits
 
     def _call(self, expr: Call) -> Sum:
-        """Takes shifts and masks by constants as divisions and products."""
+        """Converts shifts and masks by constants to divisions and products."""
         rule = _BITS.get(called_name(expr))
         if rule is not None and expr.dtype.lanes == 1 and isinstance(expr.args[1], IntImm):
             found = rule(self, self.normal(expr.args[0]), expr.args[1].value)
@@ -380,7 +380,9 @@ _DIVISIONS = frozenset((Split, Quotient, Remainder))
 
 
 def _is_packed(form: Sum, written: type) -> bool:
-    """Tells whether a form is written otherwise than it would be by itself, as one operation."""
+    """Returns True if the user's text of one operation differs from the text that the form would
+    get.
+    """
     if written in _PACKED:
         return len(form.terms) + bool(form.const) > 1
     if written is FloorMod:
@@ -392,8 +394,7 @@ _ARITHMETIC = frozenset((Add, Sub, Mul, Cast))
 
 
 def _operations(expr: Any) -> int:
-    """Counts how many additions, multiplications and casts are written at the top of an
-    expression."""
+    """Counts the additions, multiplications and casts at the top of an expression."""
     count, stack = 0, [expr]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Numbers expressions by structure: equal structure, equal number."""
+"""Numbers expressions by structure: equal structure gives equal numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Numbering", "is_impure"]
 
 
 class Numbering:
-    """Gives expressions of the same structure the same number.
+    """Returns expressions of the same structure the same number.
 
     A call with side effects gets a new number each time it is met; ``impure`` counts those, so
     that callers can tell whether an answer may be kept.
@@ -36,11 +36,11 @@ class Numbering:
         self.impure = 0
 
     def trim(self) -> None:
-        """Forgets which objects were numbered; equal structures keep their numbers."""
+        """Drops the cache of numbered objects; equal structures keep their numbers."""
         self._numbered = {}
 
     def number(self, node: Any) -> int:
-        """Gives the number of an expression."""
+        """Returns the number of an expression."""
         found = self._numbered.get(id(node))
         if found is not None:
             return found[1]
@@ -108,7 +108,7 @@ _HARMLESS = frozenset(
 
 
 def is_impure(call: Call) -> bool:
-    """Tells whether evaluating the call twice may differ from once."""
+    """Returns True if evaluating the call twice may differ from evaluating it once."""
     op = call.op
     if isinstance(op, Op):
         return op.get_attr("TCallEffectKind", CallEffectKind.Opaque) not in _HARMLESS

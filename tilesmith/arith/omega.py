@@ -20,7 +20,7 @@ Row = tuple[int, ...]
 
 
 class System(NamedTuple):
-    """Rows that are zero, and rows that are not negative, over ``unknowns`` integers."""
+    """Rows that must be zero, and rows that must be non-negative, over ``unknowns`` integers."""
 
     unknowns: int
     equalities: tuple[Row, ...]
@@ -32,7 +32,7 @@ _FEW_VALUES = 32  # an unknown with no more values is tried value by value rathe
 
 
 def has_solution(system: System) -> bool:
-    """Tells whether integers exist that fulfil all constraints; exact.
+    """Returns True if integers exist that satisfy all constraints; exact.
 
     The test can take exponential time: it raises `UnsupportedError` after 400 000 rows.
     """
@@ -40,7 +40,7 @@ def has_solution(system: System) -> bool:
 
 
 class _Test:
-    """One question, and how much work may still go into it."""
+    """One query, with a limit on its work."""
 
     def __init__(self) -> None:
         self.rows_left = _MOST_ROWS
@@ -92,8 +92,9 @@ class _Test:
 
 
 def _without_equalities(system: System) -> list[Row] | None:
-    """Gives the inequalities in terms of the free unknowns of the equalities; None if these
-    contradict."""
+    """Returns the inequalities in terms of the free unknowns of the equalities; None if the
+    equalities contradict each other.
+    """
     count = system.unknowns
     if not system.equalities:
         return list(system.inequalities)
@@ -117,7 +118,7 @@ def _without_equalities(system: System) -> list[Row] | None:
 
 
 def _substituted(row: Row, columns: list[list[int]], fixed: list[int | None]) -> Row:
-    """Gives a row over x where ``x == columns * y`` and some of the y are fixed."""
+    """Returns a row over x, where ``x == columns * y`` and some of the y are fixed."""
     count = len(fixed)
     constant = row[count]
     result = []
@@ -131,7 +132,7 @@ def _substituted(row: Row, columns: list[list[int]], fixed: list[int | None]) ->
 
 
 def _splinters(low: list[Row], high: list[Row], position: int) -> list[Row]:
-    """Gives the equalities one of which holds at each point that the dark shadow misses."""
+    """Returns equalities such that each point outside the dark shadow satisfies one of them."""
     largest = max([-row[position] for row in high])
     found = []
     for row in low:
@@ -142,7 +143,9 @@ def _splinters(low: list[Row], high: list[Row], position: int) -> list[Row]:
 
 
 def _narrowest(rows: list[Row]) -> tuple[int, int, int] | None:
-    """Gives an unknown that rows of its own bound to few values: (column, smallest, largest)."""
+    """Returns the unknown with the fewest possible values by constant bounds: (column, smallest,
+    largest); None if there is none.
+    """
     ends: dict[int, list[int | None]] = {}
     for row in rows:
         used = [column for column, factor in enumerate(row[:-1]) if factor]
@@ -161,7 +164,9 @@ def _narrowest(rows: list[Row]) -> tuple[int, int, int] | None:
 
 
 def _tightened(rows: list[Row]) -> list[Row] | None:
-    """Gives each direction once, with the constant rounded down; None at a contradiction."""
+    """Keeps the strictest inequality per direction, with the constant rounded down; None at a
+    contradiction.
+    """
     best: dict[Row, int] = {}
     for row in rows:
         common = gcd(*row[:-1]) if len(row) > 1 else 0
@@ -181,7 +186,7 @@ def _tightened(rows: list[Row]) -> list[Row] | None:
 
 
 def _easiest(rows: list[Row]) -> int:
-    """Gives the unknown whose elimination is exact, or makes the fewest rows."""
+    """Returns the unknown whose elimination is exact, or else creates the fewest rows."""
     best: tuple[bool, int, int] | None = None
     for position in range(len(rows[0]) - 1):
         low = [row[position] for row in rows if row[position] > 0]

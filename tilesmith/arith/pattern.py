@@ -88,14 +88,14 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
 
 
 def _length(expr: PrimExpr) -> int:
-    """Counts how many nodes an expression has."""
+    """Counts the nodes of an expression."""
     return 1 + sum([_length(child) for child in expr.children() if isinstance(child, PrimExpr)])
 
 
 @deep_recursion
 def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
-    """Finds ``[min0, max0, min1, max1, ...]`` of the variables as a conjunction of comparisons
-    bounds them.
+    """Finds ``[min0, max0, min1, max1, ...]``, the bounds that a conjunction of comparisons sets
+    for the variables.
 
     None where there is no bound; an empty list if a comparison is not linear in one of them, or
     says something else than the bounds tell.
@@ -119,7 +119,7 @@ def _without_negation(engine: Engine, expr: PrimExpr) -> PrimExpr:
 
 
 def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
-    """Gives the parts of a conjunction, ``likely`` taken off."""
+    """Returns the parts of a conjunction, without ``likely``."""
     if isinstance(expr, And):
         return [*conjuncts(expr.a), *conjuncts(expr.b)]
     if is_call(expr, "tir.likely"):
@@ -128,8 +128,9 @@ def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
 
 
 def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
-    """Writes a comparison as sums that must not be negative; None if it is not one (of
-    integers)."""
+    """Returns sums that are non-negative exactly if a comparison holds; None if it is not a
+    comparison of integers.
+    """
     if not isinstance(part, (LT, LE, GT, GE, EQ)) or not isinstance(part, CompareOp):
         return None
     if not part.a.dtype.is_integer or part.a.dtype.lanes != 1:
@@ -146,7 +147,7 @@ def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
 def _clip(
     engine: Engine, form: Sum, variables: Sequence[Var], bounds: dict[Var, list[Sum | None]]
 ) -> bool:
-    """Takes one inequality into account; False if it cannot be."""
+    """Tightens the bounds by one inequality; returns False if that is not possible."""
     used = []
     for var in variables:
         inside = IntervalEvaluator(engine, {var: (None, None)})
@@ -170,8 +171,9 @@ def _clip(
 
 @deep_recursion
 def detect_common_subexpr(expr: Any, threshold: int) -> dict[PrimExpr, int]:
-    """Subexpressions that occur at least ``threshold`` times, each with its number of
-    occurrences."""
+    """Returns the subexpressions that occur at least ``threshold`` times, each with its number of
+    occurrences.
+    """
     engine = Analyzer().engine
     counts: dict[int, int] = {}
     first: dict[int, PrimExpr] = {}

@@ -70,19 +70,19 @@ class PresburgerSet(IntSet):
     # Algebra
 
     def union(self, other: PresburgerSet) -> PresburgerSet:
-        """Gives what is in one of two sets; variables of one set only are free in the other."""
+        """Returns the union of two sets; variables of only one set are free in the other."""
         return PresburgerSet(op.logical_or(self.condition, other.condition), self._with(other))
 
     def intersect(self, other: PresburgerSet) -> PresburgerSet:
-        """Gives what is in both sets."""
+        """Returns the intersection of two sets."""
         return PresburgerSet(op.logical_and(self.condition, other.condition), self._with(other))
 
     def complement(self) -> PresburgerSet:
-        """Gives what is not in the set."""
+        """Returns the complement of the set."""
         return PresburgerSet(op.logical_not(self.condition), self.variables)
 
     def subtract(self, other: PresburgerSet) -> PresburgerSet:
-        """Gives what is in this set and not in the other."""
+        """Returns the points of this set that are not in the other."""
         return self.intersect(other.complement())
 
     def _with(self, other: PresburgerSet) -> list[Var]:
@@ -92,26 +92,26 @@ class PresburgerSet(IntSet):
 
     @deep_recursion
     def is_nothing(self) -> bool:
-        """Tells whether no integer point is in the set."""
+        """Returns True if the set contains no integer point."""
         for system in self.systems():
             if has_solution(system):
                 return False
         return True
 
     def is_everything(self) -> bool:
-        """Tells whether each integer point is in the set."""
+        """Returns True if the set contains all integer points."""
         return self.complement().is_nothing()
 
     def is_subset(self, other: PresburgerSet) -> bool:
-        """Tells whether each point of this set is in the other."""
+        """Returns True if this set is a subset of the other."""
         return self.subtract(other).is_nothing()
 
     def is_equal(self, other: PresburgerSet) -> bool:
-        """Tells whether both sets have the same points."""
+        """Returns whether both sets have the same points."""
         return self.is_subset(other) and other.is_subset(self)
 
     def contains(self, point: Mapping[Var, int] | Sequence[int]) -> bool:
-        """Tells whether a point, by variable or in their order, is in the set."""
+        """Returns True if a point, given by variable or in their order, is in the set."""
         if not isinstance(point, Mapping):
             if len(point) != len(self.variables):
                 raise TypeMismatchError(f"{len(point)} numbers for {len(self.variables)} variables")
@@ -125,7 +125,7 @@ class PresburgerSet(IntSet):
 
     @deep_recursion
     def interval(self, var: Var) -> IntervalSet:  # type: ignore[override]  # of a set at hand
-        """Gives the smallest interval around the values of one variable."""
+        """Returns the smallest interval around the values of one variable."""
         if self.is_nothing():
             return IntSet.nothing()
         low, high = self._end(var, -1), self._end(var, 1)
@@ -133,7 +133,7 @@ class PresburgerSet(IntSet):
         return IntervalSet(first, pos_inf() if high is None else const(high, var.dtype))
 
     def _end(self, var: Var, sign: int) -> int | None:
-        """Gives the largest ``sign * var`` in a set that is not empty; None where there is none."""
+        """Returns the largest ``sign * var`` in a non-empty set; None if it is not bounded."""
         column = self._column(var)
 
         def reaches(value: int) -> bool:
@@ -163,8 +163,9 @@ class PresburgerSet(IntSet):
         raise TypeMismatchError(f"'{var.name}' is not a variable of the set")
 
     def points(self) -> Iterator[tuple[int, ...]]:
-        """Gives all points of a bounded set, in lexicographic order; `UnsupportedError` if it is
-        not bounded."""
+        """Returns all points of a bounded set, in lexicographic order; `UnsupportedError` if it is
+        not bounded.
+        """
         if not self.variables:
             if not self.is_nothing():
                 yield ()
@@ -185,8 +186,9 @@ class PresburgerSet(IntSet):
     # From conditions to systems
 
     def systems(self) -> list[System]:
-        """Gives the set as a union of systems of linear constraints (see `omega`): a column for
-        each variable, further ones for quotients."""
+        """Returns the set as a union of systems of linear constraints (see `omega`): a column for
+        each variable, and one for each quotient.
+        """
         if self._systems is None:
             translator = _Translator(self.variables)
             simple = translator.engine.rewriter.rewrite(self.condition)
@@ -199,15 +201,16 @@ class PresburgerSet(IntSet):
 
 
 def _beyond(system: System, column: int, sign: int, value: int) -> System:
-    """Gives the points with ``sign * x >= value``."""
+    """Adds the constraint ``sign * x >= value`` to a system."""
     row = [0] * (system.unknowns + 1)
     row[column], row[-1] = sign, -value
     return system._replace(inequalities=(*system.inequalities, tuple(row)))
 
 
 class _Case:
-    """Holds a conjunction of rows, each a coefficient by column; columns beyond the variables are
-    quotients."""
+    """Holds a conjunction of rows (coefficients by column); columns after those of the variables
+    are quotients.
+    """
 
     __slots__ = ("columns", "equalities", "inequalities", "quotients")
 
@@ -218,7 +221,7 @@ class _Case:
         self.quotients: dict[tuple[int, int], int] = {}
 
     def joined(self, other: _Case, variables: int) -> _Case:
-        """Takes both conjunctions at once; quotients of the other get new columns."""
+        """Returns the conjunction of both; quotients of the other case get new columns."""
         result = _Case(self.columns + other.columns - variables)
         shift = self.columns - variables
         for name in ("equalities", "inequalities"):
@@ -240,14 +243,14 @@ class _Case:
 
 
 class _Translator:
-    """Turns a condition into a disjunction of cases."""
+    """Converts a condition to a disjunction of cases."""
 
     def __init__(self, variables: Sequence[Var]) -> None:
         self.columns = {var: position for position, var in enumerate(variables)}
         self.engine = Analyzer().engine
 
     def cases(self, expr: Any, truth: bool) -> list[_Case]:
-        """Gives the cases in which a condition is true (or false)."""
+        """Returns the cases in which a condition is true (or false)."""
         if isinstance(expr, Not):
             return self.cases(expr.a, not truth)
         if isinstance(expr, (And, Or)):
@@ -312,7 +315,9 @@ class _Translator:
         return row, form.const
 
     def quotient(self, case: _Case, index: Sum, divisor: int) -> int:
-        """Gives the column of ``q == index // divisor``: ``0 <= index - divisor * q < divisor``."""
+        """Returns the column of ``q == index // divisor``, with ``0 <= index - divisor * q <
+        divisor``.
+        """
         key = self.engine.table.number(index), divisor
         found = case.quotients.get(key)
         if found is None:

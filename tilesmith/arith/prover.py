@@ -1,4 +1,4 @@
-"""Proves that sums are not negative.
+"""Proves that sums are non-negative.
 
 Every comparison of integers is a question ``form >= 0``. Constant bounds answer most. Where they do
 not, `Prover.prove` adds a multiple of a known inequality that makes a term vanish and asks again:
@@ -51,7 +51,7 @@ class Prover:
         self._positive: frozenset[Atom] = frozenset()
 
     def prove(self, form: Sum, depth: int = 3) -> bool:
-        """Tells whether ``form >= 0`` certainly holds; False when that is not known."""
+        """Returns True if ``form >= 0`` is proven, else False."""
         low, high = self.bounds.of(form)
         if low >= 0:
             return True
@@ -75,8 +75,9 @@ class Prover:
             self._depth = 1
 
     def _sizes(self, form: Sum) -> frozenset[Atom]:
-        """Finds extents of the ranges of the variables in a sum: those ranges are not empty
-        here."""
+        """Returns the extents of the ranges of the variables in a sum; inside these ranges they are
+        positive.
+        """
         found = []
         for atom in form.terms:
             for part in atom.factors if isinstance(atom, Product) else (atom,):
@@ -86,7 +87,7 @@ class Prover:
         return frozenset(found)
 
     def _lowest(self, form: Sum) -> float:
-        """Gives the lower bound of a sum, where sizes of ranges that are in use are at least 1."""
+        """Returns the lower bound of a sum; extents of ranges in use count as at least 1."""
         low: float = form.const
         for atom, coefficient in form.terms.items():
             if atom in self._positive and coefficient > 0:
@@ -155,8 +156,9 @@ class Prover:
     # What defines an atom
 
     def _split_facts(self, atom: Split, positive: bool) -> list[Sum]:
-        """Says of ``q = x // c``: ``c * q >= x - c + 1`` and ``c * q <= x``; of ``x % c``: at most
-        ``x``."""
+        """Returns inequalities of a quotient or remainder: for ``q = x // c``, ``c * q >= x - c +
+        1`` and ``c * q <= x``; for ``x % c``, at most ``x``.
+        """
         index = atom.index
         if not is_index(index.dtype):
             return []
@@ -196,8 +198,9 @@ class Prover:
         return [plus(arg, this, -1) for arg in atom.args]
 
     def _product_facts(self, atom: Product, positive: bool) -> list[Sum]:
-        """Multiplies facts about one factor by the others if those are not negative;
-        ``n * (x // n) <= x``."""
+        """Multiplies facts about one factor by the other factors if those are non-negative: ``n *
+        (x // n) <= x``.
+        """
         found: list[Sum] = []
         if positive and all(self._not_negative(factor) for factor in atom.factors):
             found.append(of_atom(atom))

@@ -1,4 +1,4 @@
-"""Finds what a region that moves with loop variables covers in all.
+"""Finds the union of a region over the iterations of loops.
 
 estimate_region_lower_bound([Range.from_min_extent(i * 8 + j * 4, 4)], {i: Range(0, 4), j:
 Range(0, 2)}, True) # [IntervalSet[0, 31]]
@@ -28,8 +28,9 @@ __all__ = [
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntervalSet] | None:
-    """Finds the box that the region covers exactly while the variables run; None if it is not a
-    full box, or not known to be one: an extent changes with the variables."""
+    """Returns the box that the region covers exactly while the variables run; None if it is not
+    proven to be a full box (for example, because an extent changes with the variables).
+    """
     extents = [eval_set(range_.extent, var_dom) for range_ in region]
     if not all(extent.is_single_point() for extent in extents):
         return None
@@ -49,7 +50,9 @@ def estimate_region_strict_bound(
 
 
 def _covered(analyzer: Analyzer, form: IterSumExpr, extent: PrimExpr) -> IntervalSet | None:
-    """Gives the interval filled by blocks of one extent that start at the values of a sum."""
+    """Returns the interval covered by segments of one extent whose starts are the values of a
+    sum.
+    """
     low: PrimExpr = form.base
     last: PrimExpr = low
     if form.args:
@@ -63,7 +66,7 @@ def _covered(analyzer: Analyzer, form: IterSumExpr, extent: PrimExpr) -> Interva
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntervalSet] | None:
-    """Gives a box that is certainly covered; None if none is known."""
+    """Returns a box that is certainly covered, or None."""
     return estimate_region_strict_bound(region, var_dom, predicate)
 
 
@@ -71,7 +74,7 @@ def estimate_region_lower_bound(
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntervalSet]:
-    """Gives a box around all that is covered."""
+    """Returns a box that contains all that is covered."""
     exact = estimate_region_strict_bound(region, var_dom, predicate)
     if exact is not None:
         return exact

@@ -1,4 +1,4 @@
-"""Finds residues of sums from those of their atoms."""
+"""Finds residues of sums from the residues of their atoms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Residues:
         self.caches = facts.caches
 
     def of(self, form: Sum) -> Residue:
-        """Gives the residue of a sum."""
+        """Returns the residue of a sum."""
         coeff, base = 0, form.const
         for atom, coefficient in form.terms.items():
             c, b = self.of_atom(atom)
@@ -49,7 +49,7 @@ class Residues:
         return reduced(coeff, base)
 
     def of_atom(self, atom: Atom) -> Residue:
-        """Gives the residue of an atom."""
+        """Returns the residue of an atom."""
         found = self.caches.residues.get(atom)
         if found is None:
             rule = _ATOM_MODULAR.get(atom.__class__)
@@ -61,7 +61,7 @@ class Residues:
         return found
 
     def of_expr(self, expr: PrimExpr) -> Residue:
-        """Gives the residue of an integer expression."""
+        """Returns the residue of an integer expression."""
         if expr.dtype.is_integer and expr.dtype.lanes == 1:
             return self.of(self.normalizer.normal(expr))
         return ANY

@@ -1,4 +1,4 @@
-"""Simplifies any expression: integers through normal forms, the rest rule by rule.
+"""Simplifies any expression: integers through normal forms, other expressions by rules.
 
 Integer subexpressions become sums and come back as expressions. Comparisons are questions about the
 sign of one sum. What is opaque (loads, calls, floats) keeps its node unless a child changed.
@@ -112,7 +112,7 @@ class Rewriter:
         self.caches = facts.caches
 
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
-        """Gives the simplified expression; the same object if nothing changed."""
+        """Returns the simplified expression; the same object if nothing changed."""
         dtype = expr.dtype
         if dtype.is_integer and dtype.lanes == 1:
             return self._integer(expr)
@@ -140,12 +140,12 @@ class Rewriter:
         return result
 
     def rewrite_leaf(self, expr: PrimExpr) -> PrimExpr:
-        """Simplifies what is inside an integer expression that normal forms do not look through."""
+        """Simplifies the children of an integer expression that is opaque to normal forms."""
         rule = _LEAF_RULES.get(expr.__class__)
         return self.rewrite_children(expr) if rule is None else rule(self, expr)
 
     def rewrite_children(self, expr: Expr) -> Expr:
-        """Gives the same node over simplified children."""
+        """Returns the same node with simplified children."""
         mapped: Expr = expr.map_children(self._child)
         return mapped
 
@@ -172,7 +172,9 @@ class Rewriter:
     # Floats, and integers of several lanes that nothing is known about
 
     def fold(self, expr: BinaryOp) -> PrimExpr:
-        """Folds constants, and what holds for floats whatever the rounding: x * 1, x / 1, x - 0."""
+        """Folds constants, and applies identities of floats that are exact under any rounding: x *
+        1, x / 1, x - 0.
+        """
         new = self.rewrite_children(expr)
         kind, a, b = new.__class__, new.a, new.b
         if is_const(a) and is_const(b) and kind in _FOLD:
@@ -279,7 +281,7 @@ class Rewriter:
         return self.rewrite_under(condition, yes), self.rewrite_under(Not(condition), no)
 
     def rewrite_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
-        """Gives ``expr`` simplified where ``condition`` holds."""
+        """Returns ``expr`` simplified under the assumption that ``condition`` holds."""
         if isinstance(expr, (Var, IntImm, FloatImm)):
             return self.rewrite(expr)
         saved = self.facts.open_layer()
@@ -344,8 +346,9 @@ class Rewriter:
 
 
 def is_scalar(expr: PrimExpr) -> bool:
-    """Tells whether evaluating it fails nowhere: variables, constants and arithmetic, no memory,
-    and no division by what may be zero where a condition does not hold."""
+    """Returns True if evaluating an expression cannot fail: variables, constants and arithmetic; no
+    memory, and no division by a value that may be zero.
+    """
     stack: list[Any] = [expr]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Brings integer matrices into Smith normal form."""
+"""Computes the Smith normal form of integer matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def smith_normal_form(
 
 
 def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """Moves some number that is not zero to the diagonal."""
+    """Moves a nonzero entry to the diagonal."""
     for row in range(pivot, len(matrix)):
         for column in range(pivot, len(right)):
             if matrix[row][column]:
@@ -40,8 +40,9 @@ def _bring_pivot(matrix: Any, left: Any, right: Any, inverse: Any, pivot: int) -
 
 
 def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
-    """Makes what is below (and above) the pivot zero, by Euclid's algorithm; tells whether anything
-    was done."""
+    """Clears the column below and above the pivot by Euclid's algorithm; returns True if anything
+    changed.
+    """
     changed = False
     for row in range(len(matrix)):
         while row != pivot and matrix[row][pivot]:
@@ -56,7 +57,7 @@ def _clear_column(matrix: Any, left: Any, pivot: int) -> bool:
 
 
 def _clear_row(matrix: Any, right: Any, inverse: Any, pivot: int) -> bool:
-    """Makes what is beside the pivot zero, by operations on columns."""
+    """Clears the row beside the pivot by operations on columns."""
     changed = False
     for column in range(pivot + 1, len(right)):
         while matrix[pivot][column]:

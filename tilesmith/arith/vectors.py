@@ -88,7 +88,7 @@ class VectorRewriter:
         self.normalizer = normalizer
 
     def rewrite(self, expr: PrimExpr) -> PrimExpr:
-        """Gives the simplified expression."""
+        """Returns the simplified expression."""
         rule = _RULES.get(expr.__class__)
         return self.rewriter.rewrite_children(expr) if rule is None else rule(self, expr)
 
@@ -138,8 +138,9 @@ class VectorRewriter:
         return self._made(Mul(a[0], b[0]), Mul(a[1], b[0]), lanes)
 
     def _division(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
-        """Divides ``Ramp // c`` and ``Ramp % c`` where no lane, or every lane, leaves the block of
-        size c."""
+        """Simplifies ``Ramp // c`` and ``Ramp % c`` where all lanes have the same quotient, or the
+        stride is a multiple of ``c``.
+        """
         base, stride = a
         if stride is None or b[1] is not None or not isinstance(b[0], IntImm) or b[0].value <= 0:
             return None
@@ -184,7 +185,9 @@ class VectorRewriter:
         return self._made(chosen[0], chosen[1], lanes)
 
     def _lane_ends(self, a: Affine, b: Affine, lanes: int) -> list[Any] | None:
-        """Gives ``b - a`` in the first and in the last lane; the other lanes lie between."""
+        """Returns ``b - a`` in the first and in the last lane (the others lie between), and its
+        step from lane to lane.
+        """
         if not is_index(a[0].dtype) or isinstance(lanes, ScalableLanes):
             return None
         first = self.terms.combine(
@@ -226,7 +229,9 @@ class VectorRewriter:
         return self._uniform_comparison(kind, first, step, lanes)
 
     def _uniform_comparison(self, kind: type, first: Any, step: Any, lanes: int) -> PrimExpr | None:
-        """Decides ``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``: all lanes are on one side."""
+        """Decides comparisons like ``Ramp(4 * x, 1, 4) < Broadcast(4 * n, 4)``, whose lanes are all
+        equal.
+        """
         if step.terms:
             return None
         block = abs(step.const) * lanes
@@ -307,7 +312,7 @@ def _affine(expr: PrimExpr) -> Affine | None:
 
 
 def _without_form(new: BinaryOp) -> PrimExpr:
-    """Applies identities that need one side only."""
+    """Applies identities that hold whatever the form of the operands: ``x + 0``, ``x * 1``."""
     kind, a, b = new.__class__, new.a, new.b
     if a.dtype.is_integer:
         if kind in (Add, Sub) and is_const(b, 0):
