@@ -27,7 +27,7 @@ BUDGET = {
     "te": 22,
     "testing": 43,
     "tir": 92,
-    "topi": 138,
+    "topi": 137,
 }
 
 

@@ -44,6 +44,7 @@ def test_pytest_loads_the_plugin(tmp_path):
         ("tvm.tir.expr", "tvm.tir.expr", "Add"),
         ("tvm.script.parser", "tvm.script.parser", "prim_func"),
         ("tvm.topi.nn.softmax", "tvm.topi.nn.softmax", "log_softmax"),
+        ("tvm.topi.nn.conv2d", "tvm.topi.nn.conv2d", "conv2d_nchw"),
         ("tvm.testing.plugin", "tvm.testing.plugin", "pytest_configure"),
     ],
 )

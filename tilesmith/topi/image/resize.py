@@ -14,6 +14,7 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.utils import DType, Shape, equal_const_int
+from tilesmith.topi.variants import variant
 
 __all__ = ["resize1d", "resize2d", "resize3d"]
 
@@ -154,11 +155,12 @@ def _resize(
     return te.compute(shape, element, name="resize", tag=tag.INJECTIVE)
 
 
-def resize1d(
+def _resize_layout(
+    letters: str,
     data: Tensor,
     roi: Sequence[float] | None,
     size: Shape,
-    layout: str = "NCW",
+    layout: str = "",
     method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel",
     rounding_method: str = "",
@@ -168,7 +170,6 @@ def resize1d(
     out_dtype: DType | None = None,
     output_shape: Shape | None = None,
 ) -> Tensor:
-    """Resize a signal along W; parameters as in `resize2d`."""
     rule = _Rule(
         method,
         coordinate_transformation_mode,
@@ -176,23 +177,20 @@ def resize1d(
         bicubic_alpha,
         bool(bicubic_exclude),
     )
-    return _resize(data, roi, size, "W", layout, rule, out_dtype, output_shape)
+    return _resize(data, roi, size, letters, layout, rule, out_dtype, output_shape)
 
 
-def resize2d(
-    data: Tensor,
-    roi: Sequence[float] | None,
-    size: Shape,
-    layout: str = "NCHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    bicubic_alpha: float = -0.5,
-    bicubic_exclude: int = 0,
-    extrapolation_value: float = 0.0,
-    out_dtype: DType | None = None,
-    output_shape: Shape | None = None,
-) -> Tensor:
+resize1d = variant(
+    "resize1d",
+    _resize_layout,
+    "W",
+    "Resize a signal along W; parameters as in `resize2d`.",
+    layout="NCW",
+)
+resize2d = variant(
+    "resize2d",
+    _resize_layout,
+    "HW",
     """Resize an image to (height, width), in the dtype of ``data`` unless ``out_dtype`` is given.
 
     ``method``: "nearest_neighbor", "linear" or "cubic" (with ``bicubic_alpha``; ``bicubic_exclude``
@@ -201,37 +199,13 @@ def resize2d(
     "pytorch_half_pixel". ``rounding_method``, of nearest_neighbor: "round" (halves down), "floor",
     "ceil", "round_prefer_floor" or "round_prefer_ceil". ``extrapolation_value`` matters with a
     region of interest only; a ``roi`` other than zeros raises UnsupportedError.
-    """
-    rule = _Rule(
-        method,
-        coordinate_transformation_mode,
-        rounding_method,
-        bicubic_alpha,
-        bool(bicubic_exclude),
-    )
-    return _resize(data, roi, size, "HW", layout, rule, out_dtype, output_shape)
-
-
-def resize3d(
-    data: Tensor,
-    roi: Sequence[float] | None,
-    size: Shape,
-    layout: str = "NCDHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "",
-    bicubic_alpha: float = -0.5,
-    bicubic_exclude: int = 0,
-    extrapolation_value: float = 0.0,
-    out_dtype: DType | None = None,
-    output_shape: Shape | None = None,
-) -> Tensor:
-    """Resize a volume to (depth, height, width); parameters as in `resize2d`."""
-    rule = _Rule(
-        method,
-        coordinate_transformation_mode,
-        rounding_method,
-        bicubic_alpha,
-        bool(bicubic_exclude),
-    )
-    return _resize(data, roi, size, "DHW", layout, rule, out_dtype, output_shape)
+    """,
+    layout="NCHW",
+)
+resize3d = variant(
+    "resize3d",
+    _resize_layout,
+    "DHW",
+    "Resize a volume to (depth, height, width); parameters as in `resize2d`.",
+    layout="NCDHW",
+)

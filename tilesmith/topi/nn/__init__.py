@@ -1,10 +1,7 @@
 """Operators of neural networks."""
 
 from tilesmith.topi.nn.attention import *  # noqa: F403
-from tilesmith.topi.nn.conv1d import *  # noqa: F403
-from tilesmith.topi.nn.conv2d import *  # noqa: F403
-from tilesmith.topi.nn.conv3d import *  # noqa: F403
-from tilesmith.topi.nn.conv_transpose import *  # noqa: F403
+from tilesmith.topi.nn.conv_layouts import *  # noqa: F403
 from tilesmith.topi.nn.convolution import *  # noqa: F403
 from tilesmith.topi.nn.dense import *  # noqa: F403
 from tilesmith.topi.nn.depthwise_conv2d import *  # noqa: F403

@@ -1,10 +1,12 @@
 """Convolutions of any rank in any plain layout, and the transposed ones.
 
-The functions named after a layout (`conv2d_nchw`, `conv1d_nwc`, ...) are calls of these.
+The functions named after a layout (`conv2d_nchw`, `conv1d_nwc`, ...; `conv_layouts`) are calls of
+these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith import te, tir
@@ -22,6 +24,7 @@ from tilesmith.topi.nn.utils import (
     check_plain_layout,
     get_pad_tuple_generic,
     per_axis,
+    window_count,
 )
 from tilesmith.topi.utils import DType, get_const_int, simplify
 
@@ -92,6 +95,18 @@ class _Geometry:
             if letter != "O"
         }
 
+    def compute(
+        self, name: str, size: dict[str, PrimExpr], element: Callable[..., PrimExpr]
+    ) -> Tensor:
+        """Return the result of sizes by letter, whose indices come in the order of its layout."""
+        return te.compute(
+            [size[letter] for letter in self.out_layout],
+            element,
+            name=name,
+            tag=name,
+            varargs_names=[_LOOPS[letter] for letter in self.out_layout],
+        )
+
 
 def _is_depthwise(g: _Geometry, groups: int) -> bool:
     """Return whether each channel has one filter, in the layout with a compute of its own."""
@@ -149,8 +164,10 @@ def conv(
     )
     out_size = {"N": g.size["N"], "C": g.kernel["O"]}
     for letter in g.letters:
-        span = g.size[letter] - g.reach(letter) - 1 + g.before[letter] + g.after[letter]
-        out_size[letter] = simplify(op.floordiv(span, g.stride[letter]) + 1)
+        size = g.size[letter] + g.before[letter] + g.after[letter]
+        out_size[letter] = window_count(
+            size, g.kernel[letter], g.stride[letter], g.dilation[letter]
+        )
     places = g.iterators(g.kernel["I"])
     per_group, group_channels = simplify(op.floordiv(g.kernel["O"], groups)), g.kernel["I"]
 
@@ -171,13 +188,7 @@ def conv(
         return te.sum(product, axis=list(places.values()))
 
     name = g.name if groups == 1 else "group_" + g.name
-    return te.compute(
-        [out_size[letter] for letter in g.out_layout],
-        element,
-        name=name,
-        tag=name,
-        varargs_names=[_LOOPS[letter] for letter in g.out_layout],
-    )
+    return g.compute(name, out_size, element)
 
 
 def conv_transpose(
@@ -237,10 +248,4 @@ def conv_transpose(
         return te.sum(product, axis=list(places.values()))
 
     name = g.name.replace("_", "_transpose_", 1)
-    return te.compute(
-        [out_size[letter] for letter in g.out_layout],
-        element,
-        name=name,
-        tag=name,
-        varargs_names=[_LOOPS[letter] for letter in g.out_layout],
-    )
+    return g.compute(name, out_size, element)

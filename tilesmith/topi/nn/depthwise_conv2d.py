@@ -8,7 +8,7 @@ from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.nn.pad import pad
-from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis
+from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis, window_count
 from tilesmith.topi.utils import DType, get_const_int, simplify
 
 __all__ = ["depthwise_conv2d_nchw"]
@@ -34,8 +34,8 @@ def depthwise_conv2d_nchw(
     shape = (
         batch,
         simplify(channels * multiplier),
-        simplify(op.floordiv(height - ((ky - 1) * dy + 1) + top + bottom, sy) + 1),
-        simplify(op.floordiv(width - ((kx - 1) * dx + 1) + left + right, sx) + 1),
+        window_count(height + top + bottom, ky, sy, dy),
+        window_count(width + left + right, kx, sx, dx),
     )
     data = pad(Input, [0, 0, top, left], [0, 0, bottom, right], name="PaddedInput")
     di = te.reduce_axis((0, ky), name="di")

@@ -13,7 +13,8 @@ from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.nn.pad import pad
-from tilesmith.topi.utils import get_const_int, simplify
+from tilesmith.topi.nn.utils import window_count
+from tilesmith.topi.utils import get_const_int
 
 __all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "matmul_packed"]
 
@@ -26,8 +27,8 @@ def _sizes(
     padded = pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
     sizes = []
     for axis in range(2):
-        reach = (kernel[axis] - 1) * int(dilation[axis]) + 1
-        sizes.append(simplify(op.floordiv(padded.shape[1 + axis] - reach, int(strides[axis])) + 1))
+        size, stride = padded.shape[1 + axis], int(strides[axis])
+        sizes.append(window_count(size, kernel[axis], stride, int(dilation[axis])))
     return padded, sizes
 
 

@@ -11,8 +11,16 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.nn.pad import pad
-from tilesmith.topi.nn.utils import SPATIAL, Numbers, Padding, get_pad_tuple_generic, per_axis
-from tilesmith.topi.utils import get_const_int, simplify
+from tilesmith.topi.nn.utils import (
+    SPATIAL,
+    Numbers,
+    Padding,
+    get_pad_tuple_generic,
+    per_axis,
+    window_count,
+)
+from tilesmith.topi.utils import get_const_int
+from tilesmith.topi.variants import variant
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d",
@@ -86,8 +94,8 @@ def _pool(
     pad_before, pad_after = [0] * len(shape), [0] * len(shape)
     for k, axis in enumerate(windows.axes):
         after = windows.after[k] + (stride[k] - 1 if ceil_mode else 0)
-        free = data.shape[axis] - (kernel[k] - 1) * dilation[k] - 1 + windows.before[k] + after
-        shape[axis] = simplify(op.floordiv(free, stride[k]) + 1)
+        size = data.shape[axis] + windows.before[k] + after
+        shape[axis] = window_count(size, kernel[k], stride[k], dilation[k])
         pad_before[axis], pad_after[axis] = windows.before[k], after
     iterators = [te.reduce_axis((0, size), name=f"rv{k}") for k, size in enumerate(kernel)]
 
@@ -123,7 +131,8 @@ def _divide(value: PrimExpr, count: PrimExpr) -> PrimExpr:
     return value / divisor if value.dtype.is_float else op.truncdiv(value, divisor)
 
 
-def pool1d(
+def _pool_layout(
+    rank: int,
     data: Tensor,
     kernel: Numbers,
     stride: Numbers,
@@ -131,49 +140,31 @@ def pool1d(
     padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
-    layout: str = "NCW",
+    layout: str = "",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Pool along W; parameters as in `pool2d`."""
-    windows = windows_of(layout, 1, kernel, stride, dilation, padding)
+    windows = windows_of(layout, rank, kernel, stride, dilation, padding)
     return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
 
 
-def pool2d(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Padding,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-    count_include_pad: bool = True,
-) -> Tensor:
+pool1d = variant(
+    "pool1d", _pool_layout, 1, "Pool along W; parameters as in `pool2d`.", layout="NCW"
+)
+pool2d = variant(
+    "pool2d",
+    _pool_layout,
+    2,
     """Return the largest element ("max") or the mean ("avg") of each window.
 
     ``padding``: see `get_pad_tuple_generic`; its elements are never the largest, and count in the
     mean with ``count_include_pad`` only. ``ceil_mode`` keeps a last window that is cut off by the
     end. Integers are divided toward zero. Raises UnsupportedError for layouts with split axes.
-    """
-    windows = windows_of(layout, 2, kernel, stride, dilation, padding)
-    return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
-
-
-def pool3d(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Padding,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCDHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """Pool along D, H and W; parameters as in `pool2d`."""
-    windows = windows_of(layout, 3, kernel, stride, dilation, padding)
-    return _pool(data, windows, pool_type, ceil_mode, count_include_pad)
+    """,
+    layout="NCHW",
+)
+pool3d = variant(
+    "pool3d", _pool_layout, 3, "Pool along D, H and W; parameters as in `pool2d`.", layout="NCDHW"
+)
 
 
 def _adaptive_pool(

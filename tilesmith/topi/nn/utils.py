@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from tilesmith.ir import IntImm
+from tilesmith.ir import IntImm, PrimExpr
+from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
-from tilesmith.topi.utils import Shape, get_const_int
+from tilesmith.topi.utils import Shape, get_const_int, simplify
 
 __all__ = ["get_pad_tuple", "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic"]
 
@@ -27,6 +28,15 @@ def per_axis(value: Numbers, rank: int, what: str) -> list[int]:
     if len(numbers) not in (1, rank):
         raise ShapeError(f"{what} is 1 or {rank} numbers, got {len(numbers)}")
     return numbers if len(numbers) == rank else numbers * rank
+
+
+def window_count(
+    size: PrimExpr, kernel: int | PrimExpr, stride: int, dilation: int = 1
+) -> PrimExpr:
+    """Return how many windows lie in ``size`` elements (with their padding) along one axis."""
+    reach = (kernel - 1) * dilation
+    count: PrimExpr = simplify(op.floordiv(size - reach - 1, stride) + 1)
+    return count
 
 
 def get_pad_tuple_generic(padding: Padding, kernel: Shape) -> tuple[list[int], list[int]]:
