@@ -1,10 +1,15 @@
-"""Writes `tilesmith/target/cpu_features.json`: the instruction set extensions of each CPU of LLVM.
+"""Writes the tables of CPUs: the instruction set extensions of each, and their names.
 
-LLVM reports the features of the host only, so the table is generated once and committed. The source
-is the copy of LLVM's CPU definitions in the standard library of Zig (`pip install ziglang`), which
-is plain text:
+`tilesmith/target/cpu_features.json` holds the extensions of each CPU of LLVM. LLVM reports the
+features of the host only, so the table is generated once and committed. The source is the copy of
+LLVM's CPU definitions in the standard library of Zig (`pip install ziglang`), which is plain text:
 
     python tools/cpu_features.py
+
+`tilesmith/target/feature_names.json` holds every name that `-mattr` may have, by architecture. LLVM
+prints them, but does not return them:
+
+    python tools/cpu_features.py --names
 
 Features that only tune code (costs, fusion of instruction pairs, register reservations) are left
 out: LLVM applies them by itself when it is given the CPU's name.
@@ -13,10 +18,27 @@ out: LLVM applies them by itself when it is given the CPU's name.
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 OUTPUT = Path(__file__).resolve().parents[1] / "tilesmith" / "target" / "cpu_features.json"
+
+NAMES = OUTPUT.with_name("feature_names.json")
+
+# Architecture → a triple for which LLVM prints the names of its features.
+TRIPLES = {
+    "x86": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu", "arm": "armv7a-linux-gnueabihf",
+    "riscv": "riscv64-linux-gnu", "wasm32": "wasm32", "hexagon": "hexagon",
+    "powerpc64le": "powerpc64le-linux-gnu", "s390x": "s390x-linux-gnu", "mips": "mips-linux-gnu",
+}  # fmt: skip
+PRINT = """
+import sys
+from llvmlite import binding
+binding.initialize_all_targets()
+binding.initialize_all_asmprinters()
+binding.Target.from_triple(sys.argv[1]).create_target_machine(features="+help")
+"""
 
 # Architecture → the CPUs that the table keeps.
 CPUS = {
@@ -94,8 +116,24 @@ def table(source: str, wanted: str) -> dict[str, str]:
     return dict(sorted(result.items()))
 
 
+def write_names() -> None:
+    """Ask LLVM for the names of all features and write them, one architecture per line."""
+    lines = []
+    for architecture, triple in TRIPLES.items():
+        command = [sys.executable, "-c", PRINT, triple]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        features = printed.partition("Available features")[2]
+        found = sorted(set(re.findall(r"^  (\S+) +- ", features, re.MULTILINE)))
+        lines.append(f"  {json.dumps(architecture)}: {json.dumps(' '.join(found))}")
+        print(f"{architecture}: {len(found)} features")
+    NAMES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Read Zig's definitions and write the table, one CPU per line."""
+    if "--names" in sys.argv[1:]:
+        write_names()
+        return
     package = importlib.util.find_spec("ziglang")
     if package is None or package.origin is None:
         sys.exit("the package 'ziglang' is not installed; install it: pip install ziglang")

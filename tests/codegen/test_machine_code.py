@@ -21,6 +21,7 @@ from tilesmith.ir import (
     Var,
     const,
 )
+from tilesmith.runtime import requirements
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError, TargetError, UnsupportedError
 from tilesmith.target import Target
@@ -272,9 +273,10 @@ def test_code_for_another_machine_does_not_run_here():
 
 @pytest.mark.parametrize("lacking, runs", [(["pku", "clwb"], True), (["pku", "avx512f"], False)])
 def test_only_what_a_compiler_uses_has_to_be_there(monkeypatch, lacking, runs):
-    changes = tuple(f"-{feature}" for feature in lacking)
-    host = SimpleNamespace(triple="x86_64-unknown-linux-gnu", changes=changes)
+    host = SimpleNamespace(triple="x86_64-unknown-linux-gnu")
     monkeypatch.setattr(llvm_code, "host_cpu", lambda: host)
+    monkeypatch.setattr(requirements, "system_features", frozenset)
+    monkeypatch.setattr(requirements, "llvm_features", lambda: dict.fromkeys(lacking, False))
     assert codegen.llvm.is_runnable(Target("llvm -mcpu=skylake-avx512")) == runs
 
 

@@ -11,7 +11,8 @@ import pytest
 
 import tilesmith as ts
 from tilesmith.runtime import threads
-from tilesmith.runtime.library import Library, defined_symbols
+from tilesmith.runtime.elf import defined_symbols
+from tilesmith.runtime.library import Library
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,

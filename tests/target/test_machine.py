@@ -55,6 +55,29 @@ def test_unknown_cpu_names_the_nearest():
         features.llvm_machine(Target("llvm -mcpu=z80"))
 
 
+@pytest.mark.parametrize(
+    "text, near",
+    [
+        ("-mattr=+avx21", "avx2"),
+        ("-mattr=-fmaa", "fma"),
+        ("-mcpu=znver4 -mattr=avx512vnn", "avx512vnni"),
+        ("-mtriple=aarch64-linux-gnu -mattr=+dotprd", "dotprod"),
+        ("-mtriple=wasm32 -mattr=simd", "simd128"),
+    ],
+)
+def test_an_unknown_feature_names_the_nearest(text, near):
+    target = Target(f"llvm {text}")
+    for ask in (features.target_features, features.llvm_machine):
+        with pytest.raises(TargetError, match=f"unknown feature.*\n.*'{near}'"):
+            ask(target)
+
+
+def test_every_feature_of_a_known_cpu_has_a_known_name():
+    for family in ("x86", "aarch64", "arm", "riscv"):
+        named = [features.cpu_features(cpu, family) for cpu in features.known_cpus(family)]
+        assert frozenset().union(*named) <= features.known_features(family)
+
+
 def test_every_record_of_the_table_is_sane():
     for family, least in (("x86", 60), ("aarch64", 60), ("arm", 30), ("riscv", 15)):
         names = features.known_cpus(family)

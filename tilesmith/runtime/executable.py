@@ -29,7 +29,7 @@ The metadata of an executable:
 
     {"functions": {NAME: metadata as `signature.py` describes},
      "constants": [names in the order of the array],
-     "target": "llvm …", "requires": {"machine": "x86_64", "features": ["avx2", "fma"]},
+     "target": "llvm …",
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
 The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
@@ -41,7 +41,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -54,6 +53,7 @@ from tilesmith.runtime.devices import Device
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.module import Format, source_only
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
+from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
@@ -281,7 +281,8 @@ class Executable:
         artifact = read_artifact(path)
         where = os.fspath(path)
         with _named(where):
-            _check_machine(where, artifact.metadata.get("requires", {}))
+            for content in artifact.code.values():
+                check_code(content, f"'{where}'")
             objects = sorted([name for name in artifact.code if name.endswith(".o")])
             shared = artifact.code.get(SHARED_LIBRARY)
             if shared is not None or not objects:
@@ -366,39 +367,3 @@ def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[st
 
 def _address(value: numpy.ndarray) -> int:
     return int(value.__array_interface__["data"][0])
-
-
-def _check_machine(path: str, requires: Mapping[str, Any]) -> None:
-    machine = requires.get("machine")
-    if machine and machine != platform.machine():
-        raise ArtifactError(
-            f"'{path}' is for {machine}, this machine is {platform.machine()}",
-            notes=("compile the model for this machine",),
-        )
-    present = _cpu_flags()
-    if not present:
-        return
-    missing = [name for name in requires.get("features", ()) if _plain(name) not in present]
-    if missing:
-        raise ArtifactError(
-            f"'{path}' needs features that this CPU lacks: {', '.join(missing)}",
-            notes=("compile the model on this machine, or with --target 'llvm -mcpu=…'",),
-        )
-
-
-def _plain(feature: str) -> str:
-    return feature.replace("_", "").replace("-", "").replace(".", "").lower()
-
-
-def _cpu_flags() -> set[str]:
-    """Return the features of this CPU as Linux names them, without punctuation; empty where
-    unknown.
-    """
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith(("flags", "Features")):
-                    return {_plain(flag) for flag in line.partition(":")[2].split()}
-    except OSError:
-        pass
-    return set()

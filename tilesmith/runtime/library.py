@@ -14,8 +14,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import mmap
 import os
-import struct
 import sys
 import tempfile
 import threading
@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from tilesmith.runtime import amx, threads
+from tilesmith.runtime.elf import defined_symbols, is_elf, needed_symbols
 from tilesmith.runtime.ffi import Function, make_symbols_global, symbol_addresses
+from tilesmith.runtime.requirements import check_code
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -74,6 +76,8 @@ class Library:
 
         Raises MissingDependencyError when the machine has no linker.
         """
+        for content in objects:
+            check_code(content, "the code")
         with tempfile.TemporaryDirectory(prefix="tilesmith-library-") as folder:
             path = Path(folder, "code.so")
             link_shared(objects, path)
@@ -81,12 +85,17 @@ class Library:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Library:
-        """Load a shared library. Raises ArtifactError when the system cannot load it."""
-        return _SharedLibrary(os.fspath(path))
+        """Load a shared library. Raises ArtifactError when the system cannot load it, and
+        IncompatibleCodeError when it is for another machine.
+        """
+        where = os.fspath(path)
+        _check_file(where)
+        return _SharedLibrary(where)
 
     @staticmethod
     def from_shared_bytes(contents: bytes | memoryview) -> Library:
-        """Load a shared library from memory (through an anonymous file)."""
+        """Load a shared library from memory (through a file that is removed again)."""
+        check_code(contents, "the code")
         return _shared_from_bytes(contents)
 
     def symbol(self, name: str) -> int | None:
@@ -168,8 +177,9 @@ class _JitLibrary(Library):
             raise CodegenError("a library needs at least one object file")
         names = set(exports)
         for content in objects:
+            check_code(content, "the code")
             names.update(defined_symbols(content))
-        self._is_complete = all(content[:4] == b"\x7fELF" for content in objects)
+        self._is_complete = all(is_elf(content) for content in objects)
         self._name = f"tilesmith.library.{next(_library_names)}"
         with _jit_lock:
             jit = _shared_jit()
@@ -252,6 +262,18 @@ class _ProcessLibrary(Library):
             return None
 
 
+def _check_file(path: str) -> None:
+    """Raise IncompatibleCodeError if the file is a library that this machine cannot run."""
+    try:
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole,
+        ):
+            check_code(whole, f"'{path}'")
+    except (OSError, ValueError):
+        pass  # not readable, or empty: the system's loader says why
+
+
 def process_library(symbol_prefix: str = "") -> Library:
     """Return the packed functions `__tvm_ffi_PREFIXname` that are linked into this process, or that
     come from a library loaded with symbols visible to all (`RTLD_GLOBAL`).
@@ -272,7 +294,7 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
         with open(descriptor, "wb") as file:
             file.write(contents)
         try:
-            return Library.load(path)
+            return _SharedLibrary(name)
         except ArtifactError:
             if not hasattr(os, "memfd_create"):
                 raise
@@ -291,55 +313,14 @@ def _from_anonymous_file(contents: bytes | memoryview) -> Library:
     with open(descriptor, "wb", closefd=False) as file:
         file.write(contents)
     try:
-        return Library.load(f"/proc/self/fd/{descriptor}")
+        return _SharedLibrary(f"/proc/self/fd/{descriptor}")
     except ArtifactError:
         os.close(descriptor)
         raise
 
 
-def defined_symbols(content: bytes) -> list[str]:
-    """Return the names of the global symbols that an ELF object defines; [] for other formats.
-
-    llvmlite reads sections but not symbol tables, and a JIT gives addresses only of symbols that
-    it was told to export.
-    """
-    return [name for name, section in _global_symbols(content) if section not in (0, _COMMON)]
-
-
-_COMMON = 0xFFF2
-
-
 def _missing_symbols(objects: Sequence[bytes], known: set[str]) -> list[str]:
     """Return the symbols that the objects need and that neither `known` nor the process has."""
     process = ctypes.CDLL(None)
-    needed = {
-        name for content in objects for name, section in _global_symbols(content) if section == 0
-    }
+    needed = {name for content in objects for name in needed_symbols(content)}
     return sorted([name for name in needed - known if not hasattr(process, name)])
-
-
-def _global_symbols(content: bytes) -> list[tuple[str, int]]:
-    """Return the global and weak, not hidden symbols of a 64-bit ELF object, with their section
-    numbers.
-    """
-    if content[:4] != b"\x7fELF" or content[4] != 2 or content[5] != 1:
-        return []
-    (table_offset,) = struct.unpack_from("<Q", content, 0x28)
-    entry_size, entry_count = struct.unpack_from("<HH", content, 0x3A)
-    sections = [
-        struct.unpack_from("<IIQQQQIIQQ", content, table_offset + index * entry_size)
-        for index in range(entry_count)
-    ]
-    found: list[tuple[str, int]] = []
-    for section in sections:
-        kind, offset, size, link = section[1], section[4], section[5], section[6]
-        if kind != 2:  # SHT_SYMTAB
-            continue
-        strings = sections[link][4]
-        for position in range(offset, offset + size, 24):
-            name, info, other, index = struct.unpack_from("<IBBH", content, position)
-            binding, visibility = info >> 4, other & 3
-            if binding in (1, 2) and visibility != 2 and name:
-                end = content.index(b"\0", strings + name)
-                found.append((content[strings + name : end].decode(), index))
-    return found

@@ -17,6 +17,7 @@ from typing import Any
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
+from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
     ArtifactError,
@@ -95,6 +96,9 @@ class Module:
         """Return the packed function of a name; raise UnknownNameError if there is none."""
         found = self._find(name, query_imports)
         if found is None:
+            if name in self._names and not self._runnable:
+                for content in self._objects:  # says what this machine lacks, if it can be told
+                    check_code(content, "the module's code")
             known = self.function_names
             notes = [f"it has: {', '.join(known[:20])}"] if known else []
             if not self._runnable:

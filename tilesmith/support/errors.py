@@ -202,6 +202,12 @@ class ArtifactError(TilesmithError):
     """A saved model that is truncated, tampered with, or of another version."""
 
 
+class IncompatibleCodeError(ArtifactError, UnsupportedError):
+    """Compiled code that this machine cannot run; the message names the architecture or the CPU's
+    features that it lacks.
+    """
+
+
 class RPCError(TilesmithError):
     """A remote device answered with an error."""
 

@@ -2,6 +2,7 @@
 
 The features of this machine come from LLVM; those of a CPU named by `-mcpu` from a table
 (`cpu_features.json`, written by `tools/cpu_features.py`), because LLVM answers for the host only.
+The names that `-mattr` may have are in `feature_names.json`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tilesmith.target.host import host_architecture, host_cpu
 from tilesmith.target.target import Target
 
 _TABLE = Path(__file__).with_name("cpu_features.json")
+_NAMES = Path(__file__).with_name("feature_names.json")
 
 # Other names that LLVM's tools accept for a CPU.
 ALIASES = {
@@ -89,6 +91,31 @@ def cpu_features(name: str, architecture: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+@cache
+def known_features(architecture: str) -> frozenset[str]:
+    """Return the names of all features that LLVM knows; empty if it was not asked for an
+    architecture.
+    """
+    names: dict[str, str] = json.loads(_NAMES.read_text(encoding="utf-8"))
+    return frozenset(names.get(architecture, "").split())
+
+
+@cache
+def check_features(changes: tuple[str, ...], architecture: str) -> None:
+    """Raise TargetError, with the nearest name, for a feature of `-mattr` that LLVM does not
+    know.
+    """
+    known = known_features(architecture)
+    for change in changes:
+        name = change.lstrip("+-")
+        if known and name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"{len(known)} features are known"
+            raise TargetError(f"unknown feature '{name}' for {architecture}", notes=(advice,))
+
+
 def is_host(target: Target) -> bool:
     """True if `target` names no CPU, so that this machine's is used."""
     return target.kind.means_host and target.mcpu in _OWN_CPU and not target.mtriple
@@ -127,6 +154,7 @@ def target_features(target: Target) -> frozenset[str]:
 @cache
 def _features(triple: str, cpu: str, changes: tuple[str, ...], is_own: bool) -> frozenset[str]:
     family = architecture_of_triple(triple or host_architecture())
+    check_features(changes, family)
     if is_own and not triple:
         host = host_cpu()
         features = set(host.features or cpu_features(host.name, family))
@@ -214,6 +242,7 @@ def llvm_machine(target: Target) -> LLVMMachine:
     """
     changes = [change if change[0] in "+-" else "+" + change for change in target.mattr]
     family = architecture(target)
+    check_features(target.mattr, family)  # LLVM would warn, once for each piece of code
     if is_host(target):
         host = host_cpu()
         triple, cpu = host.triple, host.name

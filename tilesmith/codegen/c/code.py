@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilesmith.codegen.c.module import emit_source
 from tilesmith.codegen.c.thread_runtime import THREAD_RUNTIME
@@ -10,6 +11,8 @@ from tilesmith.codegen.c_compiler import compile_source, compiler_identity, miss
 from tilesmith.ir import IRModule
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
+from tilesmith.target.features import architecture, known_cpus
+from tilesmith.target.requirements import requirements_of
 
 __all__ = ["generate", "kernel_object", "machine_options", "shared_objects"]
 
@@ -26,7 +29,8 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
         return Code({"c": source}, advice=advice)
 
     def objects() -> list[bytes]:
-        made = [compile_source(source, target, opt_level, options=machine_options(target))]
+        marked = source + _requirements(target)
+        made = [compile_source(marked, target, opt_level, options=machine_options(target))]
         return [*made, *shared_objects(target)] if LAUNCHER in source else made
 
     return Code({"c": source}, objects)
@@ -40,6 +44,17 @@ def kernel_object(module: IRModule, target: Target) -> bytes:
     library is linked with the functions that launch them.
     """
     return compile_source(emit_source(module), target, options=machine_options(target))
+
+
+def _requirements(target: Target) -> str:
+    """Return C that says what code for the CPU named by `-march` needs; "" for every CPU."""
+    cpu, family = str(target.attrs.get("march", "")), architecture(target)
+    if cpu not in known_cpus(family):
+        return ""  # the compiler's default is what all CPUs have; other names only it knows
+    same = requirements_of(Target({"kind": "llvm", "mcpu": cpu}))
+    needed = replace(same, target=f"c -march={cpu}")
+    data = ",".join([str(byte) for byte in needed.data])
+    return f"\n__attribute__((weak)) const char {needed.symbol}[] = {{{data}}};\n"
 
 
 _runtime_objects: dict[str, bytes] = {}

@@ -20,9 +20,10 @@ from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.module import BaseFunc
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
-from tilesmith.target.features import is_host, llvm_machine
+from tilesmith.target.features import architecture_of_triple, is_host, llvm_machine
 from tilesmith.target.host import host_cpu
 from tilesmith.target.machine import machine_model
+from tilesmith.target.requirements import requirements_of
 from tilesmith.tir.function import PrimFunc
 
 __all__ = [
@@ -39,8 +40,6 @@ def is_runnable(target: Target) -> bool:
     """True if this machine can run code for `target`: the same platform, no feature missing."""
     if is_host(target):
         return True
-    from tilesmith.target.features import architecture_of_triple, target_features
-
     host = host_cpu()
     machine = llvm_machine(target)
     if architecture_of_triple(machine.triple) != architecture_of_triple(host.triple):
@@ -52,17 +51,7 @@ def is_runnable(target: Target) -> bool:
     systems = [name for name in same_system if name in host.triple.lower()]
     if target.mtriple and not any(name in machine.triple.lower() for name in systems):
         return False
-    # LLVM counts tuning words as features: only what the host is known to lack matters
-    lacking = {change[1:] for change in host.changes if change.startswith("-")}
-    return not ((target_features(target) & lacking) - _FOR_SYSTEMS)
-
-
-_FOR_SYSTEMS = frozenset(
-    "cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl movdir64b movdiri mwaitx "
-    "pconfig pku prfchw ptwrite rdpid rdpru serialize sgx shstk tsxldtrk uintr usermsr waitpkg "
-    "wbnoinvd widekl xsave xsavec xsaveopt xsaves".split()
-)
-"""Instructions for operating systems: LLVM never chooses them, and virtual machines hide them."""
+    return not requirements_of(target).missing()
 
 
 def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:

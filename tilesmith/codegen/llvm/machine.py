@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
 from tilesmith.target.features import architecture, llvm_machine, target_features
+from tilesmith.target.requirements import requirements_of
 
 __all__ = ["Machine"]
 
@@ -26,12 +27,14 @@ class Machine:
     ``size_type`` is the integer of the width of a pointer, ``float_flags`` LLVM's fast-math flags
     with a blank before each. ``converts_float16`` and ``converts_bfloat16`` say that instructions
     convert these types to and from float32, ``has_float16`` that they compute with float16.
+    ``requirements`` is what the code needs of the CPU that runs it.
     """
 
     def __init__(self, target: Target) -> None:
         self.triple = llvm_machine(target).triple
         self.architecture = architecture(target)
         self.features = features = target_features(target)
+        self.requirements = requirements_of(target)
         first = self.triple.partition("-")[0]
         self.size_type = "i32" if first.startswith(_SMALL_POINTERS) else "i64"
         self.is_windows = "windows" in self.triple or "mingw" in self.triple

@@ -120,6 +120,7 @@ class ModuleEmitter:
         with deep_recursion():
             for name, function in self.functions.items():
                 parts.functions.append(self._function_text(name, function))
+        self._mark_requirements()
         declarations: tuple[str, ...] = ()
         runtime = ""
         if parts.needs_threads and not thread_runtime:
@@ -147,6 +148,13 @@ class ModuleEmitter:
             "",
         ]
         return "\n".join(lines)
+
+    def _mark_requirements(self) -> None:
+        """Let code that the runtime calls say what it needs of a CPU."""
+        publics = [str(f.attrs.get("global_symbol", "")) for f in self.functions.values()]
+        needed = self.machine.requirements
+        if needed.features and any(name.startswith(PACKED_PREFIX) for name in publics):
+            self.parts.mark(needed.symbol, needed.data)
 
     def _function_text(self, name: str, function: PrimFunc) -> str:
         symbol, returns = self.symbols.symbol_of(name), self.symbols.returns(name)

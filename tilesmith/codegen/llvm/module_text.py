@@ -77,9 +77,9 @@ class ModuleText:
             self.globals.append(line)
         return symbol(name)
 
-    def mark(self, name: str) -> None:
+    def mark(self, name: str, data: bytes = b"\1") -> None:
         """Define a symbol that says something about the code to the runtime."""
-        line = f"{symbol(name)} = weak constant i8 1"
+        line = f'{symbol(name)} = weak constant [{len(data)} x i8] c"{escape(data)}"'
         if line not in self.globals:
             self.globals.append(line)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm import dtypes, packed_elements
 from tilesmith.codegen.llvm.c_library import C_LIBRARY, PURE_FUNCTION
@@ -11,8 +13,10 @@ from tilesmith.codegen.llvm.memory import address, flat_index
 from tilesmith.codegen.llvm.rules import handles
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
+from tilesmith.runtime import amx
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
+from tilesmith.runtime.requirements import INTRINSIC_FEATURES
 from tilesmith.tir.expr import BufferLoad
 
 # -- memory
@@ -170,10 +174,7 @@ def _call_llvm(emit: Values, call: Call) -> str:
             raise emit.out.unsupported(f"no LLVM intrinsic has the number {name.value}")
     else:
         found = text_argument(emit, name)
-    if found.startswith(_AMX_INTRINSICS):
-        emit.text.mark(
-            "__tilesmith_uses_amx"
-        )  # the runtime asks the system for permission to use tiles
+    _mark_needs(emit, found)
     arguments = [_llvm_argument(emit, arg) for arg in call.args[1:]]
     result = _llvm_type(call.dtype)
     if call.op.name == "tir.call_llvm_intrin":
@@ -185,6 +186,16 @@ def _call_llvm(emit: Values, call: Call) -> str:
     made = emit.define(text)
     kept = register_type(call.dtype)
     return made if kept == result else emit.define(f"bitcast {result} {made} to {kept}")
+
+
+def _mark_needs(emit: Values, intrinsic: str) -> None:
+    """Let the code say what an instruction needs that LLVM never chooses by itself."""
+    if intrinsic.startswith(_AMX_INTRINSICS):
+        emit.text.mark(amx.SYMBOL)  # the runtime asks the system for permission to use tiles
+    for prefix, feature in INTRINSIC_FEATURES.items():
+        if intrinsic.startswith(prefix):
+            needed = replace(emit.machine.requirements, features=(feature,))
+            emit.text.mark(needed.symbol, needed.data)
 
 
 def _llvm_type(dtype: DataType) -> str:
