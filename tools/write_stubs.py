@@ -94,7 +94,11 @@ def methods_text() -> str:
         modules = [importlib.import_module(origin) for origin in ORIGINS]
         found = next((module for module in modules if hasattr(module, word)), None)
         if found is not None and word != base.__name__:
-            imports.append(f"from {found.__name__} import {word} as {word}")
+            value = getattr(found, word)
+            # The module of a class itself: type checkers do not see through a door.
+            is_own = inspect.isclass(value) and value.__module__.startswith("tilesmith.")
+            origin = value.__module__ if is_own else found.__name__
+            imports.append(f"from {origin} import {word} as {word}")
     head = '"""Made by tools/write_stubs.py from the declared primitives; do not edit."""'
     return "\n".join([head, "# fmt: off", "", "import random", *imports, "", body]) + "\n"
 

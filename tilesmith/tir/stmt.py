@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, final
 
 from tilesmith.ir import (
     IntImm,
@@ -222,6 +222,7 @@ class IfThenElse(Stmt, key="tir.IfThenElse"):
     span: Any = note(default=None)
 
 
+@final
 class For(Stmt, key="tir.For"):
     """A loop over ``[min, min + extent)``; ``loop_var`` is bound in ``body``.
 
@@ -333,6 +334,7 @@ class MatchBufferRegion(Node, key="tir.MatchBufferRegion"):
                 raise ShapeError(f"'{buffer.name}' has another shape than the region {source}")
 
 
+@final
 class Block(Stmt, key="tir.Block"):
     """A unit of computation over iterators, with the regions that it reads and writes.
 
@@ -384,6 +386,7 @@ class Block(Stmt, key="tir.Block"):
         self.span = span
 
 
+@final
 class BlockRealize(Stmt, key="tir.BlockRealize"):
     """An instance of a block: the values of its iterators, and the condition under which it
     runs."""

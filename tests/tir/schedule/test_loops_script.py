@@ -4,7 +4,7 @@ import pytest
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
-from tilesmith.ir import assert_structural_equal
+from tilesmith.ir import Var, assert_structural_equal
 from tilesmith.script import tir as T
 from tilesmith.tir import ForKind
 from tilesmith.tir.schedule import ScheduleError
@@ -308,6 +308,11 @@ def test_loop_partition():
     refused(
         programs.copy_symbolic, lambda sch: sch.loop_partition(loops(sch, "B")[0], [2, None]),
         "the extent is not constant",
+    )  # fmt: skip
+    n = Var("n", "int32")
+    refused(
+        rows, lambda sch: sch.loop_partition(loops(sch, "B")[1], [n, None]),
+        "loop_partition: the parts ['n', 'None'] are not constant lengths", marked="for j",
     )  # fmt: skip
 
 

@@ -97,6 +97,22 @@ def test_merge_refusals():
     )
 
 
+def test_merge_of_loops_without_a_block_around():
+    """A function without a root block: its loops are found by their identities only."""
+
+    @T.prim_func(private=True)
+    def bare(A: T.Buffer((6,), "float32")):
+        for i in range(6):
+            A[i] = T.float32(1)
+        for i in range(6):
+            A[i] = T.float32(2)
+
+    def outermost(sch):
+        return [sch.state.get_sref(loop) for loop in sch.mod["main"].body.seq]
+
+    refused(bare, lambda sch: sch.merge(*outermost(sch)), "no loop or block stands around it")
+
+
 def test_nests_that_pass_on_what_each_iteration_makes():
     @T.prim_func
     def expected(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
-from tilesmith.arith.iter_nodes import IterSplitExpr
+from tilesmith.arith.iter_nodes import IterSplitExpr, IterSumExpr
 from tilesmith.ir import Add, IntImm, Max, Min, Mul, PrimExpr, Range, Sub, Var, is_const
 from tilesmith.ir.operators import floordiv, floormod
 from tilesmith.ir.queries import mentions, variables
@@ -103,20 +103,20 @@ def _digits(
         if isinstance(source, Var):
             flat.append(arg)
             continue
-        inner = getattr(source, "args", None)
         whole = is_const(arg.lower_factor, 1) and is_const(arg.scale, 1)
-        if inner is None or not whole or not is_const(source.base, 0):
+        if not isinstance(source, IterSumExpr) or not whole or not is_const(source.base, 0):
             return None
-        flat += inner
-    digits = []
+        flat += source.args
+    digits: list[tuple[int, tuple[int, int], IterSplitExpr]] = []
     for arg in flat:
-        source = arg.source.source
-        values = (arg.scale, arg.extent, arg.lower_factor)
-        if source not in position or not all(is_const(value) for value in values):
+        source, scale, factor = arg.source.source, arg.scale, arg.lower_factor
+        if not isinstance(source, Var) or source not in position or not is_const(arg.extent):
             return None
-        digits.append(((position[source], -arg.lower_factor.value), arg))
-    digits.sort(key=lambda item: -item[1].scale.value)
-    return digits
+        if not isinstance(scale, IntImm) or not isinstance(factor, IntImm):
+            return None
+        digits.append((scale.value, (position[source], -factor.value), arg))
+    digits.sort(key=lambda item: -item[0])
+    return [(order, arg) for _, order, arg in digits]
 
 
 # --- intrinsics -----------------------------------------------------------------------------------

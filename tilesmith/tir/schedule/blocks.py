@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tilesmith.arith import find_iter_map
 from tilesmith.arith.pattern import conjuncts
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
@@ -58,7 +58,7 @@ def written_buffers(block: Block) -> list[Buffer]:
     return [region.buffer for region in block.writes]
 
 
-def producers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
+def producers_of(cursor: BlockCursor, scope: BlockCursor) -> list[BlockCursor]:
     """Return the blocks of a scope before this one that write what it reads."""
     reads = {id(buffer) for buffer in read_buffers(cursor.block)}
     found = []
@@ -70,7 +70,7 @@ def producers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
     return found
 
 
-def consumers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
+def consumers_of(cursor: BlockCursor, scope: BlockCursor) -> list[BlockCursor]:
     """Return the blocks of a scope after this one that read what it writes."""
     writes = {id(buffer) for buffer in written_buffers(cursor.block)}
     found, after = [], False
@@ -82,13 +82,13 @@ def consumers_of(cursor: Cursor, scope: BlockCursor) -> list[BlockCursor]:
     return found
 
 
-def is_output_block(cursor: Cursor, scope: BlockCursor) -> bool:
+def is_output_block(cursor: BlockCursor, scope: BlockCursor) -> bool:
     """Return whether a block writes a buffer from outside of its scope."""
     inside = {id(buffer) for buffer in scope.block.alloc_buffers}
     return any(id(buffer) not in inside for buffer in written_buffers(cursor.block))
 
 
-def is_dominant(cursor: Cursor, scope: BlockCursor) -> bool:
+def is_dominant(cursor: BlockCursor, scope: BlockCursor) -> bool:
     """Return whether no other block of the scope writes the outputs of this one."""
     outputs = {id(buffer) for buffer in written_buffers(cursor.block)}
     for other in scope.blocks_below():
@@ -98,7 +98,7 @@ def is_dominant(cursor: Cursor, scope: BlockCursor) -> bool:
     return True
 
 
-def why_not_complete(cursor: Cursor, scope: BlockCursor) -> str:
+def why_not_complete(cursor: BlockCursor, scope: BlockCursor) -> str:
     """Return an empty text for a complete block, else the reason why it is not complete."""
     block = cursor.block
     for iterator in block.iter_vars:
@@ -113,7 +113,7 @@ def why_not_complete(cursor: Cursor, scope: BlockCursor) -> str:
     return ""
 
 
-def why_not_reduction(cursor: Cursor, scope: BlockCursor) -> str:
+def why_not_reduction(cursor: BlockCursor, scope: BlockCursor) -> str:
     """Return an empty text for a reduction block, else the reason why it is not one."""
     block = cursor.block
     if block.init is None:
@@ -136,7 +136,7 @@ def why_not_reduction(cursor: Cursor, scope: BlockCursor) -> str:
     return "" if has_affine_binding(cursor) else NOT_AFFINE
 
 
-def check_complete_or_reduction(cursor: Cursor, scope: BlockCursor) -> None:
+def check_complete_or_reduction(cursor: BlockCursor, scope: BlockCursor) -> None:
     """Refuse a block that is neither complete nor a reduction."""
     first = why_not_complete(cursor, scope)
     if not first:
@@ -149,13 +149,13 @@ def check_complete_or_reduction(cursor: Cursor, scope: BlockCursor) -> None:
         )
 
 
-def has_affine_binding(cursor: Cursor, top: LoopCursor | None = None) -> bool:
+def has_affine_binding(cursor: BlockCursor, top: LoopCursor | None = None) -> bool:
     """Return whether the iterators of a block are independent affine functions of the loops around
     it.
 
     ``top``: it is enough if they are so where the loops outside of this one are constants.
     """
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     loops = cursor.loops()
     if not realize.iter_values:
         return True
@@ -193,7 +193,7 @@ def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> boo
     return True
 
 
-def check_covers_domain(cursor: Cursor) -> None:
+def check_covers_domain(cursor: BlockCursor) -> None:
     """Check that the condition of a block only cuts off iterations outside of its iterators'
     ranges.
 
@@ -209,7 +209,7 @@ def check_covers_domain(cursor: Cursor) -> None:
 def own_condition(cursor: BlockCursor) -> PrimExpr | None:
     """Return a condition of a block that leaves out values of its iterators; None if there is
     none."""
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     if is_const(realize.predicate, 1):
         return None
     analyzer = analyzer_for(cursor)
@@ -226,13 +226,13 @@ def own_condition(cursor: BlockCursor) -> PrimExpr | None:
     return None
 
 
-def check_inputs_stay(cursor: Cursor, scope: BlockCursor) -> None:
+def check_inputs_stay(cursor: BlockCursor, scope: BlockCursor) -> None:
     """Check that no producer of a block that shares a loop with it overwrites what it has written:
     then the block finds the same inputs at any place."""
     loops = set(cursor.loops())
     name = cursor.block.name_hint
     for producer in producers_of(cursor, scope):
-        block: Block = producer.block
+        block = producer.block
         ordered = any(
             i.iter_type not in (IterVar.DataPar, IterVar.CommReduce) for i in block.iter_vars
         )
@@ -244,15 +244,17 @@ def check_inputs_stay(cursor: Cursor, scope: BlockCursor) -> None:
             raise refuse(reason, producer)
 
 
-def check_inputs_last(cursor: BlockCursor, scope: BlockCursor, later: Sequence[Cursor]) -> None:
+def check_inputs_last(
+    cursor: BlockCursor, scope: BlockCursor, later: Sequence[BlockCursor]
+) -> None:
     """Check that the inputs of a block are unchanged when some later blocks run."""
     check_inputs_stay(cursor, scope)
     blocks = scope.blocks_below()
-    block: Block = cursor.block
+    block = cursor.block
     reads = {id(buffer) for buffer in read_buffers(block)}
     end = max([blocks.index(other) for other in later], default=0)
     for other in blocks[blocks.index(cursor) + 1 : end + 1]:
-        passed: Block = other.block
+        passed = other.block
         if any(id(buffer) in reads for buffer in written_buffers(passed)):
             reason = (
                 f"block '{passed.name_hint}' writes what it reads, "
@@ -261,7 +263,7 @@ def check_inputs_last(cursor: BlockCursor, scope: BlockCursor, later: Sequence[C
             raise refuse(reason, other)
 
 
-def ranges_between(cursor: Cursor, outer: Cursor) -> dict:
+def ranges_between(cursor: Cursor, outer: Cursor) -> dict[Var, Range]:
     """Return the ranges of the loops around ``cursor`` that are strictly inside of ``outer``."""
     ranges = {}
     for ancestor in cursor.ancestors():

@@ -8,9 +8,10 @@ while other parts of the program change.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Self
 
 from tilesmith.ir import GlobalVar, Var
+from tilesmith.support.errors import InternalError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule.state import FunctionState, ScheduleState, StmtSRef
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
@@ -34,7 +35,7 @@ class Cursor:
         return hash(self.sref)
 
     @property
-    def stmt(self) -> Any:
+    def stmt(self) -> For | BlockRealize:
         """The current For or BlockRealize."""
         return self.state.stmt(self.sref)
 
@@ -43,12 +44,6 @@ class Cursor:
         """The current For or Block: what an error points at."""
         stmt = self.stmt
         return stmt.block if isinstance(stmt, BlockRealize) else stmt
-
-    @property
-    def block(self) -> Block:
-        """The Block; only for a cursor of a block."""
-        block: Block = self.stmt.block
-        return block
 
     @property
     def tables(self) -> FunctionState:
@@ -126,7 +121,7 @@ class Cursor:
             return self.block_of(stmt.block)
         return self.loop_of(stmt.loop_var)
 
-    def within(self, state: ScheduleState) -> Any:
+    def within(self, state: ScheduleState) -> Self:
         """Return the same loop or block in a copy of the program."""
         return type(self)(state, self.sref)
 
@@ -142,11 +137,32 @@ class LoopCursor(Cursor):
 
     __slots__ = ()
 
+    @property
+    def stmt(self) -> For:
+        """The current For."""
+        stmt = self.state.stmt(self.sref)
+        if type(stmt) is not For:
+            raise InternalError("the cursor of a loop refers to a block")
+        return stmt
+
 
 class BlockCursor(Cursor):
     """A block."""
 
     __slots__ = ()
+
+    @property
+    def stmt(self) -> BlockRealize:
+        """The current BlockRealize."""
+        stmt = self.state.stmt(self.sref)
+        if type(stmt) is not BlockRealize:
+            raise InternalError("the cursor of a block refers to a loop")
+        return stmt
+
+    @property
+    def block(self) -> Block:
+        """The current Block."""
+        return self.stmt.block
 
 
 def cursor_of(state: ScheduleState, sref: StmtSRef) -> Cursor:

@@ -6,8 +6,6 @@ statements are immutable, so any change below a scope makes another block of it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tilesmith.arith import Analyzer, IntervalSet, estimate_region_strict_bound, eval_set
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.tir.expr import BufferRegion
@@ -21,22 +19,10 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.nests import Replace, analyzer_for
+from tilesmith.tir.schedule.state import BlockFlags
 from tilesmith.tir.stmt import BlockRealize, For
 
-__all__ = ["BlockFlags", "block_flags", "cached_flags", "is_stage_pipeline"]
-
-
-class BlockFlags(NamedTuple):
-    """The known properties of a block. False means that the property could not be proven.
-
-    ``affine_binding``: the iterators are independent affine functions of the loops around it.
-    ``region_cover``: what it reads from blocks of its scope has been written when it runs.
-    ``stage_pipeline``: seen as a scope, all blocks in it are complete or reductions and covered.
-    """
-
-    affine_binding: bool
-    region_cover: bool
-    stage_pipeline: bool
+__all__ = ["block_flags", "cached_flags", "is_stage_pipeline"]
 
 
 def cached_flags(cursor: BlockCursor) -> BlockFlags:
@@ -68,7 +54,7 @@ def is_stage_pipeline(scope: BlockCursor) -> bool:
     )
 
 
-def is_covered(cursor: Cursor) -> bool:
+def is_covered(cursor: BlockCursor) -> bool:
     """Return whether producers have written all that a block reads of their buffers when it runs.
 
     In one iteration of the innermost loop around both, each region read must lie in what one of
@@ -78,7 +64,7 @@ def is_covered(cursor: Cursor) -> bool:
     if scope is None:
         return True
     producers = producers_of(cursor, scope)
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     for region in realize.block.reads:
         writers = [
             (producer, written)
@@ -93,13 +79,15 @@ def is_covered(cursor: Cursor) -> bool:
     return True
 
 
-def _covers(cursor: Cursor, read: BufferRegion, producer: BlockCursor, made: BufferRegion) -> bool:
+def _covers(
+    cursor: BlockCursor, read: BufferRegion, producer: BlockCursor, made: BufferRegion
+) -> bool:
     common = _common_ancestor(cursor, producer)
     analyzer = analyzer_for(common)
     stmt = common.stmt
     if isinstance(stmt, For):
         analyzer.bind(stmt.loop_var, Range.from_min_extent(stmt.min, stmt.extent))
-    realize: BlockRealize = producer.stmt
+    realize = producer.stmt
     ranges = ranges_between(producer, common)
     region = _bound(realize, made)
     # A condition that only cuts off values outside of the iterators' ranges takes nothing away.
@@ -125,9 +113,9 @@ def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
     return [Range.from_min_extent(bind.visit(r.min), bind.visit(r.extent)) for r in region.region]
 
 
-def _around(cursor: Cursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
+def _around(cursor: BlockCursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
     """Return a box around what a block reads while the loops inside of ``common`` run."""
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     domains: dict[Var, Range] = {i.var: i.domain for i in realize.block.iter_vars}
     ranges = ranges_between(cursor, common)
     found = []

@@ -3,20 +3,20 @@
 
 import random
 from typing import Any as Any
-from tilesmith.tir.schedule import BlockRV as BlockRV
-from tilesmith.tir import Buffer as Buffer
+from tilesmith.tir.schedule.trace import BlockRV as BlockRV
+from tilesmith.tir.buffer import Buffer as Buffer
 from collections.abc import Callable as Callable
-from tilesmith.ir import GlobalVar as GlobalVar
-from tilesmith.tir import IndexMap as IndexMap
-from tilesmith.tir.schedule import LoopRV as LoopRV
-from tilesmith.ir import PrimExpr as PrimExpr
-from tilesmith.tir import PrimFunc as PrimFunc
+from tilesmith.ir.expr import GlobalVar as GlobalVar
+from tilesmith.tir.index_map import IndexMap as IndexMap
+from tilesmith.tir.schedule.trace import LoopRV as LoopRV
+from tilesmith.ir.expr import PrimExpr as PrimExpr
+from tilesmith.tir.function import PrimFunc as PrimFunc
 from tilesmith.tir.schedule.variables import RandomVariables as RandomVariables
-from tilesmith.tir import ScheduleState as ScheduleState
+from tilesmith.tir.schedule.state import ScheduleState as ScheduleState
 from collections.abc import Sequence as Sequence
-from tilesmith.tir import TensorIntrin as TensorIntrin
-from tilesmith.tir.schedule import Trace as Trace
-from tilesmith.ir import Var as Var
+from tilesmith.tir.tensor_intrin import TensorIntrin as TensorIntrin
+from tilesmith.tir.schedule.trace import Trace as Trace
+from tilesmith.ir.expr import Var as Var
 
 class PrimitiveMethods:
     state: ScheduleState

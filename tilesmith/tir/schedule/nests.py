@@ -21,7 +21,7 @@ from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.redirection import AccessRedirection, ViewRedirection
-from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt, stmt_seq
@@ -38,6 +38,7 @@ __all__ = [
     "domain_of_loops",
     "is_one",
     "loop_range",
+    "parent_of",
     "remove_block",
     "without_views",
 ]
@@ -173,7 +174,9 @@ class SimplifyBindings(Rebuild):
         """Keep expressions outside of bindings."""
         return expr
 
-    visit_Var = visit_PrimExpr
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        """Keep variables outside of bindings."""
+        return variable
 
 
 def simplified(analyzer: Analyzer, expr: PrimExpr) -> PrimExpr:
@@ -241,7 +244,8 @@ class _AppendPredicate(Rebuild):
     def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
         return expr
 
-    visit_Var = visit_PrimExpr
+    def visit_Var(self, variable: Var) -> PrimExpr:
+        return variable
 
 
 def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
@@ -249,17 +253,20 @@ def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
     return _AppendPredicate(condition).visit(stmt)
 
 
-def remove_block(cursor: Cursor) -> None:
+def parent_of(cursor: Cursor) -> Cursor:
+    """Return the loop or block right around another one; refuses what stands in none."""
+    found = cursor.parent()
+    if found is None:
+        raise refuse("no loop or block stands around it", cursor)
+    return found
+
+
+def remove_block(cursor: BlockCursor) -> None:
     """Remove a block from the program, with the loops that hold nothing else."""
-    top = cursor
-    while True:
-        parent = top.parent()
-        if parent is None or not isinstance(parent.stmt, For):
-            break
-        if len(child_statements(parent.stmt)) > 1:
-            break
-        top = parent
-    parent_stmt = top.parent().stmt
-    if isinstance(parent_stmt, BlockRealize) and len(child_statements(parent_stmt)) == 1:
-        raise refuse("it is all that its scope does", cursor)
+    top: Cursor = cursor
+    parent = parent_of(top)
+    while len(child_statements(parent.stmt)) == 1:
+        if isinstance(parent, BlockCursor):
+            raise refuse("it is all that its scope does", cursor)
+        top, parent = parent, parent_of(parent)
     top.replace(stmt_seq())

@@ -78,7 +78,7 @@ class _Loop(ParameterKind):
             advice = "only compute_at and reverse_compute_at understand it"
             raise refuse(f"expected a loop, got the mark {sref!r}", None, advice)
         stmt = sch.state.stmt(sref)
-        if stmt.__class__ is not For:
+        if type(stmt) is not For:
             advice = "sch.get_loops(block) gives the loops around a block, outermost first"
             raise refuse(f"expected a loop, got the block '{stmt.block.name_hint}'", None, advice)
         return LoopCursor(sch.state, sref)
@@ -109,7 +109,7 @@ class _Block(ParameterKind):
             value = sch.get_block(value)
         sref = sch.variables.sref(value)
         stmt = sch.state.stmt(sref)
-        if stmt.__class__ is not BlockRealize:
+        if type(stmt) is not BlockRealize:
             reason = f"expected a block, got the loop '{stmt.loop_var.name}'"
             raise refuse(reason, None, 'sch.get_block("name") gives a block')
         return BlockCursor(sch.state, sref)

@@ -176,7 +176,9 @@ class Primitive:
 
     # --- carrying it out --------------------------------------------------------------------------
 
-    def carry_out(self, sch: PrimitiveMethods, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def carry_out(
+        self, sch: PrimitiveMethods, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Resolve the arguments, call the function, record the instruction, give the result."""
         given = self._bind(sch, args, kwargs)
         known = dict(given)
@@ -215,7 +217,9 @@ class Primitive:
             shown = ScheduleError(message if level == "fast" else "schedule error")
         raise shown.with_traceback(error.__traceback__) from None
 
-    def _bind(self, sch: PrimitiveMethods, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bind(
+        self, sch: PrimitiveMethods, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return the arguments by name, with defaults."""
         given: dict[str, Any] = {}
         used, left, is_missing = 0, len(kwargs), False

@@ -8,12 +8,12 @@ declarations make the methods (``primitive.py``).
 from __future__ import annotations
 
 import random
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from tilesmith.ir import GlobalVar, IRModule, PrimExpr, Var
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.schedule.cursor import Cursor, cursor_of
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor, cursor_of
 from tilesmith.tir.schedule.methods import PrimitiveMethods
 from tilesmith.tir.schedule.primitives import load_all
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, is_mark
@@ -122,6 +122,12 @@ class Schedule(PrimitiveMethods):
                 self.state.stmt(sref)  # refuses what is gone
             return self.state.handed_out(sref)
         return self.state.get_sref(rand_var_or_stmt)
+
+    @overload
+    def cursor(self, rand_var: BlockRV) -> BlockCursor: ...
+
+    @overload
+    def cursor(self, rand_var: LoopRV) -> LoopCursor: ...
 
     def cursor(self, rand_var: BlockRV | LoopRV) -> Cursor:
         """Return the cursor of a block or loop in the program."""

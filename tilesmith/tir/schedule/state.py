@@ -15,7 +15,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from enum import IntFlag
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.ir import GlobalVar, IRModule, Node, Var
 from tilesmith.support.errors import ScheduleError
@@ -27,8 +27,8 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = [
-    "FunctionState", "ScheduleDebugMask", "ScheduleState", "StmtSRef", "child_statements",
-    "is_mark", "replace_inside",
+    "BlockFlags", "FunctionState", "ScheduleDebugMask", "ScheduleState", "StmtSRef",
+    "child_statements", "is_mark",
 ]  # fmt: skip
 
 
@@ -41,6 +41,19 @@ class ScheduleDebugMask(IntFlag):
     VERIFY_REGIONS = 8
 
 
+class BlockFlags(NamedTuple):
+    """The known properties of a block. False means that the property could not be proven.
+
+    ``affine_binding``: the iterators are independent affine functions of the loops around it.
+    ``region_cover``: what it reads from blocks of its scope has been written when it runs.
+    ``stage_pipeline``: seen as a scope, all blocks in it are complete or reductions and covered.
+    """
+
+    affine_binding: bool
+    region_cover: bool
+    stage_pipeline: bool
+
+
 class StmtSRef:
     """The stable identity of a loop or block within a schedule; has no content of its own.
 
@@ -50,8 +63,10 @@ class StmtSRef:
 
     __slots__ = ("__weakref__", "_owner")
 
+    _owner: weakref.ReferenceType[ScheduleState]
+
     @property
-    def stmt(self) -> Any:
+    def stmt(self) -> For | Block | None:
         """The current For or Block; None for a mark, and once it is removed."""
         state = self._state()
         if state is None or not state.is_alive(self):
@@ -102,12 +117,12 @@ def is_mark(sref: StmtSRef) -> bool:
     return sref is _INLINE or sref is _ROOT
 
 
-def child_statements(stmt: Stmt) -> list[Stmt]:
+def child_statements(stmt: Stmt) -> list[For | BlockRealize]:
     """Return the nearest loops and blocks below a loop, block or other statement, in order."""
-    found: list[Stmt] = []
+    found: list[For | BlockRealize] = []
 
     def walk(node: Node) -> None:
-        if node.__class__ is For or node.__class__ is BlockRealize:
+        if type(node) is For or type(node) is BlockRealize:
             found.append(node)
         elif isinstance(node, Stmt):
             node.for_each_child(walk)
@@ -121,31 +136,33 @@ def child_statements(stmt: Stmt) -> list[Stmt]:
     return found
 
 
-def replace_inside(parent: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
-    """Replace one of the nearest loops or blocks in ``parent``; remove it where ``new`` is None.
+def _replace_inside(parent: For | BlockRealize, old: Stmt, new: Stmt) -> For | BlockRealize:
+    """Replace what stands in the place of one of the nearest loops or blocks in ``parent``.
 
     Only what lies between the two is rebuilt.
     """
-
-    def walk(node: Any) -> Any:
-        if node is old:
-            return new if new is not None else _nothing()
-        if node.__class__ is For or node.__class__ is BlockRealize or not isinstance(node, Stmt):
-            return node
-        return node.map_children(walk)
-
-    if isinstance(parent, BlockRealize):
-        block = parent.block
-        body = walk(block.body)
-        init = walk(block.init) if block.init is not None else None
-        return parent.with_fields(block=block.with_fields(body=body, init=init))
-    return parent.map_children(walk)
+    if type(parent) is For:
+        return parent.with_fields(body=_replace_between(parent.body, old, new))
+    block = parent.block
+    body = _replace_between(block.body, old, new)
+    init = None if block.init is None else _replace_between(block.init, old, new)
+    return parent.with_fields(block=block.with_fields(body=body, init=init))
 
 
-def _nothing() -> Stmt:
-    from tilesmith.tir.stmt import stmt_seq
+def _replace_between(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """Replace ``old`` in a statement, where it stands outside of inner loops and blocks."""
+    if stmt is old:
+        return new
+    if type(stmt) is For or type(stmt) is BlockRealize:
+        return stmt
+    return stmt.map_children(
+        lambda child: _replace_between(child, old, new) if isinstance(child, Stmt) else child
+    )
 
-    return stmt_seq()
+
+def _key(stmt: For | BlockRealize) -> Var | Block:
+    """Return what the tables find a statement's identity by: it stays while the body changes."""
+    return stmt.loop_var if type(stmt) is For else stmt.block
 
 
 class FunctionState:
@@ -158,7 +175,8 @@ class FunctionState:
 
     def __init__(self, function: PrimFunc) -> None:
         self.function = self.original = function
-        self.flags: dict[StmtSRef, Any] = {}  # of blocks; see flags.py
+        # What is known of a block as long as the block of its scope is the same (see flags.py).
+        self.flags: dict[StmtSRef, tuple[Block, BlockFlags]] = {}
         # The blocks right below a statement, as long as it is the same object.
         self.below: dict[StmtSRef, tuple[Stmt, tuple[StmtSRef, ...]]] = {}
         # What the verifier knows: the function it has passed last, blocks that declare all that
@@ -166,7 +184,7 @@ class FunctionState:
         self.verified: PrimFunc | None = None
         self.checked: dict[int, Block] = {}
         self.regions_hold: bool | None = None
-        self.stmt_of: dict[StmtSRef, Stmt] = {}
+        self.stmt_of: dict[StmtSRef, For | BlockRealize] = {}
         self.parent_of: dict[StmtSRef, StmtSRef | None] = {}
         self.sref_of: dict[Node, StmtSRef] = {}  # by loop variable, or by Block
         self.shared = False
@@ -190,16 +208,17 @@ class FunctionState:
         copy.shared = False
         return copy
 
-    def _key(self, stmt: Stmt) -> Node:
-        return stmt.loop_var if stmt.__class__ is For else stmt.block  # type: ignore[attr-defined]
+    def sref(self, stmt: For | BlockRealize) -> StmtSRef:
+        """Return the identity of a loop or block of the function."""
+        return self.sref_of[_key(stmt)]
 
     def _enter(self, stmt: Stmt, parent: StmtSRef | None, reached: set[StmtSRef]) -> None:
         """Add the loops and blocks at and below ``stmt`` to the tables."""
-        if not (stmt.__class__ is For or stmt.__class__ is BlockRealize):
+        if not (type(stmt) is For or type(stmt) is BlockRealize):
             for inner in child_statements(stmt):
                 self._enter(inner, parent, reached)
             return
-        key = self._key(stmt)
+        key = _key(stmt)
         sref = self.sref_of.get(key)
         if sref is None:
             sref = self.sref_of[key] = StmtSRef()
@@ -228,9 +247,9 @@ class FunctionState:
         self._forget(old, reached)
         self._rebuild_ancestors(parent, old, new)
 
-    def _forget(self, old: Stmt, reached: set[StmtSRef]) -> None:
+    def _forget(self, old: For | BlockRealize, reached: set[StmtSRef]) -> None:
         """Drop the entries of statements that were in ``old`` and are not in the tree any more."""
-        key = self._key(old)
+        key = _key(old)
         sref = self.sref_of.get(key)
         if sref is not None and sref in reached:
             if self.stmt_of[sref] is old:
@@ -245,28 +264,17 @@ class FunctionState:
     def _rebuild_ancestors(self, sref: StmtSRef | None, old: Stmt, new: Stmt) -> None:
         while sref is not None:
             before = self.stmt_of[sref]
-            after = replace_inside(before, old, new)
-            if before.__class__ is BlockRealize:
+            after = _replace_inside(before, old, new)
+            if type(before) is BlockRealize and type(after) is BlockRealize:
                 del self.sref_of[before.block]
-                self.sref_of[after.block] = sref  # type: ignore[attr-defined]
+                self.sref_of[after.block] = sref
             self.stmt_of[sref] = after
             old, new, sref = before, after, self.parent_of[sref]
         body = self.function.body
         if body is old:
             self.function = self.function.with_body(new)
         else:
-            self.function = self.function.with_body(_replace_in_body(body, old, new))
-
-
-def _replace_in_body(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    def walk(node: Any) -> Any:
-        if node is old:
-            return new
-        if node.__class__ is For or node.__class__ is BlockRealize or not isinstance(node, Stmt):
-            return node
-        return node.map_children(walk)
-
-    return walk(body)
+            self.function = self.function.with_body(_replace_between(body, old, new))
 
 
 class ScheduleState:
@@ -340,7 +348,7 @@ class ScheduleState:
         """Return the tables of the function that a loop or block belongs to."""
         return self._functions[self._function_of[sref]]
 
-    def stmt(self, sref: StmtSRef) -> Any:
+    def stmt(self, sref: StmtSRef) -> For | BlockRealize:
         """Return the current For or BlockRealize of an identity."""
         variable = self._function_of.get(sref)
         found = self._functions[variable].stmt_of.get(sref) if variable is not None else None
@@ -419,11 +427,7 @@ class ScheduleState:
     def child_srefs(self, sref: StmtSRef) -> list[StmtSRef]:
         """Return the nearest loops and blocks inside."""
         state = self.state_of(sref)
-        return [self._sref_in(state, stmt) for stmt in child_statements(state.stmt_of[sref])]
-
-    @staticmethod
-    def _sref_in(state: FunctionState, stmt: Any) -> StmtSRef:
-        return state.sref_of[stmt.loop_var if stmt.__class__ is For else stmt.block]
+        return [state.sref(stmt) for stmt in child_statements(state.stmt_of[sref])]
 
     def blocks_below(self, sref: StmtSRef) -> list[StmtSRef]:
         """Return the blocks below a loop or block that are not inside of other blocks, in order."""
@@ -440,7 +444,7 @@ class ScheduleState:
         def walk(stmt: Stmt) -> None:
             for inner in child_statements(stmt):
                 if inner.__class__ is BlockRealize:
-                    found.append(self._sref_in(state, inner))
+                    found.append(state.sref(inner))
                 else:
                     walk(inner)
 
@@ -467,13 +471,13 @@ class ScheduleState:
 
         def walk(stmt: Stmt) -> None:
             for inner in child_statements(stmt):
-                if inner.__class__ is BlockRealize and inner.block.name_hint == name:
-                    found.append(self._sref_in(state, inner))
+                if type(inner) is BlockRealize and inner.block.name_hint == name:
+                    found.append(state.sref(inner))
                 walk(inner)
 
         body = state.function.body
         if isinstance(body, BlockRealize) and body.block.name_hint == name:
-            found.append(self._sref_in(state, body))
+            found.append(state.sref(body))
         with deep_recursion():
             walk(body)
         return found
@@ -486,7 +490,7 @@ class ScheduleState:
                 f"function '{variable.name_hint}' has no root block, so it cannot be scheduled",
                 notes=("write the computation in blocks (`with T.block(...)`)",),
             )
-        return self._sref_in(state, state.function.body)
+        return state.sref(state.function.body)
 
     def replace(
         self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: dict[Block, Block] | None = None

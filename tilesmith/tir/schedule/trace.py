@@ -106,13 +106,15 @@ class Instruction:
 
     __slots__ = ("attrs", "inputs", "kind", "outputs")
 
-    def __init__(self, kind: Any, inputs: Sequence, attrs: Sequence, outputs: Sequence) -> None:
+    def __init__(
+        self, kind: Any, inputs: Sequence[Any], attrs: Sequence[Any], outputs: Sequence[Any]
+    ) -> None:
         self.kind: InstructionKind = InstructionKind.get(kind) if isinstance(kind, str) else kind
         self.inputs = list(inputs)
         self.attrs = list(attrs)
         self.outputs = list(outputs)
 
-    def arguments(self, translate: Callable[[Any], Any]) -> tuple[list, dict[str, Any]]:
+    def arguments(self, translate: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the method, with random variables translated."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
@@ -218,7 +220,7 @@ class Trace:
         self,
         sch: Any,
         remove_postproc: bool,
-        decision_provider: Callable[[Instruction, list, list, Any], Any] | None = None,
+        decision_provider: Callable[[Instruction, list[Any], list[Any], Any], Any] | None = None,
     ) -> None:
         """Carry the instructions out on another schedule; a provider may change the decisions."""
         table: dict[int, Any] = {}
@@ -279,7 +281,7 @@ class Trace:
             for inst in self._instructions(remove_postproc)
         ]
 
-    def as_json(self, remove_postproc: bool = False) -> list:
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
         """Return plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs ``[number,
         decision]``."""
         names = self._names()

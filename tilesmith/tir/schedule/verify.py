@@ -53,9 +53,9 @@ def _verify_tables(name: str, state: FunctionState) -> None:
     for key, sref in fresh.sref_of.items():
         parent = fresh.parent_of[sref]
         own = state.parent_of[state.sref_of[key]]
-        if (parent is None) != (own is None):
-            raise InternalError(f"a parent in the schedule's tables of '{name}' is wrong")
-        if parent is not None and fresh.stmt_of[parent] is not state.stmt_of[own]:
+        if parent is None and own is None:
+            continue
+        if parent is None or own is None or fresh.stmt_of[parent] is not state.stmt_of[own]:
             raise InternalError(f"a parent in the schedule's tables of '{name}' is wrong")
 
 

@@ -15,7 +15,7 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.flags import is_covered
 from tilesmith.tir.schedule.parameters import AnnotationValue
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.stmt import BlockRealize, For, ForKind
+from tilesmith.tir.stmt import For, ForKind
 
 __all__ = ["annotate", "bind", "parallel", "unannotate", "unroll", "vectorize"]
 
@@ -32,11 +32,11 @@ def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = Fa
     """
     if not cursor.state.enable_check:
         return
-    loop: For = cursor.stmt
+    loop = cursor.stmt
     name = loop.loop_var.name
     is_single = is_const(loop.extent, 1)
     for block_cursor in cursor.blocks_below():
-        realize: BlockRealize = block_cursor.stmt
+        realize = block_cursor.stmt
         block = realize.block
         if block.iter_vars:
             _check_own_elements(block_cursor)
@@ -68,12 +68,12 @@ def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = Fa
             _check_private(cursor, block_cursor)
 
 
-def _is_repeated(cursor: Cursor, block_cursor: BlockCursor) -> bool:
+def _is_repeated(cursor: LoopCursor, block_cursor: BlockCursor) -> bool:
     """Return whether iterations of a loop redundantly compute what others compute too: the outputs
     of the block are used in the loop only, and each use finds all that it needs in its own
     iteration."""
     inside = set(cursor.blocks_below())
-    scope = block_cursor.scope()
+    scope = scope_of(block_cursor)
     allocated = scope.block.alloc_buffers
     written = [region.buffer for region in block_cursor.block.writes]
     if any(buffer not in allocated for buffer in written):
@@ -89,7 +89,7 @@ def _is_repeated(cursor: Cursor, block_cursor: BlockCursor) -> bool:
     return True
 
 
-def _check_private(cursor: Cursor, block_cursor: BlockCursor) -> None:
+def _check_private(cursor: LoopCursor, block_cursor: BlockCursor) -> None:
     """Check that the outputs of a block that each iteration of a loop repeats are used in that
     iteration only."""
     inside = cursor.blocks_below()
@@ -107,7 +107,7 @@ def _check_private(cursor: Cursor, block_cursor: BlockCursor) -> None:
             raise refuse(reason, cursor)
 
 
-def _check_own_elements(cursor: Cursor) -> None:
+def _check_own_elements(cursor: BlockCursor) -> None:
     """Check that different values of the data-parallel iterators write different elements, and that
     the block reads of its own output only the element that it writes."""
     block = cursor.block
@@ -144,8 +144,8 @@ def _check_own_elements(cursor: Cursor) -> None:
                 raise refuse(reason, cursor)
 
 
-def _with_kind(cursor: Cursor, kind: ForKind, binding: Any = None) -> None:
-    loop: For = cursor.stmt
+def _with_kind(cursor: LoopCursor, kind: ForKind, binding: Any = None) -> None:
+    loop = cursor.stmt
     if loop.kind is kind and binding is None:
         return
     cursor.replace(loop.with_fields(kind=kind, thread_binding=binding))
@@ -165,7 +165,7 @@ def parallel(loop: LoopCursor) -> None:
 def vectorize(loop: LoopCursor) -> None:
     """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
     _check_independent(loop, as_lanes=True)
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     for name, value in (("start", stmt.min), ("extent", stmt.extent)):
         if variables(value):
             raise refuse(f"the {name} of loop '{stmt.loop_var.name}' is not constant", loop)
@@ -189,7 +189,7 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
             (f"did you mean '{near[0]}'? " if near else "")
             + f"thread axes: {', '.join(THREAD_AXES)}",
         )
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     for ancestor in loop.ancestors():
         other = ancestor.stmt
         if isinstance(other, For) and other.thread_binding is not None:
@@ -211,16 +211,18 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
     _with_kind(loop, ForKind.THREAD_BINDING, axis)
 
 
-def _check_bound_inside(cursor: Cursor, thread_axis: str) -> None:
+def _check_bound_inside(cursor: LoopCursor, thread_axis: str) -> None:
     """Check that no loop inside is bound to the axis, unless to divide the filling of shared
     memory."""
     variable = cursor.stmt.loop_var
     inside = list(cursor.children())
     while inside:
         inner = inside.pop()
-        stmt = inner.stmt
         inside += inner.children()
-        if not isinstance(stmt, For) or stmt.thread_binding is None:
+        if not isinstance(inner, LoopCursor):
+            continue
+        stmt = inner.stmt
+        if stmt.thread_binding is None:
             continue
         if stmt.thread_binding.thread_tag == thread_axis and not _fills_shared_memory(
             inner, variable
@@ -229,11 +231,11 @@ def _check_bound_inside(cursor: Cursor, thread_axis: str) -> None:
             raise refuse(reason, inner, "take another axis")
 
 
-def _fills_shared_memory(cursor: Cursor, outer: Var) -> bool:
+def _fills_shared_memory(cursor: LoopCursor, outer: Var) -> bool:
     """Return whether the blocks below a loop do the same for each iteration of an outer one, in
     memory that threads share: then the threads of the outer loop may divide the work."""
     for below in cursor.blocks_below():
-        realize: BlockRealize = below.stmt
+        realize = below.stmt
         if any(mentions(v, {outer}) for v in (*realize.iter_values, realize.predicate)):
             return False
         if not all(

@@ -15,7 +15,7 @@ from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
@@ -55,23 +55,17 @@ def read_at(
     scope = _check_around(loop, block)
     readers = []
     for other in loop.blocks_below():
-        node: Block = other.block
+        node = other.block
         if any(region.buffer is buffer for region in node.writes):
             reason = f"block '{node.name_hint}' writes '{buffer.name}' under the loop"
             raise refuse(reason, other, "use cache_read")
         if any(region.buffer is buffer for region in node.reads):
             readers.append(other)
     analyzer = analyzer_inside(loop)
-    part: list[Range] | None = None
-    bounds: list[Range] | None = None
-    for reader in readers:
-        node = reader.block
-        for region in node.reads:
-            if region.buffer is buffer:
-                possible = possible_region(analyzer, node, region)
-                bounds = possible if bounds is None else hull(analyzer, bounds, possible)
-                needed = region_at(reader, region, loop, exact=False)
-                part = needed if part is None else hull(analyzer, part, needed)
+    read = [(one, region) for one in readers for region in one.block.reads
+            if region.buffer is buffer]  # fmt: skip
+    bounds = hull(analyzer, [possible_region(analyzer, one.block, region) for one, region in read])
+    part = hull(analyzer, [region_at(one, region, loop) for one, region in read])
     cache = cache_of(buffer, storage_scope)
     realize = _copy(loop, buffer, cache, part, bounds, cache.name)
     first = sorted(readers, key=lambda one: statement_number(loop, one))[0]
@@ -99,7 +93,7 @@ def write_at(
     below = loop.blocks_below()
     users = []
     for other in scope.blocks_below():
-        node: Block = other.block
+        node = other.block
         reads = any(region.buffer is buffer for region in node.reads)
         writes = any(region.buffer is buffer for region in node.writes)
         if other != block and writes:
@@ -107,7 +101,7 @@ def write_at(
             raise refuse(reason, other)
         if other in below and (reads or writes):
             users.append(other)
-    own: Block = block.block
+    own = block.block
     if own.init is None and any(one.buffer is buffer for one in own.reads):
         reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
         raise refuse(reason, block)
@@ -124,7 +118,7 @@ def write_at(
     return scope.block_of(realize.block)
 
 
-def _check_around(loop_cursor: LoopCursor, cursor: Cursor) -> BlockCursor:
+def _check_around(loop_cursor: LoopCursor, cursor: BlockCursor) -> BlockCursor:
     scope = scope_of(cursor)
     if loop_cursor not in cursor.loops():
         name = cursor.block.name_hint
@@ -133,8 +127,8 @@ def _check_around(loop_cursor: LoopCursor, cursor: Cursor) -> BlockCursor:
 
 
 def _check_reads_own(
-    cursor: Cursor,
-    users: Sequence[Cursor],
+    cursor: BlockCursor,
+    users: Sequence[BlockCursor],
     buffer: Buffer,
     loop_cursor: LoopCursor,
     part: list[Range],
@@ -145,7 +139,7 @@ def _check_reads_own(
     for user in users:
         if user == cursor:
             continue
-        block: Block = user.block
+        block = user.block
         if users.index(user) < users.index(cursor):
             name = cursor.block.name_hint
             reason = f"block '{block.name_hint}' reads '{buffer.name}' before '{name}' writes it"
@@ -153,7 +147,7 @@ def _check_reads_own(
         for region in block.reads:
             if region.buffer is not buffer:
                 continue
-            needed = region_at(user, region, loop_cursor, exact=False)
+            needed = region_at(user, region, loop_cursor)
             for inner, outer in zip(needed, part):
                 end, outer_end = inner.min + inner.extent, outer.min + outer.extent
                 if analyzer.can_prove(inner.min >= outer.min) and analyzer.can_prove(
@@ -167,9 +161,9 @@ def _check_reads_own(
                 raise refuse(reason, user)
 
 
-def _whole_domain(cursor: Cursor) -> Range:
+def _whole_domain(cursor: LoopCursor) -> Range:
     """Return the values of a loop's variable over all iterations of the loops around it."""
-    loop: For = cursor.stmt
+    loop = cursor.stmt
     low, last = loop.min, loop.min + loop.extent - 1
     for outer in reversed([around.stmt for around in cursor.loops()]):
         # From the inside out: the range of an inner loop may depend on an outer one.
@@ -201,7 +195,7 @@ def _copy(
     inner = Analyzer()
     used = set(variables(part))
     for cursor in (*loop_cursor.loops(), loop_cursor):
-        loop: For = cursor.stmt
+        loop = cursor.stmt
         if loop.loop_var in used:
             own = Var(f"v{len(iterators)}", loop.loop_var.dtype)
             mapping[loop.loop_var] = own

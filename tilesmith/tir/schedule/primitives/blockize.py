@@ -14,6 +14,8 @@ ones those of the blocks in it:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const, minimum
@@ -23,7 +25,7 @@ from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import why_not_reduction
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, clauses, without_views
 from tilesmith.tir.schedule.parameters import Targets
@@ -83,7 +85,7 @@ class _Blockizer:
         self.values: list[PrimExpr] = []
         self.predicates: list[PrimExpr] = []
         self.inits: list[Stmt] = []
-        self.lifted: list[Cursor] = []
+        self.lifted: list[BlockCursor] = []
 
     def outer(self) -> BlockRealize:
         """Return the realization of the new block."""
@@ -102,9 +104,9 @@ class _Blockizer:
         self.check_closed(body)
         return self.assemble(body)
 
-    def divide(self, cursor: Cursor) -> Division:
+    def divide(self, cursor: BlockCursor) -> Division:
         """Divide the iterators of one block into two parts each."""
-        realize: BlockRealize = cursor.stmt
+        realize = cursor.stmt
         outside, inside = self.place.loops_around(cursor)
         keeps_units = self.preserve_unit_iters and not self.place.is_shared
         division = divide(realize, outside, inside, keeps_units)
@@ -134,7 +136,7 @@ class _Blockizer:
     def bind_iterators(self, division: Division) -> None:
         """Tell the analyzer what values the iterators of both blocks take."""
         for part in division.parts:
-            if part.outer is not None:
+            if part.outer_var is not None and part.outer_domain is not None:
                 self.analyzer.bind(part.outer_var, part.outer_domain)
             if part.inner is not None:
                 inner = part.inner_iterator()
@@ -162,13 +164,13 @@ class _Blockizer:
             raise refuse(reason, cursor)
         return True
 
-    def earlier_use(self, cursor: Cursor, block: Block) -> str:
+    def earlier_use(self, cursor: BlockCursor, block: Block) -> str:
         """Return why an init cannot run before the other blocks of the place."""
         written = {id(region.buffer) for region in block.writes}
         for other in self.place.blocks:
             if other == cursor:
                 return ""
-            before: Block = other.block
+            before = other.block
             for region in (*before.reads, *before.writes):
                 if id(region.buffer) in written:
                     return f"block '{before.name_hint}' uses '{region.buffer.name}' before it"
@@ -177,6 +179,7 @@ class _Blockizer:
     def init_nest(self, division: Division, loops: list[For], inner: BlockRealize) -> Stmt:
         """Return the init under copies of those inner loops that its iterators need."""
         block = division.realize.block
+        assert block.init is not None  # it is a reduction block
         renamed: dict[Var, PrimExpr] = {}
         iterators, values = [], []
         reduction = set()
@@ -349,7 +352,7 @@ class _Blockizer:
         """Return whether only a reduction whose init has been moved out reads a buffer: its own
         result."""
         for cursor in self.place.blocks:
-            block: Block = cursor.block
+            block = cursor.block
             if cursor in self.lifted and any(region.buffer is buffer for region in block.writes):
                 continue
             if any(region.buffer is buffer for region in block.reads):
@@ -359,7 +362,7 @@ class _Blockizer:
         )
 
 
-def _order_of(blocks: list[Block]):
+def _order_of(blocks: list[Block]) -> Callable[[BufferRegion], int]:
     """Return a key that keeps the order in which the blocks name their buffers."""
     numbers: dict[int, int] = {}
     for block in blocks:

@@ -37,8 +37,8 @@ class Place:
         """Return the cursor of a block as it stands in the program."""
         return self.scope.block_of(block)
 
-    def _blocks(self) -> list[Cursor]:
-        found: list[Cursor] = []
+    def _blocks(self) -> list[BlockCursor]:
+        found: list[BlockCursor] = []
 
         def walk(stmt: Stmt) -> None:
             if isinstance(stmt, BlockRealize):
@@ -60,7 +60,7 @@ class Place:
         if self.parent is None:
             return self.anchor.loops()
         loops = self.parent.loops()
-        if isinstance(self.parent.stmt, For):
+        if isinstance(self.parent, LoopCursor):
             return [*loops, self.parent]
         return []  # right below the block that is the scope
 
@@ -82,7 +82,7 @@ class Place:
                     found.append(clause)
         return found
 
-    def loops_around(self, cursor: Cursor) -> tuple[list[For], list[For]]:
+    def loops_around(self, cursor: BlockCursor) -> tuple[list[For], list[For]]:
         """Return the loops around a block: those outside of the place, and those inside."""
         loops = cursor.loops()
         cut = len(self._outer)

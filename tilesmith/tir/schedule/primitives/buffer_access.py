@@ -14,7 +14,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import (
     Adapted,
@@ -25,7 +25,7 @@ from tilesmith.tir.schedule.parameters import (
 )
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+from tilesmith.tir.stmt import BufferStore
 
 __all__ = [
     "annotate_buffer_access",
@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 
-def _regions(cursor: Cursor, kind: str) -> tuple[BufferRegion, ...]:
+def _regions(cursor: BlockCursor, kind: str) -> tuple[BufferRegion, ...]:
     if kind not in ("read", "write"):
         raise refuse(f"buf_type is 'read' or 'write', got '{kind}'", cursor)
-    block: Block = cursor.block
+    block = cursor.block
     return block.reads if kind == "read" else block.writes
 
 
-def _region(cursor: Cursor, index: int, kind: str) -> BufferRegion:
+def _region(cursor: BlockCursor, index: int, kind: str) -> BufferRegion:
     regions = _regions(cursor, kind)
     if not 0 <= index < len(regions):
         name = cursor.block.name_hint
@@ -52,8 +52,8 @@ def _region(cursor: Cursor, index: int, kind: str) -> BufferRegion:
     return regions[index]
 
 
-def _put(cursor: Cursor, kind: str, regions: Sequence[BufferRegion], **more: Any) -> None:
-    realize: BlockRealize = cursor.stmt
+def _put(cursor: BlockCursor, kind: str, regions: Sequence[BufferRegion], **more: Any) -> None:
+    realize = cursor.stmt
     more["reads" if kind == "read" else "writes"] = tuple(regions)
     block = realize.block.with_fields(**more)
     cursor.replace(realize.with_fields(block=block), {realize.block: block})
@@ -102,7 +102,7 @@ def annotate_buffer_access(
     notes which regions were given so.
     """
     old = _region(block, buffer_index, buf_type)
-    node: Block = block.block
+    node = block.block
     ends = gen_new_ranges.map_indices([iterator.var for iterator in node.iter_vars])
     if len(ends) != 2 * len(old.region):
         reason = f"{len(ends)} starts and ends for {len(old.region)} dimensions"
@@ -139,10 +139,10 @@ def unsafe_hide_buffer_access(
     block.tables.regions_hold = False
 
 
-def _renumber_alignments(cursor: Cursor, left: list[int]) -> None:
+def _renumber_alignments(cursor: BlockCursor, left: list[int]) -> None:
     """Renumber the entries of ``storage_align``, which name buffers by their index among the
     writes."""
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     rows = realize.block.annotations.get("buffer_dim_align")
     if not rows:
         return
@@ -157,14 +157,13 @@ def _renumber_alignments(cursor: Cursor, left: list[int]) -> None:
 # --- the buffer itself ----------------------------------------------------------------------------
 
 
-def _owner(cursor: Cursor, buffer: Buffer) -> tuple[Cursor, bool]:
+def _owner(cursor: BlockCursor, buffer: Buffer) -> tuple[BlockCursor, bool]:
     """Return the block that allocates a buffer; for a parameter, the root and True."""
     last = cursor
     for ancestor in [cursor, *cursor.ancestors()]:
-        stmt = ancestor.stmt
-        if isinstance(stmt, BlockRealize):
+        if isinstance(ancestor, BlockCursor):
             last = ancestor
-            if buffer in stmt.block.alloc_buffers:
+            if buffer in ancestor.block.alloc_buffers:
                 return ancestor, False
     return last, True
 

@@ -26,6 +26,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     common_place,
     copy_nest,
     exact_box,
+    exact_region_at,
     hull,
     insert_nest,
     is_in_init,
@@ -195,9 +196,9 @@ def cache_of(buffer: Buffer, storage_scope: str) -> Buffer:
     return buffer_with(buffer, name, storage_scope, strides=(), elem_offset=offset)
 
 
-def region_of(cursor: Cursor, index: int, reads: bool) -> BufferRegion:
+def region_of(cursor: BlockCursor, index: int, reads: bool) -> BufferRegion:
     """Return one of the regions that a block declares."""
-    block: Block = cursor.block
+    block = cursor.block
     regions = block.reads if reads else block.writes
     if not 0 <= index < len(regions):
         kind = "reads" if reads else "writes"
@@ -285,7 +286,7 @@ def _holding(
     return cache.with_fields(shape=tuple([one.extent for one in part]))
 
 
-def _check_consumers(scope: BlockCursor, consumers: Sequence[Cursor]) -> None:
+def _check_consumers(scope: BlockCursor, consumers: Sequence[BlockCursor]) -> None:
     """Check that named consumers belong to the scope of the block itself."""
     blocks = scope.blocks_below()
     for consumer in consumers:
@@ -298,16 +299,19 @@ def _check_consumers(scope: BlockCursor, consumers: Sequence[Cursor]) -> None:
             )
 
 
-def _at(place: Cursor, cursors: Sequence[Cursor], which: int) -> Cursor:
+def _at(place: Cursor, cursors: Sequence[BlockCursor], which: int) -> BlockCursor:
     """Return the first (0) or last (-1) of some blocks below a place."""
     return sorted(cursors, key=lambda cursor: statement_number(place, cursor))[which]
 
 
 def _place_between(
-    scope: BlockCursor, writers: Sequence[Cursor], readers: Sequence[Cursor], buffer: Buffer
+    scope: BlockCursor,
+    writers: Sequence[BlockCursor],
+    readers: Sequence[BlockCursor],
+    buffer: Buffer,
 ) -> Cursor:
     """Return the outermost loop or block below which all writers precede all readers."""
-    place = scope
+    place: Cursor = scope
     for _ in range(2):
         if not writers:
             return place
@@ -322,23 +326,18 @@ def _place_between(
 
 
 def _part_read(
-    readers: Sequence[Cursor], buffer: Buffer, place: Cursor
+    readers: Sequence[BlockCursor], buffer: Buffer, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
     """Return what readers need in one iteration of a place, and the box that they never leave."""
-    part: list[Range] | None = None
-    bounds: list[Range] | None = None
     analyzer = analyzer_inside(place)
-    for reader in readers:
-        block: Block = reader.block
-        for region in block.reads:
-            if region.buffer is not buffer:
-                continue
-            possible = possible_region(analyzer, block, region)
-            bounds = possible if bounds is None else hull(analyzer, bounds, possible)
-            needed = region_at(reader, region, place, exact=False)
-            part = needed if part is None else hull(analyzer, part, needed)
-    at_top = isinstance(place.stmt, BlockRealize)
-    return (bounds if at_top else part), bounds  # type: ignore[return-value]
+    read = [(one, region) for one in readers for region in one.block.reads
+            if region.buffer is buffer]  # fmt: skip
+    if not read:
+        raise refuse(f"nothing reads '{buffer.name}' here after it is written", place)
+    bounds = hull(analyzer, [possible_region(analyzer, one.block, region) for one, region in read])
+    if isinstance(place, BlockCursor):
+        return bounds, bounds
+    return hull(analyzer, [region_at(one, region, place) for one, region in read]), bounds
 
 
 @primitive()
@@ -386,21 +385,21 @@ def cache_write(
 
 
 def part_written(
-    cursor: Cursor, region: BufferRegion, place: Cursor
+    cursor: BlockCursor, region: BufferRegion, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
     """Return what a block writes in one iteration of a place, and the box that it never leaves.
 
     All of the copied part must have been written, or the copy would overwrite other contents. Only
     at the top of the scope that allocates the buffer there are no other contents.
     """
-    block: Block = cursor.block
+    block = cursor.block
     scope = scope_of(cursor)
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     always = writes_always(block, region.buffer)
     bounds = exact_box(region.region, domains) if always else None
     part = bounds
     if place != scope and always:
-        part = region_at(cursor, region, place, exact=True)
+        part = exact_region_at(cursor, region, place)
     elif place == scope and bounds is None and region.buffer in scope.block.alloc_buffers:
         part = bounds = possible_region(analyzer_inside(place), block, region)
     elif bounds is not None and region.buffer in scope.block.alloc_buffers:
@@ -424,7 +423,7 @@ def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
     cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
 
 
-def writers_of(scope: BlockCursor, buffer: Buffer) -> list[Cursor]:
+def writers_of(scope: BlockCursor, buffer: Buffer) -> list[BlockCursor]:
     """Return the blocks of a scope that write a buffer."""
     return [
         cursor
@@ -433,12 +432,12 @@ def writers_of(scope: BlockCursor, buffer: Buffer) -> list[Cursor]:
     ]
 
 
-def first_block(scope: BlockCursor) -> Cursor:
-    """Return the block that a scope runs first."""
-    return _at(scope, scope.blocks_below(), 0)
+def first_block(place: Cursor) -> BlockCursor:
+    """Return the block that a loop or block runs first."""
+    return _at(place, place.blocks_below(), 0)
 
 
-def _reads(cursor: Cursor, buffer: Buffer) -> bool:
+def _reads(cursor: BlockCursor, buffer: Buffer) -> bool:
     return any(region.buffer is buffer for region in cursor.block.reads)
 
 
@@ -455,7 +454,7 @@ def set_scope(block: BlockCursor, buffer_index: WrittenBuffer, storage_scope: St
     owner.replace(rewrite.visit(before), rewrite.reuse)
 
 
-def _allocating_block(cursor: Cursor, buffer: Buffer) -> Cursor:
+def _allocating_block(cursor: BlockCursor, buffer: Buffer) -> Cursor:
     for ancestor in cursor.ancestors():
         stmt = ancestor.stmt
         if isinstance(stmt, BlockRealize) and buffer in stmt.block.alloc_buffers:
@@ -483,7 +482,7 @@ def storage_align(
         raise refuse(f"factor {factor} is not positive", block)
     _allocating_block(block, buffer)
     axis = axis % len(buffer.shape)
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     rows = [
         row
         for row in realize.block.annotations.get("buffer_dim_align", ())

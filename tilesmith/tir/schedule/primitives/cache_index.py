@@ -54,7 +54,7 @@ def cache_index(
     """
     scope = scope_of(block)
     check_outside_init(scope, [block])
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     finder = _Computations(realize.block, cse_thresh)
     chosen = finder.chosen()
     if not chosen:
@@ -72,7 +72,7 @@ def cache_index(
         tables.append((expr, BufferLoad(buffer, places)))
         stages.append(_stage(expr, buffer, iterators, f"index_{number}"))
     rewrite = _UseTables(tables)
-    new = with_regions(rewrite.visit(realize))
+    new = with_regions(rewrite.children(realize))
     block.replace(new, {realize.block: new.block})
     for stage, loops in stages:
         insert_nest(scope, nest_of(stage, loops), block, before=True)

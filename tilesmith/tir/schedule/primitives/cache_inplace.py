@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import Range
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -24,7 +23,6 @@ from tilesmith.tir.schedule.primitives.copies import (
     statement_number,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.stmt import Block
 
 __all__ = ["cache_inplace"]
 
@@ -40,7 +38,7 @@ def cache_inplace(
     buffer = region_of(block, read_buffer_index, reads=True).buffer
     scope = scope_of(block)
     check_outside_init(scope, [block])
-    node: Block = block.block
+    node = block.block
     if not any(region.buffer is buffer for region in node.writes):
         raise refuse(
             f"block '{node.name_hint}' does not write '{buffer.name}', which it reads",
@@ -51,16 +49,13 @@ def cache_inplace(
     for other in scope.blocks_below():
         if other == block or statement_number(scope, other) != number:
             continue
-        inner: Block = other.block
+        inner = other.block
         if any(region.buffer is buffer for region in (*inner.reads, *inner.writes)):
             reason = f"block '{inner.name_hint}' uses '{buffer.name}' in the same nest"
             raise refuse(reason, other)
-    part: list[Range] | None = None
     analyzer = analyzer_inside(scope)
-    for region in (*node.reads, *node.writes):
-        if region.buffer is buffer:
-            possible = possible_region(analyzer, node, region)
-            part = possible if part is None else hull(analyzer, part, possible)
+    regions = [one for one in (*node.reads, *node.writes) if one.buffer is buffer]
+    part = hull(analyzer, [possible_region(analyzer, node, region) for region in regions])
     cache = cache_of(buffer, storage_scope)
     into, read = copy_nest(buffer, cache, part, part, analyzer_inside(scope), cache.name)
     back, write = copy_nest(cache, buffer, part, part, analyzer_inside(scope), cache.name + "_out")

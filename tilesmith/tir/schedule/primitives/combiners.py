@@ -34,7 +34,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import ScheduleError, refuse
 from tilesmith.tir.stmt import Block, BufferStore, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, reduction_of
@@ -93,9 +93,9 @@ class Combiner:
         return stmt_seq(*[BufferStore(t, value, indices) for t, value in zip(targets, values)])
 
 
-def combiner_of(cursor: Cursor) -> Combiner:
+def combiner_of(cursor: BlockCursor) -> Combiner:
     """Recognise the combiner of a reduction block; refuses those not known to be associative."""
-    block: Block = cursor.block
+    block = cursor.block
 
     def unknown(reason: str) -> ScheduleError:
         advice = "known are C[i] = C[i] + value, and *, T.min, T.max in the place of +"
@@ -153,7 +153,7 @@ def _several(reduction: BlockReduction, unknown: Callable[[str], ScheduleError])
     identities: list[PrimExpr] = []
     choices: list[Select] = []
     for x, y, result, start in zip(left, right, reducer.result, reduction.starts):
-        if type(result) in (Add, Mul, Min, Max) and _are(result.a, result.b, x, y):
+        if isinstance(result, (Add, Mul, Min, Max)) and _are(result.a, result.b, x, y):
             neutral = _NEUTRAL.get(type(result))
             identities.append(start if neutral is None else const(neutral, start.dtype))
             continue

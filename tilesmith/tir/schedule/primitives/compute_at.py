@@ -24,7 +24,7 @@ from tilesmith.tir.schedule.blocks import (
     producers_of,
     scope_of,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
@@ -34,7 +34,7 @@ from tilesmith.tir.schedule.nests import (
 from tilesmith.tir.schedule.parameters import LoopOrMark
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import compute_inline, reverse_compute_inline
-from tilesmith.tir.schedule.primitives.copies import region_at
+from tilesmith.tir.schedule.primitives.copies import exact_region_at
 from tilesmith.tir.schedule.primitives.domains import (
     Domains,
     Interval,
@@ -44,7 +44,7 @@ from tilesmith.tir.schedule.primitives.domains import (
     touched_parts,
 )
 from tilesmith.tir.schedule.state import StmtSRef, child_statements
-from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, Stmt, stmt_list, stmt_seq
+from tilesmith.tir.stmt import BlockRealize, For, ForKind, Stmt, stmt_list, stmt_seq
 
 __all__ = ["compute_at", "reverse_compute_at"]
 
@@ -138,7 +138,9 @@ def reverse_compute_at(
     _move(block, place, domains)
 
 
-def _check_own_memory(cursor: Cursor, producers: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
+def _check_own_memory(
+    cursor: BlockCursor, producers: Sequence[BlockCursor], loop_cursor: LoopCursor
+) -> None:
     """Check that memory that each thread has for itself is read by the thread that wrote it: the
     part that a thread reads must be known."""
     around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
@@ -149,7 +151,7 @@ def _check_own_memory(cursor: Cursor, producers: Sequence[Cursor], loop_cursor: 
     for producer in producers:
         for region in producer.block.writes:
             own = region.buffer in read and region.buffer.scope() == "local"
-            if own and region_at(producer, region, loop_cursor, exact=True) is None:
+            if own and exact_region_at(producer, region, loop_cursor) is None:
                 name = cursor.block.name_hint
                 reason = (
                     f"block '{name}' reads '{region.buffer.name}', of which each thread has its "
@@ -158,7 +160,7 @@ def _check_own_memory(cursor: Cursor, producers: Sequence[Cursor], loop_cursor: 
                 raise refuse(reason, loop_cursor)
 
 
-def _check_place(cursor: Cursor, loop_cursor: LoopCursor) -> BlockCursor:
+def _check_place(cursor: BlockCursor, loop_cursor: LoopCursor) -> BlockCursor:
     scope = scope_of(cursor)
     name = cursor.block.name_hint
     if loop_cursor.scope() != scope:
@@ -174,12 +176,14 @@ def _check_place(cursor: Cursor, loop_cursor: LoopCursor) -> BlockCursor:
     return scope
 
 
-def _check_finished(cursor: Cursor, under: Sequence[Cursor], loop_cursor: LoopCursor) -> None:
+def _check_finished(
+    cursor: BlockCursor, under: Sequence[BlockCursor], loop_cursor: LoopCursor
+) -> None:
     """Check that the new place is not inside of a reduction loop: the result is complete only after
     it."""
     around = ranges_around(cursor, loop_cursor)
     for producer in under:
-        realize: BlockRealize = producer.stmt
+        realize = producer.stmt
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
             if iterator.iter_type != IterVar.CommReduce:
                 continue
@@ -203,11 +207,11 @@ def _check_order(
     here, first = blocks.index(cursor), min(blocks.index(other) for other in below)
     last = max(blocks.index(other) for other in below)
     passed = blocks[here + 1 : last + 1] if here < first else blocks[first:here]
-    own: Block = cursor.block
+    own = cursor.block
     reads = {id(region.buffer) for region in own.reads}
     writes = {id(region.buffer) for region in own.writes}
     for other in passed:
-        block: Block = other.block
+        block = other.block
         written = any(id(region.buffer) in reads for region in block.writes)
         read = any(id(region.buffer) in writes for region in block.reads)
         if (written and not (is_reverse and other in below)) or (read and is_reverse):
@@ -230,13 +234,13 @@ class _Place(NamedTuple):
     is_open: bool = False
 
 
-def _move(cursor: Cursor, where: _Place, domains: Domains) -> None:
+def _move(cursor: BlockCursor, where: _Place, domains: Domains) -> None:
     """Take the block out and put it under the loop, within new loops over the domains."""
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     loop_cursor = where.loop
     place = _position(cursor, loop_cursor, where.scope, where.number)
     analyzer = analyzer_for(loop_cursor)
-    loop: For = loop_cursor.stmt
+    loop = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
     nest = _nest(analyzer, realize, domains, where.preserve_unit_loops, not where.is_reverse)
     if where.is_reverse:
@@ -258,7 +262,7 @@ def _move(cursor: Cursor, where: _Place, domains: Domains) -> None:
     loop_cursor.replace(loop.with_fields(body=stmt_seq(*statements)))
 
 
-def _check_runs_once(cursor: Cursor, where: _Place, nest: Stmt) -> None:
+def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
     """Check that a consumer at its new place runs once for each value of its iterators, with
     reductions in order."""
     loop_cursor = where.loop
@@ -318,7 +322,7 @@ def _check_reductions_ascend(
                 raise refuse(reason, where.loop)
 
 
-def _check_made_each_time(cursor: Cursor, where: _Place, values: list[PrimExpr]) -> None:
+def _check_made_each_time(cursor: BlockCursor, where: _Place, values: list[PrimExpr]) -> None:
     """Check that iterations that compute a consumer again also recompute what it reads."""
     used = set(variables(values))
     below = set(where.loop.blocks_below())
@@ -355,11 +359,11 @@ def _contains(stmt: Stmt, target: Stmt) -> bool:
     return stmt is target or any(inner is target for inner in _nearest(stmt))
 
 
-def _nearest(stmt: Stmt) -> list[Stmt]:
+def _nearest(stmt: Stmt) -> Sequence[Stmt]:
     return [] if isinstance(stmt, (For, BlockRealize)) else child_statements(stmt)
 
 
-def _position(cursor: Cursor, loop_cursor: LoopCursor, scope: BlockCursor, index: int) -> int:
+def _position(cursor: BlockCursor, loop_cursor: LoopCursor, scope: BlockCursor, index: int) -> int:
     """Return the statement of the loop to insert before: after all producers, before all
     consumers."""
     children = child_statements(loop_cursor.stmt)

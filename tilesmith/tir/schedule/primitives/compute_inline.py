@@ -26,7 +26,7 @@ from tilesmith.tir.schedule.blocks import (
     scope_of,
     why_not_complete,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block, simplified
 from tilesmith.tir.schedule.primitive import primitive
@@ -47,7 +47,7 @@ def compute_inline(block: BlockCursor) -> None:
     """Put the value of a block into the expressions that read it, and remove the block."""
     scope = scope_of(block)
     store = _single_store(block, scope)
-    node: Block = block.block
+    node = block.block
     if is_output_block(block, scope):
         raise refuse(
             f"block '{node.name_hint}' writes an output of its scope",
@@ -62,7 +62,7 @@ def compute_inline(block: BlockCursor) -> None:
     for consumer in consumers:
         check_plain_access(consumer, store.buffer)
     for consumer in consumers:
-        realize: BlockRealize = consumer.stmt
+        realize = consumer.stmt
         inliner.reuse = {}
         new = inliner.visit(realize)
         if new is not realize:
@@ -72,20 +72,22 @@ def compute_inline(block: BlockCursor) -> None:
 
 
 def _check_nothing_else(
-    cursor: Cursor, scope: BlockCursor, consumers: Sequence[Cursor], buffer: Buffer
+    cursor: BlockCursor, scope: BlockCursor, consumers: Sequence[BlockCursor], buffer: Buffer
 ) -> None:
     """Check that only the consumers use a buffer that will be removed."""
     for other in scope.blocks_below():
-        block: Block = other.block
+        block = other.block
         if other != cursor and other not in consumers and buffer in read_buffers(block):
             name = cursor.block.name_hint
             reason = f"block '{block.name_hint}' reads '{buffer.name}' before '{name}' writes it"
             raise refuse(reason, other)
 
 
-def _single_store(cursor: Cursor, scope: BlockCursor, is_consumer: bool = False) -> BufferStore:
+def _single_store(
+    cursor: BlockCursor, scope: BlockCursor, is_consumer: bool = False
+) -> BufferStore:
     """Return the one store that makes up a complete block without further conditions."""
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     block = realize.block
     reason = why_not_complete(cursor, scope)
     if reason:
@@ -106,15 +108,15 @@ def _single_store(cursor: Cursor, scope: BlockCursor, is_consumer: bool = False)
     return body
 
 
-def _producer_indices(cursor: Cursor, store: BufferStore) -> list[Any]:
+def _producer_indices(cursor: BlockCursor, store: BufferStore) -> list[Any]:
     """Return the iterator that each index of the store is; all must differ, or be constants."""
-    block: Block = cursor.block
+    block = cursor.block
     own = {iterator.var: iterator for iterator in block.iter_vars}
     seen: set[Var] = set()
     for index in store.indices:
         if is_const(index):
             continue
-        if index not in own or index in seen:
+        if not isinstance(index, Var) or index not in own or index in seen:
             raise refuse(
                 f"block '{block.name_hint}' does not write '{store.buffer.name}' at its "
                 "plain iterators",
@@ -175,7 +177,7 @@ class _Copy(Replace):
         return Let(variable, value, self.visit(expr.body))
 
 
-def check_plain_access(cursor: Cursor, buffer: Buffer) -> None:
+def check_plain_access(cursor: BlockCursor, buffer: Buffer) -> None:
     """Check that a consumer reads the buffer by plain loads only."""
     matches = nodes(cursor.stmt, MatchBufferRegion)
     if mentions(cursor.stmt, {buffer.data}) or any(m.source.buffer is buffer for m in matches):
@@ -224,7 +226,7 @@ def _by_pointer(
 
 def drop_allocation(scope: BlockCursor, buffer: Buffer) -> None:
     """Remove the allocation of a buffer from its block."""
-    realize: BlockRealize = scope.stmt
+    realize = scope.stmt
     kept = tuple([other for other in realize.block.alloc_buffers if other is not buffer])
     if len(kept) != len(realize.block.alloc_buffers):
         block = realize.block.with_fields(alloc_buffers=kept)
@@ -252,7 +254,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
         )
     (producer,) = producers
     check_complete_or_reduction(producer, scope)
-    node: Block = producer.block
+    node = producer.block
     _check_final(producer)
     buffer = node.writes[0].buffer
     if is_output_block(producer, scope):
@@ -262,8 +264,8 @@ def reverse_compute_inline(block: BlockCursor) -> None:
             raise refuse(f"'{buffer.name}' has another consumer", other)
     check_plain_access(producer, buffer)
     inverse = _inverse_indices(block, producer, buffer)
-    realize: BlockRealize = producer.stmt
-    new = _ReverseInliner(block, buffer, store, inverse).visit(realize)
+    realize = producer.stmt
+    new = _ReverseInliner(block, buffer, store, inverse).children(realize)
     new = with_regions(new, block.block)
     producer.replace(new, {realize.block: new.block})
     remove_block(block)
@@ -272,7 +274,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
 
 def _check_final(producer: BlockCursor) -> None:
     """Check that a producer writes one buffer, and each element of it once."""
-    block: Block = producer.block
+    block = producer.block
     if len(block.writes) != 1:
         raise refuse(f"block '{block.name_hint}' writes several buffers", producer)
     if block.init is not None:
@@ -306,10 +308,10 @@ class _Inverse:
         self.places = places  # hold for elements that the consumer reads
 
 
-def _check_all_made(cursor: Cursor, producer: BlockCursor, load: BufferLoad) -> None:
+def _check_all_made(cursor: BlockCursor, producer: BlockCursor, load: BufferLoad) -> None:
     """Check that the producer makes what each instance of the consumer reads: else nothing would
     run it."""
-    block: Block = producer.block
+    block = producer.block
     ranges = {iterator.var: iterator.domain for iterator in block.iter_vars}
     analyzer = Analyzer()
     for iterator in cursor.block.iter_vars:
@@ -330,8 +332,8 @@ def _check_all_made(cursor: Cursor, producer: BlockCursor, load: BufferLoad) -> 
                 )
 
 
-def _inverse_indices(cursor: Cursor, producer: BlockCursor, buffer: Buffer) -> _Inverse:
-    realize: BlockRealize = cursor.stmt
+def _inverse_indices(cursor: BlockCursor, producer: BlockCursor, buffer: Buffer) -> _Inverse:
+    realize = cursor.stmt
     block = realize.block
     first, *others = loads(block.body, buffer)
     for load in others:
@@ -368,8 +370,8 @@ def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bo
                 return False
         elif not is_const(size, 1):
             product = const(1, size.dtype)
-            for extent in domain.values():
-                product = product * extent.extent
+            for taken in domain.values():
+                product = product * taken.extent
             whole = const(1, size.dtype)
             for extent in buffer.shape:
                 whole = whole * extent
@@ -381,13 +383,13 @@ class _ReverseInliner(Rebuild):
     """Replaces the producer's store by the consumer's, for the element that is stored."""
 
     def __init__(
-        self, cursor: Cursor, buffer: Buffer, store: BufferStore, inverse: _Inverse
+        self, cursor: BlockCursor, buffer: Buffer, store: BufferStore, inverse: _Inverse
     ) -> None:
         super().__init__()
         self.buffer = buffer
         self.store = store
         self.inverse = inverse
-        self.consumer: Block = cursor.block
+        self.consumer = cursor.block
         self.analyzer = Analyzer()
 
     def visit_Block(self, block: Block) -> Block:

@@ -19,7 +19,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.queries import statements, stores
 from tilesmith.tir.schedule.blocks import ranges_between, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
 from tilesmith.tir.schedule.state import child_statements
@@ -64,10 +64,10 @@ def common_place(scope: BlockCursor, cursors: Sequence[Cursor]) -> Cursor:
     return common[0] if common else scope
 
 
-def check_outside_init(place: Cursor, cursors: Sequence[Cursor]) -> None:
-    """Refuses blocks in the init of ``place``: a copy cannot be put beside them."""
+def check_outside_init(place: Cursor, cursors: Sequence[BlockCursor]) -> None:
+    """Refuse blocks in the init of ``place``: a copy cannot be put beside them."""
     for cursor in cursors:
-        if is_in_init(place, cursor):
+        if isinstance(place, BlockCursor) and is_in_init(place, cursor):
             block, around = cursor.block, place.block
             reason = f"block '{block.name_hint}' stands in the init of block '{around.name_hint}'"
             raise refuse(reason, cursor, "decompose_reduction takes it out")
@@ -120,13 +120,13 @@ def analyzer_inside(place: Cursor) -> Analyzer:
     return analyzer
 
 
-def check_finished(cursor: Cursor, place: Cursor) -> None:
+def check_finished(cursor: BlockCursor, place: Cursor) -> None:
     """Check that what a block has written is final after one iteration of ``place``: no loop at or
     outside of it carries a reduction of the block."""
-    realize: BlockRealize = cursor.stmt
-    outside = {}
+    realize = cursor.stmt
+    outside: dict[Var, LoopCursor] = {}
     for ancestor in (place, *place.ancestors()):
-        if not isinstance(ancestor.stmt, For):
+        if not isinstance(ancestor, LoopCursor):
             break
         outside[ancestor.stmt.loop_var] = ancestor
     values = without_lets(cursor, realize.iter_values)
@@ -150,7 +150,7 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
     they leave out the start of a reduction, the init never runs, and the block adds to what others
     have written. At the top of a scope, the copy is of all that the iterators reach.
     """
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     block, scope = realize.block, scope_of(cursor)
     if buffer in scope.block.alloc_buffers:
         return  # nothing else has written it
@@ -162,8 +162,8 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
         is_used = iterator.var in used
         if not is_used and (block.init is None or iterator.iter_type != IterVar.CommReduce):
             continue
-        taken, low = eval_set(value, ranges), iterator.dom.min
-        last = low + iterator.dom.extent - 1
+        taken, low = eval_set(value, ranges), iterator.domain.min
+        last = low + iterator.domain.extent - 1
         starts = taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= low)
         ends = taken.has_upper_bound() and analyzer.can_prove(taken.max_value >= last)
         if starts and (ends or not is_used):
@@ -282,19 +282,22 @@ def _is_conditional(stmt: Stmt) -> bool:
     return isinstance(stmt, (IfThenElse, While))
 
 
-def region_at(
-    cursor: Cursor, region: BufferRegion, place: Cursor, exact: bool
-) -> list[Range] | None:
-    """Return what a block touches by a region in one iteration of a place; ``exact``: without gaps.
+def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range]:
+    """Return the box around what a block touches by a region in one iteration of a place.
 
     It may extend beyond the buffer, where a condition cuts off the last part.
     """
     ranges = ranges_between(cursor, place)
     bound = without_lets(cursor, bound_region(cursor.stmt, region))
-    if exact:
-        return exact_box(bound, ranges)
     analyzer = analyzer_inside(place)
     return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
+
+
+def exact_region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range] | None:
+    """Return the box that a block touches by a region in one iteration of a place; None where it
+    may have gaps."""
+    bound = without_lets(cursor, bound_region(cursor.stmt, region))
+    return exact_box(bound, ranges_between(cursor, place))
 
 
 def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
@@ -332,14 +335,17 @@ def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
     return walk(outer.block.body if isinstance(outer, BlockRealize) else outer.body) or []
 
 
-def hull(analyzer: Analyzer, a: Sequence[Range], b: Sequence[Range]) -> list[Range]:
-    """Return the box around two boxes."""
-    made = []
-    for x, y in zip(a, b):
-        low = analyzer.simplify(minimum(x.min, y.min))
-        end = maximum(x.min + x.extent, y.min + y.extent)
-        made.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
-    return made
+def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:
+    """Return the box around some boxes, at least one."""
+    around, *others = boxes
+    for box in others:
+        made = []
+        for x, y in zip(around, box):
+            low = analyzer.simplify(minimum(x.min, y.min))
+            end = maximum(x.min + x.extent, y.min + y.extent)
+            made.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
+        around = made
+    return around
 
 
 def nest_of(
@@ -385,7 +391,7 @@ def copy_nest(
             if not analyzer.can_prove(condition):
                 conditions.append(condition)
     indices = [iterator.var for iterator in iterators]
-    load: PrimExpr = BufferLoad(source, indices)
+    load = BufferLoad(source, indices)
     block = Block(
         iterators,
         [BufferRegion.from_point(source, indices)],
@@ -425,4 +431,4 @@ def _copy_of_part(
     return nest_of(realize, loops), realize
 
 
-__all__ += ["hull", "region_at", "writes_always"]
+__all__ += ["exact_region_at", "hull", "region_at", "writes_always"]

@@ -17,10 +17,10 @@ from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
 from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
-from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, clauses
 from tilesmith.tir.schedule.primitive import primitive
@@ -69,10 +69,10 @@ def decompose_padding(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
 class _Padding:
     """The pattern of a padding block, checked."""
 
-    def __init__(self, cursor: Cursor, loop_cursor: LoopCursor) -> None:
+    def __init__(self, cursor: BlockCursor, loop_cursor: LoopCursor) -> None:
         self.cursor = cursor
-        self.realize: BlockRealize = cursor.stmt
-        self.block: Block = self.realize.block
+        self.realize = cursor.stmt
+        self.block = self.realize.block
         name = self.block.name_hint
         scope = scope_of(cursor)
         reason = why_not_complete(cursor, scope)
@@ -95,7 +95,7 @@ class _Padding:
 
     def pattern(self) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
         """Return the store, the condition, the value where it holds, the padding."""
-        store = self.block.body
+        store, name = self.block.body, self.block.name_hint
         value = store.value if isinstance(store, BufferStore) else None
         advice = "the body must be B[...] = T.if_then_else(condition, value, constant)"
         if isinstance(value, Select):
@@ -103,11 +103,12 @@ class _Padding:
         elif is_call(value, "tir.if_then_else"):
             parts = (value.args[0], value.args[1], value.args[2])
         else:
-            name = self.block.name_hint
+            parts = None
+        if parts is None or not isinstance(store, BufferStore):
             raise self.refuse(f"block '{name}' does not choose between a value and padding", advice)
         if not is_const(parts[2]):
             raise self.refuse(f"the padding is not constant: {parts[2]}", advice)
-        return (store, *parts)  # type: ignore[return-value] - a BufferStore, as value is not None
+        return store, *parts
 
     def check_padding(self) -> None:
         """Check that the buffer is written once per element, at plain iterators."""
@@ -228,7 +229,7 @@ class _Padding:
                 high, dom.min + dom.extent
             ):
                 iterators.append(iterator)
-            elif self.owns_loop(value, dom):
+            elif isinstance(value, Var) and self.owns_loop(value, dom):
                 extent = analyzer.simplify(maximum(high - low, 0))
                 extents[value] = extent
                 shifts[iterator.var] = iterator.var + low if not is_const(low, 0) else iterator.var
@@ -260,7 +261,7 @@ class _Padding:
         new = substitute(value, units)
         return value if new is value else Analyzer().simplify(new)
 
-    def owns_loop(self, value: PrimExpr, dom: Range) -> bool:
+    def owns_loop(self, value: Var, dom: Range) -> bool:
         """Return whether an iterator is a loop of its own here, with the same range."""
         for loop in self.loops:
             if value is loop.loop_var:
@@ -309,7 +310,7 @@ class _Shift(Replace):
         new = self.visit(expr)
         return expr if new is expr else self.analyzer.simplify(new)
 
-    def visit_BufferLoad(self, load):
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
         """Rewrite a load, with simple indices."""
         indices = tuple([self.index(index) for index in load.indices])
         if all(a is b for a, b in zip(indices, load.indices)):

@@ -12,12 +12,12 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import ranges_between
-from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified
 from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
-from tilesmith.tir.stmt import Block, BlockRealize, For
+from tilesmith.tir.stmt import Block, For
 
 __all__ = [
     "Domains",
@@ -34,7 +34,7 @@ Domains = dict[Var, Interval]  # by iterator; those left out take all their valu
 
 
 def touched_parts(
-    blocks: Sequence[Cursor], loop_cursor: LoopCursor, buffers: list[Buffer], reads: bool
+    blocks: Sequence[BlockCursor], loop_cursor: LoopCursor, buffers: list[Buffer], reads: bool
 ) -> dict[int, list[Interval]]:
     """Return what blocks read (or write) of buffers in one iteration of a loop: intervals by
     buffer."""
@@ -44,7 +44,7 @@ def touched_parts(
     loop = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
     for cursor in blocks:
-        realize: BlockRealize = cursor.stmt
+        realize = cursor.stmt
         ranges = ranges_between(cursor, loop_cursor)
         values = without_lets(cursor, realize.iter_values)
         bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, values)})
@@ -52,7 +52,7 @@ def touched_parts(
             if id(region.buffer) not in wanted:
                 continue
             shared = _threads_around(loop_cursor, region.buffer.scope()) if reads else {}
-            intervals = []
+            intervals: list[Interval] = []
             for part in region.region:
                 low = bind.visit(part.min)
                 high = low + bind.visit(part.extent) - 1
@@ -79,9 +79,9 @@ def _threads_around(loop_cursor: LoopCursor, storage_scope: str) -> dict[Var, Ra
     found = {}
     for cursor in (loop_cursor, *loop_cursor.ancestors()):
         loop = cursor.stmt
-        binding = getattr(loop, "thread_binding", None)
-        if binding is not None and binding.thread_tag.startswith(tags):
-            found[loop.loop_var] = loop_range(loop)
+        if isinstance(loop, For) and loop.thread_binding is not None:
+            if loop.thread_binding.thread_tag.startswith(tags):
+                found[loop.loop_var] = loop_range(loop)
     return found
 
 
@@ -183,7 +183,7 @@ def _inverted(
 
 
 def consumer_domains(
-    cursor: Cursor, loop_cursor: LoopCursor, touched: dict[int, list[Interval]]
+    cursor: BlockCursor, loop_cursor: LoopCursor, touched: dict[int, list[Interval]]
 ) -> tuple[Domains, bool]:
     """Return which values of each iterator read what one iteration of the loop makes.
 
@@ -196,9 +196,9 @@ def consumer_domains(
 
 
 class _ConsumerDomains:
-    def __init__(self, cursor: Cursor, loop_cursor: LoopCursor) -> None:
+    def __init__(self, cursor: BlockCursor, loop_cursor: LoopCursor) -> None:
         self.cursor = cursor
-        self.block: Block = cursor.block
+        self.block = cursor.block
         self.loop_name = loop_cursor.stmt.loop_var.name
         self.analyzer = analyzer_for(loop_cursor)
         self.analyzer.bind(loop_cursor.stmt.loop_var, loop_range(loop_cursor.stmt))
@@ -305,14 +305,14 @@ def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
     return below.min_value, above.max_value
 
 
-def ranges_around(cursor: Cursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
+def ranges_around(cursor: BlockCursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
     """Return the ranges of a loop and of those around it that are not around a block."""
     own = set(cursor.ancestors())
     ranges = {}
     for ancestor in (loop_cursor, *loop_cursor.ancestors()):
-        if ancestor in own:
+        loop = ancestor.stmt
+        if ancestor in own or not isinstance(loop, For):
             break
-        loop: For = ancestor.stmt
         ranges[loop.loop_var] = loop_range(loop)
     return ranges
 

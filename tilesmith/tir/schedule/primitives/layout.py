@@ -16,7 +16,7 @@ from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, Replace
 from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
@@ -98,10 +98,12 @@ def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
 
 def _as_many_elements(a: Buffer, b: Buffer) -> bool:
     """Return whether buffers of constant shapes hold equally many elements."""
-    sizes = [*a.shape, *b.shape]
-    if not all(isinstance(size, IntImm) for size in sizes):
-        return True
-    counts = [math.prod([size.value for size in buffer.shape]) for buffer in (a, b)]
+    counts = []
+    for buffer in (a, b):
+        sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
+        if len(sizes) < len(buffer.shape):
+            return True
+        counts.append(math.prod(sizes))
     return counts[0] == counts[1]
 
 
@@ -189,7 +191,8 @@ def transform_layout(
     old = _buffer(block, buffer)
     _check_no_view(block, old)
     _check_arguments(block, old, index_map, pad_value)
-    inverse, padded = None, None
+    inverse: IndexMap | None = None
+    padded: PrimExpr | None = None
     if not assume_injective_transform:
         inverse, padded = _inverse_and_padding(block, old, index_map, pad_value)
     new = buffer_with(
@@ -215,7 +218,7 @@ def transform_layout(
     if any(old is b for b in function.buffer_map.values()):
         buffers = {param: new if b is old else b for param, b in function.buffer_map.items()}
         block.state.replace_function(variable, function.with_fields(buffer_map=buffers))
-    if padded is None or pad_value is None:
+    if inverse is None or padded is None or pad_value is None:
         return
     outside = Padding(new, inverse, padded, pad_value)
     if whole is not None:
@@ -227,7 +230,7 @@ def transform_layout(
 
 
 def _inverse_and_padding(
-    cursor: Cursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+    cursor: BlockCursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> tuple[IndexMap, PrimExpr | None]:
     """Return the inverse map and the condition of padding; None where there is no padding."""
     domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
@@ -244,7 +247,7 @@ def _inverse_and_padding(
 
 
 def _check_arguments(
-    cursor: Cursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
+    cursor: BlockCursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> None:
     if len(mapping.initial_indices) != len(old.shape):
         raise refuse(
@@ -266,7 +269,9 @@ def _check_arguments(
         )
 
 
-def _inverse_of(cursor: Cursor, mapping: IndexMap, domain: list[Range]) -> tuple[IndexMap, Any]:
+def _inverse_of(
+    cursor: BlockCursor, mapping: IndexMap, domain: list[Range]
+) -> tuple[IndexMap, Any]:
     """Return the inverse of a map, and which results nothing is mapped to. Refuses where it is
     unknown."""
     try:
@@ -275,7 +280,7 @@ def _inverse_of(cursor: Cursor, mapping: IndexMap, domain: list[Range]) -> tuple
         raise refuse(error.message, cursor, *error.notes[:1]) from error
 
 
-def _check_no_view(cursor: Cursor, buffer: Buffer) -> None:
+def _check_no_view(cursor: BlockCursor, buffer: Buffer) -> None:
     for place in (cursor, *cursor.ancestors()):
         stmt = place.stmt
         if isinstance(stmt, BlockRealize) and any(
@@ -285,14 +290,13 @@ def _check_no_view(cursor: Cursor, buffer: Buffer) -> None:
             raise refuse(reason, place)
 
 
-def _owner(cursor: Cursor, buffer: Buffer) -> BlockCursor:
+def _owner(cursor: BlockCursor, buffer: Buffer) -> BlockCursor:
     """Return the block that allocates a buffer; the root for a parameter."""
     last = cursor
     for ancestor in cursor.ancestors():
-        stmt = ancestor.stmt
-        if isinstance(stmt, BlockRealize):
+        if isinstance(ancestor, BlockCursor):
             last = ancestor
-            if buffer in stmt.block.alloc_buffers:
+            if buffer in ancestor.block.alloc_buffers:
                 return ancestor
     return last
 
@@ -300,7 +304,7 @@ def _owner(cursor: Cursor, buffer: Buffer) -> BlockCursor:
 @primitive()
 def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
     """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     node = realize.block
     scope_of(block)
     loops = block.loops()
@@ -350,7 +354,7 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
     loops[0].replace(body, {node: new})
 
 
-def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor]) -> None:
+def _check_whole_domain(cursor: BlockCursor, block: Block, loops: Sequence[LoopCursor]) -> None:
     """Check that the loops run through all values of the iterators, so that the new ones will."""
     iterations: PrimExpr = const(1, "int64")
     points: PrimExpr = const(1, "int64")
@@ -366,7 +370,7 @@ def _check_whole_domain(cursor: Cursor, block: Block, loops: Sequence[LoopCursor
         )
 
 
-def _iterator_kinds(cursor: Cursor, mapping: IndexMap, block: Block) -> list[int]:
+def _iterator_kinds(cursor: BlockCursor, mapping: IndexMap, block: Block) -> list[int]:
     """Return the kinds of the new iterators: those of the old ones that they are made of, which
     must agree."""
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import cast, is_const, logical_not, logical_or
+from tilesmith.support.errors import InternalError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
@@ -100,7 +101,7 @@ class Padding(NamedTuple):
         return nest
 
     def _put_first(self, owner: BlockCursor, nest: Stmt) -> None:
-        realize: BlockRealize = owner.stmt
+        realize = owner.stmt
         new = realize.block.with_fields(body=stmt_seq(nest, *stmt_list(realize.block.body)))
         owner.replace(realize.with_fields(block=new), {realize.block: new})
 
@@ -116,15 +117,15 @@ class WholeWriter:
     it up): with its iterators ``i, j, …`` of the dimensions in order, then those of a reduction.
     """
 
-    def __init__(self, cursor: Cursor, dimensions: int) -> None:
+    def __init__(self, cursor: BlockCursor, dimensions: int) -> None:
         self.cursor = cursor
         self.dimensions = dimensions
         self.loops = cursor.loops()
 
     @staticmethod
-    def find(cursor: Cursor, buffer: Buffer) -> WholeWriter | None:
+    def find(cursor: BlockCursor, buffer: Buffer) -> WholeWriter | None:
         """Return the block if it is one, else None."""
-        realize: BlockRealize = cursor.stmt
+        realize = cursor.stmt
         block, loops = realize.block, [loop.stmt for loop in cursor.loops()]
         store = block.body
         if not isinstance(store, BufferStore) or store.buffer is not buffer:
@@ -153,7 +154,7 @@ class WholeWriter:
 
     def write_padding_too(self, padding: Padding, mapping: IndexMap) -> None:
         """Let the block run over the new dimensions, and write the value where there is padding."""
-        realize: BlockRealize = self.cursor.stmt
+        realize = self.cursor.stmt
         block = realize.block
         names = self._names(mapping)
         iterators = [spatial("v_" + name, size) for name, size in zip(names, padding.buffer.shape)]
@@ -167,10 +168,10 @@ class WholeWriter:
         condition = analyzer.simplify(padding.holds_at(indices))
         value = padding.value_at(indices)
 
-        def guarded(stmt: Stmt | None) -> Stmt | None:
-            if stmt is None:
-                return None
+        def guarded(stmt: Stmt) -> Stmt:
             store = replace.visit(stmt)
+            if not isinstance(store, BufferStore):
+                raise InternalError(f"a block of one store was found, its body is {stmt}")
             return store.with_fields(value=if_then_else(condition, value, store.value))
 
         kept = block.iter_vars[self.dimensions :]
@@ -179,7 +180,7 @@ class WholeWriter:
             reads=tuple([replace.visit(region) for region in block.reads]),
             writes=(BufferRegion.from_point(padding.buffer, indices),),
             body=guarded(block.body),
-            init=guarded(block.init),
+            init=None if block.init is None else guarded(block.init),
         )
         variables = [Var(name, size.dtype) for name, size in zip(names, padding.buffer.shape)]
         inner = [loop.stmt for loop in self.loops[self.dimensions :]]

@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 
-def check_plain(cursor: Cursor) -> For:
+def check_plain(cursor: LoopCursor) -> For:
     """Check that a loop can be divided: no annotations, not bound to a thread, from 0."""
-    loop: For = cursor.stmt
+    loop = cursor.stmt
     name = loop.loop_var.name
     if loop.annotations:
         keys = ", ".join(loop.annotations)
@@ -52,9 +52,9 @@ def check_plain(cursor: Cursor) -> For:
     return loop
 
 
-def _infer_factors(cursor: Cursor, factors: list[Any]) -> list[PrimExpr]:
+def _infer_factors(cursor: LoopCursor, factors: list[Any]) -> list[PrimExpr]:
     """Return the factors as expressions, with None replaced by what follows from the extent."""
-    loop: For = cursor.stmt
+    loop = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
         advice = "give all factors but one: the extent decides that one"
@@ -125,7 +125,7 @@ def split(
     return [loop.loop_of(variable) for variable in variables]
 
 
-def _covered(cursor: Cursor, extents: list[PrimExpr], total: PrimExpr, inferred: bool) -> bool:
+def _covered(cursor: LoopCursor, extents: list[PrimExpr], total: PrimExpr, inferred: bool) -> bool:
     """Return whether the product of the factors is the extent, so that no iteration is superfluous.
 
     Refuses factors that leave iterations out, or may; one that was ``inferred`` leaves none.
@@ -228,7 +228,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
     new_chain = [next(order) if loop in wanted else loop for loop in chain]
     outer: set[Var] = {loop.stmt.loop_var for loop in chain}
     for loop in new_chain:
-        stmt: For = loop.stmt
+        stmt = loop.stmt
         needed = [v for v in variables([stmt.min, stmt.extent]) if v in outer]
         if needed:
             raise refuse(
@@ -309,10 +309,13 @@ def loop_partition(
     dtype = stmt.loop_var.dtype
     if not isinstance(stmt.extent, IntImm):
         raise refuse("the extent is not constant", loop)
-    if sum(factor is None for factor in factors) > 1:
+    if factors.count(None) > 1:
         raise refuse("more than one factor is None", loop)
-    given = sum(int(factor) for factor in factors if factor is not None)
-    lengths = [stmt.extent.value - given if factor is None else int(factor) for factor in factors]
+    given = [factor for factor in factors if isinstance(factor, int)]
+    if len(given) + factors.count(None) < len(factors):
+        raise refuse(f"the parts {[str(one) for one in factors]} are not constant lengths", loop)
+    rest = stmt.extent.value - sum(given)
+    lengths = [factor if isinstance(factor, int) else rest for factor in factors]
     if sum(lengths) < stmt.extent.value:
         lengths.append(stmt.extent.value - sum(lengths))
     if sum(lengths) != stmt.extent.value or any(length <= 0 for length in lengths):
@@ -447,7 +450,7 @@ def _index_dtype(stmt: For | BlockRealize) -> Any:
 @primitive()
 def reorder_block_iter_var(block: BlockCursor, new_order: list[int]) -> None:
     """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     node = realize.block
     if sorted(new_order) != list(range(len(node.iter_vars))):
         raise refuse(f"{new_order} is no order of {len(node.iter_vars)} iterators", block)

@@ -14,15 +14,15 @@ from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.schedule.cursor import Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
+from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, parent_of
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import bound_region
 from tilesmith.tir.schedule.primitives.domains import scale_of
 from tilesmith.tir.schedule.primitives.loops import check_plain
 from tilesmith.tir.schedule.state import child_statements
-from tilesmith.tir.stmt import BlockRealize, For, stmt_seq
+from tilesmith.tir.stmt import For, stmt_seq
 
 __all__ = ["merge"]
 
@@ -40,7 +40,7 @@ def merge(*loops: LoopCursor) -> LoopCursor:
     for level in levels:
         _check_same_loops(level)
     outer = levels[0]
-    siblings = child_statements(outer[0].parent().stmt)
+    siblings = child_statements(parent_of(outer[0]).stmt)
     positions = [next(k for k, s in enumerate(siblings) if s is o.stmt) for o in outer]
     if positions != list(range(positions[0], positions[0] + len(outer))):
         reason = "the loops do not stand right one after the other"
@@ -50,7 +50,7 @@ def merge(*loops: LoopCursor) -> LoopCursor:
     return loops[0]
 
 
-def _levels(cursors: Sequence[Cursor]) -> list[list[Cursor]]:
+def _levels(cursors: Sequence[LoopCursor]) -> list[list[LoopCursor]]:
     """Return the loops to merge and those around them up to where the nests part, outermost
     first."""
     levels = [list(cursors)]
@@ -58,17 +58,18 @@ def _levels(cursors: Sequence[Cursor]) -> list[list[Cursor]]:
         parents = [cursor.parent() for cursor in levels[0]]
         if all(parent == parents[0] for parent in parents):
             return levels
+        above: list[LoopCursor] = []
         for cursor, parent in zip(levels[0], parents):
-            above = None if parent is None else parent.stmt
-            if len(set(parents)) < len(parents) or not isinstance(above, For):
+            if len(set(parents)) < len(parents) or not isinstance(parent, LoopCursor):
                 raise refuse("the loops do not stand side by side", cursor)
-            if above.body is not cursor.stmt:
-                reason = f"loop '{above.loop_var.name}' holds other statements too"
+            if parent.stmt.body is not cursor.stmt:
+                reason = f"loop '{parent.stmt.loop_var.name}' holds other statements too"
                 raise refuse(reason, cursor)
-        levels.insert(0, parents)  # type: ignore[arg-type]
+            above.append(parent)
+        levels.insert(0, above)
 
 
-def _check_same_loops(cursors: Sequence[Cursor]) -> None:
+def _check_same_loops(cursors: Sequence[LoopCursor]) -> None:
     """Check that loops have one kind and extent."""
     loops: list[For] = [check_plain(cursor) for cursor in cursors]
     analyzer = analyzer_for(cursors[0])
@@ -78,7 +79,7 @@ def _check_same_loops(cursors: Sequence[Cursor]) -> None:
             raise refuse("the loops differ in kind or extent", cursor)
 
 
-def _merge_nests(levels: list[list[Cursor]]) -> None:
+def _merge_nests(levels: list[list[LoopCursor]]) -> None:
     """Put what the innermost loops hold into the first of them, and drop the other nests."""
     kept: list[For] = [level[0].stmt for level in levels]
     bodies, reuse = [kept[-1].body], {}
@@ -95,11 +96,11 @@ def _merge_nests(levels: list[list[Cursor]]) -> None:
     levels[0][0].replace(merged, reuse)
 
 
-def _remove(cursor: Cursor) -> None:
+def _remove(cursor: LoopCursor) -> None:
     cursor.replace(stmt_seq(), {})
 
 
-def _check_dependences(levels: list[list[Cursor]]) -> None:
+def _check_dependences(levels: list[list[LoopCursor]]) -> None:
     """Check that no iteration of a nest uses what another nest writes in other iterations."""
     nests = [list(cursor.blocks_below()) for cursor in levels[0]]
     for buffer, users in _shared_buffers(nests):
@@ -121,11 +122,11 @@ def _check_dependences(levels: list[list[Cursor]]) -> None:
 
 
 def _shared_buffers(
-    nests: Sequence[Sequence[Cursor]],
-) -> list[tuple[Buffer, list[tuple[int, Cursor]]]]:
+    nests: Sequence[Sequence[BlockCursor]],
+) -> list[tuple[Buffer, list[tuple[int, BlockCursor]]]]:
     """Return the buffers that several nests use and one writes, each with its users and their
     nests."""
-    users: dict[Buffer, dict[tuple[int, Cursor], bool]] = {}
+    users: dict[Buffer, dict[tuple[int, BlockCursor], bool]] = {}
     for number, nest in enumerate(nests):
         for cursor in nest:
             block = cursor.block
@@ -150,10 +151,10 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
     analyzer = Analyzer()
     analyzer.bind(variable, loop_range(loop))
     for axis in range(len(buffer.shape)):
-        ends = [part[axis] for part in parts]
-        if any(end is None for end in ends):
+        ends = [end for part in parts if (end := part[axis]) is not None]
+        if len(ends) < len(parts):
             continue
-        scale = scale_of(analyzer, ends[0][0], variable)  # type: ignore[index]
+        scale = scale_of(analyzer, ends[0][0], variable)
         if scale is None:
             continue
         factor, offset = scale
@@ -167,20 +168,22 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
 
 
 def _touched(
-    buffer: Buffer, level: list[Cursor], number: int, cursor: Cursor, outermost: Cursor
+    buffer: Buffer, level: list[LoopCursor], number: int, cursor: BlockCursor, outermost: LoopCursor
 ) -> list[list[_Ends]]:
     """Return by region of a block and by dimension the first and last index in an iteration of its
     merged loop, in terms of the variable of the first one."""
     own, common = level[number].stmt.loop_var, level[0].stmt.loop_var
     others: dict[Var, Range] = {}
     for ancestor in cursor.ancestors():
-        loop: For = ancestor.stmt
+        loop = ancestor.stmt
+        if not isinstance(loop, For):
+            break
         if loop.loop_var is not own:
             others[loop.loop_var] = loop_range(loop)
         if ancestor == outermost:
             break
     rename = Replace({own: common})
-    realize: BlockRealize = cursor.stmt
+    realize = cursor.stmt
     found = []
     for region in (*realize.block.reads, *realize.block.writes):
         if region.buffer is not buffer:

@@ -14,13 +14,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, Cast, Max, Min, Mul, PrimExpr, Range, Sub, Var, const, is_const
+from tilesmith.ir import (
+    Add,
+    Cast,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    const,
+    is_const,
+)
 from tilesmith.ir.intrinsics import ceildiv, if_then_else
 from tilesmith.ir.operators import all_of
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.schedule.blocks import check_complete_or_reduction, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer, buffer_with
@@ -63,10 +76,10 @@ def pad_einsum(block: BlockCursor, padding: list[int]) -> None:
 class _Einsum:
     """A block over plain loops whose indices are plain iterators or constants."""
 
-    def __init__(self, cursor: Cursor, padding: Sequence[int]) -> None:
+    def __init__(self, cursor: BlockCursor, padding: Sequence[int]) -> None:
         self.cursor = cursor
-        self.realize: BlockRealize = cursor.stmt
-        self.block: Block = self.realize.block
+        self.realize = cursor.stmt
+        self.block = self.realize.block
         self.analyzer = Analyzer()
         self.loops = cursor.loops()
         self.check_nest()
@@ -204,7 +217,7 @@ class _Einsum:
             shape = list(buffer.shape)
             grows = False
             for number, index in enumerate(indices):
-                if index not in self.extents or self.unchanged[index]:
+                if not isinstance(index, Var) or self.unchanged.get(index, True):
                     continue
                 old = next(i.domain.extent for i in self.block.iter_vars if i.var is index)
                 if not self.analyzer.can_prove_equal(
@@ -266,11 +279,11 @@ class _Einsum:
         body: Stmt = self.realize.with_fields(block=block)
         new_extent = dict(zip(self.realize.iter_values, self.extents.values()))
         for cursor in reversed(self.loops):
-            loop: For = cursor.stmt
+            loop = cursor.stmt
             extent = new_extent[loop.loop_var].astype(loop.loop_var.dtype)
             body = loop.with_fields(extent=extent, body=body)
         return body, block
 
 
 def _same_const(a: PrimExpr, b: PrimExpr) -> bool:
-    return is_const(a) and is_const(b) and a.value == b.value  # type: ignore[attr-defined]
+    return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value

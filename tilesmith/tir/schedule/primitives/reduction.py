@@ -15,7 +15,7 @@ from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import scope_of, why_not_reduction
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     Replace,
@@ -39,7 +39,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
 
     Gives the block of the initialisation.
     """
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     node = realize.block
     scope = scope_of(block)
     reason = why_not_reduction(block, scope)
@@ -68,14 +68,13 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
 
 
 def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
-    def walk(node: Any) -> Any:
-        if node is old:
-            return new
-        if isinstance(node, BlockRealize) or not isinstance(node, Stmt):
-            return node
-        return node.map_children(walk)
-
-    return walk(stmt)
+    if stmt is old:
+        return new
+    if isinstance(stmt, BlockRealize):
+        return stmt
+    return stmt.map_children(
+        lambda child: _replace_block(child, old, new) if isinstance(child, Stmt) else child
+    )
 
 
 def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) -> None:
@@ -83,7 +82,7 @@ def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) ->
     again."""
     driving = set(variables(realize.iter_values))
     for cursor in inside:
-        loop: For = cursor.stmt
+        loop = cursor.stmt
         if loop.loop_var not in driving and not is_const(loop.extent, 1):
             raise refuse(
                 f"loop '{loop.loop_var.name}' repeats block '{realize.block.name_hint}', which "
@@ -150,6 +149,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
 def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stmt, Block]:
     """Return the initialisation block under copies of those loops that its iterators need."""
     block = realize.block
+    assert block.init is not None  # it is a reduction block
     renamed: dict[Var, PrimExpr] = {}
     iterators, values = [], []
     for iterator, value in zip(block.iter_vars, realize.iter_values):
@@ -166,7 +166,7 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
     nest: list[tuple[For, Var]] = []
     loop_mapping: dict[Var, PrimExpr] = {}
     for cursor in inside:
-        loop: For = cursor.stmt
+        loop = cursor.stmt
         if loop.loop_var in needed:
             variable = Var(loop.loop_var.name + "_init", loop.loop_var.dtype)
             nest.append((loop, variable))
@@ -208,7 +208,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
     blocks = loop.blocks_below()
     if len(blocks) != 1:
         raise refuse("the loop must hold exactly one block", loop)
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     if stmt.kind is not ForKind.SERIAL:
         reason = f"loop '{stmt.loop_var.name}' is not serial"
         advice = "rfactor first; bind, vectorize or unroll the loop of the new block"
@@ -216,7 +216,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
     block = blocks[0]
     scope = scope_of(block)
     reason = why_not_reduction(block, scope)
-    realize: BlockRealize = block.stmt
+    realize = block.stmt
     if reason:
         raise refuse(f"block '{realize.block.name_hint}' is no reduction block: {reason}", block)
     loops = block.loops()
@@ -237,7 +237,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
             block,
             "write the accesses to the buffers themselves",
         )
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     _check_rfactor_loops(realize, stmt, loops, loop)
     ndim = len(combiner.indices)
     if not -ndim - 1 <= factor_axis <= ndim:
@@ -253,7 +253,8 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
 def _check_rfactor_loops(
     realize: BlockRealize, loop: For, loops: Sequence[LoopCursor], loop_cursor: LoopCursor
 ) -> None:
-    spatial, reduction = set(), set()
+    spatial: set[Var] = set()
+    reduction: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         group = reduction if iterator.iter_type == IterVar.CommReduce else spatial
         group.update(variables(value))
@@ -279,15 +280,15 @@ class _Rfactor:
     """
 
     def __init__(
-        self, cursor: Cursor, loop_cursor: LoopCursor, combiner: Combiner, factor_axis: int
+        self, cursor: BlockCursor, loop_cursor: LoopCursor, combiner: Combiner, factor_axis: int
     ) -> None:
         self.cursor = cursor
         self.loop_cursor = loop_cursor
         self.combiner = combiner
         self.axis = factor_axis
-        self.realize: BlockRealize = cursor.stmt
+        self.realize = cursor.stmt
         self.block = self.realize.block
-        self.loop: For = loop_cursor.stmt
+        self.loop = loop_cursor.stmt
         self.partials: list[Buffer] = []
         for target in combiner.buffers:
             shape = list(target.shape)
@@ -404,7 +405,7 @@ class _Rfactor:
         needed.update(variables(kept))
         nest: list[tuple[For, Var]] = []
         for cursor in loops:
-            loop: For = cursor.stmt
+            loop = cursor.stmt
             if loop.loop_var in needed:
                 nest.append((loop, Var(loop.loop_var.name, loop.loop_var.dtype)))
         relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
@@ -472,7 +473,7 @@ class _Rfactor:
 
 def add_allocation(scope: BlockCursor, buffers: list[Buffer]) -> None:
     """Let a block allocate further buffers."""
-    realize: BlockRealize = scope.stmt
+    realize = scope.stmt
     block = realize.block.with_fields(alloc_buffers=(*realize.block.alloc_buffers, *buffers))
     scope.replace(realize.with_fields(block=block), {realize.block: block})
 

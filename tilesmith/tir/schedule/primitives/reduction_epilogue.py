@@ -10,8 +10,10 @@ the addend can be combined with the first value instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, Max, Min, Mul, PrimExpr, Sub, Var, is_const
+from tilesmith.ir import Add, BinaryOp, Max, Min, Mul, PrimExpr, Sub, Var, is_const
 from tilesmith.ir import operators as ops
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
@@ -29,12 +31,17 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import drop_allocation, with_regions
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+from tilesmith.tir.stmt import BlockRealize, BufferStore
 
 __all__ = ["fuse_reduction_epilogue"]
 
 PRIMITIVE = "fuse_reduction_epilogue"
-COMBINERS = {Add: ops.add, Mul: ops.multiply, Min: ops.minimum, Max: ops.maximum}
+COMBINERS: dict[type[BinaryOp], Callable[..., PrimExpr]] = {
+    Add: ops.add,
+    Mul: ops.multiply,
+    Min: ops.minimum,
+    Max: ops.maximum,
+}
 
 
 @primitive()
@@ -75,9 +82,9 @@ class _Fusion:
     def __init__(self, cursor: BlockCursor, epilogue: BlockCursor) -> None:
         self.cursor = cursor
         self.epilogue = epilogue
-        self.realize: BlockRealize = cursor.stmt
-        self.block: Block = self.realize.block
-        self.after: Block = epilogue.block
+        self.realize = cursor.stmt
+        self.block = self.realize.block
+        self.after = epilogue.block
         self.scope = scope_of(cursor)
         self.check_blocks()
         self.update, self.init = self.reduction_stores()
@@ -124,7 +131,7 @@ class _Fusion:
         outputs = [region.buffer for region in self.after.writes]
         inputs = [region.buffer for region in self.after.reads]
         for cursor in blocks[start:end]:
-            block: Block = cursor.block
+            block = cursor.block
             for region in (*block.reads, *block.writes):
                 is_own = cursor == self.cursor and region.buffer is self.partial
                 is_written = any(region is one for one in block.writes)
@@ -136,15 +143,15 @@ class _Fusion:
                         f"block '{block.name_hint}' uses '{region.buffer.name}' before the epilogue"
                     )
 
-    def find_combiner(self) -> type:
+    def find_combiner(self) -> type[BinaryOp]:
         value = self.update.value
-        if type(value) in COMBINERS:
+        if isinstance(value, BinaryOp) and type(value) in COMBINERS:
             for part in (value.a, value.b):
                 if isinstance(part, BufferLoad) and part.buffer is self.partial:
                     return type(value)
         raise self.refuse(f"{value} does not combine the result with a new term", first=True)
 
-    def find_addend(self) -> tuple[type, PrimExpr]:
+    def find_addend(self) -> tuple[type[BinaryOp], PrimExpr]:
         """Return the operator of the epilogue and its other operand."""
         store = self.after.body
         advice = (
@@ -160,16 +167,16 @@ class _Fusion:
                 f"{self.partial.dtype}"
             )
         value = store.value
-        fits = type(value) is self.combiner or (isinstance(value, Sub) and self.combiner is Add)
-        if fits:
+        takes = (Add, Sub) if self.combiner is Add else (self.combiner,)
+        if isinstance(value, takes):
             pairs = [(value.a, value.b)]
             if not isinstance(value, Sub):
                 pairs.append((value.b, value.a))
             for one, other in pairs:
-                is_result = isinstance(one, BufferLoad) and one.buffer is self.partial
-                if is_result and next(loads(other, self.partial), None) is None:
-                    self.load = one
-                    return type(value), other
+                if isinstance(one, BufferLoad) and one.buffer is self.partial:
+                    if next(loads(other, self.partial), None) is None:
+                        self.load = one
+                        return type(value), other
         raise self.refuse(f"the epilogue computes {value}", advice)
 
     def iterators(self) -> dict[Var, PrimExpr]:
@@ -180,9 +187,9 @@ class _Fusion:
         for index, size, own in zip(self.load.indices, self.partial.shape, self.update.indices):
             if is_const(index) and is_const(size, 1):
                 continue
-            dom = domains.get(index) if isinstance(index, Var) else None
-            if dom is None or index in mapping:
+            if not isinstance(index, Var) or index not in domains or index in mapping:
                 raise self.refuse(f"the epilogue reads '{self.partial.name}' at {index}")
+            dom = domains[index]
             if not (
                 analyzer.can_prove_equal(dom.min, 0)
                 and analyzer.can_prove_equal(dom.extent.astype(size.dtype), size)

@@ -20,7 +20,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, Replace, analyzer_for
 from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageScope, WrittenBuffer
@@ -53,7 +53,7 @@ class _Access:
     def __init__(self, cursor: BlockCursor, index: int, kind: str) -> None:
         self.cursor = cursor
         self.reads = kind == "read"
-        self.block: Block = cursor.block
+        self.block = cursor.block
         self.buffer = region_of(cursor, index, self.reads).buffer
         self.scope = scope_of(cursor)
         self.iterators = {iterator.var: iterator for iterator in self.block.iter_vars}
@@ -264,7 +264,7 @@ def _through(
     )
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
-    anchor: Cursor | None = cursor
+    anchor = cursor
     if is_cache and access.reads and not writers_of(scope, access.buffer):
         anchor = first_block(scope)
     rewrite = _Moved(access.buffer, cache, indices)
@@ -360,7 +360,7 @@ def _check_place(access: _Access) -> None:
     for other in scope.blocks_below():
         if other == cursor or statement_number(scope, other) != number:
             continue
-        block: Block = other.block
+        block = other.block
         regions = block.writes if access.reads else block.reads
         if any(region.buffer is buffer for region in regions):
             verb = "writes" if access.reads else "reads"

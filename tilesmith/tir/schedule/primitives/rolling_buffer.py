@@ -26,9 +26,9 @@ from tilesmith.tir.schedule.blocks import (
     why_not_complete,
     why_not_reduction,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Redirect
+from tilesmith.tir.schedule.nests import Redirect, parent_of
 from tilesmith.tir.schedule.parameters import WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, region_of
@@ -37,10 +37,11 @@ from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     bound_region,
     common_place,
+    exact_region_at,
     region_at,
     writes_always,
 )
-from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind
+from tilesmith.tir.stmt import For, ForKind
 
 __all__ = ["rolling_buffer"]
 
@@ -66,7 +67,7 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
     region = region_of(block, write_buffer_index, reads=False)
     buffer = region.buffer
     scope = scope_of(block)
-    node: Block = block.block
+    node = block.block
     if is_output_block(block, scope):
         reason = f"block '{node.name_hint}' writes an output of its scope"
         raise refuse(reason, block)
@@ -78,7 +79,7 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
         if other != block and any(r.buffer is buffer for r in other.block.reads)
     ]
     place = common_place(scope, [block, *consumers]) if consumers else scope
-    if not isinstance(place.stmt, For):
+    if not isinstance(place, LoopCursor):
         raise refuse(
             f"block '{node.name_hint}' and its consumers share no loop",
             block,
@@ -87,11 +88,11 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
     for user in (block, *consumers):
         check_plain_access(user, buffer)
     rolling = _find(block, region, place)
-    _check_consumers(block, consumers, buffer, region, place)
+    _check_consumers(block, consumers, region, place)
     _apply(block, scope, buffer, rolling)
 
 
-def _check_kind(cursor: Cursor, scope: BlockCursor) -> None:
+def _check_kind(cursor: BlockCursor, scope: BlockCursor) -> None:
     """Check that a block is complete or a reduction; parts that overlap need not be bound
     affinely."""
     first = why_not_complete(cursor, scope)
@@ -102,13 +103,10 @@ def _check_kind(cursor: Cursor, scope: BlockCursor) -> None:
         raise refuse(reason, cursor)
 
 
-def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
+def _find(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> _Rolling:
     """Return the first dimension in which the parts of successive iterations overlap."""
     name = region.buffer.name
-    part = region_at(cursor, region, place, exact=True)
-    if part is None or not writes_always(cursor.block, region.buffer):
-        reason = f"the part of '{name}' that one iteration writes is no full box"
-        raise refuse(reason, cursor)
+    part = _part_written(cursor, region, place)
     around = [place, *place.ancestors()]
     loops = {
         stmt.loop_var: stmt
@@ -136,6 +134,15 @@ def _find(cursor: Cursor, region: BufferRegion, place: Cursor) -> _Rolling:
     )
 
 
+def _part_written(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> list[Range]:
+    """Return the box that a block fills in one iteration; refuses a part with gaps."""
+    part = exact_region_at(cursor, region, place)
+    if part is None or not writes_always(cursor.block, region.buffer):
+        reason = f"the part of '{region.buffer.name}' that one iteration writes is no full box"
+        raise refuse(reason, cursor)
+    return part
+
+
 def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
     """Return how far a part moves from one iteration to the next, if that is constant."""
     after = substitute(low, {variable: variable + 1})
@@ -143,7 +150,9 @@ def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
     return step.value if isinstance(step, IntImm) else None
 
 
-def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Range]) -> None:
+def _check_loops(
+    cursor: BlockCursor, place: LoopCursor, rolling: _Rolling, part: list[Range]
+) -> None:
     """Check that everything else repeats in the same way from one iteration of the rolled loop to
     the next."""
     loop = rolling.loop
@@ -152,7 +161,7 @@ def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Ra
         raise refuse(reason, cursor.loop_of(loop.loop_var))
     for ancestor in (place, *place.ancestors()):
         inner = ancestor.stmt
-        if inner is loop:
+        if inner is loop or not isinstance(inner, For):
             break
         if mentions([inner.min, inner.extent], {loop.loop_var}):
             reason = f"loop '{inner.loop_var.name}' depends on '{loop.loop_var.name}'"
@@ -165,18 +174,17 @@ def _check_loops(cursor: Cursor, place: Cursor, rolling: _Rolling, part: list[Ra
 
 def _check_consumers(
     cursor: BlockCursor,
-    consumers: Sequence[Cursor],
-    buffer: Buffer,
+    consumers: Sequence[BlockCursor],
     region: BufferRegion,
-    place: Cursor,
+    place: LoopCursor,
 ) -> None:
     """Check that consumers need only rows that the same iteration would have written without
     rolling."""
     analyzer = analyzer_inside(place)
-    part = region_at(cursor, region, place, exact=True)
+    part, buffer = _part_written(cursor, region, place), region.buffer
     blocks = place.blocks_below()
     for consumer in consumers:
-        block: Block = consumer.block
+        block = consumer.block
         if any(other.buffer is buffer for other in block.writes):
             reason = f"block '{block.name_hint}' writes '{buffer.name}' too"
             raise refuse(reason, consumer)
@@ -186,7 +194,7 @@ def _check_consumers(
         for read in block.reads:
             if read.buffer is not buffer:
                 continue
-            needed = region_at(consumer, read, place, exact=False)
+            needed = region_at(consumer, read, place)
             for inner, outer in zip(needed, part):
                 within = analyzer.can_prove(inner.min >= outer.min) and analyzer.can_prove(
                     inner.min + inner.extent <= outer.min + outer.extent
@@ -227,10 +235,10 @@ class _Circular(Redirect):
         return parts
 
 
-def _apply(cursor: Cursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling) -> None:
+def _apply(cursor: BlockCursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling) -> None:
     """Shrink the buffer, and let the producer run for new rows only."""
-    realize: BlockRealize = cursor.stmt
-    analyzer = analyzer_inside(cursor.parent())
+    realize = cursor.stmt
+    analyzer = analyzer_inside(parent_of(cursor))
     for variable, domain in ranges_between(cursor, scope).items():
         analyzer.bind(variable, domain)
     region = next(r for r in realize.block.writes if r.buffer is buffer)

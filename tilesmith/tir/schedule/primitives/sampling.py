@@ -9,7 +9,7 @@ from typing import Any
 from tilesmith.ir import IntImm
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.schedule.blocks import consumers_of, is_output_block, scope_of
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
+from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import Decision, Decisions, Generator
 from tilesmith.tir.schedule.primitive import (
@@ -22,7 +22,6 @@ from tilesmith.tir.schedule.primitive import (
 from tilesmith.tir.schedule.primitives.compute_at import compute_at
 from tilesmith.tir.schedule.primitives.compute_inline import compute_inline
 from tilesmith.tir.schedule.state import StmtSRef
-from tilesmith.tir.stmt import For
 
 __all__ = [
     "perfect_tiles",
@@ -99,7 +98,7 @@ def sample_perfect_tile(
 
     The last is at most ``max_innermost_factor``. A ``decision`` for another extent is fitted.
     """
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     if not isinstance(stmt.extent, IntImm):
         if decision is None or list(decision) == [1] * n:  # as it was drawn, when replayed
             return Sampled([1] * n, [1] * n)
@@ -130,7 +129,7 @@ def _draw_factor_by_factor(
 
 
 def _repair(
-    cursor: Cursor,
+    cursor: LoopCursor,
     extent: int,
     parts: int,
     decision: list[int],
@@ -164,7 +163,7 @@ def sample_partitioned_tile(
 ) -> SampledNumbers:
     """Draw ``n`` factors whose product is the extent of a loop; the product of those from
     ``partition_pos`` on is a multiple of ``innerpart_factor``."""
-    stmt: For = loop.stmt
+    stmt = loop.stmt
     if n < 1:
         raise refuse(f"{n} factors cannot be drawn", loop)
     if not 0 <= partition_pos < n or innerpart_factor < 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import (
@@ -12,6 +12,7 @@ from tilesmith.arith import (
     normalize_iter_map_to_expr,
     subspace_divide,
 )
+from tilesmith.arith.iter_nodes import IterMark, IterSumExpr
 from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
@@ -52,7 +53,8 @@ class Part:
             return self.inner_iterator().var
         if self.inner is None:
             return self.outer_var
-        if is_const(self.outer_domain.extent, 1) and is_const(self.outer_domain.min, 0):
+        domain = self.outer_domain
+        if domain is not None and is_const(domain.extent, 1) and is_const(domain.min, 0):
             return self.inner_iterator().var
         return self.outer_var * self.scale + self.inner_iterator().var
 
@@ -211,7 +213,12 @@ def _divide_mixed(
     return f"{part.iterator.var.name} = {part.value} is no outer * extent + inner"
 
 
-def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) -> str:
+def _take(
+    parts: list[Part],
+    mixed: list[int],
+    pairs: Sequence[Sequence[IterMark]],
+    analyzer: Analyzer,
+) -> str:
     """Record the result of ``subspace_divide``; return what is wrong with it, or an empty text."""
     for number in mixed:
         part = parts[number]
@@ -226,9 +233,9 @@ def _take(parts: list[Part], mixed: list[int], pairs: list, analyzer: Analyzer) 
         low = const(0, dtype)
         extent = analyzer.simplify(ceildiv(domain.min + domain.extent, scale))
         known = analyzer.simplify(outer.extent.astype(dtype))
-        base = getattr(outer.source, "base", None)
-        if base is not None and not is_const(base, 0):
-            low = base.astype(dtype)
+        source = outer.source
+        if isinstance(source, IterSumExpr) and not is_const(source.base, 0):
+            low = source.base.astype(dtype)
             extent = known
         elif not is_const(domain.min, 0):
             low = analyzer.simplify(domain.min // scale)

@@ -19,7 +19,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.schedule.cursor import Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import ParameterKind
 from tilesmith.tir.schedule.primitive import primitive
@@ -43,7 +43,10 @@ def as_tensor_intrin(intrin: Any) -> TensorIntrin:
     if isinstance(intrin, TensorIntrin):
         return intrin
     if isinstance(intrin, str):
-        return TensorIntrin.get(intrin)  # type: ignore[return-value] - a miss raises
+        found = TensorIntrin.get(intrin)
+        if found is None:
+            raise ScheduleError(f"there is no tensor intrinsic '{intrin}'")
+        return found
     if isinstance(intrin, (tuple, list)) and len(intrin) == 2:
         return TensorIntrin(*intrin)
     raise ScheduleError(
@@ -84,11 +87,11 @@ def tensorize(
     loop; names, the places in the buffers, strides, further dimensions in front of the buffers
     and loops of one iteration may differ.
     """
-    cursor = block_or_loop
-    if isinstance(cursor.stmt, For) or not child_statements(cursor.stmt):
-        # An init in the description is compared with one that stays inside.
+    if isinstance(block_or_loop, BlockCursor) and block_or_loop.children():
+        cursor = block_or_loop
+    else:  # An init in the description is compared with one that stays inside.
         units = preserve_unit_iters and not _has_init(described_statement(tensor_intrin.desc))
-        cursor = blockize([cursor], units)
+        cursor = blockize([block_or_loop], units)
     realize = _Replacement(cursor, tensor_intrin).realize()
     cursor.replace(realize, {cursor.block: realize.block})
 
@@ -102,12 +105,12 @@ def _has_init(stmt: Stmt) -> bool:
 class _Replacement:
     """The block with the implementation in it."""
 
-    def __init__(self, cursor: Cursor, intrin: TensorIntrin) -> None:
+    def __init__(self, cursor: BlockCursor, intrin: TensorIntrin) -> None:
         self.cursor = cursor
         self.intrin = intrin
         name = intrin.registered_name()
         self.name = f"intrinsic '{name}'" if name else "the intrinsic"
-        self.before: BlockRealize = cursor.stmt
+        self.before = cursor.stmt
         self.matcher = DescriptionMatcher()
 
     def refuse(self, reason: str) -> Exception:
