@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilesmith as ts
 from tests.topi.harness import Case, check, real, whole
 from tilesmith import te, tir, topi
 from tilesmith.support.errors import ShapeError, UnsupportedError
@@ -207,9 +208,91 @@ CASES = [
 ]
 
 
+NEGATIVE = whole(2, 4, low=-3, high=3)
+FAR = np.array([[0, 9, -1, -9], [1, 1, 2, 2]], "int32")
+
+
+def scattered_within(data, indices, updates):
+    out = data.copy()
+    for n, (a, b) in enumerate(indices.T):
+        if -3 <= a < 3 and -3 <= b < 3:
+            out[a, b] = updates[n]
+    return out
+
+
+CASES += [
+    Case(
+        "scatter_nd_tuples_last",
+        lambda d, i, u: topi.scatter_nd(d, i, u, "add", tuples_last=True),
+        lambda d, i, u: scattered_nd(d, i.T, u, COMBINE["add"]),
+        (real(3, 3, 2), NEGATIVE.T.copy(), real(4, 2)),
+    ),
+    Case(
+        "scatter_nd_out_of_range",
+        lambda d, i, u: topi.scatter_nd(d, i, u, "update"),
+        scattered_within,
+        (real(3, 3, 2), FAR, real(4, 2)),
+    ),
+    Case(
+        "scatter_nd_whole",
+        lambda d, i, u: topi.scatter_nd(d, i, u, "update"),
+        lambda d, i, u: scattered_nd(d, i, u, COMBINE["update"]),
+        (real(3, 4), whole(2, 3, 2, low=0, high=3), real(3, 2)),
+    ),
+    Case("cumsum_middle", lambda x: topi.cumsum(x, -2), lambda x: x.cumsum(1), (real(3, 7, 5),)),
+    Case(
+        "cumprod_exclusive_flat",
+        lambda x: topi.cumprod(x, exclusive=True),
+        lambda x: np.concatenate([[1], x.ravel().cumprod()[:-1]]),
+        (A,),
+    ),
+    Case("cumsum_empty", lambda x: topi.cumsum(x, 1), lambda x: x, (real(3, 0),)),
+    Case(
+        "cumsum_narrow",
+        lambda x: topi.cumsum(x, 0),
+        lambda x: x.astype("float32").cumsum(0).astype("float16"),
+        (real(3000).astype("float16") / np.float16(8),),
+        1e-3,
+    ),
+]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_compute(case):
     check(case)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scatter_and_scan_of_symbolic_sizes(axis):
+    n, m, k = te.var("n"), te.var("m"), te.var("k")
+    data = te.placeholder([n, m], "float32", "data")
+    indices = te.placeholder([k, m] if axis == 0 else [n, k], "int64", "indices")
+    updates = te.placeholder(indices.shape, "float32", "updates")
+    merged = topi.scatter_elements(data, indices, updates, axis, "add")
+    sums = topi.cumsum(data, axis)
+    built = ts.build(te.create_prim_func([data, indices, updates, merged, sums]))["main"]
+    for rows, columns, count in ((3, 4, 2), (1, 7, 5), (6, 2, 0)):
+        a = real(rows, columns)
+        shape = (count, columns) if axis == 0 else (rows, count)
+        i = np.random.default_rng(1).integers(-a.shape[axis], a.shape[axis], shape)
+        outs = [ts.nd.array(np.zeros_like(a)) for _ in range(2)]
+        built(*[ts.nd.array(x) for x in (a, i, real(*shape))], *outs)
+        wanted = scattered(a, i, real(*shape), axis, np.add)
+        np.testing.assert_allclose(outs[0].numpy(), wanted, rtol=1e-5)
+        np.testing.assert_allclose(outs[1].numpy(), a.cumsum(axis), rtol=1e-5, atol=1e-5)
+
+
+def test_many_updates_cost_one_pass():
+    """A hundred thousand updates take milliseconds where each is made once."""
+    size = 100_000
+    places = np.random.default_rng(0).permutation(size).astype("int32")
+    case = Case(
+        "many",
+        lambda d, i, u: topi.scatter_nd(d, i, u, "update"),
+        lambda d, i, u: u[np.argsort(i[0])],
+        (real(size), places[None], real(size, seed=1)),
+    )
+    check(case, "int64")
 
 
 RANGES = [(5,), (2, 9, 3), (9, 2, -3), (4, 4, 1), (0, 1, 0.3), (3, 0, -0.7), (5, 2)]

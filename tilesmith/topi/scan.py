@@ -1,43 +1,21 @@
-"""Scans: each element of the result combines the elements up to its own place."""
+"""Scans: each element of the result combines the elements up to its own place, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
 
-from tilesmith import te, tir
+from tilesmith import te
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
+from tilesmith.tir import Buffer, Stmt, ir_builder
+from tilesmith.topi.procedure import loops, pointers, rows_along
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import DType, normalize_axes, product
 
 __all__ = ["cumprod", "cumsum", "scanop"]
-
-
-def _scan(
-    data: Tensor,
-    reducer: Callable[..., Any],
-    identity_value: int | float,
-    op_name: str,
-    axis: int | None,
-    dtype: DType | None,
-    exclusive: bool | None,
-) -> Tensor:
-    dtype = data.dtype if dtype is None or dtype == "" else dtype
-    if axis is None:
-        data, axis = reshape(data, [product(data.shape)]), 0
-    (axis,) = normalize_axes(axis, len(data.shape))
-    k = te.reduce_axis((0, data.shape[axis]), name="k")
-    identity = const(identity_value, dtype)
-
-    def element(*i: Any) -> PrimExpr:
-        # Each element reduces over those before it: quadratic work, but no order between elements.
-        counts = k < i[axis] if exclusive else k <= i[axis]
-        value = op.cast(dtype, data(*i[:axis], k, *i[axis + 1 :]))
-        return reducer(tir.Select(counts, value, identity), axis=k)
-
-    return te.compute(data.shape, element, name=op_name)
 
 
 def scanop(
@@ -55,8 +33,38 @@ def scanop(
     ``binop`` is associative, ``identity_value`` its neutral value; ``dtype`` is the one of the
     result (by default that of ``data``); ``exclusive`` leaves the element itself out.
     """
-    reducer = tir.comm_reducer(binop, lambda kind: const(identity_value, kind), name=op_name)
-    return _scan(data, reducer, identity_value, op_name, axis, dtype, exclusive)
+    if axis is None:
+        data, axis = reshape(data, [product(data.shape)]), 0
+    (first,) = normalize_axes(axis, len(data.shape))
+    dtype = DataType(data.dtype if dtype is None or dtype == "" else dtype)
+    # Each step rounds: totals of narrow floats are kept in float32.
+    wide = DataType("float32") if dtype.is_float and dtype.bits < 32 else dtype
+    identity = const(identity_value, wide)
+    rest = data.shape[first + 1 :]
+
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        source, out, totals = pointers(builder, [*inputs, *outputs])
+        with rows_along(builder, data.shape, first, len(data.shape) - 1) as row:
+            with ExitStack() as stack:
+                inner = loops(builder, stack, rest, "i")
+                totals[[*row.outer, *inner]] = identity
+            with ExitStack() as stack:
+                k = stack.enter_context(builder.for_range(0, data.shape[first], "k"))
+                inner = loops(builder, stack, rest, "i")
+                at, total = row(k, *inner), totals[[*row.outer, *inner]]
+                value = binop(total, op.cast(wide, source[at]))
+                if exclusive:
+                    out[at] = op.cast(dtype, total)
+                totals[[*row.outer, *inner]] = value
+                if not exclusive:
+                    out[at] = op.cast(dtype, total)
+        return builder.get()
+
+    made: list[Tensor] = te.extern(
+        [data.shape, [*data.shape[:first], *rest]], [data], body, op_name, [dtype, wide]
+    )
+    return made[0]
 
 
 def cumsum(
@@ -66,7 +74,7 @@ def cumsum(
     exclusive: bool | None = None,
 ) -> Tensor:
     """Return the sums of the elements up to each one; parameters as in `scanop`."""
-    return _scan(data, te.sum, 0, "cumsum", axis, dtype, exclusive)
+    return scanop(data, lambda a, b: a + b, 0, "cumsum", axis, dtype, exclusive)
 
 
 def cumprod(

@@ -1,20 +1,19 @@
-"""Updates of single elements.
-
-Each element of the result looks through the updates in order, so that no two writers meet.
-"""
+"""Updates of single elements: a copy of the data, into which the updates are merged in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import ExitStack
 
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
-from tilesmith.topi import tag
-from tilesmith.topi.utils import get_const_int, normalize_axes, product, unravel_index
+from tilesmith.tir import Buffer, Stmt, ir_builder
+from tilesmith.tir.ir_builder import BufferVar, IRBuilder
+from tilesmith.topi.procedure import loops, pointers
+from tilesmith.topi.utils import get_const_int, normalize_axes
 
 __all__ = ["scatter_elements", "scatter_nd"]
 
@@ -28,44 +27,30 @@ _REDUCTIONS: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
 }
 
 
-def _scan_updates(
-    data: Tensor,
-    count: PrimExpr,
-    hit: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr],
-    value: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr],
-    reduction: str,
-    name: str,
-) -> Tensor:
-    """Merge those of ``count`` updates that ``hit`` an element into ``data``, in order."""
+def _merge(reduction: str, name: str) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
     if reduction not in _REDUCTIONS:
         raise UnsupportedError(
             f"{name}: reduction '{reduction}' is not one of {', '.join(_REDUCTIONS)}"
         )
-    merge = _REDUCTIONS[reduction]
-    step = te.reduce_axis((0, count), name="k")
+    return _REDUCTIONS[reduction]
 
-    def combine(left: Any, right: Any) -> Any:
-        old, was_set = left
-        new, sets = right
-        both = merge(old, new)
-        merged = tir.Select(tir.And(was_set, sets), both, tir.Select(sets, new, old))
-        return merged, tir.Or(was_set, sets)
 
-    def identity(first: Any, second: Any) -> Any:
-        return const(0, first), const(False, second)
+def _copy(builder: IRBuilder, out: BufferVar, data: BufferVar, shape: Sequence[PrimExpr]) -> None:
+    with ExitStack() as stack:
+        place = loops(builder, stack, shape, "i")
+        out[place] = data[place]
 
-    reducer = tir.comm_reducer(combine, identity, name="scatter")
 
-    def element(*i: Any) -> Any:
-        place = hit(step.var, i)
-        return reducer((value(step.var, i), place), axis=step)
-
-    found, was_set = te.compute(data.shape, element, name=name)
-
-    def result(*i: Any) -> PrimExpr:
-        return tir.Select(was_set(*i), merge(data(*i), found(*i)), data(*i))
-
-    return te.compute(data.shape, result, name="T_" + name, tag=tag.INJECTIVE)
+def _place(
+    builder: IRBuilder, index: PrimExpr, size: PrimExpr, name: str
+) -> tuple[PrimExpr, PrimExpr]:
+    """Return an index as one from the front (negative ones count from the end), and whether it is
+    within an axis.
+    """
+    given = builder.let(name, op.cast("int64", index))
+    wide = op.cast("int64", size)
+    found = builder.let(name, tir.Select(given < 0, given + wide, given))
+    return op.cast(size.dtype, found), tir.And(const(0, "int64") <= found, found < wide)
 
 
 def scatter_elements(
@@ -80,52 +65,59 @@ def scatter_elements(
     (axis,) = normalize_axes(axis, len(data.shape))
     if not len(data.shape) == len(indices.shape) == len(updates.shape):
         raise ShapeError("scatter_elements: data, indices and updates have as many dimensions")
-    size = data.shape[axis]
+    size, merge = data.shape[axis], _merge(reduction, "scatter_elements")
 
-    def at(k: PrimExpr, i: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return [*i[:axis], k, *i[axis + 1 :]]
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        old, where, new, out = pointers(builder, [*inputs, *outputs])
+        _copy(builder, out, old, data.shape)
+        with ExitStack() as stack:
+            update = loops(builder, stack, indices.shape, "u")
+            index, is_within = _place(builder, where[update], size, "index")
+            place = [*update[:axis], index, *update[axis + 1 :]]
+            stack.enter_context(builder.if_scope(is_within))
+            out[place] = merge(out[place], new[update])
+        return builder.get()
 
-    def inside(i: Sequence[PrimExpr]) -> PrimExpr:
-        conditions = [
-            index < extent
-            for number, (index, extent) in enumerate(zip(i, indices.shape))
-            if number != axis
-        ]
-        return tir.all(const(True, "bool"), *conditions)
-
-    def hit(k: PrimExpr, i: Sequence[PrimExpr]) -> PrimExpr:
-        nowhere = const(-1, indices.dtype) - op.cast(indices.dtype, size)
-        index = tir.if_then_else(inside(i), indices(*at(k, i)), nowhere)
-        index = tir.Select(index < 0, index + op.cast(index.dtype, size), index)
-        return op.equal(op.cast("int64", index), op.cast("int64", i[axis]))
-
-    def value(k: PrimExpr, i: Sequence[PrimExpr]) -> PrimExpr:
-        return tir.if_then_else(inside(i), updates(*at(k, i)), const(0, data.dtype))
-
-    return _scan_updates(data, indices.shape[axis], hit, value, reduction, "scatter_elements")
+    made: Tensor = te.extern(
+        [data.shape], [data, indices, updates], body, "scatter_elements", [data.dtype]
+    )
+    return made
 
 
-def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Tensor:
+def scatter_nd(
+    data: Tensor, indices: Tensor, updates: Tensor, mode: str, tuples_last: bool = False
+) -> Tensor:
     """Return ``data`` with ``updates`` at index tuples, which stand along the first axis of
-    ``indices``.
+    ``indices`` (the last one with ``tuples_last``).
 
     indices (M, Y...), updates (Y..., the axes of data from M on). ``mode``: as the ``reduction`` of
-    `scatter_elements`.
+    `scatter_elements`, and so are indices that are negative or out of range.
     """
-    depth = get_const_int(indices.shape[0])
-    outer = list(indices.shape[1:])
+    depth = get_const_int(indices.shape[-1 if tuples_last else 0])
+    outer = list(indices.shape[:-1] if tuples_last else indices.shape[1:])
     if depth > len(data.shape):
         raise ShapeError(f"scatter_nd: {depth} indices for {len(data.shape)} dimensions")
+    merge = _merge(mode, "scatter_nd")
 
-    def hit(k: PrimExpr, i: Sequence[PrimExpr]) -> PrimExpr:
-        place = unravel_index(k, outer)
-        conditions = [
-            op.equal(op.cast("int64", indices(n, *place)), op.cast("int64", i[n]))
-            for n in range(depth)
-        ]
-        return tir.all(const(True, "bool"), *conditions)
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        old, where, new, out = pointers(builder, [*inputs, *outputs])
+        _copy(builder, out, old, data.shape)
+        with ExitStack() as stack:
+            update = loops(builder, stack, outer, "u")
+            places = []
+            for number, size in enumerate(data.shape[:depth]):
+                given = where[[*update, number] if tuples_last else [number, *update]]
+                places.append(_place(builder, given, size, f"index{number}"))
+            is_within = tir.all(const(True, "bool"), *[inside for _, inside in places])
+            stack.enter_context(builder.if_scope(is_within))
+            rest = loops(builder, stack, data.shape[depth:], "i")
+            target = [*[place for place, _ in places], *rest]
+            out[target] = merge(out[target], new[[*update, *rest]])
+        return builder.get()
 
-    def value(k: PrimExpr, i: Sequence[PrimExpr]) -> PrimExpr:
-        return updates(*unravel_index(k, outer), *i[depth:])
-
-    return _scan_updates(data, product(outer), hit, value, mode, "scatter_nd")
+    made: Tensor = te.extern(
+        [data.shape], [data, indices, updates], body, "scatter_nd", [data.dtype]
+    )
+    return made

@@ -23,7 +23,6 @@ from tilesmith.relax.op.common import (
     tensor,
 )
 from tilesmith.relax.op.declaration import define
-from tilesmith.relax.op.index import index_tuples_first
 from tilesmith.relax.relations import describe
 from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -133,7 +132,7 @@ def _scatter_nd(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
 
 
 def _scatter_nd_expression(attrs: Any, data: Any, indices: Any, updates: Any) -> Any:
-    return topi.scatter_nd(data, index_tuples_first(indices), updates, attrs.reduction)
+    return topi.scatter_nd(data, indices, updates, attrs.reduction, tuples_last=True)
 
 
 scatter_elements = define(

@@ -124,7 +124,7 @@ class BufferViews:
                     )
                     out_of_bounds(buffer, array, shown, None, "the matched region")
                 picked.append(slice(start, start + count))
-            return array[tuple(picked)]
+            return array[(*picked, ...)]  # a view, also of an array without dimensions
 
         return view
 
@@ -145,7 +145,7 @@ class BufferViews:
             pointer: Pointer = env[source_data]
             place = pointer.address_of(array, ())
             if missing > 0:
-                array = array[(0,) * missing]
+                array = array[(*(0,) * missing, ...)]
             itemsize = array.itemsize
             env[data_slot] = pointer
             _bind(env, offset, (place.offset - pointer.offset) // itemsize)
