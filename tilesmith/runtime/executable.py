@@ -170,11 +170,11 @@ class Executable:
 
     @property
     def fallbacks(self) -> FallbackReport:
-        """What the compiler gave up when it made this code, with the reasons."""
+        """The fallbacks of the compilation of this code, with their reasons."""
         return FallbackReport.from_json(self.metadata.get("fallbacks", ()))
 
     def add_fallbacks(self, report: FallbackReport) -> None:
-        """Keep what a report says about the code in the metadata."""
+        """Store the report's fallbacks that are about the code in the metadata."""
         whole = self.fallbacks
         for fallback, count in report.about_code().rows():
             whole.add(fallback, count)

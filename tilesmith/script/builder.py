@@ -77,7 +77,7 @@ class IRBuilder:
 
     @staticmethod
     def name_many(s: Iterable[str], vs: Iterable[Any]) -> list[Any]:
-        """Name several things."""
+        """Name several variables, buffers or blocks."""
         return [name_fresh(value, name) for name, value in zip(s, vs)]
 
     def find_frame(self, *kinds: type) -> Any:
@@ -94,9 +94,7 @@ def current_builder() -> IRBuilder:
 
 
 class Frame:
-    """A construct opened by ``with``. Subclasses say what is entered and what is made at the
-    end.
-    """
+    """A construct opened by ``with``. Subclasses implement what happens on entry and at the end."""
 
     def __init__(self) -> None:
         self.builder = IRBuilder.current()

@@ -73,7 +73,9 @@ def apply_header(parser: Parser, text: str) -> None:
 
 
 def _literals(int_dtype: str | None, float_dtype: str | None) -> Callable[[Any], Any] | None:
-    """Return how to convert a bare number, where it does not stay Python's own."""
+    """Return the function that converts bare numbers to constants of the header's dtypes; None if
+    they stay Python numbers.
+    """
     if int_dtype is None and float_dtype is None:
         return None
 
@@ -91,7 +93,9 @@ def _literals(int_dtype: str | None, float_dtype: str | None) -> Callable[[Any],
 
 
 def _with_plain_numbers(function: Any, arguments: list, named: dict) -> Any:
-    """Call a function with plain numbers: ``T.int8(5)`` says the dtype of the number itself."""
+    """Call a function with plain Python numbers: in ``T.int8(5)``, the word itself determines the
+    dtype.
+    """
     return function(*[plain_value(value) for value in arguments], **named)
 
 

@@ -127,8 +127,8 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
 
 
 def _verify(parser: Parser, node: ast.FunctionDef, function: Any) -> None:
-    """Refuse a function that breaks a rule of its level, with an error at the statement that does;
-    warn of likely mistakes.
+    """Raise an error, at the statement at fault, for a function that is not well-formed; warn of
+    likely mistakes.
     """
     doubts: list[VerifyError] = []
     try:
@@ -199,7 +199,9 @@ def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
 
 
 def _stays(old: Any, new: Any) -> bool:
-    """True if a name keeps its meaning: that of a buffer, or of an axis when another axis comes."""
+    """True if an assignment leaves a name bound to its old value: a buffer, or an axis that another
+    axis is assigned to.
+    """
     if isinstance(old, Buffer) or not isinstance(old, Var) or not isinstance(new, Var):
         return isinstance(old, Buffer)
     block = IRBuilder.current().find_frame(BlockFrame)
@@ -228,7 +230,7 @@ def _bound(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
 
 
 def _assign(parser: Parser, target: ast.expr, value: Any, written: ast.expr | None = None) -> None:
-    """Assign a value, which was ``written`` so, to a target."""
+    """Assign a value, which the expression ``written`` produced, to a target."""
     if isinstance(target, ast.Name):
         _bind(parser, target, target.id, value)
     elif isinstance(target, ast.Subscript):
@@ -424,7 +426,7 @@ def _iterable(parser: Parser, node: ast.expr) -> Any:
 
 
 def _without_step(arguments: list) -> tuple[str, ...]:
-    """Say how to write a loop with a step."""
+    """Return the advice how to write a loop with a step."""
     if len(arguments) == 3 and all(isinstance(value, int) for value in arguments):
         begin, end, step = arguments
         index = f"i * {step}" if begin == 0 else f"{begin} + i * {step}"

@@ -44,7 +44,9 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Bytes that are needed in some steps; ``live`` holds first and last step of each stretch."""
+    """Bytes that are needed in some steps; ``live`` holds the first and last step of each live
+    range.
+    """
 
     size: int
     live: tuple[Interval, ...]
@@ -80,7 +82,7 @@ class LiveRanges(Generic[Name]):
         return tuple(found)
 
     def use(self, name: Name, first: int, last: int | None = None) -> None:
-        """Note that ``name`` is alive in a step, or in all steps from ``first`` to ``last``."""
+        """Record that ``name`` is alive in a step, or in all steps from ``first`` to ``last``."""
         last = first if last is None else last
         for root in self._roots.get(name, (name,)):
             before = self._ranges.get(root, (first, last))
@@ -92,16 +94,14 @@ class LiveRanges(Generic[Name]):
 
 
 class _Taken:
-    """Memory that is taken: rows of first and last step, start and end offset, by ascending
-    start.
-    """
+    """Reserved memory: rows of first and last step, start and end offset, by ascending start."""
 
     def __init__(self, capacity: int) -> None:
         self.rows = numpy.zeros((4, capacity), dtype=numpy.int64)
         self.count = 0
 
     def take(self, live: tuple[Interval, ...], start: int, end: int) -> None:
-        """Take the bytes in [start, end) during some stretches."""
+        """Reserve the bytes in [start, end) during some live ranges."""
         for first, last in live:
             rows, count = self.rows, self.count
             place = int(numpy.searchsorted(rows[2, :count], start))
@@ -110,8 +110,8 @@ class _Taken:
             self.count += 1
 
     def gaps(self, live: tuple[Interval, ...]) -> tuple[Any, Any, int]:
-        """Return starts and ends of the gaps in some live ranges, and where the last taken byte
-        ends.
+        """Return starts and ends of the gaps in some live ranges, and the end of the last reserved
+        byte.
         """
         firsts, lasts, starts, ends = self.rows[:, : self.count]
         meets = numpy.zeros(self.count, dtype=bool)
@@ -230,7 +230,9 @@ def _by_size(problem: _Problem) -> Plan:
 
 
 def _by_breadth(problem: _Problem) -> Plan:
-    """Place by the fullest step of the allocation, the fullest first; ties by size."""
+    """Place by the most bytes alive in a step of the allocation, the largest first; ties by
+    size.
+    """
     keys = [(-breadth, -size) for breadth, size in zip(problem.breadths(), problem.sizes)]
     return problem.place(sorted(range(len(keys)), key=keys.__getitem__), _smallest_gap)
 

@@ -135,7 +135,7 @@ class Registry(Generic[Value]):
         return _MISSING
 
     def _ask_provider(self, prefix: str, name: str | None) -> None:
-        """Let a provider register `name`, or all that it knows."""
+        """Let a provider register ``name``, or all names that it knows."""
         provider = self._providers[prefix]
         if isinstance(provider, str):
             # importlib keeps modules, so that a second import is a dictionary look-up; its own

@@ -1,4 +1,4 @@
-"""Says which targets a compilation is for, and where its values live by default."""
+"""Defines the targets of a compilation, and the default location of its values."""
 
 from __future__ import annotations
 

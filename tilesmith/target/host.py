@@ -81,7 +81,9 @@ def host_cores() -> int:
 
 @cache
 def host_caches(folder: Path = _CACHE_FOLDER) -> CacheSizes | None:
-    """Return the caches of this machine's first core, or None where the system does not say."""
+    """Return the caches of this machine's first core, or None where the system does not report
+    them.
+    """
     sizes: dict[int, int] = {}
     line = 64
     for index in sorted(folder.glob("index*")):

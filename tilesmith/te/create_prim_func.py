@@ -73,7 +73,9 @@ def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
 
 
 def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Cast both to the wider of their dtypes; the new index dtype may meet the old one."""
+    """Cast both operands to the wider of their dtypes; needed where indices of the old and the new
+    dtype meet.
+    """
     if a.dtype is b.dtype:
         return a, b
     wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
@@ -242,8 +244,8 @@ class _Builder:
         )
 
     def _layout_free(self, operations: list[Operation]) -> dict[str, Any]:
-        """Return the positions of the parameters whose layout an operation leaves to the
-        compiler.
+        """Return the positions of the parameters whose layout the compiler may choose (by an
+        operation's attribute).
         """
         free = [tensor for op in operations for tensor in op.attrs.get(LAYOUT_FREE, ())]
         numbers = [

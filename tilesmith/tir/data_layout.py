@@ -149,7 +149,7 @@ def _each(values: Any, of: Layout, what: str) -> list[PrimExpr]:
 
 
 def _whole(of: Layout, values: Sequence[PrimExpr]) -> dict[str, Any]:
-    """Map the letter of each axis to its index (or size) over all its parts."""
+    """Return for the letter of each axis its index (or size) over all its parts."""
     whole: dict[str, Any] = {}
     for (letter, size), value in zip(of.axes, values):
         term = value if size else value * of.factor_of(letter)

@@ -184,7 +184,9 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
 
     @property
     def domain(self) -> Range:
-        """The range, of an iterator that has one, as those of blocks and reductions do."""
+        """The domain of an iterator that must have one, as iterators of blocks and reductions
+        do.
+        """
         assert self.dom is not None
         return self.dom
 

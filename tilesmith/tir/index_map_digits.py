@@ -34,8 +34,9 @@ class HighestDigit(NamedTuple):
     is_pair: bool
 
     def beyond(self, size: PrimExpr) -> PrimExpr:
-        """Return the condition that the index is not below a size: only in the last ``divisor``
-        elements."""
+        """Return the condition that the index is at least ``size``, which can hold only in the last
+        ``divisor`` elements.
+        """
         divisor = const(self.divisor, size.dtype)
         remainder = floormod(size, divisor)
         if self.is_pair and is_const(remainder, self.divisor - 1):
@@ -133,8 +134,9 @@ class Pieces(Dispatcher[_Sum]):
         return piece._replace(lower=piece.lower * steps, extent=extent, scale=1)
 
     def split(self, value: _Sum, by: int) -> tuple[list[_Piece], _Piece | None]:
-        """Return the pieces that are multiples of ``by``, and the one that is cut by it; the rest
-        is below ``by`` altogether."""
+        """Return the pieces that are multiples of ``by``, and the piece that ``by`` cuts; the sum
+        of the others is below ``by``.
+        """
         kept = [piece for piece in value.pieces if piece.scale % by == 0]
         others = sorted([p for p in value.pieces if p.scale % by], key=lambda p: p.scale)
         others = [p for p in others if p.extent > 1] or others[-1:]

@@ -234,7 +234,7 @@ class IRBuilder:
         return likely(expr)
 
     def get(self) -> Stmt:
-        """Return all that was emitted as one statement."""
+        """Return all emitted statements as one."""
         if len(self._scopes) != 1:
             raise ConfigError("get stands outside of all scopes")
         statement = self._pop()

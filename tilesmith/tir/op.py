@@ -69,17 +69,17 @@ def call_cpacked(*args: Any, span: Any = None) -> PrimExpr:
 
 
 def call_packed_lowered(*args: Any, span: Any = None) -> PrimExpr:
-    """Call a packed function whose arguments lie on the stack already."""
+    """Call a packed function whose arguments are already on the stack."""
     return _packed("tvm_call_packed_lowered", args)
 
 
 def call_cpacked_lowered(*args: Any, span: Any = None) -> PrimExpr:
-    """Call a packed function by symbol whose arguments lie on the stack already."""
+    """Call a packed function, given by its symbol, whose arguments are already on the stack."""
     return _packed("tvm_call_cpacked_lowered", args)
 
 
 def trace(args: Any, trace_action: str = "tilesmith.default_trace_action") -> PrimExpr:
-    """Return the last of the expressions, after calling a registered function with all of them."""
+    """Call a registered function with some expressions, and return the last of them."""
     if not isinstance(args, (list, tuple)):
         raise TypeMismatchError("trace needs a list of expressions")
     values = [convert(arg) for arg in args]

@@ -54,7 +54,9 @@ __all__ = ["loop_keywords", "write_body"]
 
 
 def _declare_pending(printer: Printer) -> None:
-    """Write the buffers that no statement declares, as soon as all that they refer to is known."""
+    """Write the declarations of buffers that no statement declares, as soon as everything they
+    refer to has a name.
+    """
     pending: list[tuple[Buffer, list[Var]]] | None = printer.state.get("buffers")
     if not pending:
         return
@@ -181,7 +183,7 @@ def _attr(node: AttrStmt, printer: Printer) -> None:
 
 
 def is_thread(iterator: IterVar) -> bool:
-    """Return whether an iterator is one that ``T.launch_thread`` makes."""
+    """Return whether ``T.launch_thread`` creates this iterator."""
     domain = iterator.dom
     return (
         iterator.iter_type == IterVar.ThreadIndex
@@ -427,7 +429,7 @@ def _is_long_chain(node: IfThenElse) -> bool:
 
 
 def _writes_before(branch: IfThenElse, printer: Printer) -> bool:
-    """Return whether something must be declared before the condition of a branch can be written."""
+    """Return whether a declaration must be written before the condition of a branch."""
     before = len(printer.lines)
     with printer.scope():
         printer.doc(branch.condition)
@@ -448,7 +450,7 @@ def _while(node: While, printer: Printer) -> None:
 
 
 def _plain(loop: For) -> bool:
-    """Return whether a loop can stand in ``T.grid``."""
+    """Return whether a loop can be part of ``T.grid``."""
     return (
         loop.kind is ForKind.SERIAL
         and not loop.annotations
@@ -458,7 +460,7 @@ def _plain(loop: For) -> bool:
 
 
 def _nest(node: For, printer: Printer) -> list[For]:
-    """Return the loops that one ``T.grid`` can write."""
+    """Return the nested loops that one ``T.grid`` can print."""
     loops = [node]
     if not printer.config.syntax_sugar:
         return loops
@@ -485,7 +487,9 @@ _KINDS = {
 
 
 def _thread(loop: For, iterator: IterVar, printer: Printer) -> Piece:
-    """Return the tag alone where the iterator is the one that ``T.thread_binding`` makes."""
+    """Return only the tag if ``T.thread_binding`` would create this very iterator, else the
+    iterator.
+    """
     domain = iterator.dom
     plain = iterator.iter_type == IterVar.ThreadIndex and bool(iterator.thread_tag)
     if plain and domain is None:

@@ -80,7 +80,7 @@ def _match_buffer(node: MatchBufferRegion, printer: Printer) -> None:
 
 
 def _write_axes(block: Block, realize: BlockRealize | None, printer: Printer) -> None:
-    """Write the iterators; neighbours whose domain is that of their loop share one ``remap``."""
+    """Write the iterators; adjacent ones that have the domain of their loop share one ``remap``."""
     values: list[Any] = list(realize.iter_values) if realize is not None else []
     values += [None] * (len(block.iter_vars) - len(values))
     pairs = list(zip(block.iter_vars, values))
@@ -287,8 +287,9 @@ def _write_shared_threads(uses: _Uses, printer: Printer) -> None:
 
 
 def _find_undeclared(node: PrimFunc, uses: _Uses, printer: Printer) -> None:
-    """Return the buffers that no statement declares, with the variables that must be known
-    before."""
+    """Return the buffers that no statement declares, each with the variables that must be declared
+    before it.
+    """
     pending = []
     for key, buffer in uses.buffers.items():
         if key in uses.defined or printer.defined(buffer) is not None:
@@ -316,7 +317,7 @@ def _is_root(body: Any) -> bool:
 
 
 def _is_implicit_root(realize: BlockRealize) -> bool:
-    """Return whether the parser would add this very root block around the body."""
+    """Return whether the parser would add this root block by itself."""
     block = realize.block
     plain = (
         block.name_hint == "root"

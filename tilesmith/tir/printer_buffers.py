@@ -62,7 +62,9 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
 
 
 def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
-    """Return the end of a range to print, so that ``extent_between`` gives the extent back."""
+    """Return the end of a range for printing, such that ``extent_between`` reproduces the
+    extent.
+    """
     if is_const(low, 0):
         return extent
     if isinstance(extent, Sub) and structural_equal(extent.b, low):
@@ -133,8 +135,8 @@ def buffer_arguments(
 
 
 def _own_variables(buffer: Buffer, printer: Printer) -> list[tuple[Var, str]]:
-    """Return the variables that the declaration of a buffer makes, with the names under which they
-    are known after it.
+    """Return the variables that the declaration of a buffer creates, with their names in the
+    printed program.
 
     ``A = T.match_buffer(a, (16, 16), strides=("s", 1), offset_factor=4)`` makes ``A.strides[0]``
     and ``A.elem_offset``.
@@ -165,7 +167,7 @@ def pointer_fits(buffer: Buffer) -> bool:
 
 
 def _offset(offset: PrimExpr, index_dtype: DataType, printer: Printer) -> Piece:
-    """Return an offset; a bare number would take the dtype of the shape."""
+    """Print an offset; a bare number would get the dtype of the shape."""
     if isinstance(offset, IntImm) and offset.dtype is not index_dtype:
         return f"{printer.word('T')}.{offset.dtype}({offset.value})"
     return printer.doc(offset)
@@ -180,7 +182,7 @@ def points_to(type_: Any, dtype: DataType) -> bool:
 
 
 def declare_sizes(buffer: Buffer, printer: Printer) -> None:
-    """Write ``n = T.int32()`` for each variable of a shape that is not known yet."""
+    """Write ``n = T.int32()`` for each variable of a shape that has no name yet."""
     own = {id(var) for var, _ in _own_variables(buffer, printer)}
     for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
         for var in variables(value):
@@ -242,7 +244,7 @@ def index_docs(indices: tuple[PrimExpr, ...], printer: Printer) -> list[Piece]:
 
 
 def _slice_of(index: PrimExpr, printer: Printer) -> Doc | None:
-    """Return a ramp as a slice, where that reads back as the same ramp."""
+    """Print a ramp as a slice, if parsing the slice gives the same ramp."""
     if not isinstance(index, Ramp) or type(index.lanes) is not int:
         return None
     low, stride = index.base, index.stride

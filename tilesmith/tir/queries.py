@@ -70,7 +70,7 @@ def accesses(
 
 
 def statements(root: Node | Sequence[Node]) -> Iterator[Stmt]:
-    """Yield the statements in order, an outer one before those in it; expressions are left out."""
+    """Yield the statements in pre-order; expressions are left out."""
     stack = walk_stack(root)
     pop = stack.pop
     while stack:
@@ -126,7 +126,7 @@ def uses_variable(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
 
 
 def reads_memory(expr: Node | Sequence[Node]) -> bool:
-    """Return whether the value of an expression may change when memory does."""
+    """Return whether the value of an expression depends on memory."""
     return any_node(expr, _reads)
 
 

@@ -14,7 +14,7 @@ __all__ = ["AccessRedirection", "ViewRedirection"]
 
 
 class AccessRedirection(Rewriter, ABC):
-    """Rewrites the accesses of some buffers; a subclass says which, and where they go.
+    """Rewrites the accesses of some buffers; subclasses define which buffers and the new accesses.
 
     Loads, stores, regions that blocks declare or match, and the places that define a redirected
     buffer (``DeclBuffer``, allocations and matches of a block) follow. What takes the memory of a
@@ -24,17 +24,20 @@ class AccessRedirection(Rewriter, ABC):
 
     @abstractmethod
     def redirected(self, buffer: Buffer) -> Buffer | None:
-        """Return the buffer that is accessed in place of another; itself where only the indices
-        change, None where accesses stay as they are."""
+        """Return the buffer that replaces another; the buffer itself if only the indices change,
+        None if its accesses are unchanged.
+        """
 
     @abstractmethod
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Sequence[PrimExpr]:
-        """Return the indices of an access that is redirected from ``buffer``; the given ones are
-        rewritten already."""
+        """Return the new indices of a redirected access of ``buffer``; the given ones are already
+        rewritten.
+        """
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> Sequence[Range]:
-        """Return the ranges of a region that is redirected from ``buffer``: their starts move as
-        indices do, extents stay."""
+        """Return the new ranges of a redirected region of ``buffer``: their starts are mapped as
+        indices are, extents stay.
+        """
         starts = self.indices(buffer, tuple([one.min for one in ranges]))
         return [one.with_fields(min=start) for one, start in zip(ranges, starts, strict=True)]
 

@@ -61,7 +61,7 @@ def _statement_or_none(value: Any) -> Stmt | None:
 
 
 class ForKind(IntEnum):
-    """How the iterations of a loop are carried out."""
+    """How the iterations of a loop are executed."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -431,8 +431,9 @@ def stmt_seq(*args: Any, span: Any = None) -> Stmt:
 
 
 def sequence(*args: Any, span: Any = None) -> Stmt:
-    """Return statements, and expressions to evaluate, in order (``tir.stmt_seq``): none is left
-    out."""
+    """Return statements, and expressions to evaluate, in order (``tir.stmt_seq``), without dropping
+    any.
+    """
     statements = [arg if isinstance(arg, Stmt) else Evaluate(arg) for arg in args]
     return statements[0] if len(statements) == 1 else SeqStmt(tuple(statements), span)
 
@@ -443,7 +444,7 @@ def is_no_op(stmt: Stmt) -> bool:
 
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:
-    """Return the statements of a sequence and of those inside of it, or the one statement."""
+    """Return the statements of a (nested) sequence, or the one statement."""
     if not isinstance(stmt, SeqStmt):
         return [stmt]
     return [inner for statement in stmt.seq for inner in stmt_list(statement)]

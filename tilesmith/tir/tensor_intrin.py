@@ -24,7 +24,8 @@ _INTRINSICS: Registry[TensorIntrin] = Registry(
 
 class TensorIntrin(Node, key="tir.TensorIntrin"):
     """A tensor intrinsic: ``desc`` describes the computation as a block over buffers, ``impl``
-    carries it out; their parameters correspond one to one."""
+    implements it; their parameters correspond one to one.
+    """
 
     desc: PrimFunc = data_field()
     impl: PrimFunc = data_field()

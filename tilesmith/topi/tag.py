@@ -1,4 +1,4 @@
-"""Tags that computes carry: what kind of operation they are."""
+"""Defines the tags of computes, which classify operations."""
 
 ELEMWISE = "elemwise"
 BROADCAST = "broadcast"

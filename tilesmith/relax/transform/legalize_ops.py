@@ -82,7 +82,7 @@ def legalize_call(builder: Any, call: Call) -> Any:
 
 
 def _is_operand(arg: Any, info: Any) -> bool:
-    """Return whether an argument is passed to the program (not part of it)."""
+    """Return whether an argument is passed to the program (rather than compiled into it)."""
     return isinstance(info, TensorStructInfo)
 
 

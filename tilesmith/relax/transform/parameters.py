@@ -287,7 +287,7 @@ class _Lift:
                 known.add(binding.var)
 
     def handed_over(self) -> list[Var]:
-        """Return what the rest takes: weights as they are, and lifted values."""
+        """Return the weights and lifted values that the remaining function takes."""
         lifted = {binding.var for binding in self.lifted}
         needed: dict[Var, None] = {}
         for block in self.function.body.blocks:
@@ -298,7 +298,9 @@ class _Lift:
         return [var for var in needed if var in lifted or var in self.weights]
 
     def transform_function(self, outputs: list[Var], symbol: str | None) -> Function:
-        """Return the function from the tuple of weights to the tuple that the rest takes."""
+        """Return the function from the tuple of weights to the tuple that the remaining function
+        takes.
+        """
         info = TupleStructInfo(tuple([known_struct_info(param) for param in self.weights]))
         whole = Var("params", info)
         used = {var for binding in self.lifted for var in used_vars(binding.value)} | set(outputs)
@@ -324,7 +326,7 @@ class _Lift:
         return copy_with_new_vars(function)
 
     def rest(self, outputs: list[Var]) -> Function:
-        """Return the function that takes this tuple instead of the weights."""
+        """Return the remaining function, which takes this tuple instead of the weights."""
         lifted = {id(binding) for binding in self.lifted}
         blocks = []
         for block in self.function.body.blocks:
@@ -343,8 +345,9 @@ class _Lift:
 
 @compiler_pass("LiftTransformParams")
 def lift_transform_params(mod: IRModule, shared_transform: Any = False) -> IRModule:
-    """Return what depends on weights alone (parameters after the first ``num_input``) moves into a
-    function ``NAME_transform_params``: from the tuple of weights to the tuple that the rest takes.
+    """Moves computations that depend on weights alone (parameters after the first ``num_input``)
+    into a function ``NAME_transform_params``: it maps the tuple of weights to the tuple that the
+    remaining function takes.
 
     ``relax.op.stop_lift_params`` keeps a value where it is.
     """

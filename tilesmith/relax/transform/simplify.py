@@ -206,7 +206,7 @@ def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
     operators.flatten,
 )
 def drop_what_changes_nothing(simplifier: _Simplifier, call: Call) -> Any:
-    """Return a slice of everything, a broadcast to the same shape, … -> x"""
+    """x[:] -> x; likewise a broadcast to the same shape, and similar operators without effect"""
     if call.op is operators.strided_slice.op and not _takes_everything(call):
         return None
     return _same(call, call.args[0])

@@ -85,7 +85,7 @@ class Finding(Exception):
 
 
 def note_place(phase: str, name: str) -> None:
-    """Record the step that begins; a worker writes it down in case that the step kills it."""
+    """Record the current step, so that a worker can report it if the step kills the process."""
 
 
 def _place(error: BaseException) -> str:
@@ -97,7 +97,7 @@ def _place(error: BaseException) -> str:
 
 
 def _words(error: Exception) -> str:
-    """Return the complaint of a verifier without names, as a part of a signature."""
+    """Return the message of a verifier without names, as a part of a signature."""
     if not isinstance(error, (VerifyError, InternalError)):
         return ""
     message = re.sub(r"'[^']*'|\d+", "_", error.message.splitlines()[0].rpartition("]: ")[2])

@@ -174,7 +174,7 @@ class FormBuilder(StageBuilder):
     # Views.
 
     def _match(self) -> None:
-        """Replace each tensor, where all accesses have the same leading indices, by a view."""
+        """Replace a tensor by a view if all its accesses have the same leading indices."""
         stage = self.stage
         targets = [one["name"] for one in stage["tensors"]]
         found: dict[str, list[list[Any]]] = {name: [stage["indices"]] for name in targets}

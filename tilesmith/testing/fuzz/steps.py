@@ -17,7 +17,7 @@ __all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
 
 
 class Nothing(Exception):
-    """Raised when the program has nothing that a sampler could choose."""
+    """Raised when the program has no candidate that a sampler could choose."""
 
 
 class IndexMapText:
@@ -128,7 +128,7 @@ class Pick:
         return self.rng.random() < probability
 
     def among(self, values: Any) -> Any:
-        """Return one of some values; raise Nothing if there are none."""
+        """Return one of some values; raise Nothing if there is no value."""
         values = list(values)
         if not values:
             raise Nothing

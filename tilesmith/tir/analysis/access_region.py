@@ -129,7 +129,7 @@ class _AccessFinder(Visitor):
 
     @property
     def analyzer(self) -> Analyzer:
-        """Return an analyzer that knows the iterators of the block; it is made on demand."""
+        """Return an analyzer that knows the iterators of the block; it is made on first use."""
         if self._analyzer is None:
             self._analyzer = Analyzer()
             for iterator in self.block.iter_vars:
@@ -211,7 +211,9 @@ class _AccessFinder(Visitor):
                 self.record(found, region.buffer, self.clipped(node, region, tuple(relaxed)))
 
     def clipped(self, node: BlockRealize, declared: BufferRegion, region: Region) -> Region:
-        """Return the part of a nested block's region that counts."""
+        """Return the part of a nested block's region that counts as accessed; all of it here,
+        subclasses may narrow it.
+        """
         return region
 
     # Expressions.

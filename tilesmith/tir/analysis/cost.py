@@ -225,7 +225,7 @@ def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> in
 
 
 def _reductions(root: Stmt) -> list[tuple[Block, int]]:
-    """Blocks with an ``init``, with the number of times that they run."""
+    """Yield the blocks with an ``init``, with the number of times that they run."""
     found: list[tuple[Block, int]] = []
     stack: list[tuple[Node, int]] = [(root, 1)]
     while stack:

@@ -18,7 +18,9 @@ _DEVICE_MARKS = ("thread_extent", "pipeline_exec_scope", "device_scope", "target
 
 
 def _runs_on_host(node: Node) -> bool:
-    """Whether what a node contains runs outside of all threads; an address is not an access."""
+    """Return whether the accesses inside a node run outside of all threads; taking an address is
+    not an access.
+    """
     if isinstance(node, AttrStmt):
         return node.attr_key not in _DEVICE_MARKS
     if isinstance(node, For):
@@ -27,7 +29,7 @@ def _runs_on_host(node: Node) -> bool:
 
 
 def _host_accesses(func: PrimFunc) -> list[str]:
-    """Accesses of the parameters' memory that stand outside of all threads, as texts."""
+    """Return the accesses of the parameters' memory outside of all threads, as texts."""
     outside: dict[Var, str] = {b.data: b.name for b in func.buffers}
     for param in func.params:
         if param.dtype.is_handle and param not in func.buffer_map:

@@ -125,9 +125,9 @@ class _BoundsFinder(Visitor):
             )
 
     def is_exact(self, index: PrimExpr) -> bool:
-        """Return whether the bounds of an index are reached: it is a sum of loop variables with
-        ranges of their own, and the conditions around restrict these only in ways that bounds
-        express."""
+        """Return whether some iteration reaches the bounds of an index: it is linear in loop
+        variables of known range that no other condition restricts.
+        """
         bound = self.analyzer.const_int_bound(index)
         if abs(bound.min_value) >= 2**60 or abs(bound.max_value) >= 2**60:
             return False

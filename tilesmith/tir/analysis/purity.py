@@ -16,7 +16,7 @@ __all__ = ["assert_pure_function", "expr_deep_equal", "is_pure_function", "side_
 
 
 def _impurity(func: PrimFunc) -> str:
-    """The first effect that can be seen from outside; "" where there is none."""
+    """Return the first side effect that is visible outside; "" if there is none."""
     own: set[Var] = set()
     for node in walk(func.body):
         if isinstance(node, Allocate):

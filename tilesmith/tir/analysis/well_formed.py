@@ -264,7 +264,7 @@ class _Checker(ScopeWalker):
             )
 
     def check_block(self, block: Block) -> None:
-        """Check the rules for a block as its author wrote it."""
+        """Check the rules for a block in the form in which its author wrote it."""
         if not self.strict:
             return
         reduces = any(it.iter_type == IterVar.CommReduce for it in block.iter_vars)
@@ -318,7 +318,7 @@ class _Checker(ScopeWalker):
 
 
 def _first_user(body: Stmt, variable: Var) -> Stmt | None:
-    """The first statement with a place in the text that uses a variable."""
+    """Return the first statement with a source location that uses a variable."""
     statement: Stmt | None = None
     for node in walk(body):
         if isinstance(node, Stmt) and getattr(node, "span", None) is not None:

@@ -33,7 +33,7 @@ _UNKNOWN = 0xFF
 
 
 class Copies:
-    """The copies that one thread has begun and not waited for."""
+    """The copies that one thread has issued and not yet waited for."""
 
     def __init__(self) -> None:
         self.open: list[Callable[[], None]] = []

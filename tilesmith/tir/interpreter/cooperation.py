@@ -158,8 +158,9 @@ class Cooperation(Visitor):
             self.stack[-1].own.add(pointer)
 
     def allocated(self, pointers: list[Var]) -> None:
-        """Handle the end of an allocation: threads that are launched inside and have memory of
-        their own from outside must run side by side."""
+        """Handle the end of an allocation: threads launched inside must run side by side if the
+        allocation is private to each thread (it outlives their launch).
+        """
         levels = [sharing_level(pointer.storage_scope) for pointer in pointers]
         if "thread" in levels and self.stack[-1].starts_threads:
             self.stack[-1].collective = True

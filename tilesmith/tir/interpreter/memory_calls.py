@@ -33,8 +33,7 @@ def pointed_dtype(arg: PrimExpr) -> DataType | None:
 
 
 def pointed_bytes(arg: PrimExpr, fallback: int) -> int:
-    """Return the bytes of an element behind a pointer; ``fallback`` where its type does not
-    tell."""
+    """Return the bytes of an element behind a pointer; ``fallback`` if its type is unknown."""
     dtype = pointed_dtype(arg)
     return dtype.nbytes if dtype is not None and not dtype.is_void else fallback
 

@@ -156,8 +156,9 @@ class StatementCompiler(Dispatcher[Evaluate]):
     def thread_loop(
         self, slots: list[int], low: Evaluate, extent: Evaluate, thread: IterVar, body: Stmt
     ) -> Evaluate:
-        """Return a closure that runs threads one after the other: correct if they do not wait for
-        each other."""
+        """Return a closure that runs threads one after the other, which is correct if they do not
+        wait for each other.
+        """
         outer, self.scope.threads = self.scope.threads, {*self.scope.threads, thread.var}
         inside = self.visit(body)
         self.scope.threads = outer

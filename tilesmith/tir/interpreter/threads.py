@@ -18,8 +18,9 @@ THREAD_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
 
 def sharing_level(scope: str) -> str:
-    """Return who shares memory of a scope: "block", "warp" or "thread"; "" for memory that is not
-    on the chip."""
+    """Return which threads share memory of a scope: "block", "warp" or "thread"; "" for memory
+    outside the chip.
+    """
     if scope.startswith("shared"):
         return "block"
     if scope == "warp" or scope.startswith(("wmma.", "m16n8k", "metal.simdgroup")):
@@ -81,7 +82,7 @@ def fork(
     slots: list[int],
     local_slots: list[Any],
 ) -> list[Environment]:
-    """Return an environment for each index of a newly launched axis, for each one there is already.
+    """Return one environment per index of a newly launched axis, for each existing environment.
 
     Memory of single threads that was allocated around the launch exists once per thread, and is the
     same again when the axis is launched the next time. ``local_slots`` tells where such pointers
@@ -116,9 +117,9 @@ def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
 
 
 def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]]:
-    """Return the groups of threads that share what they allocate: those of a block (or warp) with
-    the same virtual indices, since memory that is allocated inside a virtual thread belongs to
-    it."""
+    """Return the groups of threads that share their allocations: those of a block (or warp) with
+    equal virtual indices, since memory that is allocated inside a virtual thread is private to it.
+    """
     owners: dict[Any, list[Environment]] = {}
     for env in envs:
         thread: Thread = env[THREAD_SLOT]

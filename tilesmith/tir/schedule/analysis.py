@@ -59,7 +59,7 @@ def is_output_block(sch: Any, block: Any) -> bool:
 def suggest_index_map(
     buffer: Buffer, indices: Sequence[PrimExpr], loops: Sequence[For], predicate: PrimExpr
 ) -> IndexMap | None:
-    """Return a layout in which loops access a buffer in memory order; None if none is found.
+    """Return a layout in which loops access a buffer in memory order; None if there is none.
 
     The parts of the indices that belong to single loops become dimensions of their own, in the
     order of the loops:
@@ -192,7 +192,7 @@ class _Description:
 
 
 def _pairings(actual: PrimExpr, wanted: PrimExpr) -> list[Pairing]:
-    """Return the ways in which an expression matches another one, indices left out."""
+    """Return the ways in which an expression matches another one, ignoring indices."""
     if isinstance(wanted, BufferLoad):
         fits = isinstance(actual, BufferLoad) and actual.buffer.dtype is wanted.buffer.dtype
         return [[(actual, wanted)]] if fits else []
@@ -240,7 +240,7 @@ def _matches(block_store: BufferStore, description: _Description) -> list[Pairin
 def get_tensorize_loop_mapping(
     sch: Any, block: Any, desc_func: PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
-    """Return which loops of a block can be split and moved inside to make it a tensor intrinsic.
+    """Return the mapping of loops of a block to those of a tensor intrinsic.
 
     None if the block does not have the form of the description, or (without ``allow_padding``) if
     the extents are not multiples of the description's.
@@ -325,7 +325,7 @@ def _loop_mapping(
 def get_auto_tensorize_mapping_info(
     sch: Any, block: Any, desc_func: PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
-    """Return how the iterators of a block can be fused into those of a description.
+    """Return how the iterators of a block can be fused into those of a description, or None.
 
     Iterators that index the same buffers have the same role: of ``C[i, j] += A[i, k] * B[k, j]``,
     i is in A and C. Those of a block with the role of one of the description are fused:
@@ -361,7 +361,7 @@ def get_auto_tensorize_mapping_info(
 
 
 def _roles(accesses: Sequence[Any], iterators: Sequence[IterVar]) -> dict[Var, tuple[bool, ...]]:
-    """Return for each iterator which of some accesses it indexes."""
+    """Return for each iterator which of the accesses it indexes."""
     used = [set(variables(access.indices)) for access in accesses]
     return {i.var: tuple([i.var in one for one in used]) for i in iterators}
 

@@ -11,7 +11,9 @@ __all__ = ["BlockDependenceInfo"]
 
 
 class BlockDependenceInfo:
-    """For each block of a module its reference, and the dependences between those inside of it."""
+    """Holds the reference of each block of a module, and the dependences between the blocks inside
+    it.
+    """
 
     def __init__(self, mod: IRModule) -> None:
         self._state = ScheduleState(mod)

@@ -99,7 +99,7 @@ def is_dominant(cursor: BlockCursor, scope: BlockCursor) -> bool:
 
 
 def why_not_complete(cursor: BlockCursor, scope: BlockCursor) -> str:
-    """Return an empty text for a complete block, else the reason why it is not complete."""
+    """Return the reason why a block is not complete; "" if it is complete."""
     block = cursor.block
     for iterator in block.iter_vars:
         if iterator.iter_type != IterVar.DataPar:
@@ -114,7 +114,7 @@ def why_not_complete(cursor: BlockCursor, scope: BlockCursor) -> str:
 
 
 def why_not_reduction(cursor: BlockCursor, scope: BlockCursor) -> str:
-    """Return an empty text for a reduction block, else the reason why it is not one."""
+    """Return the reason why a block is not a reduction block; "" if it is one."""
     block = cursor.block
     if block.init is None:
         return "it has no T.init()"
@@ -194,8 +194,7 @@ def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> boo
 
 
 def check_covers_domain(cursor: BlockCursor) -> None:
-    """Check that the condition of a block only cuts off iterations outside of its iterators'
-    ranges.
+    """Check that the predicate of a block excludes only values outside of its iterators' domains.
 
     A condition that leaves out values of the iterators would be lost with the loops.
     """
@@ -207,8 +206,9 @@ def check_covers_domain(cursor: BlockCursor) -> None:
 
 
 def own_condition(cursor: BlockCursor) -> PrimExpr | None:
-    """Return a condition of a block that leaves out values of its iterators; None if there is
-    none."""
+    """Return a condition in a block's predicate that may exclude values inside its iterators'
+    domains, or None.
+    """
     realize = cursor.stmt
     if is_const(realize.predicate, 1):
         return None
@@ -227,8 +227,9 @@ def own_condition(cursor: BlockCursor) -> PrimExpr | None:
 
 
 def check_inputs_stay(cursor: BlockCursor, scope: BlockCursor) -> None:
-    """Check that no producer of a block that shares a loop with it overwrites what it has written:
-    then the block finds the same inputs at any place."""
+    """Check that no producer in a common loop overwrites the inputs of a block, so that they are
+    the same at any place.
+    """
     loops = set(cursor.loops())
     name = cursor.block.name_hint
     for producer in producers_of(cursor, scope):
@@ -247,7 +248,7 @@ def check_inputs_stay(cursor: BlockCursor, scope: BlockCursor) -> None:
 def check_inputs_last(
     cursor: BlockCursor, scope: BlockCursor, later: Sequence[BlockCursor]
 ) -> None:
-    """Check that the inputs of a block are unchanged when some later blocks run."""
+    """Check that the blocks that a block moves behind do not change its inputs."""
     check_inputs_stay(cursor, scope)
     blocks = scope.blocks_below()
     block = cursor.block
@@ -264,7 +265,7 @@ def check_inputs_last(
 
 
 def ranges_between(cursor: Cursor, outer: Cursor) -> dict[Var, Range]:
-    """Return the ranges of the loops around ``cursor`` that are strictly inside of ``outer``."""
+    """Return the ranges of the loops around ``cursor`` that are inside ``outer``."""
     ranges = {}
     for ancestor in cursor.ancestors():
         if ancestor == outer:

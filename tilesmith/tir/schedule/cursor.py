@@ -20,7 +20,7 @@ __all__ = ["BlockCursor", "Cursor", "FunctionCursor", "LoopCursor", "cursor_of"]
 
 
 class Cursor:
-    """A loop or block of a program. Two cursors are equal if they refer to the same one."""
+    """A loop or block of a program. Cursors of the same loop or block are equal."""
 
     __slots__ = ("sref", "state")
 
@@ -41,13 +41,13 @@ class Cursor:
 
     @property
     def node(self) -> For | Block:
-        """The current For or Block: what an error points at."""
+        """The current For or Block, to which errors point."""
         stmt = self.stmt
         return stmt.block if isinstance(stmt, BlockRealize) else stmt
 
     @property
     def tables(self) -> FunctionState:
-        """The function around, with the tables of its loops and blocks."""
+        """The enclosing function, with the tables of its loops and blocks."""
         return self.state.state_of(self.sref)
 
     @property
@@ -57,18 +57,18 @@ class Cursor:
 
     @property
     def variable(self) -> GlobalVar:
-        """The global variable of the function around."""
+        """The global variable of the enclosing function."""
         return self.state.variable_of(self.sref)
 
     # --- outward ----------------------------------------------------------------------------------
 
     def parent(self) -> Cursor | None:
-        """Return the loop or block right around; None at the root."""
+        """Return the directly enclosing loop or block; None at the root."""
         found = self.state.parent(self.sref)
         return None if found is None else cursor_of(self.state, found)
 
     def ancestors(self) -> Iterator[Cursor]:
-        """Return the loops and blocks around, from the nearest outward."""
+        """Return the enclosing loops and blocks, innermost first."""
         state, tables = self.state, self.tables
         parents, statements = tables.parent_of, tables.stmt_of
         current = parents[self.sref]
@@ -78,7 +78,7 @@ class Cursor:
             current = parents[current]
 
     def loops(self) -> list[LoopCursor]:
-        """Return the loops around up to the next block, outermost first."""
+        """Return the enclosing loops up to the next block, outermost first."""
         state, tables = self.state, self.tables
         parents, statements = tables.parent_of, tables.stmt_of
         found = []
@@ -89,14 +89,14 @@ class Cursor:
         return found[::-1]
 
     def scope(self) -> BlockCursor | None:
-        """Return the block around; None for the root block."""
+        """Return the enclosing block; None for the root block."""
         found = self.state.scope(self.sref)
         return None if found is None else BlockCursor(self.state, found)
 
     # --- inward -----------------------------------------------------------------------------------
 
     def children(self) -> list[Cursor]:
-        """Return the nearest loops and blocks inside."""
+        """Return the outermost loops and blocks inside."""
         state = self.state
         return [cursor_of(state, sref) for sref in state.child_srefs(self.sref)]
 
@@ -128,7 +128,7 @@ class Cursor:
     # --- changes ----------------------------------------------------------------------------------
 
     def replace(self, stmt: Stmt, block_reuse: dict[Block, Block] | None = None) -> None:
-        """Put another statement here; see ``FunctionState.replace``."""
+        """Replace the statement; see ``FunctionState.replace``."""
         self.state.replace(self.sref, stmt, block_reuse)
 
 
@@ -187,7 +187,7 @@ class FunctionCursor:
 
     @property
     def function(self) -> PrimFunc:
-        """The current function."""
+        """The enclosing function."""
         return self.state.function_state(self.variable).function
 
     def root(self) -> BlockCursor:

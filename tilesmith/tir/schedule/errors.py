@@ -1,4 +1,6 @@
-"""Refusals of primitives: the reason and the place; the schedule adds the primitive's name."""
+"""Defines refusals of primitives: the reason and the place; the schedule adds the name of the
+primitive.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ __all__ = ["Refusal", "ScheduleError", "refuse"]
 
 
 class Refusal(ScheduleError):
-    """A refusal before the schedule turns it into the error that users see.
+    """A refusal inside a primitive, before the schedule turns it into the error for the user.
 
     The program is printed only then, so that trying primitives and catching refusals is cheap.
     """

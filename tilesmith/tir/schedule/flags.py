@@ -45,8 +45,9 @@ def block_flags(cursor: BlockCursor) -> BlockFlags:
 
 
 def is_stage_pipeline(scope: BlockCursor) -> bool:
-    """Return whether the blocks of a scope are complete or reductions, and read only what is
-    written."""
+    """Return whether the blocks of a scope are complete or reductions, and read only elements that
+    were written.
+    """
     return all(
         (not why_not_complete(cursor, scope) or not why_not_reduction(cursor, scope))
         and is_covered(cursor)
@@ -55,7 +56,8 @@ def is_stage_pipeline(scope: BlockCursor) -> bool:
 
 
 def is_covered(cursor: BlockCursor) -> bool:
-    """Return whether producers have written all that a block reads of their buffers when it runs.
+    """Return whether producers have written all elements that a block reads of their buffers before
+    it runs.
 
     In one iteration of the innermost loop around both, each region read must lie in what one of
     the producers writes for certain.
@@ -114,7 +116,7 @@ def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
 
 
 def _around(cursor: BlockCursor, region: BufferRegion, common: Cursor) -> list[IntervalSet]:
-    """Return a box around what a block reads while the loops inside of ``common`` run."""
+    """Return a bounding box of a block's reads while the loops inside ``common`` run."""
     realize = cursor.stmt
     domains: dict[Var, Range] = {i.var: i.domain for i in realize.block.iter_vars}
     ranges = ranges_between(cursor, common)

@@ -1,4 +1,4 @@
-"""Declares what a schedule offers to its primitives, and holds the methods that users call."""
+"""Declares the interface of schedules for primitives, and holds the methods for users."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class PrimitiveMethods:
     error_render_level: str
     func_working_on: GlobalVar | None
     def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:
-        """Put a loop of one iteration around a block or loop."""
+        """Insert a loop of extent 1 around a block or loop."""
     def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Any) -> None:
         """Set an annotation of a block or loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int | str | Buffer, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
@@ -34,75 +34,75 @@ class PrimitiveMethods:
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
     def blockize(self, target: BlockRV | LoopRV | Sequence[BlockRV | str], preserve_unit_iters: bool = True) -> BlockRV:
-        """Make one block of a loop with all that is in it, or of several blocks of one scope."""
+        """Make one block of a loop with its body, or of several blocks of one scope."""
     def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
-        """Compute the indices at which a block accesses its buffers beforehand, into buffers."""
+        """Precompute the indices at which a block accesses its buffers, and store them in buffers."""
     def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
-        """Let a block that reads and writes a buffer work on a copy of it."""
+        """Let a block that reads and writes the same buffer work on a copy of it."""
     def cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = None) -> BlockRV:
-        """Read a buffer through a copy in another scope; gives the block that copies."""
+        """Read a buffer through a copy in another scope; returns the copying block."""
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = None) -> BlockRV:
-        """Write a buffer through a copy in another scope; gives the block that copies back."""
+        """Write a buffer through a copy in another scope; returns the block that copies back."""
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
-        """Return whether ``decompose_padding`` of the same arguments would not be refused."""
+        """Return whether ``decompose_padding`` accepts the same arguments."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
-        """Move a producer under a loop of its consumers, computing only what they need there."""
+        """Move a producer under a loop of its consumers; it computes only the region that they read"""
     def compute_inline(self, block: BlockRV | str) -> None:
-        """Put the value of a block into the expressions that read it, and remove the block."""
+        """Substitute the value of a block into the expressions that read it, and remove the block."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Split a block that chooses between a value and constant padding into two."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split a reduction block into an initialisation, put before ``loop``, and the update."""
+        """Split a reduction block into an initialisation, inserted before ``loop``, and an update."""
     def enter_postproc(self) -> None:
-        """Mark that what follows in the trace is post-processing."""
+        """Mark all later instructions of the trace as post-processing."""
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
-        """Make one loop of directly nested ones, outermost first."""
+        """Fuse directly nested loops, given outermost first, into one loop."""
     def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
-        """Let a reduction start from what its epilogue adds to the result."""
+        """Initialise a reduction with the value that its epilogue adds to the result, and remove the"""
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block of that name; it must be the only one."""
+        """Return the only block of that name."""
     def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
-        """Return the blocks right inside of a block or loop."""
+        """Return the outermost blocks inside a block or loop."""
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that read what this block writes."""
+        """Return the blocks of the same scope that read buffers that this block writes."""
     def get_loops(self, block: BlockRV | LoopRV | str) -> list[LoopRV]:
         """Return the loops around a block up to the next block, outermost first."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks inside of a scope that write to buffers from outside of it."""
+        """Return the blocks inside a scope that write buffers allocated outside of it."""
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that write what this block reads."""
+        """Return the blocks of the same scope that write buffers that this block reads."""
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """Return the block of that name; it must be the only one."""
+        """Return the only block of that name."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
         """Replace one loop by consecutive loops over parts of its range, of the given lengths."""
     def merge(self, *loops: LoopRV) -> LoopRV:
-        """Make one loop of several that stand one after the other; their bodies follow in turn."""
+        """Merge several consecutive loops into one whose body runs theirs in order."""
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Round the extent of each iterator of an einsum up to a multiple of its factor."""
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel."""
     def read_at(self, loop: LoopRV, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> BlockRV:
-        """Read a buffer through a copy, made anew in each iteration of a loop around the block."""
+        """Read a buffer through a copy that is filled in each iteration of a loop around the block."""
     def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
         """Access a buffer through a copy that is indexed by the block's own iterators."""
     def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Read a buffer through a copy at indices that a map gives from the block's iterators."""
+        """Read a buffer through a copy whose indices are a map of the block's iterators."""
     def reindex_cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Write a buffer through a copy at indices that a map gives from the block's iterators;"""
+        """Write a buffer through a copy whose indices are a map of the block's iterators; see"""
     def reorder(self, *ordered_loops: LoopRV) -> None:
-        """Put loops of one nest into the given order; other loops between them stay where they are."""
+        """Reorder loops of one nest as given; other loops between them keep their positions."""
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
-        """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
+        """Reorder the iterators of a block: position k gets the iterator ``new_order[k]``."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
-        """Move a consumer under a loop of its producers, for the part that they have made there."""
+        """Move a consumer under a loop of its producers; it processes only the region that they write"""
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
-        """Put a consumer's expression into its only producer, and remove the consumer."""
+        """Substitute a consumer's expression into its only producer, and remove the consumer."""
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
-        """Make the iterations of a reduction loop independent: partial results in a buffer with one"""
+        """Make the iterations of a reduction loop independent: the first block stores partial results"""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
-        """Make the buffer of a producer circular, and compute only rows that are new."""
+        """Make the buffer of a producer circular, so that each iteration computes only new rows."""
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> Var:
-        """Draw one of some numbers, with given probabilities; ``decision`` is the position chosen."""
+        """Draw one of several numbers with given probabilities; ``decision`` is its position."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
         """Draw a loop around all consumers of a block under which it can be computed, or a mark."""
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: Sequence[int] | None = None) -> list[Var]:
@@ -112,15 +112,15 @@ class PrimitiveMethods:
     def set_axis_separator(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, axis_separators: Sequence[int]) -> None:
         """Set the separators between the physical axes of a buffer."""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
-        """Put a buffer that a block writes into another storage scope."""
+        """Set the storage scope of a buffer that a block writes."""
     def split(self, loop: LoopRV, factors: Sequence[int | PrimExpr | None], preserve_unit_iters: bool = True, disable_predication: bool = False) -> list[LoopRV]:
-        """Replace one loop by nested loops; at most one factor is None and found from the extent."""
+        """Replace one loop by nested loops; at most one factor may be None, and is inferred from the"""
     def storage_align(self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int) -> None:
-        """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
+        """Require that the stride of a buffer's axis is ``k * factor + offset`` elements."""
     def tensorize(self, block_or_loop: BlockRV | LoopRV | str, tensor_intrin: str | TensorIntrin | tuple[PrimFunc, PrimFunc], preserve_unit_iters: bool = True) -> None:
-        """Replace a block, or a loop with all that is in it, by a tensor intrinsic."""
+        """Replace a block, or a loop with its body, by a tensor intrinsic."""
     def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]) -> None:
-        """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
+        """Replace the iterators (and loops) of a block by the results of ``index_map``."""
     def transform_layout(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer, index_map: IndexMap | Callable[..., Any], pad_value: Any = None, *, assume_injective_transform: bool = False) -> None:
         """Change the layout of a buffer that a block reads or writes: element ``i`` goes to"""
     def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
@@ -128,10 +128,10 @@ class PrimitiveMethods:
     def unroll(self, loop: LoopRV) -> None:
         """Unroll a loop."""
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
-        """Drop declared accesses of a block: buffers that it reads ("read") or writes ("write")."""
+        """Drop declared accesses of a block: buffers in its reads ("read") or writes ("write")."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
-        """Keep a buffer that a block writes in another dtype; values are cast on the way."""
+        """Store a buffer that a block writes in another dtype; values are cast on access."""
     def vectorize(self, loop: LoopRV) -> None:
         """Run the iterations of a loop as lanes of vectors. Refuses as ``parallel`` does."""
     def write_at(self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str) -> BlockRV:
-        """Write a buffer through a copy, put back in each iteration of a loop around the block."""
+        """Write a buffer through a copy that is written back in each iteration of a loop around the"""

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class Rebuild(Rewriter):
-    """A rewriter that records which block became which, so that blocks keep their identity."""
+    """A rewriter that records the replacement of each block, so that blocks keep their identity."""
 
     def __init__(self) -> None:
         self.reuse: dict[Block, Block] = {}
@@ -71,7 +71,7 @@ class Replace(Rebuild):
 
 
 class Redirect(AccessRedirection):
-    """Redirects the accesses of one buffer; notes which block became which."""
+    """Redirects the accesses of one buffer; records the replacement of each block."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         self.old = old
@@ -91,8 +91,9 @@ class Redirect(AccessRedirection):
 
 
 def without_views(block: Block, stmt: Stmt) -> Stmt:
-    """Return ``stmt``, a part of a block, with accesses of the block's views redirected to their
-    source buffers."""
+    """Return ``stmt``, a part of a block, with accesses through the block's views redirected to
+    their source buffers.
+    """
     sources = {match.buffer: match.source for match in block.match_buffers}
     changed: Stmt = ViewRedirection(sources).visit(stmt)
     return changed
@@ -140,8 +141,9 @@ class SimplifyBindings(Rebuild):
         )
 
     def _is_plain(self, value: PrimExpr) -> bool:
-        """Return whether there is nothing to simplify: a loop's variable, a constant, and what a
-        split or fuse makes of a plain variable."""
+        """Return whether an expression is already simple: a loop variable, a constant, or the
+        result of a split or fuse of a plain variable.
+        """
         if isinstance(value, Var):
             return self._is_loop(value)
         if isinstance(value, Add) and isinstance(value.a, Mul):
@@ -164,7 +166,7 @@ class SimplifyBindings(Rebuild):
         return self.preserve_unit_iters or domain is None or not is_one(domain.extent)
 
     def _extent(self, variable: Var) -> int:
-        """Return the iterations of a loop from 0; 0 where they are not known."""
+        """Return the extent of a loop that starts at 0; 0 if it is not constant."""
         domain = self.domain.get(variable)
         if domain is None or not isinstance(domain.extent, IntImm) or not is_const(domain.min, 0):
             return 0
@@ -220,7 +222,7 @@ def domain_of_loops(cursors: Sequence[LoopCursor]) -> dict[Var, Range]:
 
 
 def clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the parts of a conjunction; none for the constant True."""
+    """Return the operands of a conjunction; none for the constant True."""
     from tilesmith.ir import And
 
     if is_const(predicate, 1):
@@ -262,7 +264,7 @@ def parent_of(cursor: Cursor) -> Cursor:
 
 
 def remove_block(cursor: BlockCursor) -> None:
-    """Remove a block from the program, with the loops that hold nothing else."""
+    """Remove a block from the program, and the loops that become empty."""
     top: Cursor = cursor
     parent = parent_of(top)
     while len(child_statements(parent.stmt)) == 1:

@@ -1,5 +1,5 @@
-"""The kinds of parameters of schedule primitives: what users may give, what the primitive gets,
-what the trace keeps.
+"""Defines the kinds of parameters of schedule primitives: the accepted arguments, their resolved
+values, and their form in traces.
 
 A primitive says the kinds by its annotations:
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ParameterKind:
-    """How one kind of argument is checked, resolved, and kept in the trace."""
+    """Defines how one kind of argument is checked, resolved, and recorded in the trace."""
 
     users_type = "Any"
     """The annotation that users see."""
@@ -49,15 +49,16 @@ class ParameterKind:
     """How the trace keeps it; the name is the parameter's."""
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        """Return the value that the primitive gets.
+        """Return the value that is passed to the primitive.
 
         ``known`` holds the other parameters: those before this one resolved, the rest as given.
         """
         return value
 
     def kept(self, value: Any, resolved: Any) -> Any:
-        """Return the value that the trace keeps: for inputs the given one, else the resolved
-        one."""
+        """Return the value that is recorded in the trace: the given one for inputs, else the
+        resolved one.
+        """
         return value if self.argument.is_input else resolved
 
 
@@ -142,7 +143,7 @@ class _Targets(_BlockOrLoop):
 
 
 class _Rest(ParameterKind):
-    """All positional arguments from here on."""
+    """All remaining positional arguments."""
 
     def __init__(self, kind: ParameterKind) -> None:
         self.kind = kind
@@ -157,7 +158,7 @@ class _Rest(ParameterKind):
 
 
 class _Function(ParameterKind):
-    """A function by its name; None for the one that the schedule works on."""
+    """A function by its name; None for the schedule's current function."""
 
     users_type = "str | None"
 
@@ -244,7 +245,9 @@ _SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
 
 
 class _Scope(_Text):
-    """A storage scope that targets know, maybe with a tag: ``shared.dyn``, ``global.texture``."""
+    """A storage scope known to targets, optionally with a tag: ``shared.dyn``,
+    ``global.texture``.
+    """
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         scope = super().resolve(sch, name, value, known)
@@ -270,7 +273,7 @@ class _Factors(ParameterKind):
 
 
 class _Annotation(ParameterKind):
-    """A value, list or dictionary; sampled values in it become numbers."""
+    """A value, list or dictionary; sampled values in it are replaced by numbers."""
 
     argument = Argument("", is_input=True)
 
@@ -286,7 +289,8 @@ class _Annotation(ParameterKind):
 
 
 class _BufferNumber(ParameterKind):
-    """A buffer that the parameter ``block`` reads (writes): its index there, its name, or itself.
+    """A buffer that the parameter ``block`` reads (writes), given by its index, its name, or
+    itself.
 
     Where ``access`` is left open, the parameter ``buf_type`` says which of the two.
     """
@@ -318,8 +322,9 @@ class BufferChoice(NamedTuple):
 
 
 class _BlockBuffer(ParameterKind):
-    """A buffer that the parameter ``block`` uses: ``("read", k)``, ``("write", k)``, its name, or
-    itself."""
+    """A buffer that the parameter ``block`` uses, given as ``("read", k)``, ``("write", k)``, its
+    name, or itself.
+    """
 
     users_type = "tuple[str, int] | str | Buffer"
     argument = Argument("", as_tuple=True)
@@ -346,7 +351,7 @@ class _BlockBuffer(ParameterKind):
 
 
 class Adapted(ParameterKind):
-    """An argument that one primitive understands: ``adapt(known, value)`` makes what it gets.
+    """An argument of one primitive that ``adapt(known, value)`` converts.
 
     ``known``: see ``ParameterKind.resolve``.
     """
@@ -369,7 +374,7 @@ class Adapted(ParameterKind):
 
 
 class _Decision(ParameterKind):
-    """A decision of a sampling primitive; the trace keeps it beside the instruction."""
+    """A decision of a sampling primitive; the trace stores it beside the instruction."""
 
     is_recorded = False
     argument = Argument("", optional=True)
@@ -384,7 +389,7 @@ class _Decision(ParameterKind):
 
 
 class _Generator(ParameterKind):
-    """The random numbers of the schedule."""
+    """The random number generator of the schedule."""
 
     is_hidden = True
     is_recorded = False

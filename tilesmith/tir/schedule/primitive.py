@@ -39,7 +39,7 @@ _EMPTY = inspect.Parameter.empty
 
 
 class Sampled(NamedTuple):
-    """The result of a sampling primitive, and the decision that the trace keeps."""
+    """The result of a sampling primitive, and the decision for the trace."""
 
     result: Any
     decision: Any
@@ -88,7 +88,7 @@ class Parameter(NamedTuple):
 
 
 class Primitive:
-    """The record of a primitive: all that the package knows of it."""
+    """The record of a primitive: all facts about it."""
 
     def __init__(
         self,
@@ -133,7 +133,9 @@ class Primitive:
 
     @property
     def only_looks(self) -> bool:
-        """Return whether it neither changes the program nor draws random numbers."""
+        """Return whether the primitive only queries: it neither changes the program nor draws
+        random numbers.
+        """
         is_pure = self.kind is not None and self.kind.is_pure
         return is_pure and not any(one.kind.is_hidden for one in self.parameters)
 
@@ -179,7 +181,9 @@ class Primitive:
     def carry_out(
         self, sch: PrimitiveMethods, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Resolve the arguments, call the function, record the instruction, give the result."""
+        """Resolve the arguments, call the function, record the instruction, and return the
+        result.
+        """
         given = self._bind(sch, args, kwargs)
         known = dict(given)
         positional: list[Any] = []
@@ -202,7 +206,7 @@ class Primitive:
         return self._finish(sch, given, known, result)
 
     def _raise(self, sch: PrimitiveMethods, error: Exception) -> NoReturn:
-        """Raise the error that users see: with the primitive named, in the detail they ask for."""
+        """Raise the error for the user: with the name of the primitive, in the requested detail."""
         level = sch.error_render_level
         if isinstance(error, Refusal):
             shown = error.named(self.name) if level == "detail" else None
@@ -296,7 +300,7 @@ def primitive(
     aliases: Sequence[str] = (),
     no_sampler: str = "",
 ) -> Callable[[Function], Function]:
-    """Declare a function to be a primitive; the function itself stays as it is.
+    """Declare a function as a primitive; the function itself is returned unchanged.
 
     ``trace``: the name of its instructions, made from the function's if not given; "" where the
     trace does not keep it. ``is_pure``: it changes nothing, so an instruction whose results are

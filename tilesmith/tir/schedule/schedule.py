@@ -1,4 +1,4 @@
-"""``tir.Schedule``: rewrites a module step by step, each step checked.
+"""Defines ``tir.Schedule``, which rewrites a module step by step and checks each step.
 
 A schedule is composed of the state (the program with the identities of its loops and blocks), the
 table of random variables, the trace, and the primitives: functions below ``primitives/`` whose
@@ -61,16 +61,17 @@ class Schedule(PrimitiveMethods):
 
     @property
     def mod(self) -> IRModule:
-        """The module as scheduled so far."""
+        """The current module."""
         return self.state.mod
 
     def work_on(self, func_name: str) -> None:
-        """Choose the function that ``get_block`` looks in when none is named."""
+        """Choose the function in which ``get_block`` looks by default."""
         self.func_working_on = self.state.mod.get_global_var(func_name)
 
     def copy(self) -> Self:
-        """Return an independent schedule that starts from here; random variables are valid in
-        both."""
+        """Return an independent schedule with the same state; random variables are valid in
+        both.
+        """
         made = type(self).__new__(type(self))
         made.state = self.state.copy()
         made.trace = self.trace.copy()
@@ -81,11 +82,11 @@ class Schedule(PrimitiveMethods):
         return made
 
     def seed(self, seed: int) -> None:
-        """Start the random numbers of sampling anew."""
+        """Set the seed of the random number generator."""
         self.random = random.Random(None if seed == -1 else seed)
 
     def fork_seed(self) -> int:
-        """Return a new seed, drawn from this schedule's random numbers."""
+        """Return a new seed, drawn from this schedule's generator."""
         return self.random.getrandbits(31)
 
     def show(self, *args: Any, **kwargs: Any) -> None:
@@ -104,8 +105,9 @@ class Schedule(PrimitiveMethods):
     # --- random variables -------------------------------------------------------------------------
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """Return what a random variable stands for: a Block, a For, an int, or a mark in the place
-        of a loop (``StmtSRef.root_mark``, ``inline_mark``)."""
+        """Return the value of a random variable: a Block, a For, an int, or a mark in place of a
+        loop (``StmtSRef.root_mark``, ``inline_mark``).
+        """
         if isinstance(rand_var_or_sref, (BlockRV, LoopRV, StmtSRef)):
             sref = self.variables.sref(rand_var_or_sref)
             if is_mark(sref):
@@ -139,7 +141,7 @@ class Schedule(PrimitiveMethods):
 
 
 def _first_function(mod: IRModule) -> GlobalVar | None:
-    """Return the function to work on before one is named: the only one, or ``main``."""
+    """Return the default function: the only one, or ``main``."""
     functions = [v for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
     if len(functions) == 1:
         return functions[0]

@@ -1,4 +1,4 @@
-"""The state of a schedule: functions, and where each loop and block stands in them.
+"""Defines the state of a schedule: functions, and the positions of their loops and blocks.
 
 Statements are immutable, so a loop or block that a primitive touches becomes another object, and so
 do the statements on the path to the root. A ``StmtSRef`` is the stable identity of a loop or block;
@@ -55,7 +55,7 @@ class BlockFlags(NamedTuple):
 
 
 class StmtSRef:
-    """The stable identity of a loop or block within a schedule; has no content of its own.
+    """The stable identity of a loop or block within a schedule, without content.
 
     Copies of a schedule share identities. ``stmt`` and ``parent`` answer for the state that gave
     this identity to a user last (``Schedule.get_sref``, ``ScheduleState.get_sref``).
@@ -67,7 +67,7 @@ class StmtSRef:
 
     @property
     def stmt(self) -> For | Block | None:
-        """The current For or Block; None for a mark, and once it is removed."""
+        """The current For or Block; None for a mark, and after its removal."""
         state = self._state()
         if state is None or not state.is_alive(self):
             return None
@@ -76,7 +76,7 @@ class StmtSRef:
 
     @property
     def parent(self) -> StmtSRef | None:
-        """The loop or block right around; None for the root block and for marks."""
+        """The directly enclosing loop or block; None for the root block and for marks."""
         state = self._state()
         if state is None or not state.is_alive(self):
             return None
@@ -89,12 +89,14 @@ class StmtSRef:
 
     @staticmethod
     def inline_mark() -> StmtSRef:
-        """Return the mark for "inline the block" where a loop is asked for."""
+        """Return the mark for "inline the block", which can stand in place of a loop."""
         return _INLINE
 
     @staticmethod
     def root_mark() -> StmtSRef:
-        """Return the mark for "leave the block where it is" where a loop is asked for."""
+        """Return the mark for "leave the block at its place", which can stand in place of a
+        loop.
+        """
         return _ROOT
 
     def __repr__(self) -> str:
@@ -113,12 +115,12 @@ _ROOT = StmtSRef()
 
 
 def is_mark(sref: StmtSRef) -> bool:
-    """Return whether an identity is one of the marks that stand in the place of a loop."""
+    """Return whether an identity is one of the marks that stand in place of a loop."""
     return sref is _INLINE or sref is _ROOT
 
 
 def child_statements(stmt: Stmt) -> list[For | BlockRealize]:
-    """Return the nearest loops and blocks below a loop, block or other statement, in order."""
+    """Return the outermost loops and blocks below a loop, block or other statement, in order."""
     found: list[For | BlockRealize] = []
 
     def walk(node: Node) -> None:
@@ -191,7 +193,7 @@ class FunctionState:
         self._enter(function.body, None, set())
 
     def own(self) -> FunctionState:
-        """Return this state if it is not shared, else a copy to change."""
+        """Return this state if it is not shared, else a copy that may be changed."""
         if not self.shared:
             return self
         copy = FunctionState.__new__(FunctionState)
@@ -231,7 +233,7 @@ class FunctionState:
             self._enter(inner, sref, reached)
 
     def replace(self, sref: StmtSRef, new: Stmt, block_reuse: dict[Block, Block]) -> None:
-        """Put ``new`` (a loop, a block or another statement) where the statement of ``sref`` is.
+        """Replace the statement of ``sref`` by ``new`` (a loop, a block or another statement).
 
         ``block_reuse`` maps blocks as they were to what they became: these keep their identity.
         """
@@ -248,7 +250,7 @@ class FunctionState:
         self._rebuild_ancestors(parent, old, new)
 
     def _forget(self, old: For | BlockRealize, reached: set[StmtSRef]) -> None:
-        """Drop the entries of statements that were in ``old`` and are not in the tree any more."""
+        """Remove the entries of statements of ``old`` that are no longer in the tree."""
         key = _key(old)
         sref = self.sref_of.get(key)
         if sref is not None and sref in reached:
@@ -278,7 +280,9 @@ class FunctionState:
 
 
 class ScheduleState:
-    """A module being scheduled. Tables of a function are made when a primitive first names it."""
+    """A module being scheduled. The tables of a function are built when a primitive first uses
+    it.
+    """
 
     def __init__(self, mod: Any, *, debug_mask: Any = "none", enable_check: bool = True) -> None:
         self._module: IRModule = mod
@@ -304,8 +308,9 @@ class ScheduleState:
         return self._module
 
     def copy(self) -> ScheduleState:
-        """Return another state that starts from here; nothing is copied before one of the two
-        changes."""
+        """Return an independent state with the same content; data is copied only when one of the
+        two changes.
+        """
         made = ScheduleState(
             self._module, debug_mask=self.debug_mask, enable_check=self.enable_check
         )
@@ -316,7 +321,7 @@ class ScheduleState:
         return made
 
     def restore(self, earlier: ScheduleState) -> None:
-        """Go back to a copy made before, and drop later changes."""
+        """Return to an earlier copy, and drop later changes."""
         self._module = earlier._module
         self._functions = earlier._functions
         self._function_of = earlier._function_of
@@ -363,12 +368,12 @@ class ScheduleState:
         return found
 
     def is_alive(self, sref: StmtSRef) -> bool:
-        """Return whether an identity stands for a loop or block of the current program."""
+        """Return whether an identity belongs to a loop or block of the current program."""
         variable = self._function_of.get(sref)
         return variable is not None and sref in self._functions[variable].stmt_of
 
     def handed_out(self, sref: StmtSRef) -> StmtSRef:
-        """Return ``sref``, which from now on answers for this state (not where it is a mark)."""
+        """Make this state the owner of ``sref`` (unless it is a mark) and return it."""
         if not is_mark(sref):
             if self._reference is None:
                 self._reference = weakref.ref(self)
@@ -376,8 +381,9 @@ class ScheduleState:
         return sref
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
-        """Return the dependences between the blocks right inside of a block, by their
-        identities."""
+        """Return the dependences between the outermost blocks inside a block, by their
+        identities.
+        """
         realize = self.stmt(block_sref)
         if not isinstance(realize, BlockRealize):
             raise ScheduleError("get_block_scope: expected a block, got a loop")
@@ -396,11 +402,11 @@ class ScheduleState:
         return self.state_of(near).sref_of[block]
 
     def parent(self, sref: StmtSRef) -> StmtSRef | None:
-        """Return the loop or block right around, or None at the root."""
+        """Return the directly enclosing loop or block, or None at the root."""
         return self.state_of(sref).parent_of[sref]
 
     def ancestors(self, sref: StmtSRef) -> Iterator[StmtSRef]:
-        """Return the loops and blocks around, from the nearest outward."""
+        """Return the enclosing loops and blocks, innermost first."""
         table = self.state_of(sref).parent_of
         current = table[sref]
         while current is not None:
@@ -418,14 +424,14 @@ class ScheduleState:
         return found[::-1]
 
     def scope(self, sref: StmtSRef) -> StmtSRef | None:
-        """Return the block around a loop or block; None for the root."""
+        """Return the enclosing block of a loop or block; None for the root."""
         for ancestor in self.ancestors(sref):
             if isinstance(self.stmt(ancestor), BlockRealize):
                 return ancestor
         return None
 
     def child_srefs(self, sref: StmtSRef) -> list[StmtSRef]:
-        """Return the nearest loops and blocks inside."""
+        """Return the outermost loops and blocks inside."""
         state = self.state_of(sref)
         return [state.sref(stmt) for stmt in child_statements(state.stmt_of[sref])]
 
@@ -507,14 +513,16 @@ class ScheduleState:
             self._function_of[sref] = variable
 
     def adopt(self, sref: StmtSRef, block: Block) -> None:
-        """Let a block that was taken out of the program and will be put back keep its identity."""
+        """Keep the identity of a block that is removed from the program and will be inserted
+        again.
+        """
         variable = self._function_of[sref]
         state = self._functions[variable].own()
         self._functions[variable] = state
         state.sref_of[block] = sref
 
     def replace_function(self, variable: GlobalVar, function: PrimFunc) -> None:
-        """Give a function another signature or attributes; its body must be the one of now."""
+        """Replace the signature or attributes of a function; its body must be the current one."""
         state = self._functions[variable].own()
         self._functions[variable] = state
         state.function = function
@@ -525,8 +533,9 @@ class ScheduleState:
 
 
 def _mask(debug_mask: Any) -> int:
-    """Return the mask as a number; where the user asks for nothing, the knob may ask for
-    everything."""
+    """Return the mask as a number; if the user requests no checks, the knob ``check_schedules`` may
+    request all.
+    """
     if isinstance(debug_mask, str):
         known = {"none": 0, "all": -1}
         if debug_mask not in known:

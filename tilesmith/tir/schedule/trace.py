@@ -1,4 +1,4 @@
-"""Traces: the instructions of a schedule, which can be printed, saved and replayed.
+"""Defines traces: the instructions of a schedule, which can be printed, saved and replayed.
 
 An instruction names a kind from the table ``KINDS``, its inputs (random variables, expressions,
 lists of them), its attributes (plain values), and the random variables that it made. Sampling
@@ -39,7 +39,9 @@ class LoopRV:
 
 
 class Argument(NamedTuple):
-    """How an instruction keeps an argument of its primitive, and how it is written in Python."""
+    """Defines how an instruction stores an argument of its primitive, and how the argument is
+    printed.
+    """
 
     name: str
     is_input: bool = False
@@ -56,8 +58,7 @@ class Argument(NamedTuple):
 
 
 class InstructionKind:
-    """The kind of instructions of that name: the method that carries them out, and its
-    arguments."""
+    """A kind of instruction: the method that executes it, and its arguments."""
 
     __slots__ = ("arguments", "is_postproc", "is_pure", "method", "name", "returns_list")
 
@@ -115,7 +116,7 @@ class Instruction:
         self.outputs = list(outputs)
 
     def arguments(self, translate: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments of the method, with random variables translated."""
+        """Positional and named arguments of the method, with random variables replaced."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         inputs, attrs = iter(self.inputs), iter(self.attrs)
@@ -133,7 +134,7 @@ class Instruction:
         return positional, named
 
     def as_python(self, names: dict[int, str], decision: Any = None) -> str:
-        """Return a line of Python, where random variables have these names."""
+        """Return the instruction as a line of Python with the given names of random variables."""
         positional, named = self.arguments(lambda value: Text(python_text(value, names)))
         arguments = [str(value) for value in positional]
         for argument in self.kind.arguments:
@@ -150,7 +151,7 @@ class Instruction:
         return f"{outputs} = {call}" if outputs else call
 
     def __str__(self) -> str:
-        """Return the line of Python, with names that count within this instruction."""
+        """Return the instruction as a line of Python, with names that are unique within it."""
         names: dict[int, str] = {}
         for value in (*random_variables(self.inputs), *self.outputs):
             if isinstance(value, (BlockRV, LoopRV)) or any(value is o for o in self.outputs):
@@ -195,11 +196,11 @@ class Trace:
         return inst
 
     def get_decision(self, inst: Instruction) -> Any:
-        """Return what a sampling instruction chose, or None."""
+        """Return the decision of a sampling instruction, or None."""
         return self.decisions.get(inst)
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """Return a copy in which one instruction decides otherwise."""
+        """Return a copy in which one instruction has another decision."""
         return Trace(self._instructions(remove_postproc), {**self.decisions, inst: decision})
 
     def copy(self) -> Trace:
@@ -222,7 +223,7 @@ class Trace:
         remove_postproc: bool,
         decision_provider: Callable[[Instruction, list[Any], list[Any], Any], Any] | None = None,
     ) -> None:
-        """Carry the instructions out on another schedule; a provider may change the decisions."""
+        """Execute the instructions on another schedule; a provider may change the decisions."""
         table: dict[int, Any] = {}
 
         def translate(value: Any) -> Any:
@@ -304,7 +305,7 @@ class Trace:
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Any) -> None:
-        """Replay what ``as_json`` gave on a schedule.
+        """Replay the result of ``as_json`` on a schedule.
 
         Raises ScheduleError for an invalid trace, naming the instruction that cannot be read.
         """

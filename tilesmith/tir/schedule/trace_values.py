@@ -25,8 +25,9 @@ __all__ = [
 
 
 def random_variables(value: Any) -> list[Any]:
-    """Return all that a value may refer to: the leaves of its lists, and the variables of
-    expressions."""
+    """Return the possible random variables in a value: the leaves of its lists, and the variables
+    of expressions.
+    """
     if isinstance(value, (list, tuple)):
         return [leaf for item in value for leaf in random_variables(item)]
     if isinstance(value, Mapping):
@@ -37,7 +38,7 @@ def random_variables(value: Any) -> list[Any]:
 
 
 def substituted(value: Any, table: dict[int, Any]) -> Any:
-    """Return a value with its random variables replaced by what ``table`` gives for their ids."""
+    """Return a value with its random variables replaced according to ``table``, by their ids."""
     if isinstance(value, (list, tuple)):
         return [substituted(item, table) for item in value]
     if isinstance(value, Mapping):
@@ -58,7 +59,7 @@ class Text(str):
 
 
 def python_text(value: Any, names: dict[int, str], as_function: bool = False) -> str:
-    """Return source that gives the value where random variables have these names.
+    """Return Python source for a value with the given names of random variables.
 
     It may use ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``. ``as_function``: an index map
     may be given as a function.

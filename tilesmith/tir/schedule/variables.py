@@ -1,4 +1,6 @@
-"""The random variables of a schedule, and the loops, blocks and numbers that they stand for."""
+"""Holds the random variables of a schedule, with the loops, blocks and numbers that they stand
+for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ __all__ = ["RandomVariables"]
 
 
 class RandomVariables:
-    """The table of a schedule: a variable → the identity of a block or loop, or a number."""
+    """The table of a schedule, from variables to identities of blocks or loops, or to numbers."""
 
     __slots__ = ("_table",)
 
@@ -29,11 +31,11 @@ class RandomVariables:
         return made
 
     def forget(self, variable: BlockRV | LoopRV | Var) -> None:
-        """Drop a variable; one that is not there is not an error."""
+        """Remove a variable if it is in the table."""
         self._table.pop(variable, None)
 
     def sref(self, variable: BlockRV | LoopRV | StmtSRef) -> StmtSRef:
-        """Return the identity of a block or loop, or a mark in the place of a loop."""
+        """Return the identity of a block or loop, or a mark in place of a loop."""
         if isinstance(variable, StmtSRef):
             return variable
         found = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
@@ -43,8 +45,9 @@ class RandomVariables:
         return sref
 
     def value(self, value: Any) -> Any:
-        """Return the number of a sampled variable or constant; else the expression with its
-        variables replaced."""
+        """Return the number of a sampled variable or constant; for other expressions, the
+        expression with its variables replaced.
+        """
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, (IntImm, StringImm)):
@@ -67,13 +70,13 @@ class RandomVariables:
         return variable
 
     def new_loop(self, cursor: Cursor | StmtSRef) -> LoopRV:
-        """Return a variable for a loop, or for a mark in the place of a loop."""
+        """Return a variable for a loop, or for a mark in place of a loop."""
         variable = LoopRV()
         self._table[variable] = cursor.sref if isinstance(cursor, Cursor) else cursor
         return variable
 
     def new_numbers(self, values: Iterable[int], number: int) -> list[Var]:
-        """Variables for sampled numbers, named after the ``number`` of their instruction."""
+        """Return variables for sampled numbers, named after the ``number`` of their instruction."""
         made = [Var(f"v{number}_{k}", "int32") for k, _ in enumerate(values)]
         self._table.update(zip(made, values))
         return made

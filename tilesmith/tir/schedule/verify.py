@@ -1,4 +1,4 @@
-"""Verifies a schedule after each primitive, where ``debug_mask`` asks for it.
+"""Verifies a schedule after each primitive, if ``debug_mask`` requests it.
 
 The function is well formed; the schedule's tables and the flags of its blocks agree with those made
 afresh from the whole function; the regions that a block declares hold all that it touches.
@@ -26,7 +26,7 @@ __all__ = ["undeclared_access", "verify_state"]
 
 
 def verify_state(state: ScheduleState) -> None:
-    """Check each function that has changed since it was checked last."""
+    """Check each function that has changed since the last check."""
     for variable, function_state in state.function_states():
         function = function_state.function
         if function_state.verified is function:
@@ -60,7 +60,7 @@ def _verify_tables(name: str, state: FunctionState) -> None:
 
 
 def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState) -> None:
-    """Check that cached flags are those of the function as it is now."""
+    """Check that cached flags equal those of the current function."""
     kept = dict(function_state.flags)
     fresh = ScheduleState(IRModule({name: function_state.function}), debug_mask=0)
     fresh_state = fresh.function_state(fresh.mod.get_global_var(name))
@@ -79,7 +79,7 @@ def _verify_flags(name: str, state: ScheduleState, function_state: FunctionState
 
 
 def _verify_regions(name: str, state: FunctionState) -> None:
-    """Check that blocks declare all that they touch, if those of the user's program did."""
+    """Check that blocks declare all their accesses, if the blocks of the user's program did."""
     if state.regions_hold is None:
         state.regions_hold = _first_undeclared(state.original.body, state) is None
     if not state.regions_hold:
@@ -115,7 +115,7 @@ def _first_undeclared(body: Stmt, state: FunctionState) -> tuple[Block, BufferRe
 
 
 def undeclared_access(block: Block) -> tuple[BufferRegion, str] | None:
-    """Return a region that a block reads or writes and does not declare; None if there is none.
+    """Return a region that a block accesses but does not declare, or None.
 
     Accesses under a condition count with the part inside of the buffer. Undecidable cases count as
     declared.
@@ -149,7 +149,9 @@ def _may_hold(analyzer: Analyzer, outer: BufferRegion, inner: BufferRegion) -> b
 
 
 def _part_may_hold(analyzer: Analyzer, outer: Range, inner: Range, size: PrimExpr) -> bool:
-    """Return False if a part of ``inner`` within the buffer is certainly outside of ``outer``."""
+    """Return False if a part of ``inner`` within the buffer is proven to be outside of
+    ``outer``.
+    """
     if outer.min is inner.min and outer.extent is inner.extent:
         return True
     end, inner_end = outer.min + outer.extent, inner.min + inner.extent

@@ -50,7 +50,6 @@ for _name, _kind, _default, _meaning in OPTIONS:
 
 
 def memory_algorithm() -> str | None:
-    """Return the algorithm of `support.memory_planner` that the user wants; None: the best of
-    all."""
+    """Return the requested algorithm of `support.memory_planner`; None: the best of all."""
     name: str | None = PassContext.current().get_config("tir.usmp.algorithm")
     return name

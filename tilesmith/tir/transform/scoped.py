@@ -51,7 +51,7 @@ class ScopedAnalyzer:
         return IfThenElse(condition, then_case, else_case, branch.span)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> Any:
-        """Return ``node`` rewritten where a condition holds."""
+        """Return ``node`` rewritten under the assumption that a condition holds."""
         with self.analyzer.constraint_scope(condition):
             return self.visit(node)
 

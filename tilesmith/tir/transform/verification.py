@@ -1,4 +1,6 @@
-"""VerifyMemory, VerifySSA, VerifyVTCMLimit: raise VerifyError where a program breaks their rule."""
+"""VerifyMemory, VerifySSA, VerifyVTCMLimit: raise VerifyError for a program that breaks their
+rule.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def _named_functions(mod: IRModule) -> Iterator[tuple[str, PrimFunc]]:
 
 @compiler_pass("tir.VerifyMemory")
 def verify_memory_access(mod: IRModule) -> IRModule:
-    """Refuses programs in which the host touches a device's memory."""
+    """Raises VerifyError if the host accesses a device's memory."""
     for name, func in _named_functions(mod):
         check_memory(func, name)
     return mod
@@ -35,7 +37,7 @@ def verify_memory_access(mod: IRModule) -> IRModule:
 
 @compiler_pass("tir.VerifySSA")
 def verify_single_bindings(mod: IRModule) -> IRModule:
-    """Refuses programs in which a variable is bound twice."""
+    """Raises VerifyError if a variable is bound twice."""
     for name, func in _named_functions(mod):
         if not verify_ssa(func):
             raise VerifyError(
@@ -47,8 +49,7 @@ def verify_single_bindings(mod: IRModule) -> IRModule:
 
 
 def _vtcm_limit(func: PrimFunc, given: Any, context: PassContext) -> int:
-    """Return the bytes that a function may use: as given, else of its target, else of the
-    option."""
+    """Return the limit in bytes: the given one, else that of the target, else of the option."""
     if isinstance(given, int):
         return given
     target = given if given is not None else func.attrs.get("target")
@@ -59,7 +60,7 @@ def _vtcm_limit(func: PrimFunc, given: Any, context: PassContext) -> int:
 
 @compiler_pass("tir.VerifyVTCMLimit")
 def verify_vtcm_limit(mod: IRModule, context: PassContext, limit: Any = None) -> IRModule:
-    """Refuses programs that need more tightly coupled memory than there is.
+    """Raises VerifyError if a function needs more tightly coupled memory than the limit.
 
     ``limit`` is a number of bytes or a target with ``vtcm-capacity``; without one the function's
     target counts, else the option ``tir.vtcm_capacity``. A limit of 0 is none.

@@ -1,4 +1,4 @@
-"""Lists the passes after which the size of tightly coupled memory of a function is known."""
+"""Lists the passes that determine the final size of a function's tightly coupled memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ __all__ = ["get_vtcm_compaction_passes"]
 
 
 def get_vtcm_compaction_passes() -> list[Pass]:
-    """Return the passes after which ``calculate_allocated_bytes`` gives the peak use of a function.
+    """Return the passes after which ``calculate_allocated_bytes`` returns the peak use of a
+    function.
 
     A schedule is measured against the memory that there is:
     ``calculate_allocated_bytes(Sequential(get_vtcm_compaction_passes())(mod))``.

@@ -76,7 +76,7 @@ class _Geometry:
 
     @property
     def name(self) -> str:
-        """What the result is called: conv2d_nchw."""
+        """The name of the result: conv2d_nchw."""
         return f"conv{len(self.letters)}d_{self.out_layout.lower()}"
 
     def reach(self, letter: str) -> PrimExpr:
@@ -109,7 +109,7 @@ class _Geometry:
 
 
 def _is_depthwise(g: _Geometry, groups: int) -> bool:
-    """Return whether each channel has one filter, in the layout with a compute of its own."""
+    """Return whether the convolution is depthwise, in the layout with a special compute."""
     if (g.data_layout, g.kernel_layout, g.out_layout) != ("NCHW", "OIHW", "NCHW") or groups == 1:
         return False
     channels = g.size["C"]

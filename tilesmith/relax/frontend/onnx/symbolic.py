@@ -124,7 +124,9 @@ def _plain(value: Any) -> Any:
 
 
 def _with(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return Python's arithmetic if both are integers, else that of scalar expressions."""
+    """Return ``function`` on converted operands: Python arithmetic for two integers, else scalar
+    expressions.
+    """
     return lambda a, b: function(_operand(a), _operand(b))
 
 

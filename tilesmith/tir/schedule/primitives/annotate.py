@@ -69,9 +69,10 @@ def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = Fa
 
 
 def _is_repeated(cursor: LoopCursor, block_cursor: BlockCursor) -> bool:
-    """Return whether iterations of a loop redundantly compute what others compute too: the outputs
-    of the block are used in the loop only, and each use finds all that it needs in its own
-    iteration."""
+    """Return whether the iterations of a loop redundantly compute the same elements: the outputs of
+    the block are used inside the loop only, and each use reads elements that its own iteration has
+    written.
+    """
     inside = set(cursor.blocks_below())
     scope = scope_of(block_cursor)
     allocated = scope.block.alloc_buffers
@@ -90,8 +91,9 @@ def _is_repeated(cursor: LoopCursor, block_cursor: BlockCursor) -> bool:
 
 
 def _check_private(cursor: LoopCursor, block_cursor: BlockCursor) -> None:
-    """Check that the outputs of a block that each iteration of a loop repeats are used in that
-    iteration only."""
+    """Check that the outputs of a block that every iteration of a loop recomputes are used in that
+    iteration only.
+    """
     inside = cursor.blocks_below()
     scope = scope_of(cursor)
     allocated = scope.block.alloc_buffers
@@ -109,7 +111,8 @@ def _check_private(cursor: LoopCursor, block_cursor: BlockCursor) -> None:
 
 def _check_own_elements(cursor: BlockCursor) -> None:
     """Check that different values of the data-parallel iterators write different elements, and that
-    the block reads of its own output only the element that it writes."""
+    the block reads only the element of its output that it writes.
+    """
     block = cursor.block
     name = block.name_hint
     kinds = {iterator.var: iterator.iter_type for iterator in block.iter_vars}
@@ -212,8 +215,9 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
 
 
 def _check_bound_inside(cursor: LoopCursor, thread_axis: str) -> None:
-    """Check that no loop inside is bound to the axis, unless to divide the filling of shared
-    memory."""
+    """Check that no inner loop is bound to the same axis, except to divide the filling of shared
+    memory among the threads.
+    """
     variable = cursor.stmt.loop_var
     inside = list(cursor.children())
     while inside:
@@ -232,8 +236,9 @@ def _check_bound_inside(cursor: LoopCursor, thread_axis: str) -> None:
 
 
 def _fills_shared_memory(cursor: LoopCursor, outer: Var) -> bool:
-    """Return whether the blocks below a loop do the same for each iteration of an outer one, in
-    memory that threads share: then the threads of the outer loop may divide the work."""
+    """Return whether the blocks below a loop write the same shared memory in each iteration of an
+    outer loop, so that the threads of the outer loop may divide the work.
+    """
     for below in cursor.blocks_below():
         realize = below.stmt
         if any(mentions(v, {outer}) for v in (*realize.iter_values, realize.predicate)):

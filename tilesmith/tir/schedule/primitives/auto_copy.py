@@ -1,4 +1,4 @@
-"""read_at and write_at: copy what a loop reads or writes by a block under the loop.
+"""Defines read_at and write_at, which add a copy of the accessed part of a buffer under a loop.
 
 The block is marked ``auto_copy``: LowerAutoCopy divides the copy later. Its body is plain loops,
 its iterators are the loops around it on which the part depends.
@@ -46,7 +46,7 @@ __all__ = ["read_at", "write_at"]
 def read_at(
     loop: LoopCursor, block: BlockCursor, read_buffer_index: ReadBuffer, storage_scope: StorageScope
 ) -> BlockCursor:
-    """Read a buffer through a copy, made anew in each iteration of a loop around the block.
+    """Read a buffer through a copy that is filled in each iteration of a loop around the block.
 
     The copy holds what all blocks under the loop read of the buffer; the block that makes it
     is marked ``auto_copy``, and its inside is plain loops.
@@ -83,7 +83,8 @@ def write_at(
     write_buffer_index: WrittenBuffer,
     storage_scope: StorageScope,
 ) -> BlockCursor:
-    """Write a buffer through a copy, put back in each iteration of a loop around the block.
+    """Write a buffer through a copy that is written back in each iteration of a loop around the
+    block.
 
     As ``read_at``; the block must have finished what it writes in one iteration.
     """
@@ -133,8 +134,9 @@ def _check_reads_own(
     loop_cursor: LoopCursor,
     part: list[Range],
 ) -> None:
-    """Check that readers under the loop, which will read the copy, need nothing from other
-    iterations."""
+    """Check that readers under the loop, which will read the copy, need no elements of other
+    iterations.
+    """
     analyzer = analyzer_inside(loop_cursor)
     for user in users:
         if user == cursor:

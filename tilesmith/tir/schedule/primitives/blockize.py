@@ -1,4 +1,4 @@
-"""blockize: makes one block of a loop nest, or of several neighbouring blocks.
+"""Defines blockize, which makes one block of a loop nest or of several adjacent blocks.
 
 The value of each iterator is divided into a part over the loops outside and one over those inside,
 ``value = outer * extent + inner``. The outer parts are the iterators of the new block, the inner
@@ -45,7 +45,7 @@ __all__ = ["blockize"]
 
 @primitive()
 def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
-    """Make one block of a loop with all that is in it, or of several blocks of one scope.
+    """Make one block of a loop with its body, or of several blocks of one scope.
 
       for i_0, i_1 in T.grid(8, 16):
           with T.block("B"):
@@ -74,7 +74,7 @@ def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
 
 
 class _Blockizer:
-    """Makes the new block, and records which block became which."""
+    """Builds the new block, and records the replacement of each block."""
 
     def __init__(self, place: Place, preserve_unit_iters: bool) -> None:
         self.place = place
@@ -118,7 +118,9 @@ class _Blockizer:
         return division
 
     def add_outer(self, part: Part) -> None:
-        """Return the iterator of the new block for one part; blocks with the same one share it."""
+        """Return the iterator of the new block for an outer part; blocks with equal outer parts
+        share it.
+        """
         if part.outer is None:
             return
         for number, (iterator, value) in enumerate(zip(self.iterators, self.values)):
@@ -134,7 +136,7 @@ class _Blockizer:
         self.values.append(part.outer)
 
     def bind_iterators(self, division: Division) -> None:
-        """Tell the analyzer what values the iterators of both blocks take."""
+        """Add the ranges of the iterators of both blocks to the analyzer."""
         for part in division.parts:
             if part.outer_var is not None and part.outer_domain is not None:
                 self.analyzer.bind(part.outer_var, part.outer_domain)
@@ -145,8 +147,9 @@ class _Blockizer:
     # Initialisation of reductions.
 
     def lifts_init(self, division: Division) -> bool:
-        """Return whether the init of a block moves to the new block: that carries part of the
-        reduction."""
+        """Return whether the init of a block moves to the new block, which then carries a part of
+        the reduction.
+        """
         block = division.realize.block
         reduces = [
             part
@@ -165,7 +168,9 @@ class _Blockizer:
         return True
 
     def earlier_use(self, cursor: BlockCursor, block: Block) -> str:
-        """Return why an init cannot run before the other blocks of the place."""
+        """Return the reason why an init cannot run before the other blocks of the place; "" if it
+        can.
+        """
         written = {id(region.buffer) for region in block.writes}
         for other in self.place.blocks:
             if other == cursor:
@@ -177,7 +182,7 @@ class _Blockizer:
         return ""
 
     def init_nest(self, division: Division, loops: list[For], inner: BlockRealize) -> Stmt:
-        """Return the init under copies of those inner loops that its iterators need."""
+        """Return the init under copies of the inner loops that its iterators need."""
         block = division.realize.block
         assert block.init is not None  # it is a reduction block
         renamed: dict[Var, PrimExpr] = {}
@@ -261,7 +266,7 @@ class _Blockizer:
         return stmt_seq(*[walk(stmt) for stmt in self.place.statements])
 
     def inner(self, division: Division, lift: bool) -> BlockRealize:
-        """Return one block as it is inside of the new one."""
+        """Return one block in its form inside the new block."""
         realize = division.realize
         block = realize.block
         substitute = Substitute(division.mapping(), self.analyzer)
@@ -287,8 +292,9 @@ class _Blockizer:
         return BlockRealize(values, self.inner_predicate(division), made, realize.span)
 
     def inner_predicate(self, division: Division) -> PrimExpr:
-        """Return the part of a block's predicate that is checked inside; the new block checks the
-        rest."""
+        """Return the part of a block's predicate that stays inside; the other part moves to the new
+        block.
+        """
         outside, inside = self.place.loops_around(self.place.cursor(division.realize.block))
         outer_vars = {loop.loop_var for loop in outside}
         inner_vars = {loop.loop_var for loop in inside}
@@ -305,8 +311,9 @@ class _Blockizer:
         return all_of(*kept) if kept else const(True, "bool")
 
     def is_asked_by_all(self, clause: PrimExpr) -> bool:
-        """Return whether all blocks have a condition: then the new block has it, whose iterators
-        are within their ranges only where it holds."""
+        """Return whether all blocks have a condition; only then it can be the condition of the new
+        block.
+        """
         return all(
             any(structural_equal(clause, one) for one in clauses(cursor.stmt.predicate))
             for cursor in self.place.blocks
@@ -315,7 +322,7 @@ class _Blockizer:
     # The new block.
 
     def check_closed(self, body: Stmt) -> None:
-        """Check that nothing inside names the loops outside any more."""
+        """Check that the body of the new block no longer uses the loop variables outside."""
         used = set(variables([body, *self.inits]))
         for cursor in self.place.outer_loops():
             variable = cursor.stmt.loop_var
@@ -327,7 +334,7 @@ class _Blockizer:
                 raise refuse(reason, cursor)
 
     def assemble(self, body: Stmt) -> BlockRealize:
-        """Return the block with the regions of what is inside."""
+        """Return the new block, with the regions of its body."""
         first = self.place.blocks[0].block
         names = [cursor.block.name_hint for cursor in self.place.blocks]
         name = f"{names[0]}_o" if len(names) == 1 else "outer_" + "_".join(names) + "_"
@@ -349,8 +356,9 @@ class _Blockizer:
         return BlockRealize(self.values, predicate, block)
 
     def is_own_result(self, buffer: Buffer) -> bool:
-        """Return whether only a reduction whose init has been moved out reads a buffer: its own
-        result."""
+        """Return whether the only reader of a buffer is a reduction whose init has been moved out:
+        it is its own result.
+        """
         for cursor in self.place.blocks:
             block = cursor.block
             if cursor in self.lifted and any(region.buffer is buffer for region in block.writes):
@@ -363,7 +371,7 @@ class _Blockizer:
 
 
 def _order_of(blocks: list[Block]) -> Callable[[BufferRegion], int]:
-    """Return a key that keeps the order in which the blocks name their buffers."""
+    """Return a sort key that preserves the order in which the blocks name their buffers."""
     numbers: dict[int, int] = {}
     for block in blocks:
         for region in (*block.reads, *block.writes):
@@ -372,7 +380,7 @@ def _order_of(blocks: list[Block]) -> Callable[[BufferRegion], int]:
 
 
 def _inside_buffer(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
-    """Cut a region to its buffer: the last of several tiles may reach beyond."""
+    """Clip a region to its buffer: the last of several tiles may extend beyond it."""
     ranges = []
     for part, size in zip(region.region, region.buffer.shape):
         low, extent = part.min, part.extent

@@ -1,5 +1,6 @@
-"""The place where blockize works: the statements that the new block takes in, and the loops
-around."""
+"""Finds the place where blockize works: the statements of the new block, and the loops around
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["Place", "find_place"]
 
 
 class Place:
-    """Statements beside each other, and the blocks in them.
+    """Adjacent statements, and the blocks in them.
 
     ``parent`` is the loop or block whose body they are part of; None where there is only one
     statement, which has an identity of its own (``anchor``).
@@ -73,7 +74,7 @@ class Place:
         return domain_of_loops(self._outer)
 
     def outer_predicates(self) -> list[PrimExpr]:
-        """Return the conditions of the blocks that concern the loops around the place only."""
+        """Return the conditions of the blocks that depend only on the loops around the place."""
         known = self.outer_ranges()
         found = []
         for cursor in self.blocks:
@@ -138,7 +139,7 @@ def find_place(targets: list[Cursor]) -> Place:
 
 
 def _chain(cursor: Cursor, scope: BlockCursor) -> list[Cursor]:
-    """Return a block and what is around it, up to its scope."""
+    """Return a block and its ancestors, up to its scope."""
     chain = [cursor]
     for ancestor in cursor.ancestors():
         chain.append(ancestor)
@@ -148,8 +149,9 @@ def _chain(cursor: Cursor, scope: BlockCursor) -> list[Cursor]:
 
 
 def _beside(parent: Cursor, numbers: list[int]) -> list[Stmt]:
-    """Return the statements from the first to the last of some children, as they stand in the
-    body."""
+    """Return the statements from the first to the last of some children, in the order of the
+    body.
+    """
     stmt = parent.stmt
     children = child_statements(stmt)
     if isinstance(stmt, BlockRealize) and stmt.block.init is not None:

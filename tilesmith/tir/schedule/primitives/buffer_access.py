@@ -63,8 +63,9 @@ def _put(cursor: BlockCursor, kind: str, regions: Sequence[BufferRegion], **more
 
 
 def as_region_map(known: Mapping[str, Any], given: Any) -> IndexMap:
-    """Turn new ranges, given as a function of the iterators, into a map of these to starts and
-    ends."""
+    """Convert new ranges, given as a function of the iterators, to an index map from the iterators
+    to starts and ends.
+    """
     if isinstance(given, IndexMap):
         return given
     cursor: BlockCursor = known["block"]
@@ -125,7 +126,7 @@ def annotate_buffer_access(
 def unsafe_hide_buffer_access(
     block: BlockCursor, buf_type: str, buf_index_array: list[int]
 ) -> None:
-    """Drop declared accesses of a block: buffers that it reads ("read") or writes ("write").
+    """Drop declared accesses of a block: buffers in its reads ("read") or writes ("write").
 
     Unsafe: later primitives and passes go by what blocks declare.
     """
@@ -196,7 +197,7 @@ class _Retype(ReplaceBuffer):
 
 @primitive(trace="UnsafeSetDType")
 def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: DtypeText) -> None:
-    """Keep a buffer that a block writes in another dtype; values are cast on the way.
+    """Store a buffer that a block writes in another dtype; values are cast on access.
 
     Unsafe: results lose what the new dtype cannot hold.
     """

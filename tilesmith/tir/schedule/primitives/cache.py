@@ -1,4 +1,6 @@
-"""cache_read, cache_write, set_scope, storage_align: set where and how buffers are stored."""
+"""Defines cache_read, cache_write, set_scope and storage_align, which set the storage of
+buffers.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,7 @@ class ReplaceBuffer(Rebuild):
         return match.with_fields(buffer=view, source=source)
 
     def _chain(self, later: ReplaceBuffer) -> None:
-        """Record blocks inside that change twice."""
+        """Compose the records of blocks that change twice."""
         for before, after in list(self.reuse.items()):
             self.reuse[before] = later.reuse.pop(after, after)
         self.reuse.update(later.reuse)
@@ -182,7 +184,7 @@ class ReplaceBuffer(Rebuild):
 
 
 def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: Any) -> Buffer:
-    """Return a buffer like another one with memory of its own."""
+    """Return a copy of a buffer with its own memory."""
     pointer = Var(
         name, PointerType(prim_type(buffer.dtype), buffer.scope() if scope is None else scope)
     )
@@ -217,7 +219,7 @@ def cache_read(
     storage_scope: StorageScope,
     consumer_blocks: list[BlockCursor] | None = None,
 ) -> BlockCursor:
-    """Read a buffer through a copy in another scope; gives the block that copies.
+    """Read a buffer through a copy in another scope; returns the copying block.
 
     At most one block of the scope writes the buffer. Made at the top of a block, the copy is as
     large as what the block reads.
@@ -273,8 +275,9 @@ def cache_read(
 def _holding(
     cache: Buffer, buffer: Buffer, part: list[Range], blocks: list[Block]
 ) -> Buffer | None:
-    """Return a cache that is as large as the copied part; None where that is the whole buffer or
-    unknown."""
+    """Return a cache of the size of the copied part; None if that is the whole buffer or not
+    constant.
+    """
     whole = all(
         is_const(one.min, 0) and structural_equal(one.extent, size)
         for one, size in zip(part, buffer.shape)
@@ -287,7 +290,7 @@ def _holding(
 
 
 def _check_consumers(scope: BlockCursor, consumers: Sequence[BlockCursor]) -> None:
-    """Check that named consumers belong to the scope of the block itself."""
+    """Check that the named consumers belong to the scope of the block."""
     blocks = scope.blocks_below()
     for consumer in consumers:
         if consumer not in blocks:
@@ -300,7 +303,7 @@ def _check_consumers(scope: BlockCursor, consumers: Sequence[BlockCursor]) -> No
 
 
 def _at(place: Cursor, cursors: Sequence[BlockCursor], which: int) -> BlockCursor:
-    """Return the first (0) or last (-1) of some blocks below a place."""
+    """Return the first (``which`` 0) or last (-1) of some blocks below a place."""
     return sorted(cursors, key=lambda cursor: statement_number(place, cursor))[which]
 
 
@@ -328,7 +331,9 @@ def _place_between(
 def _part_read(
     readers: Sequence[BlockCursor], buffer: Buffer, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
-    """Return what readers need in one iteration of a place, and the box that they never leave."""
+    """Return the region that readers access in one iteration of a place, and its bounding box over
+    all iterations.
+    """
     analyzer = analyzer_inside(place)
     read = [(one, region) for one in readers for region in one.block.reads
             if region.buffer is buffer]  # fmt: skip
@@ -347,7 +352,7 @@ def cache_write(
     storage_scope: StorageScope,
     consumer_blocks: list[BlockCursor] | None = None,
 ) -> BlockCursor:
-    """Write a buffer through a copy in another scope; gives the block that copies back."""
+    """Write a buffer through a copy in another scope; returns the block that copies back."""
     consumers = consumer_blocks or []
     region = region_of(block, write_buffer_index, reads=False)
     buffer = region.buffer
@@ -387,7 +392,8 @@ def cache_write(
 def part_written(
     cursor: BlockCursor, region: BufferRegion, place: Cursor
 ) -> tuple[list[Range], list[Range]]:
-    """Return what a block writes in one iteration of a place, and the box that it never leaves.
+    """Return the region that a block writes in one iteration of a place, and its bounding box over
+    all iterations.
 
     All of the copied part must have been written, or the copy would overwrite other contents. Only
     at the top of the scope that allocates the buffer there are no other contents.
@@ -419,7 +425,7 @@ def part_written(
 
 
 def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
-    """Rewrite a block, or what a loop holds."""
+    """Replace a buffer inside a block, or inside the body of a loop."""
     cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
 
 
@@ -443,7 +449,7 @@ def _reads(cursor: BlockCursor, buffer: Buffer) -> bool:
 
 @primitive()
 def set_scope(block: BlockCursor, buffer_index: WrittenBuffer, storage_scope: StorageScope) -> None:
-    """Put a buffer that a block writes into another storage scope."""
+    """Set the storage scope of a buffer that a block writes."""
     buffer = region_of(block, buffer_index, reads=False).buffer
     if buffer.scope() == storage_scope:
         return
@@ -470,7 +476,7 @@ def _allocating_block(cursor: BlockCursor, buffer: Buffer) -> Cursor:
 def storage_align(
     block: BlockCursor, buffer_index: WrittenBuffer, axis: int, factor: int, offset: int
 ) -> None:
-    """Ask that the stride of a buffer's axis be ``k * factor + offset`` elements."""
+    """Require that the stride of a buffer's axis is ``k * factor + offset`` elements."""
     buffer = region_of(block, buffer_index, reads=False).buffer
     if not -len(buffer.shape) <= axis < len(buffer.shape):
         raise refuse(

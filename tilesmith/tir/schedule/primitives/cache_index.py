@@ -1,4 +1,4 @@
-"""cache_index: precomputes indices before the block and keeps them in buffers."""
+"""Defines cache_index, which precomputes indices before the block and stores them in buffers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["cache_index"]
 def cache_index(
     block: BlockCursor, storage_scope: StorageScope, cse_thresh: int = 0
 ) -> list[BlockCursor]:
-    """Compute the indices at which a block accesses its buffers beforehand, into buffers.
+    """Precompute the indices at which a block accesses its buffers, and store them in buffers.
 
         B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
       cache_index(block, "global")
@@ -140,7 +140,7 @@ class _Computations(Visitor):
         """Skip an inner block: its computations depend on its own iterators."""
 
     def visit_PrimExpr(self, expr: PrimExpr) -> None:
-        """Count a computation; look for smaller ones where repeated parts are asked for."""
+        """Count a computation; with repeated parts requested, look for smaller ones."""
         if not self.is_index or not expr.dtype.is_integer or not self._serves(expr):
             self.visit_children(expr)
             return
@@ -161,13 +161,14 @@ class _Computations(Visitor):
         return _divides_by_constants(expr) and bool(variables(expr))
 
     def chosen(self) -> list[PrimExpr]:
-        """Return the computations to keep, the largest first where one is a part of another."""
+        """Return the computations to store, larger ones before their own parts."""
         return [expr for expr, count in self.counts if count >= self.threshold]
 
 
 def _divides_by_constants(expr: PrimExpr) -> bool:
-    """Return whether all divisors are constants: another division may be guarded by a condition and
-    must stay."""
+    """Return whether all divisors are constants; other divisions may be guarded by a condition and
+    must stay in place.
+    """
     divisions = (FloorDiv, FloorMod, Div, Mod)
     return not any_node(expr, lambda one: isinstance(one, divisions) and not _is_nonzero(one.b))
 
@@ -200,7 +201,7 @@ class _UseTables(Rebuild):
         return indices
 
     def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
-        """Keep regions: they are detected anew afterwards."""
+        """Keep regions; they are detected anew afterwards."""
         return region
 
     def visit_Block(self, block: Block) -> Block:

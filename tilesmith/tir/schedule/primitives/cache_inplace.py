@@ -1,4 +1,4 @@
-"""cache_inplace: copies a buffer that a block reads and writes in and out once."""
+"""Defines cache_inplace, which copies a buffer that a block reads and writes in and out once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["cache_inplace"]
 def cache_inplace(
     block: BlockCursor, read_buffer_index: ReadBuffer, storage_scope: StorageScope
 ) -> list[BlockCursor]:
-    """Let a block that reads and writes a buffer work on a copy of it.
+    """Let a block that reads and writes the same buffer work on a copy of it.
 
     Gives two blocks: the one that copies in, and the one that copies back.
     """

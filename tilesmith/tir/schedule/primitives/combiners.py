@@ -175,7 +175,7 @@ def _several(reduction: BlockReduction, unknown: Callable[[str], ScheduleError])
 
 
 def _are(a: PrimExpr, b: PrimExpr, x: PrimExpr, y: PrimExpr) -> bool:
-    """Return whether two expressions are these two, in any order."""
+    """Return whether two expressions are the given pair, in any order."""
     return (a is x and b is y) or (a is y and b is x)
 
 
@@ -192,8 +192,9 @@ def _as_select(expr: PrimExpr) -> Select | None:
 
 
 def _compares(choice: Select, left: list[Var], right: list[Var], results: list[PrimExpr]) -> bool:
-    """Return whether the condition orders the two sides by the values that are chosen along: ``l >=
-    r``, or with equal values by a second one: ``l > r or (l == r and i < j)``."""
+    """Return whether the condition orders the two sides by the selected values: ``l >= r``, or with
+    ties broken by a second value: ``l > r or (l == r and i < j)``.
+    """
     condition = choice.condition
     tie = None
     if isinstance(condition, Or) and isinstance(condition.b, And):
@@ -211,8 +212,9 @@ def _compares(choice: Select, left: list[Var], right: list[Var], results: list[P
 def _orders(
     condition: PrimExpr, choice: Select, left: list[Var], right: list[Var], results: list[PrimExpr]
 ) -> bool:
-    """Return whether a comparison orders the two sides of one result, which is chosen in the same
-    way."""
+    """Return whether a comparison orders the two sides of one result, which the same condition
+    selects.
+    """
     if not isinstance(condition, (GE, GT, LE, LT)):
         return False
     for number, (x, y) in enumerate(zip(left, right)):

@@ -1,4 +1,5 @@
-"""compute_at and reverse_compute_at: move a block under a loop of its consumers or producers.
+"""Defines compute_at and reverse_compute_at, which move a block under a loop of its consumers or
+producers.
 
 Both ask which part of the buffers is touched by the other blocks in one iteration of the loop, find
 the values of the moved block's iterators that belong to that part, and make loops over these.
@@ -53,7 +54,8 @@ __all__ = ["compute_at", "reverse_compute_at"]
 def compute_at(
     block: BlockCursor, loop: LoopOrMark, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a producer under a loop of its consumers, computing only what they need there.
+    """Move a producer under a loop of its consumers; it computes only the region that they read
+    there.
 
     ``index``: where among the statements of the loop: -1 the last possible place, -2 the first,
     k the k-th. Refuses output blocks, consumers outside of the loop, blocks that are not
@@ -97,7 +99,8 @@ def compute_at(
 def reverse_compute_at(
     block: BlockCursor, loop: LoopOrMark, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a consumer under a loop of its producers, for the part that they have made there.
+    """Move a consumer under a loop of its producers; it processes only the region that they write
+    there.
 
     All producers have to be under the loop. Refuses places inside of a producer's reduction,
     and consumers that would read elements not written yet, run several times, or not run for all
@@ -141,8 +144,9 @@ def reverse_compute_at(
 def _check_own_memory(
     cursor: BlockCursor, producers: Sequence[BlockCursor], loop_cursor: LoopCursor
 ) -> None:
-    """Check that memory that each thread has for itself is read by the thread that wrote it: the
-    part that a thread reads must be known."""
+    """Check that memory that is private to each thread is read by the thread that wrote it; the
+    region that a thread reads must be known.
+    """
     around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
     tags = [one.thread_binding.thread_tag for one in around if one.thread_binding is not None]
     if not any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
@@ -179,8 +183,9 @@ def _check_place(cursor: BlockCursor, loop_cursor: LoopCursor) -> BlockCursor:
 def _check_finished(
     cursor: BlockCursor, under: Sequence[BlockCursor], loop_cursor: LoopCursor
 ) -> None:
-    """Check that the new place is not inside of a reduction loop: the result is complete only after
-    it."""
+    """Check that the new place is not inside a reduction loop: the result is complete only after
+    that loop.
+    """
     around = ranges_around(cursor, loop_cursor)
     for producer in under:
         realize = producer.stmt
@@ -221,7 +226,7 @@ def _check_order(
 
 
 class _Place(NamedTuple):
-    """The place where a block goes; ``is_reverse``: it is a consumer.
+    """The new place of a block; ``is_reverse``: the block is a consumer.
 
     ``is_open``: it is still to be proven that the block runs there for all its values.
     """
@@ -235,7 +240,7 @@ class _Place(NamedTuple):
 
 
 def _move(cursor: BlockCursor, where: _Place, domains: Domains) -> None:
-    """Take the block out and put it under the loop, within new loops over the domains."""
+    """Remove the block and insert it under the loop, inside new loops over its domains."""
     realize = cursor.stmt
     loop_cursor = where.loop
     place = _position(cursor, loop_cursor, where.scope, where.number)
@@ -301,8 +306,9 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
 def _check_reductions_ascend(
     where: _Place, realize: BlockRealize, ranges: dict[Var, Range]
 ) -> None:
-    """Check that reduction iterators start at their least values: there the block initialises its
-    result."""
+    """Check that reduction iterators start at their smallest values, where the block initialises
+    its result.
+    """
     analyzer = analyzer_for(where.loop)
     for variable, range_ in ranges.items():
         analyzer.bind(variable, range_)
@@ -323,7 +329,7 @@ def _check_reductions_ascend(
 
 
 def _check_made_each_time(cursor: BlockCursor, where: _Place, values: list[PrimExpr]) -> None:
-    """Check that iterations that compute a consumer again also recompute what it reads."""
+    """Check that iterations that run a consumer repeatedly also recompute its inputs."""
     used = set(variables(values))
     below = set(where.loop.blocks_below())
     for ancestor in (where.loop, *where.loop.ancestors()):
@@ -340,8 +346,7 @@ def _check_made_each_time(cursor: BlockCursor, where: _Place, values: list[PrimE
 
 
 def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
-    """Return whether the loops bind a block's iterators to all values of their ranges, in all
-    combinations."""
+    """Return whether the loops run a block for all combinations of values of its iterators."""
     points = [Range.from_min_extent(v, const(1, v.dtype)) for v in realize.iter_values]
     box = estimate_region_strict_bound(points, ranges, realize.predicate)
     box = box or estimate_region_strict_bound(points, ranges)
@@ -435,7 +440,9 @@ def _nest(
 def _loop_domain(
     analyzer: Analyzer, iterator: IterVar, interval: Interval | None, may_repeat: bool
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]]:
-    """Return start and extent of the loop for an iterator, and conditions on it to check inside."""
+    """Return start and extent of the loop for an iterator, and the conditions that the block must
+    check.
+    """
     domain = iterator.domain
     if interval is None:
         return domain.min, domain.extent, []

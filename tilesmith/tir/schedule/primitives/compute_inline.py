@@ -1,4 +1,6 @@
-"""compute_inline and reverse_compute_inline: inline a block into its consumers or its producer."""
+"""Defines compute_inline and reverse_compute_inline, which inline a block into its consumers or its
+producer.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ __all__ = [
 
 @primitive()
 def compute_inline(block: BlockCursor) -> None:
-    """Put the value of a block into the expressions that read it, and remove the block."""
+    """Substitute the value of a block into the expressions that read it, and remove the block."""
     scope = scope_of(block)
     store = _single_store(block, scope)
     node = block.block
@@ -74,7 +76,7 @@ def compute_inline(block: BlockCursor) -> None:
 def _check_nothing_else(
     cursor: BlockCursor, scope: BlockCursor, consumers: Sequence[BlockCursor], buffer: Buffer
 ) -> None:
-    """Check that only the consumers use a buffer that will be removed."""
+    """Check that only the consumers use the buffer that will be removed."""
     for other in scope.blocks_below():
         block = other.block
         if other != cursor and other not in consumers and buffer in read_buffers(block):
@@ -86,7 +88,7 @@ def _check_nothing_else(
 def _single_store(
     cursor: BlockCursor, scope: BlockCursor, is_consumer: bool = False
 ) -> BufferStore:
-    """Return the one store that makes up a complete block without further conditions."""
+    """Return the only store of a complete block without further conditions."""
     realize = cursor.stmt
     block = realize.block
     reason = why_not_complete(cursor, scope)
@@ -109,7 +111,9 @@ def _single_store(
 
 
 def _producer_indices(cursor: BlockCursor, store: BufferStore) -> list[Any]:
-    """Return the iterator that each index of the store is; all must differ, or be constants."""
+    """Return the indices of the store, which must be different iterators or constants, and the
+    values of unit iterators that are not among them.
+    """
     block = cursor.block
     own = {iterator.var: iterator for iterator in block.iter_vars}
     seen: set[Var] = set()
@@ -185,7 +189,7 @@ def check_plain_access(cursor: BlockCursor, buffer: Buffer) -> None:
 
 
 def with_regions(realize: BlockRealize, *merged: Block) -> BlockRealize:
-    """Return a block with its regions detected anew; reads of what it writes in a reduction stay
+    """Return a block with its regions detected anew; reads of a reduction's own result are left
     out.
 
     Accesses through pointers stay as declared; those of blocks ``merged`` into it count for the
@@ -213,7 +217,7 @@ def _by_pointer(
     block: Block,
     merged: tuple[Block, ...],
 ) -> list[BufferRegion]:
-    """Return the regions that a block declares of buffers that it uses through pointers."""
+    """Return the declared regions of buffers that a block uses through pointers."""
     buffer = everything.buffer
     own = [region for region in getattr(block, kind) if region.buffer is buffer]
     known = [region for region in found if region.buffer is buffer]
@@ -238,7 +242,7 @@ def drop_allocation(scope: BlockCursor, buffer: Buffer) -> None:
 
 @primitive()
 def reverse_compute_inline(block: BlockCursor) -> None:
-    """Put a consumer's expression into its only producer, and remove the consumer."""
+    """Substitute a consumer's expression into its only producer, and remove the consumer."""
     scope = scope_of(block)
     name = block.block.name_hint
     store = _single_store(block, scope, is_consumer=True)
@@ -273,7 +277,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
 
 
 def _check_final(producer: BlockCursor) -> None:
-    """Check that a producer writes one buffer, and each element of it once."""
+    """Check that a producer writes one buffer, each element once."""
     block = producer.block
     if len(block.writes) != 1:
         raise refuse(f"block '{block.name_hint}' writes several buffers", producer)
@@ -309,8 +313,9 @@ class _Inverse:
 
 
 def _check_all_made(cursor: BlockCursor, producer: BlockCursor, load: BufferLoad) -> None:
-    """Check that the producer makes what each instance of the consumer reads: else nothing would
-    run it."""
+    """Check that the producer computes the element for each instance of the consumer; other
+    instances would never run.
+    """
     block = producer.block
     ranges = {iterator.var: iterator.domain for iterator in block.iter_vars}
     analyzer = Analyzer()
@@ -362,7 +367,7 @@ def _inverse_indices(cursor: BlockCursor, producer: BlockCursor, buffer: Buffer)
 
 
 def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bool:
-    """Return whether the consumer reads every element that the producer makes."""
+    """Return whether the consumer reads every element that the producer writes."""
     analyzer = Analyzer()
     for index, size in zip(load.indices, buffer.shape):
         if isinstance(index, Var) and index in domain:
@@ -380,7 +385,7 @@ def _reads_all(buffer: Buffer, load: BufferLoad, domain: dict[Var, Range]) -> bo
 
 
 class _ReverseInliner(Rebuild):
-    """Replaces the producer's store by the consumer's, for the element that is stored."""
+    """Replaces the producer's store by the consumer's store of the same element."""
 
     def __init__(
         self, cursor: BlockCursor, buffer: Buffer, store: BufferStore, inverse: _Inverse

@@ -49,14 +49,14 @@ __all__ = [
 
 
 def statement_number(place: Cursor, cursor: Cursor) -> int:
-    """Return the number of the loop or block right below a place that holds a block."""
+    """Return the position of the statement directly below a place that contains a block."""
     chain = [cursor, *cursor.ancestors()]
     top = chain[chain.index(place) - 1]
     return place.children().index(top)
 
 
 def common_place(scope: BlockCursor, cursors: Sequence[Cursor]) -> Cursor:
-    """Return the innermost loop around some blocks of a scope; the scope if they share none."""
+    """Return the innermost loop around some blocks of a scope; the scope if they share no loop."""
     common = list(cursors[0].ancestors())
     for cursor in cursors[1:]:
         others = set(cursor.ancestors())
@@ -65,7 +65,7 @@ def common_place(scope: BlockCursor, cursors: Sequence[Cursor]) -> Cursor:
 
 
 def check_outside_init(place: Cursor, cursors: Sequence[BlockCursor]) -> None:
-    """Refuse blocks in the init of ``place``: a copy cannot be put beside them."""
+    """Check that no block is in the init of ``place``, where a copy cannot be inserted."""
     for cursor in cursors:
         if isinstance(place, BlockCursor) and is_in_init(place, cursor):
             block, around = cursor.block, place.block
@@ -74,7 +74,8 @@ def check_outside_init(place: Cursor, cursors: Sequence[BlockCursor]) -> None:
 
 
 def insert_nest(place: Cursor, nest: Stmt, cursor: Cursor, before: bool) -> None:
-    """Put a nest right below a loop or block, before or after the statement that holds a block.
+    """Insert a nest directly below a loop or block, before or after the statement that contains a
+    block.
 
     What belongs before or after an initialisation (``T.init()``) begins the updates.
     """
@@ -109,7 +110,7 @@ def is_in_init(place: Cursor, cursor: Cursor) -> bool:
 
 
 def analyzer_inside(place: Cursor) -> Analyzer:
-    """Return an analyzer that knows the ranges of a loop or block and of all around it."""
+    """Return an analyzer that knows the ranges of a loop or block and of its ancestors."""
     analyzer = analyzer_for(place)
     stmt = place.stmt
     if isinstance(stmt, For):
@@ -121,8 +122,9 @@ def analyzer_inside(place: Cursor) -> Analyzer:
 
 
 def check_finished(cursor: BlockCursor, place: Cursor) -> None:
-    """Check that what a block has written is final after one iteration of ``place``: no loop at or
-    outside of it carries a reduction of the block."""
+    """Check that the elements that a block writes are final after one iteration of ``place``: no
+    loop at or outside of it carries a reduction of the block.
+    """
     realize = cursor.stmt
     outside: dict[Var, LoopCursor] = {}
     for ancestor in (place, *place.ancestors()):
@@ -143,8 +145,8 @@ def check_finished(cursor: BlockCursor, place: Cursor) -> None:
 
 
 def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
-    """Check that a block fills by itself, in one iteration of ``place``, what is copied of a buffer
-    that it writes.
+    """Check that a block alone writes, in one iteration of ``place``, all copied elements of a
+    buffer.
 
     The bindings may leave values of the iterators to other blocks, as after loop_partition. Where
     they leave out the start of a reduction, the init never runs, and the block adds to what others
@@ -221,8 +223,9 @@ def box_around(
     shape: Sequence[PrimExpr],
     within: bool = True,
 ) -> list[Range]:
-    """Return the box around a region over all values of some variables; ``within``: cut to the
-    buffer."""
+    """Return the bounding box of a region over all values of some variables; ``within``: clipped to
+    the buffer.
+    """
     box = []
     for part, size in zip(region, shape):
         covered = eval_set(part, ranges) if ranges else None
@@ -242,14 +245,17 @@ def box_around(
 
 
 def possible_region(analyzer: Analyzer, block: Block, region: BufferRegion) -> list[Range]:
-    """Return the box around all that a block can touch by a region, over all of its iterators."""
+    """Return the bounding box of the elements that a block can access by a region, over all its
+    iterations.
+    """
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     return box_around(analyzer, region.region, domains, region.buffer.shape)
 
 
 def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
-    """Return the box that a region fills without gaps over all values of some variables, else
-    None."""
+    """Return the box that a region covers without gaps over all values of some variables, else
+    None.
+    """
     found = estimate_region_strict_bound(region, ranges)
     if found is None:
         return None
@@ -263,7 +269,7 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
 
 
 def writes_always(block: Block, buffer: Buffer) -> bool:
-    """Return whether no condition inside of a block may leave a store to a buffer out."""
+    """Return whether no condition inside a block can skip a store to a buffer."""
     for match in nodes(block.body, MatchBufferRegion):
         if match.source.buffer is buffer:
             return False  # nobody has looked what is written through the match
@@ -283,7 +289,8 @@ def _is_conditional(stmt: Stmt) -> bool:
 
 
 def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range]:
-    """Return the box around what a block touches by a region in one iteration of a place.
+    """Return the elements that a block accesses by a region in one iteration of a place; ``exact``:
+    without gaps.
 
     It may extend beyond the buffer, where a condition cuts off the last part.
     """
@@ -301,8 +308,9 @@ def exact_region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) ->
 
 
 def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
-    """Return expressions or ranges of a block in terms of loops only: let variables between the
-    loops are replaced by their values."""
+    """Return expressions or ranges of a block in terms of loop variables only: let variables
+    between the loops are replaced by their values.
+    """
     used = set(variables(nodes))
     loops = {loop.stmt.loop_var for loop in cursor.loops()}
     found = list(nodes)
@@ -319,7 +327,7 @@ def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
 
 
 def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
-    """Return the lets between a loop (or block) and a statement right below it."""
+    """Return the lets between a loop (or block) and a statement directly below it."""
 
     def walk(stmt: Any) -> list[LetStmt] | None:
         if stmt is inner:
@@ -336,7 +344,7 @@ def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
 
 
 def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:
-    """Return the box around some boxes, at least one."""
+    """Return the bounding box of two boxes."""
     around, *others = boxes
     for box in others:
         made = []
@@ -351,7 +359,7 @@ def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:
 def nest_of(
     realize: BlockRealize, loops: Sequence[tuple[Var, PrimExpr]], kind: ForKind = ForKind.SERIAL
 ) -> Stmt:
-    """Return a block under loops from 0."""
+    """Return a block under loops that start at 0."""
     nest: Stmt = realize
     for variable, extent in reversed(loops):
         nest = For(variable, const(0, variable.dtype), extent, kind, nest)
@@ -368,7 +376,7 @@ def copy_nest(
     value_of: Callable[[BufferLoad], PrimExpr] | None = None,
     small: Buffer | None = None,
 ) -> tuple[Stmt, BlockRealize]:
-    """Return a nest that copies a part of one buffer to the same place of another one.
+    """Return a nest that copies a region of one buffer to the same region of another one.
 
     ``bounds``: the box that the part never leaves; a condition ensures it where needed. ``small``:
     the buffer that holds the part alone, from its start.

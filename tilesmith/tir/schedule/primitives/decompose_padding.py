@@ -1,4 +1,4 @@
-"""decompose_padding: splits a block that copies where a condition holds and pads elsewhere.
+"""Defines decompose_padding, which splits a padding block into a fill with constants and a copy.
 
 for i in range(10):                         for i_pad in range(10):
     with T.block("B"):                          with T.block("B_pad_const"):
@@ -34,7 +34,7 @@ Bounds = dict[Var, tuple[PrimExpr, PrimExpr]]  # iterator: first value inside, f
 
 @primitive(trace="", no_sampler="it only tells what decompose_padding would do")
 def can_decompose_padding(block: BlockCursor, loop: LoopCursor) -> bool:
-    """Return whether ``decompose_padding`` of the same arguments would not be refused."""
+    """Return whether ``decompose_padding`` accepts the same arguments."""
     try:
         _Padding(block, loop)
     except ScheduleError:
@@ -94,7 +94,7 @@ class _Padding:
         return refuse(reason, self.cursor, advice)
 
     def pattern(self) -> tuple[BufferStore, PrimExpr, PrimExpr, PrimExpr]:
-        """Return the store, the condition, the value where it holds, the padding."""
+        """Return the store, the condition, the value where it holds, and the padding value."""
         store, name = self.block.body, self.block.name_hint
         value = store.value if isinstance(store, BufferStore) else None
         advice = "the body must be B[...] = T.if_then_else(condition, value, constant)"
@@ -150,7 +150,9 @@ class _Padding:
     def limits(
         self, clause: PrimExpr, variable: Var
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-        """Solve ``a * v + b >= 0`` for ``v``: the first value, or the first one too large."""
+        """Solve ``a * v + b >= 0`` for ``v``: return the first value, or the first value that is
+        too large.
+        """
         if isinstance(clause, LE):
             rest = clause.b - clause.a
         elif isinstance(clause, LT):
@@ -175,7 +177,7 @@ class _Padding:
     # The two nests.
 
     def fill(self) -> tuple[Stmt, Block]:
-        """Fill all of the buffer that these loops write with the padding."""
+        """Return the nest that writes the padding value to all elements that these loops write."""
         renamed: dict[Var, PrimExpr] = {}
         iterators = []
         for iterator in self.block.iter_vars:
@@ -214,8 +216,9 @@ class _Padding:
         return realize, block
 
     def copy(self) -> Stmt:
-        """Copy the inside of the box: loops that are an iterator shrink, else a condition
-        guards."""
+        """Return the nest that copies inside the box: loops that drive one iterator shrink, others
+        get a condition.
+        """
         analyzer = Analyzer()
         shifts: dict[Var, PrimExpr] = {}
         iterators: list[IterVar] = []
@@ -255,14 +258,13 @@ class _Padding:
         return body
 
     def without_units(self, value: PrimExpr) -> PrimExpr:
-        """Return a binding in which outer loops of one iteration are replaced by their only
-        value."""
+        """Return a binding in which outer loops of extent 1 are replaced by their value."""
         units = {loop.loop_var: loop.min for loop in self.outside if is_const(loop.extent, 1)}
         new = substitute(value, units)
         return value if new is value else Analyzer().simplify(new)
 
     def owns_loop(self, value: Var, dom: Range) -> bool:
-        """Return whether an iterator is a loop of its own here, with the same range."""
+        """Return whether an iterator is bound to a loop of its own with the same range."""
         for loop in self.loops:
             if value is loop.loop_var:
                 others = [one for one in self.realize.iter_values if one is not value]
@@ -281,7 +283,7 @@ class _Padding:
     def copied_block(
         self, iterators: list[IterVar], shifts: dict[Var, PrimExpr], analyzer: Analyzer
     ) -> Block:
-        """Return the block with the value only."""
+        """Return the block that only stores the value."""
         for iterator in iterators:
             analyzer.bind(iterator.var, iterator.domain)
         shift = _Shift(shifts, analyzer)

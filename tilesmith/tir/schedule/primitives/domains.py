@@ -1,4 +1,4 @@
-"""Computes which values of a block's iterators belong to the region that one iteration touches."""
+"""Computes the values of a block's iterators that access the region of one iteration of a loop."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ Domains = dict[Var, Interval]  # by iterator; those left out take all their valu
 def touched_parts(
     blocks: Sequence[BlockCursor], loop_cursor: LoopCursor, buffers: list[Buffer], reads: bool
 ) -> dict[int, list[Interval]]:
-    """Return what blocks read (or write) of buffers in one iteration of a loop: intervals by
-    buffer."""
+    """Return the regions that blocks read (or write) in one iteration of a loop: intervals by
+    buffer.
+    """
     wanted = {id(buffer) for buffer in buffers}
     found: dict[int, list[Interval]] = {}
     analyzer = analyzer_for(loop_cursor)
@@ -68,9 +69,10 @@ def touched_parts(
 
 
 def _threads_around(loop_cursor: LoopCursor, storage_scope: str) -> dict[Var, Range]:
-    """Return the loops over threads around a place that share memory of a scope: the memory holds
-    what all of them need, not what one does. Global memory is large enough that each thread makes
-    what it needs."""
+    """Return the enclosing loops over threads that share memory of a scope, which must hold the
+    elements for all of them. It is empty for global memory: there each thread computes the elements
+    that it reads.
+    """
     tags: tuple[str, ...] = ()
     if storage_scope.startswith("shared"):
         tags = ("threadIdx", "vthread")
@@ -93,7 +95,9 @@ def _relaxed(
     buffer: Buffer,
     axis: int,
 ) -> Interval:
-    """Return ``[low, high]`` over all values of some variables; all of the axis if unknown."""
+    """Return the bounds ``[low, high]`` over all values of some variables; the whole axis if they
+    are unknown.
+    """
     if ranges:
         below, above = eval_set(low, ranges), eval_set(high, ranges)
         low, high = below.min_value, above.max_value
@@ -111,8 +115,9 @@ def _union(analyzer: Analyzer, a: list[Interval], b: list[Interval]) -> list[Int
 
 
 def producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domains:
-    """Return which values of each iterator write the touched parts; iterators left out: all of
-    them."""
+    """Return the values of each iterator that write the accessed regions; missing iterators need
+    all values.
+    """
     domains: Domains = {}
     is_first = True
     analyzer = Analyzer()
@@ -139,8 +144,9 @@ def producer_domains(block: Block, touched: dict[int, list[Interval]]) -> Domain
 def _domains_of_region(
     analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
 ) -> Domains:
-    """Return which values of the iterators touch a box by a region; iterators left out: maybe
-    all."""
+    """Return the values of the iterators whose region may overlap a box; missing iterators:
+    possibly all values.
+    """
     domains: Domains = {}
     for part, interval in zip(region.region, intervals):
         solved = _solve(analyzer, block, part, interval)
@@ -161,9 +167,10 @@ def _domains_of_region(
 def _inverted(
     analyzer: Analyzer, block: Block, region: BufferRegion, intervals: list[Interval]
 ) -> Domains:
-    """Invert indices like ``_domains_of_region`` where iterators are spread over several dimensions
-    or several are in one: the indices together determine the iterators (``v // 4, v % 4`` determine
-    v)."""
+    """Invert indices like ``_domains_of_region`` where an iterator occurs in several dimensions or
+    a dimension has several iterators: the indices together determine the iterators (``v // 4, v %
+    4`` determine v).
+    """
     if not all(is_const(part.extent, 1) for part in region.region):
         return {}
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
@@ -185,7 +192,8 @@ def _inverted(
 def consumer_domains(
     cursor: BlockCursor, loop_cursor: LoopCursor, touched: dict[int, list[Interval]]
 ) -> tuple[Domains, bool]:
-    """Return which values of each iterator read what one iteration of the loop makes.
+    """Return the values of each iterator that read the elements that one iteration of the loop
+    writes.
 
     Each iteration must make all that these values read, and all iterations together all that the
     block reads; else it would read elements that are not written yet, or not run at all. Refuses
@@ -209,7 +217,7 @@ class _ConsumerDomains:
         self.is_inverted = False
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        """Return the error of the primitive at the consumer."""
+        """Return the error of the primitive, located at the consumer."""
         return refuse(reason, self.cursor, advice)
 
     def find(self, touched: dict[int, list[Interval]]) -> tuple[Domains, bool]:
@@ -243,7 +251,7 @@ class _ConsumerDomains:
     def _check_made(
         self, region: BufferRegion, part: Range, interval: Interval, size: PrimExpr
     ) -> None:
-        """Check that all iterations together make all that the block reads."""
+        """Check that all iterations together write all elements that the block reads."""
         analyzer = self.analyzer
         inside = (-part.min, size - part.min - part.extent)
         if not _is_whole(analyzer, _over(interval, self.ranges), size) or not _is_whole(
@@ -264,8 +272,9 @@ class _ConsumerDomains:
             )
 
     def _invert(self, region: BufferRegion, intervals: list[Interval]) -> None:
-        """Return the values of iterators that no single dimension determines; they read within the
-        part only."""
+        """Return the values of iterators that no single dimension determines; their reads must lie
+        within the written region.
+        """
         found = _inverted(self.analyzer, self.block, region, intervals)
         boxes = {
             iterator.var: IntervalSet(*found[iterator.var])
@@ -293,7 +302,7 @@ class _ConsumerDomains:
 
 
 def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
-    """Return whether ``[0, size)`` lies within an interval."""
+    """Return whether an interval contains ``[0, size)``."""
     return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
 
 
@@ -306,7 +315,7 @@ def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
 
 
 def ranges_around(cursor: BlockCursor, loop_cursor: LoopCursor) -> dict[Var, Range]:
-    """Return the ranges of a loop and of those around it that are not around a block."""
+    """Return the ranges of a loop and its enclosing loops that do not enclose the block."""
     own = set(cursor.ancestors())
     ranges = {}
     for ancestor in (loop_cursor, *loop_cursor.ancestors()):
@@ -320,8 +329,8 @@ def ranges_around(cursor: BlockCursor, loop_cursor: LoopCursor) -> dict[Var, Ran
 def _solve(
     analyzer: Analyzer, block: Block, part: Range, interval: Interval
 ) -> tuple[Var, PrimExpr, PrimExpr, PrimExpr] | None:
-    """Return the values of the one iterator in ``part`` for which it meets the interval, and its
-    step.
+    """Return the values of the only iterator in ``part`` at which the part overlaps the interval,
+    and its step.
 
     Serves ``v * c + d`` with a constant c > 0, the step: parts of c elements lie side by side. An
     extent that changes with the iterators counts as the largest one: values too many do no harm.
@@ -349,8 +358,9 @@ def _solve(
 
 
 def scale_of(analyzer: Analyzer, expr: PrimExpr, variable: Var) -> tuple[int, PrimExpr] | None:
-    """Return ``(c, d)`` where an expression is ``variable * c + d`` with a constant c > 0, else
-    None."""
+    """Return ``(c, d)`` if an expression is ``variable * c + d`` with a constant c > 0, else
+    None.
+    """
     at_zero = analyzer.simplify(substitute(expr, {variable: 0}))
     at_one = analyzer.simplify(substitute(expr, {variable: 1}))
     step = analyzer.simplify(at_one - at_zero)

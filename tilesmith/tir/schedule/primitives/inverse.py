@@ -1,4 +1,4 @@
-"""Inverts indices: from the element that an access touches back to the iterators of its block."""
+"""Inverts indices: from the element of an access back to the iterators of its block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["inverse_of"]
 def inverse_of(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range]
 ) -> tuple[list[Var], dict[Var, PrimExpr]]:
-    """Return the iterators that follow from some indices, as functions of placeholders for these.
+    """Return the iterators that the indices determine, as functions of placeholders for the
+    indices.
 
     An iterator of one value follows from nothing. Iterators whose inverse is not proven correct
     are left out.

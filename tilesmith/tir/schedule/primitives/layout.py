@@ -45,7 +45,9 @@ def _buffer(cursor: BlockCursor, choice: BufferChoice) -> Buffer:
 
 
 def as_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
-    """Return a map given as a function of the indices of the chosen buffer, or as it is."""
+    """Convert a function of the indices of the chosen buffer to an index map; return an index map
+    unchanged.
+    """
     if isinstance(index_map, IndexMap):
         return index_map
     buffer = _buffer(known["block"], known["buffer"])
@@ -63,7 +65,9 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
 
 
 def as_pad_value(known: Mapping[str, Any], pad_value: Any) -> IndexMap | None:
-    """Return the padding value as a map from the new indices to one value; None leaves it open."""
+    """Convert a padding value to a map from the new indices to the value; None leaves the padding
+    undefined.
+    """
     if pad_value is None or isinstance(pad_value, IndexMap):
         return pad_value
     buffer, mapping = _buffer(known["block"], known["buffer"]), known["index_map"]
@@ -97,7 +101,7 @@ def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
 
 
 def _as_many_elements(a: Buffer, b: Buffer) -> bool:
-    """Return whether buffers of constant shapes hold equally many elements."""
+    """Return whether buffers of constant shapes have the same number of elements."""
     counts = []
     for buffer in (a, b):
         sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
@@ -130,7 +134,9 @@ class _TransformAccess(Redirect):
         ]
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """Return the new ranges: a point becomes a point, a box the box around its image."""
+        """Return the new ranges: a point is mapped to a point, a box to the bounding box of its
+        image.
+        """
         if all(is_const(part.extent, 1) for part in ranges):
             place = self.indices(buffer, tuple([part.min for part in ranges]))
             return list(BufferRegion.from_point(self.new, place).region)
@@ -168,7 +174,7 @@ BlockMap = Annotated[
 
 
 class _MatchedError(Exception):
-    """Raised where a block matches a region of the buffer."""
+    """Raised if a block matches a region of the buffer."""
 
 
 @primitive()
@@ -232,7 +238,9 @@ def transform_layout(
 def _inverse_and_padding(
     cursor: BlockCursor, old: Buffer, mapping: IndexMap, padding: IndexMap | None
 ) -> tuple[IndexMap, PrimExpr | None]:
-    """Return the inverse map and the condition of padding; None where there is no padding."""
+    """Return the inverse map and the condition that holds in the padding; None if there is no
+    padding.
+    """
     domain = [Range.from_min_extent(const(0, size.dtype), size) for size in old.shape]
     inverse, padded = _inverse_of(cursor, mapping, domain)
     if is_const(padded, 0):
@@ -272,8 +280,9 @@ def _check_arguments(
 def _inverse_of(
     cursor: BlockCursor, mapping: IndexMap, domain: list[Range]
 ) -> tuple[IndexMap, Any]:
-    """Return the inverse of a map, and which results nothing is mapped to. Refuses where it is
-    unknown."""
+    """Return the inverse of a map, and the condition for results outside its image. Raises a
+    refusal if it is unknown.
+    """
     try:
         return mapping.non_surjective_inverse(domain)
     except (ShapeError, UnsupportedError) as error:
@@ -303,7 +312,7 @@ def _owner(cursor: BlockCursor, buffer: Buffer) -> BlockCursor:
 
 @primitive()
 def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
-    """Replace the iterators (and loops) of a block by those that ``index_map`` gives."""
+    """Replace the iterators (and loops) of a block by the results of ``index_map``."""
     realize = block.stmt
     node = realize.block
     scope_of(block)
@@ -355,7 +364,7 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
 
 
 def _check_whole_domain(cursor: BlockCursor, block: Block, loops: Sequence[LoopCursor]) -> None:
-    """Check that the loops run through all values of the iterators, so that the new ones will."""
+    """Check that the loops cover all values of the iterators, so that the new loops will."""
     iterations: PrimExpr = const(1, "int64")
     points: PrimExpr = const(1, "int64")
     for loop in loops:
@@ -371,8 +380,9 @@ def _check_whole_domain(cursor: BlockCursor, block: Block, loops: Sequence[LoopC
 
 
 def _iterator_kinds(cursor: BlockCursor, mapping: IndexMap, block: Block) -> list[int]:
-    """Return the kinds of the new iterators: those of the old ones that they are made of, which
-    must agree."""
+    """Return the kinds of the new iterators: the kind of the old iterators that they consist of,
+    which must agree.
+    """
     kind_of = {v: i.iter_type for v, i in zip(mapping.initial_indices, block.iter_vars)}
     kinds = []
     for index in mapping.final_indices:

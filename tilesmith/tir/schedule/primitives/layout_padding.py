@@ -1,4 +1,4 @@
-"""Handles the padding: the elements that a new layout of a buffer adds.
+"""Handles padding: the elements that a new layout adds to a buffer.
 
 A block that writes the whole buffer writes the padding too. Otherwise a block of its own writes it,
 after what writes the rest; of a parameter that is only read, it is assumed to hold the value.
@@ -36,7 +36,7 @@ __all__ = ["Padding", "WholeWriter"]
 
 
 class Padding(NamedTuple):
-    """The elements of ``buffer`` that the old buffer does not have, and their value.
+    """The elements of ``buffer`` that the old buffer lacks, and their value.
 
     ``inverse`` maps new indices to old ones; ``condition``, over the same variables, holds for
     padding; ``value`` gives what it holds.
@@ -52,12 +52,14 @@ class Padding(NamedTuple):
         return Replace(dict(zip(self.inverse.initial_indices, indices))).visit(self.condition)
 
     def value_at(self, indices: list[Any]) -> PrimExpr:
-        """Return the value of an element if it is padding."""
+        """Return the padding value of an element."""
         places = dict(zip(self.value.initial_indices, indices))
         return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
 
     def fill(self, owner: BlockCursor, writers: Sequence[Cursor]) -> None:
-        """Return a block that writes the padding, right after what writes the rest."""
+        """Return a block that writes the padding, for insertion after the writer of the other
+        elements.
+        """
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
         block = Block(
@@ -75,7 +77,7 @@ class Padding(NamedTuple):
             self._put_first(owner, nest)
 
     def assume(self, owner: BlockCursor) -> None:
-        """Return a block that states what callers have put into the padding."""
+        """Return a block that states which values callers have stored in the padding."""
         loops, iterators = self._axes()
         indices: list[Any] = [iterator.var for iterator in iterators]
         load = BufferLoad(self.buffer, indices)
@@ -107,14 +109,15 @@ class Padding(NamedTuple):
 
 
 def spatial(name: str, extent: PrimExpr) -> IterVar:
-    """Return a data-parallel iterator from 0."""
+    """Return a data-parallel iterator that starts at 0."""
     zero = const(0, extent.dtype)
     return IterVar(Range.from_min_extent(zero, extent), Var(name, extent.dtype), IterVar.DataPar)
 
 
 class WholeWriter:
-    """A block right below plain loops of its own that writes each element of a buffer once (or sums
-    it up): with its iterators ``i, j, …`` of the dimensions in order, then those of a reduction.
+    """A block directly below its own loops that writes each element of a buffer once (or
+    accumulates it); its iterators are ``i, j, …`` for the dimensions in order, then those of a
+    reduction.
     """
 
     def __init__(self, cursor: BlockCursor, dimensions: int) -> None:
@@ -124,7 +127,7 @@ class WholeWriter:
 
     @staticmethod
     def find(cursor: BlockCursor, buffer: Buffer) -> WholeWriter | None:
-        """Return the block if it is one, else None."""
+        """Return the block if it has this form, else None."""
         realize = cursor.stmt
         block, loops = realize.block, [loop.stmt for loop in cursor.loops()]
         store = block.body
@@ -153,7 +156,9 @@ class WholeWriter:
         return WholeWriter(cursor, count)
 
     def write_padding_too(self, padding: Padding, mapping: IndexMap) -> None:
-        """Let the block run over the new dimensions, and write the value where there is padding."""
+        """Extend the block to the new dimensions, and store the padding value where the condition
+        of the padding holds.
+        """
         realize = self.cursor.stmt
         block = realize.block
         names = self._names(mapping)
@@ -193,7 +198,7 @@ class WholeWriter:
         self.loops[0].replace(nest, {block: made})
 
     def _names(self, mapping: IndexMap) -> list[str]:
-        """Return loop names: a dimension that stays as it was keeps the name of its loop."""
+        """Return loop names; an unchanged dimension keeps the name of its loop."""
         loops = [loop.stmt.loop_var.name for loop in self.loops]
         kept = dict(zip(mapping.initial_indices, loops))
         return [
@@ -203,7 +208,7 @@ class WholeWriter:
 
 
 class _AtOwnIndices(Replace):
-    """Replaces variables; accesses to the buffer are at the given indices."""
+    """Replaces variables, and moves accesses of the buffer to the given indices."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], buffer: Buffer, indices: list[Any]) -> None:
         super().__init__(mapping)
@@ -211,7 +216,7 @@ class _AtOwnIndices(Replace):
         self.indices = tuple(indices)
 
     def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """Rewrite a read of what was written before."""
+        """Rewrite a read of the previous value."""
         if load.buffer is self.buffer:
             return load.with_fields(indices=self.indices)
         return self.children(load)

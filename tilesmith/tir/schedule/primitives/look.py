@@ -18,7 +18,7 @@ __all__ = [
 
 @primitive(is_pure=True, aliases=("get_sblock",), no_sampler="every sampler calls it")
 def get_block(name: str, func_name: FunctionName = None) -> BlockCursor:
-    """Return the block of that name; it must be the only one."""
+    """Return the only block of that name."""
     assert func_name is not None  # None stands for the function that the schedule works on
     found = func_name.find_blocks(name)
     if len(found) == 1:
@@ -41,25 +41,25 @@ def get_loops(block: Cursor) -> list[LoopCursor]:
 
 @primitive(is_pure=True)
 def get_child_blocks(block_or_loop: Cursor) -> list[BlockCursor]:
-    """Return the blocks right inside of a block or loop."""
+    """Return the outermost blocks inside a block or loop."""
     return block_or_loop.blocks_below()
 
 
 @primitive(is_pure=True)
 def get_producers(block: BlockCursor) -> list[BlockCursor]:
-    """Return the blocks of the same scope that write what this block reads."""
+    """Return the blocks of the same scope that write buffers that this block reads."""
     return producers_of(block, scope_of(block))
 
 
 @primitive(is_pure=True)
 def get_consumers(block: BlockCursor) -> list[BlockCursor]:
-    """Return the blocks of the same scope that read what this block writes."""
+    """Return the blocks of the same scope that read buffers that this block writes."""
     return consumers_of(block, scope_of(block))
 
 
 @primitive(is_pure=True)
 def get_output_blocks(scope_block: BlockCursor) -> list[BlockCursor]:
-    """Return the blocks inside of a scope that write to buffers from outside of it."""
+    """Return the blocks inside a scope that write buffers allocated outside of it."""
     inside = {id(buffer) for buffer in scope_block.block.alloc_buffers}
     return [
         block
@@ -70,4 +70,4 @@ def get_output_blocks(scope_block: BlockCursor) -> list[BlockCursor]:
 
 @primitive(is_postproc=True, no_sampler="a mark in the trace, drawn at the end of a schedule")
 def enter_postproc() -> None:
-    """Mark that what follows in the trace is post-processing."""
+    """Mark all later instructions of the trace as post-processing."""

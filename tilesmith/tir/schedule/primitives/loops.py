@@ -37,7 +37,9 @@ __all__ = [
 
 
 def check_plain(cursor: LoopCursor) -> For:
-    """Check that a loop can be divided: no annotations, not bound to a thread, from 0."""
+    """Check that a loop can be split: it has no annotations, is not bound to a thread, and starts
+    at 0.
+    """
     loop = cursor.stmt
     name = loop.loop_var.name
     if loop.annotations:
@@ -53,7 +55,7 @@ def check_plain(cursor: LoopCursor) -> For:
 
 
 def _infer_factors(cursor: LoopCursor, factors: list[Any]) -> list[PrimExpr]:
-    """Return the factors as expressions, with None replaced by what follows from the extent."""
+    """Return the factors as expressions; None is replaced by the factor that the extent implies."""
     loop = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
@@ -82,7 +84,8 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> list[LoopCursor]:
-    """Replace one loop by nested loops; at most one factor is None and found from the extent.
+    """Replace one loop by nested loops; at most one factor may be None, and is inferred from the
+    extent.
 
         for i in range(64): A[i] = f(i)
       split(i, [None, 16])
@@ -126,7 +129,7 @@ def split(
 
 
 def _covered(cursor: LoopCursor, extents: list[PrimExpr], total: PrimExpr, inferred: bool) -> bool:
-    """Return whether the product of the factors is the extent, so that no iteration is superfluous.
+    """Return whether the product of the factors is the extent, so that no predicate is needed.
 
     Refuses factors that leave iterations out, or may; one that was ``inferred`` leaves none.
     """
@@ -152,7 +155,7 @@ def _covered(cursor: LoopCursor, extents: list[PrimExpr], total: PrimExpr, infer
 
 
 def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
-    """Compose two replacements of blocks: what they were first to what they are last."""
+    """Compose two replacements of blocks, from the original to the final blocks."""
     later = dict(second)
     for before, after in list(first.items()):
         if after in later:
@@ -163,7 +166,7 @@ def _chain(first: dict[Block, Block], second: dict[Block, Block]) -> None:
 
 @primitive()
 def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
-    """Make one loop of directly nested ones, outermost first.
+    """Fuse directly nested loops, given outermost first, into one loop.
 
       for i in range(4):
           for j in range(16): A[i, j] = f(i, j)
@@ -212,7 +215,7 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
 
 @primitive()
 def reorder(*ordered_loops: LoopCursor) -> None:
-    """Put loops of one nest into the given order; other loops between them stay where they are.
+    """Reorder loops of one nest as given; other loops between them keep their positions.
 
     Refuses loops of different nests, nests with statements between the loops, blocks that are
     not bound affinely, and orders in which an outer loop would depend on an inner one.
@@ -244,7 +247,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
 
 
 def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCursor]:
-    """Return the loops from the outermost to the innermost of the given ones, nested directly."""
+    """Return the directly nested loops from the outermost to the innermost of the given ones."""
     for bottom in cursors:
         above = [bottom, *bottom.ancestors()]
         missing = wanted.difference(above)
@@ -276,8 +279,9 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
 
 
 def _check_blocks_below(top: LoopCursor) -> None:
-    """Check blocks below reordered loops: iterators are data-parallel or reductions, bindings are
-    affine."""
+    """Check the blocks below reordered loops: data-parallel or reduction iterators, affine
+    bindings.
+    """
     if not top.state.enable_check:
         return
     for cursor in top.blocks_below():
@@ -342,7 +346,7 @@ def loop_partition(
 
 
 class CopyNest(Rebuild):
-    """Copies a nest with loops, iterators and buffers of its own, block names with a suffix."""
+    """Copies a nest with new loop variables, iterators and buffers, and a suffix on block names."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], suffix: str) -> None:
         super().__init__()
@@ -361,8 +365,9 @@ class CopyNest(Rebuild):
         return new
 
     def _own_buffer(self, buffer: Buffer) -> Buffer:
-        """Return a buffer with memory of its own; symbolic sizes of a matched region are its own
-        too."""
+        """Return a buffer with its own memory, and with its own symbolic sizes if it matches a
+        region.
+        """
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if isinstance(size, Var) and size not in self.mapping:
                 self._renamed(size)
@@ -429,7 +434,7 @@ class CopyNest(Rebuild):
 
 @primitive()
 def add_unit_loop(block_or_loop: Cursor) -> LoopCursor:
-    """Put a loop of one iteration around a block or loop."""
+    """Insert a loop of extent 1 around a block or loop."""
     stmt = block_or_loop.stmt
     if block_or_loop.parent() is None:
         raise refuse("nothing can stand around the root block", block_or_loop)
@@ -449,7 +454,7 @@ def _index_dtype(stmt: For | BlockRealize) -> Any:
 
 @primitive()
 def reorder_block_iter_var(block: BlockCursor, new_order: list[int]) -> None:
-    """Put the iterators of a block into another order: position k takes ``new_order[k]``."""
+    """Reorder the iterators of a block: position k gets the iterator ``new_order[k]``."""
     realize = block.stmt
     node = realize.block
     if sorted(new_order) != list(range(len(node.iter_vars))):

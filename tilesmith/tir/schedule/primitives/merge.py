@@ -1,4 +1,4 @@
-"""merge: merges neighbouring nests into one nest, iteration by iteration.
+"""Defines merge, which merges adjacent loop nests into one.
 
 An iteration of the merged loops runs what all of the nests did in it, one after the other. So what
 one nest does in an iteration must not depend on what another one did in other iterations: buffers
@@ -29,7 +29,7 @@ __all__ = ["merge"]
 
 @primitive()
 def merge(*loops: LoopCursor) -> LoopCursor:
-    """Make one loop of several that stand one after the other; their bodies follow in turn.
+    """Merge several consecutive loops into one whose body runs theirs in order.
 
     Refuses loops of different kinds or extents, and nests of which one uses in an iteration
     what another one writes in other iterations.
@@ -51,8 +51,7 @@ def merge(*loops: LoopCursor) -> LoopCursor:
 
 
 def _levels(cursors: Sequence[LoopCursor]) -> list[list[LoopCursor]]:
-    """Return the loops to merge and those around them up to where the nests part, outermost
-    first."""
+    """Return the loops to merge, and their ancestors up to the common one, outermost first."""
     levels = [list(cursors)]
     while True:
         parents = [cursor.parent() for cursor in levels[0]]
@@ -80,7 +79,7 @@ def _check_same_loops(cursors: Sequence[LoopCursor]) -> None:
 
 
 def _merge_nests(levels: list[list[LoopCursor]]) -> None:
-    """Put what the innermost loops hold into the first of them, and drop the other nests."""
+    """Append the bodies of the innermost loops to the first nest, and remove the other nests."""
     kept: list[For] = [level[0].stmt for level in levels]
     bodies, reuse = [kept[-1].body], {}
     for number in range(1, len(levels[0])):
@@ -101,7 +100,9 @@ def _remove(cursor: LoopCursor) -> None:
 
 
 def _check_dependences(levels: list[list[LoopCursor]]) -> None:
-    """Check that no iteration of a nest uses what another nest writes in other iterations."""
+    """Check that no iteration of a nest uses elements that another nest writes in other
+    iterations.
+    """
     nests = [list(cursor.blocks_below()) for cursor in levels[0]]
     for buffer, users in _shared_buffers(nests):
         for level in levels:
@@ -124,8 +125,9 @@ def _check_dependences(levels: list[list[LoopCursor]]) -> None:
 def _shared_buffers(
     nests: Sequence[Sequence[BlockCursor]],
 ) -> list[tuple[Buffer, list[tuple[int, BlockCursor]]]]:
-    """Return the buffers that several nests use and one writes, each with its users and their
-    nests."""
+    """Return the buffers that several nests use and at least one writes, each with its users and
+    their nests.
+    """
     users: dict[Buffer, dict[tuple[int, BlockCursor], bool]] = {}
     for number, nest in enumerate(nests):
         for cursor in nest:
@@ -145,8 +147,9 @@ _Ends = tuple[PrimExpr, PrimExpr] | None  # the first and last index in one dime
 
 
 def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
-    """Return whether iterations of one of the merged loops touch disjoint parts of a buffer: in
-    some dimension they stay within ``[v * c + d, v * c + d + c)``."""
+    """Return whether the iterations of one of the merged loops access disjoint parts of a buffer:
+    in some dimension they stay within ``[v * c + d, v * c + d + c)``.
+    """
     variable = loop.loop_var
     analyzer = Analyzer()
     analyzer.bind(variable, loop_range(loop))
@@ -170,8 +173,9 @@ def _is_divided(buffer: Buffer, loop: For, parts: list[list[_Ends]]) -> bool:
 def _touched(
     buffer: Buffer, level: list[LoopCursor], number: int, cursor: BlockCursor, outermost: LoopCursor
 ) -> list[list[_Ends]]:
-    """Return by region of a block and by dimension the first and last index in an iteration of its
-    merged loop, in terms of the variable of the first one."""
+    """Return, by region of a block and by dimension, the first and last index in an iteration of
+    its merged loop, in terms of the variable of the first loop.
+    """
     own, common = level[number].stmt.loop_var, level[0].stmt.loop_var
     others: dict[Var, Range] = {}
     for ancestor in cursor.ancestors():

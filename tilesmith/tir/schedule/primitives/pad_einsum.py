@@ -1,4 +1,5 @@
-"""pad_einsum: rounds the sizes of a sum of products up, by padded copies around it.
+"""Defines pad_einsum, which pads the extents of a sum of products, through padded copies of its
+buffers.
 
 Rows and columns that are added hold zeros, so they add nothing to any sum; what they compute
 themselves is cut off when the result is copied back.
@@ -74,7 +75,7 @@ def pad_einsum(block: BlockCursor, padding: list[int]) -> None:
 
 
 class _Einsum:
-    """A block over plain loops whose indices are plain iterators or constants."""
+    """A block under its own loops whose indices are single iterators or constants."""
 
     def __init__(self, cursor: BlockCursor, padding: Sequence[int]) -> None:
         self.cursor = cursor
@@ -105,7 +106,9 @@ class _Einsum:
         return refuse(reason, self.cursor, advice)
 
     def check_nest(self) -> None:
-        """Check that each iterator is one of the loops, and that these hold nothing else."""
+        """Check that each iterator is bound to one of the loops, and that these contain nothing
+        else.
+        """
         name = self.block.name_hint
         if self.block.match_buffers:
             view = self.block.match_buffers[0].buffer.name
@@ -132,7 +135,7 @@ class _Einsum:
     # The computation.
 
     def find_accesses(self) -> dict[Buffer, tuple[PrimExpr, ...]]:
-        """Find the indices of each buffer, the same in all accesses to it."""
+        """Find the indices of each buffer, which must be equal in all accesses to it."""
         body = self.block.body
         if not isinstance(body, BufferStore):
             raise self.refuse(f"block '{self.block.name_hint}' is more than one store")
@@ -173,7 +176,7 @@ class _Einsum:
         return found
 
     def check_zeros_add_nothing(self) -> None:
-        """Check that where a reduction is padded, its terms there are zero."""
+        """Check that the terms of a padded reduction are zero in the padding."""
         padded = {
             iterator.var
             for iterator in self.block.iter_vars
@@ -191,8 +194,8 @@ class _Einsum:
                 )
 
     def vanishes(self, expr: PrimExpr, variable: Var) -> bool:
-        """Return whether a term is zero where ``variable`` is in the padding, whatever else is
-        read.
+        """Return whether a term is zero where ``variable`` is in the padding, whatever the other
+        operands are.
 
         0 * x is not zero for an infinite x, so both factors have to vanish for floats.
         """
@@ -211,7 +214,7 @@ class _Einsum:
     # The copies.
 
     def buffers(self) -> list[tuple[Buffer, Buffer]]:
-        """Return the buffers that need padded copies, with these."""
+        """Return the buffers that need padded copies, each with its copy."""
         made = []
         for buffer, indices in self.accesses.items():
             shape = list(buffer.shape)
@@ -237,7 +240,9 @@ class _Einsum:
         return made
 
     def copy(self, source: Buffer, target: Buffer, fills: bool) -> Stmt:
-        """Return a nest that copies into the padded buffer, zeros around it, or back out of it."""
+        """Return a nest that copies into the padded buffer with zeros around the data, or back out
+        of it.
+        """
         shape = target.shape
         loops = [Var(f"i{k}", size.dtype) for k, size in enumerate(shape)]
         iterators = [
@@ -266,7 +271,7 @@ class _Einsum:
         return nest
 
     def padded(self, copies: dict[Buffer, Buffer]) -> tuple[Stmt, Block]:
-        """Return the nest with its new extents, over the copies."""
+        """Return the nest with its new extents, which accesses the copies."""
         rewrite = ReplaceBuffer(copies)
         block: Block = rewrite.visit(self.block)
         iterators = []

@@ -35,7 +35,7 @@ __all__ = ["decompose_reduction", "rfactor"]
 
 @primitive()
 def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
-    """Split a reduction block into an initialisation, put before ``loop``, and the update.
+    """Split a reduction block into an initialisation, inserted before ``loop``, and an update.
 
     Gives the block of the initialisation.
     """
@@ -78,8 +78,9 @@ def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
 
 
 def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) -> None:
-    """Check that no loop from the chosen one inwards only repeats the block: it would add up
-    again."""
+    """Check that no loop from the chosen one inwards merely repeats the block: its results would
+    accumulate repeatedly.
+    """
     driving = set(variables(realize.iter_values))
     for cursor in inside:
         loop = cursor.stmt
@@ -108,8 +109,9 @@ def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) ->
 def _check_no_outer_reduction(
     realize: BlockRealize, outer: Sequence[LoopCursor], loop_cursor: LoopCursor
 ) -> None:
-    """Check that no loop outside of the chosen one drives a reduction: it would be initialised
-    again."""
+    """Check that no loop outside the chosen one drives a reduction: the result would be initialised
+    repeatedly.
+    """
     for cursor in outer:
         variable = cursor.stmt.loop_var
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
@@ -124,14 +126,15 @@ def _check_no_outer_reduction(
 
 
 def _reads_of(block: Block) -> tuple[BufferRegion, ...]:
-    """Return the regions that an initialisation reads: its start values, tables of indices."""
+    """Return the regions that an initialisation reads: its start values and tables of indices."""
     if next(loads(block.body), None) is None:
         return ()
     return tuple(get_block_access_region(block, {})[0])
 
 
 def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
-    """Return the part of a block's predicate that its initialisation checks: it lacks some loops.
+    """Return the part of a block's predicate that applies to its initialisation, which lacks some
+    loops.
 
     A condition on a loop that is gone speaks of the reduction only: the rest is kept. A loop of one
     iteration says nothing, also next to one that stays.
@@ -147,7 +150,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
 
 
 def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stmt, Block]:
-    """Return the initialisation block under copies of those loops that its iterators need."""
+    """Return the initialisation block under copies of the loops that its iterators need."""
     block = realize.block
     assert block.init is not None  # it is a reduction block
     renamed: dict[Var, PrimExpr] = {}
@@ -203,8 +206,10 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
 
 @primitive(trace="RFactor")
 def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
-    """Make the iterations of a reduction loop independent: partial results in a buffer with one
-    more dimension (at ``factor_axis``), combined by a second block; gives the first block."""
+    """Make the iterations of a reduction loop independent: the first block stores partial results
+    in a buffer with one more dimension (at ``factor_axis``), a second block combines them; returns
+    the first block.
+    """
     blocks = loop.blocks_below()
     if len(blocks) != 1:
         raise refuse("the loop must hold exactly one block", loop)
@@ -272,7 +277,7 @@ def _check_rfactor_loops(
 
 
 class _Rfactor:
-    """The two blocks that rfactor makes of one.
+    """The two blocks that replace the original one.
 
     The factored block computes ``partial[..., f, ...]`` under all loops, with iterator f for the
     factored loop; the write-back block combines the partial results over f. Where a choice has
@@ -461,7 +466,7 @@ class _Rfactor:
         )
 
     def apply(self, loops: Sequence[LoopCursor], scope: BlockCursor) -> BlockCursor:
-        """Put both blocks into the program; gives the factored block."""
+        """Insert both blocks into the program; returns the first one."""
         factored = self.factored(loops)
         nest = _replace_block(loops[0].stmt, self.realize, factored)
         back = self.write_back(loops)

@@ -1,4 +1,5 @@
-"""fuse_reduction_epilogue: starts a reduction from the value that its epilogue adds.
+"""Defines fuse_reduction_epilogue, which initialises a reduction with the value that its epilogue
+adds.
 
     C = sum over k of A * B                     with T.init():
     D = C + bias                                    D = bias
@@ -46,7 +47,8 @@ COMBINERS: dict[type[BinaryOp], Callable[..., PrimExpr]] = {
 
 @primitive()
 def fuse_reduction_epilogue(reduction_block: BlockCursor, epilogue_block: BlockCursor) -> None:
-    """Let a reduction start from what its epilogue adds to the result.
+    """Initialise a reduction with the value that its epilogue adds to the result, and remove the
+    epilogue.
 
       C = sum of A * B;  D = C + bias
     fuse_reduction_epilogue(C, D)
@@ -124,8 +126,9 @@ class _Fusion:
         return update, init
 
     def check_between(self) -> None:
-        """Check that nothing between the two touches what the fused block will use earlier or
-        later."""
+        """Check that no block between the two accesses a buffer that the fused block uses earlier
+        or later than before.
+        """
         blocks = self.scope.blocks_below()
         start, end = blocks.index(self.cursor), blocks.index(self.epilogue)
         outputs = [region.buffer for region in self.after.writes]

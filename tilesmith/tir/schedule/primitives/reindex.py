@@ -48,7 +48,9 @@ __all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]
 
 
 class _Access:
-    """How a block accesses a buffer: always at the same indices, functions of its iterators."""
+    """The accesses of a block to a buffer: all at the same indices, which are functions of its
+    iterators.
+    """
 
     def __init__(self, cursor: BlockCursor, index: int, kind: str) -> None:
         self.cursor = cursor
@@ -60,7 +62,7 @@ class _Access:
         self.indices = self._single_access()
 
     def refuse(self, reason: str, advice: str = "") -> Exception:
-        """Return the error of the primitive at this block."""
+        """Return the error of the primitive, located at this block."""
         return refuse(reason, self.cursor, advice)
 
     def _single_access(self) -> tuple[PrimExpr, ...]:
@@ -187,7 +189,7 @@ def reindex_cache_read(
     block: BlockCursor, read_buffer_index: ReadBuffer, storage_scope: StorageScope,
     index_map: BlockMap,
 ) -> BlockCursor:  # fmt: skip
-    """Read a buffer through a copy at indices that a map gives from the block's iterators.
+    """Read a buffer through a copy whose indices are a map of the block's iterators.
 
         B[vi, vj] = A[vi, vj] * 2
       reindex_cache_read(block, 0, "local", lambda vi, vj: (vj, vi))
@@ -205,8 +207,9 @@ def reindex_cache_write(
     block: BlockCursor, write_buffer_index: WrittenBuffer, storage_scope: StorageScope,
     index_map: BlockMap,
 ) -> BlockCursor:  # fmt: skip
-    """Write a buffer through a copy at indices that a map gives from the block's iterators;
-    see ``reindex_cache_read``. Gives the block that copies back."""
+    """Write a buffer through a copy whose indices are a map of the block's iterators; see
+    ``reindex_cache_read``. Returns the block that copies back.
+    """
     return _reindex_cache(_Access(block, write_buffer_index, "write"), storage_scope, index_map)
 
 
@@ -245,7 +248,7 @@ def _through(
     storage_scope: str,
     is_cache: bool = False,
 ) -> BlockCursor:
-    """Redirect the block to a new buffer, and put the block that copies before or after it.
+    """Redirect the block to a new buffer, and insert the copying block before or after it.
 
     A cache of a buffer that nothing here writes is filled before everything else.
     """
@@ -277,7 +280,7 @@ def _through(
 def _stage(
     access: _Access, cache: Buffer, indices: list[PrimExpr], used: list[IterVar]
 ) -> tuple[BlockRealize, list[tuple[Var, PrimExpr]]]:
-    """Return the block that copies, with iterators like those of the block it serves."""
+    """Return the copying block, with iterators like those of the block that it serves."""
     loops: list[tuple[Var, PrimExpr]] = []
     iterators, values = [], []
     mapping: dict[Var, PrimExpr] = {}
@@ -309,8 +312,9 @@ def _stage(
 
 
 def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
-    """Check that iterators with the same place in the cache have the same place in the buffer; for
-    writes also the converse."""
+    """Check that iterators that share an element of the cache share an element of the buffer; for
+    writes also the converse.
+    """
     domains = {variable: iterator.domain for variable, iterator in access.iterators.items()}
     pairs: list[tuple[Sequence[PrimExpr], Sequence[PrimExpr], str]]
     pairs = [(indices, access.indices, "the new indices do not tell")]
@@ -338,7 +342,7 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
 
 
 def _check_place(access: _Access) -> None:
-    """Check that the copy can stand before or after the whole statement that holds the block."""
+    """Check that the copy can be inserted before or after the statement that contains the block."""
     scope, cursor, buffer = access.scope, access.cursor, access.buffer
     check_outside_init(scope, [cursor])
     number = statement_number(scope, cursor)

@@ -1,4 +1,5 @@
-"""rolling_buffer: makes the buffer of a producer circular if its regions overlap across iterations.
+"""Defines rolling_buffer, which makes the buffer of a producer circular if its regions overlap
+across iterations.
 
 A producer under a loop of its consumers writes rows ``[i * s + c, i * s + c + e)`` of a buffer in
 iteration i. Where e > s, the first e - s of them have been computed in the iteration before. The
@@ -47,7 +48,9 @@ __all__ = ["rolling_buffer"]
 
 
 class _Rolling(NamedTuple):
-    """The dimension that rolls, the loop that rolls it, the rows of one iteration, the new ones."""
+    """The rolling dimension and loop, the number of rows of one iteration, and the number of new
+    ones.
+    """
 
     axis: int
     loop: For
@@ -58,7 +61,7 @@ class _Rolling(NamedTuple):
 
 @primitive()
 def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> None:
-    """Make the buffer of a producer circular, and compute only rows that are new.
+    """Make the buffer of a producer circular, so that each iteration computes only new rows.
 
     The block stands under a loop of its consumers (``compute_at``), and the parts that it
     writes in successive iterations overlap by constant amounts. Along the first such dimension
@@ -93,8 +96,9 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
 
 
 def _check_kind(cursor: BlockCursor, scope: BlockCursor) -> None:
-    """Check that a block is complete or a reduction; parts that overlap need not be bound
-    affinely."""
+    """Check that a block is complete or a reduction; its bindings need not be affine, because
+    regions overlap.
+    """
     first = why_not_complete(cursor, scope)
     second = why_not_reduction(cursor, scope) if first else ""
     if second and second != NOT_AFFINE:
@@ -104,7 +108,7 @@ def _check_kind(cursor: BlockCursor, scope: BlockCursor) -> None:
 
 
 def _find(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> _Rolling:
-    """Return the first dimension in which the parts of successive iterations overlap."""
+    """Return the first dimension in which the regions of successive iterations overlap."""
     name = region.buffer.name
     part = _part_written(cursor, region, place)
     around = [place, *place.ancestors()]
@@ -144,7 +148,7 @@ def _part_written(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) 
 
 
 def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
-    """Return how far a part moves from one iteration to the next, if that is constant."""
+    """Return the distance between the regions of successive iterations, if it is constant."""
     after = substitute(low, {variable: variable + 1})
     step = analyzer.simplify(after - low)
     return step.value if isinstance(step, IntImm) else None
@@ -153,8 +157,7 @@ def _step(analyzer: Analyzer, low: PrimExpr, variable: Var) -> int | None:
 def _check_loops(
     cursor: BlockCursor, place: LoopCursor, rolling: _Rolling, part: list[Range]
 ) -> None:
-    """Check that everything else repeats in the same way from one iteration of the rolled loop to
-    the next."""
+    """Check that all other loops run identically in each iteration of the rolling loop."""
     loop = rolling.loop
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
         reason = f"loop '{loop.loop_var.name}' does not run in order, so that rows cannot be kept"
@@ -178,8 +181,7 @@ def _check_consumers(
     region: BufferRegion,
     place: LoopCursor,
 ) -> None:
-    """Check that consumers need only rows that the same iteration would have written without
-    rolling."""
+    """Check that consumers read only rows that the same iteration would write without rolling."""
     analyzer = analyzer_inside(place)
     part, buffer = _part_written(cursor, region, place), region.buffer
     blocks = place.blocks_below()
@@ -208,7 +210,7 @@ def _check_consumers(
 
 
 class _Circular(Redirect):
-    """Takes one index of every access to a buffer modulo the number of rows kept."""
+    """Reduces one index of every access to a buffer modulo the number of rows kept."""
 
     def __init__(self, old: Buffer, new: Buffer, axis: int, rows: int) -> None:
         super().__init__(old, new)
@@ -222,7 +224,7 @@ class _Circular(Redirect):
         return made
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """Return the new ranges: a row stays a row, several rows may be any."""
+        """Return the new ranges: one row stays one row, several rows become the whole dimension."""
         parts = list(ranges)
         rows = parts[self.axis]
         dtype = rows.min.dtype
@@ -236,7 +238,7 @@ class _Circular(Redirect):
 
 
 def _apply(cursor: BlockCursor, scope: BlockCursor, buffer: Buffer, rolling: _Rolling) -> None:
-    """Shrink the buffer, and let the producer run for new rows only."""
+    """Shrink the buffer, and restrict the producer to new rows."""
     realize = cursor.stmt
     analyzer = analyzer_inside(parent_of(cursor))
     for variable, domain in ranges_between(cursor, scope).items():

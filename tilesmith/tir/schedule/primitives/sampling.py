@@ -36,7 +36,7 @@ __all__ = [
 def sample_categorical(
     candidates: list[int], probs: list[float], decision: Decision = None, *, generator: Generator
 ) -> SampledNumber:
-    """Draw one of some numbers, with given probabilities; ``decision`` is the position chosen."""
+    """Draw one of several numbers with given probabilities; ``decision`` is its position."""
     if not candidates or len(candidates) != len(probs):
         raise refuse(f"{len(candidates)} candidates do not go with {len(probs)} probabilities")
     if decision is None:
@@ -52,8 +52,9 @@ def _divisors(number: int) -> list[int]:
 
 
 def perfect_tiles(extent: int, parts: int, max_innermost_factor: int) -> list[tuple[int, ...]]:
-    """Return all ways to write ``extent`` as a product of ``parts`` factors, the last within a
-    limit."""
+    """Return all ways to write ``extent`` as a product of ``parts`` factors with a limit on the
+    last one.
+    """
     if parts == 1:
         return [(extent,)]
     found: list[tuple[int, ...]] = []
@@ -118,7 +119,7 @@ def sample_perfect_tile(
 def _draw_factor_by_factor(
     generator: random.Random, extent: int, parts: int, max_innermost_factor: int
 ) -> list[int]:
-    """Draw one factor after the other, innermost first, for extents with very many divisors."""
+    """Draw the factors one by one, innermost first, for extents with very many divisors."""
     factors, rest = [], extent
     for number in range(parts - 1):
         divisors = [d for d in _divisors(rest) if number or d <= max_innermost_factor]
@@ -134,7 +135,7 @@ def _repair(
     parts: int,
     decision: list[int],
 ) -> list[int]:
-    """Return the factors of a decision, fitted where it was made for another extent.
+    """Return the factors of a decision, adapted if it was made for another extent.
 
     From the innermost outward, a factor stays if it divides what is left, and takes all of that
     otherwise; the first factor is what remains.
@@ -197,7 +198,9 @@ def sample_partitioned_tile(
 
 
 def _some_tiles(generator: random.Random, extent: int, parts: int) -> list[tuple[int, ...]]:
-    """Return all ways to write an extent as a product, or many where there are too many."""
+    """Return all ways to write an extent as a product, or a random selection if there are too
+    many.
+    """
     if _count_tiles(extent, parts) <= 20_000:
         return perfect_tiles(extent, parts, extent)
     drawn = [tuple(_draw_factor_by_factor(generator, extent, parts, extent)) for _ in range(2_000)]
@@ -235,8 +238,9 @@ def sample_compute_location(
 
 
 def _loops_around_consumers(block: BlockCursor, scope: BlockCursor) -> list[LoopCursor]:
-    """Return the loops around all consumers, outermost first; none for a block that writes an
-    output."""
+    """Return the loops around all consumers, outermost first; empty for a block that writes an
+    output.
+    """
     consumers = consumers_of(block, scope)
     if not consumers or is_output_block(block, scope):
         return []
@@ -251,8 +255,9 @@ def _loops_around_consumers(block: BlockCursor, scope: BlockCursor) -> list[Loop
 def _draw_location(
     generator: random.Random, block: BlockCursor, loops: list[LoopCursor]
 ) -> Sampled:
-    """Draw one of the places where the block can go, each with the same probability. Each drawn
-    place is tried on a copy of the state."""
+    """Draw one of the possible places of the block, all with the same probability. Each drawn place
+    is tried on a copy of the state.
+    """
     candidates: list[tuple[int, Any]] = [(ROOT, StmtSRef.root_mark())]
     if consumers_of(block, scope_of(block)):
         candidates.append((INLINE, StmtSRef.inline_mark()))

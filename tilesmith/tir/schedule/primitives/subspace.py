@@ -1,4 +1,4 @@
-"""Divides the iterators of a block between the loops outside and inside of a place."""
+"""Divides the iterators of a block into parts for the loops outside and inside a place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Division", "Part", "Substitute", "divide", "loops_in_terms_of"]
 
 
 class Part:
-    """One iterator: ``value = outer * scale + inner``; a part that is not there is None."""
+    """One iterator: ``value = outer * scale + inner``; a missing part is None."""
 
     def __init__(self, iterator: IterVar, value: PrimExpr) -> None:
         self.iterator = iterator
@@ -59,7 +59,7 @@ class Part:
         return self.outer_var * self.scale + self.inner_iterator().var
 
     def same_outer(self, iterator: IterVar, value: PrimExpr) -> bool:
-        """Return whether an iterator with that value can serve as the outer part."""
+        """Return whether an iterator with that value can be the outer part."""
         return (
             not is_const(value)
             and structural_equal(value, self.outer)
@@ -79,7 +79,8 @@ class Division:
         return {part.iterator.var: part.replacement() for part in self.parts}
 
     def clause(self, clause: PrimExpr, outside: Mapping[Var, PrimExpr]) -> PrimExpr:
-        """Rewrite a condition over loops of both sides over the new iterators and inner loops.
+        """Rewrite a condition over loops of both sides in terms of the new iterators and the inner
+        loops.
 
         ``outside`` gives loops outside in terms of the new block's iterators. Where that does not
         help, a bound of an iterator's value is one of ``outer * scale + inner``.
@@ -101,7 +102,7 @@ class Division:
 def divide(
     realize: BlockRealize, outside: list[For], inside: list[For], preserve_unit_iters: bool
 ) -> Division | str:
-    """Divide the iterators of a block, or return why that is not possible."""
+    """Divide the iterators of a block, or return the reason why that is not possible."""
     ranges = {loop.loop_var: loop_range(loop) for loop in (*outside, *inside)}
     inner_vars = [loop.loop_var for loop in inside]
     outer_vars = {loop.loop_var for loop in outside}
@@ -145,7 +146,7 @@ def divide(
 
 
 def _is_single(iterator: IterVar) -> bool:
-    """Return whether an iterator has one value, which needs no iterator inside."""
+    """Return whether an iterator has only one value, so that it needs no inner iterator."""
     return is_const(iterator.domain.extent, 1) and is_const(iterator.domain.min)
 
 
@@ -184,7 +185,9 @@ def _divide_mixed(
     inner_vars: list[Var],
     analyzer: Analyzer,
 ) -> str:
-    """Divide the iterators that depend on loops of both sides; empty, or why it fails."""
+    """Divide the iterators that depend on loops of both sides; return the reason of a failure, or
+    "".
+    """
     inner = set(inner_vars)
     one_sided = [
         clause
@@ -219,7 +222,7 @@ def _take(
     pairs: Sequence[Sequence[IterMark]],
     analyzer: Analyzer,
 ) -> str:
-    """Record the result of ``subspace_divide``; return what is wrong with it, or an empty text."""
+    """Record the result of ``subspace_divide``; return the reason why it does not fit, or ""."""
     for number in mixed:
         part = parts[number]
         outer, inner = pairs[number]
@@ -256,7 +259,9 @@ def loops_in_terms_of(
     ranges: dict[Var, Range],
     predicates: list[PrimExpr],
 ) -> dict[Var, PrimExpr]:
-    """Return the loops outside as functions of the new block's iterators, as far as they are."""
+    """Return those loops outside that are functions of the new block's iterators, as such
+    functions.
+    """
     known: dict[Var, PrimExpr] = {}
     for iterator, value in zip(iterators, values):
         if isinstance(value, Var) and value in ranges:

@@ -1,4 +1,4 @@
-"""tensorize: replaces a block by the instruction of a tensor intrinsic.
+"""Defines tensorize, which replaces a block by the instruction of a tensor intrinsic.
 
 The block's body is compared with the intrinsic's description; where they agree, it is replaced by
 the implementation, whose buffers are views of regions of the block's buffers
@@ -38,8 +38,9 @@ __all__ = ["as_tensor_intrin", "described_statement", "tensorize"]
 
 
 def as_tensor_intrin(intrin: Any) -> TensorIntrin:
-    """Return an intrinsic given by its name, as it is, or as the pair (description,
-    implementation)."""
+    """Convert the name of an intrinsic, an intrinsic, or a pair (description, implementation) to an
+    intrinsic.
+    """
     if isinstance(intrin, TensorIntrin):
         return intrin
     if isinstance(intrin, str):
@@ -62,7 +63,7 @@ def described_statement(function: PrimFunc) -> Stmt:
 
 
 class _Intrinsic(ParameterKind):
-    """A tensor intrinsic; the trace keeps its name if it has one."""
+    """A tensor intrinsic; the trace records its name if it has one."""
 
     users_type = "str | TensorIntrin | tuple[PrimFunc, PrimFunc]"
 
@@ -80,7 +81,7 @@ Intrinsic = Annotated[TensorIntrin, _Intrinsic()]
 def tensorize(
     block_or_loop: Cursor, tensor_intrin: Intrinsic, preserve_unit_iters: bool = True
 ) -> None:
-    """Replace a block, or a loop with all that is in it, by a tensor intrinsic.
+    """Replace a block, or a loop with its body, by a tensor intrinsic.
 
     ``tensor_intrin``: the name of a registered intrinsic, a TensorIntrin, or the pair
     (description, implementation). What is computed must be what the description says, loop by
@@ -103,7 +104,7 @@ def _has_init(stmt: Stmt) -> bool:
 
 
 class _Replacement:
-    """The block with the implementation in it."""
+    """Builds the block that contains the implementation."""
 
     def __init__(self, cursor: BlockCursor, intrin: TensorIntrin) -> None:
         self.cursor = cursor
@@ -114,7 +115,7 @@ class _Replacement:
         self.matcher = DescriptionMatcher()
 
     def refuse(self, reason: str) -> Exception:
-        """Return the error with the program and the description."""
+        """Return the error, which shows the program and the description."""
         advice = f"the description of {self.name}:\n{self.intrin.desc.script()}"
         return refuse(reason, self.cursor, advice)
 
@@ -223,8 +224,9 @@ class _Replacement:
 
 
 def _with_declared(block: Block, regions: list[BufferRegion]) -> Block:
-    """Declare what an implementation touches beyond the description: an intermediate result that it
-    reads again."""
+    """Add the accesses that an implementation makes beyond the description, such as reading back an
+    intermediate result.
+    """
     reads, writes, _ = get_block_access_region(block, {})
     changes = {}
     for name, found in (("reads", reads), ("writes", writes)):
@@ -241,7 +243,7 @@ def _with_declared(block: Block, regions: list[BufferRegion]) -> Block:
 
 
 def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
-    """Return the box of the block's buffer that a buffer of the description stands for."""
+    """Return the box of the block's buffer that corresponds to a buffer of the description."""
     leading = len(match.start) - len(source.shape)
     ranges = []
     for number, (start, size) in enumerate(zip(match.start, match.buffer.shape)):
@@ -253,7 +255,9 @@ def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
 
 
 class _LayoutUses(Visitor):
-    """Finds whether a buffer is used as a pointer, or read past the end of its rows."""
+    """Finds whether a buffer is used through its pointer, or accessed beyond the end of its
+    rows.
+    """
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -301,7 +305,7 @@ class _LayoutUses(Visitor):
 
 
 def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
-    """Return whether an implementation needs the strides of a buffer to be what it declares."""
+    """Return whether an implementation relies on the strides that it declares for a buffer."""
     uses = _LayoutUses(buffer)
     uses.visit(impl.body)
     return uses.found

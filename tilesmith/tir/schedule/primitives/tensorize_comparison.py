@@ -1,4 +1,4 @@
-"""Compares a block with the description of a tensor intrinsic: do both compute the same?
+"""Compares the computation of a block with the description of a tensor intrinsic.
 
 Both are walked in parallel. Iterators are replaced by what they are bound to, so that only loops
 are left: one loop of the description stands for one of the block, in the same order; loops of one
@@ -64,7 +64,7 @@ class Mismatch(Exception):
 
 
 class BufferMatch:
-    """The box of a buffer that a buffer of the description stands for: where it begins."""
+    """The start of the box that corresponds to a buffer of the description."""
 
     def __init__(self, buffer: Buffer, start: list[PrimExpr]) -> None:
         self.buffer = buffer
@@ -72,7 +72,7 @@ class BufferMatch:
 
 
 class _Indices(Rewriter):
-    """Replaces variables of the description; index arithmetic takes the block's integer type."""
+    """Replaces variables of the description; index arithmetic gets the block's integer dtype."""
 
     def __init__(self, values: dict[Var, PrimExpr], dtype: DataType) -> None:
         self.values = values
@@ -125,7 +125,7 @@ class DescriptionMatcher:
     def without_units(
         self, stmt: Stmt, values: dict[Var, PrimExpr], value_of: Callable[[PrimExpr], PrimExpr]
     ) -> Stmt:
-        """Return what is inside of loops of one iteration."""
+        """Return the body of loops of extent 1."""
         while isinstance(stmt, For) and is_one(stmt.extent):
             values[stmt.loop_var] = value_of(stmt.min)
             stmt = stmt.body
@@ -168,7 +168,7 @@ class DescriptionMatcher:
         self.compare_Block(actual.block, wanted.block)
 
     def compare_kinds(self, actual: BlockRealize, wanted: BlockRealize) -> None:
-        """Check that a loop drives iterators of the same kind on both sides."""
+        """Check that corresponding loops drive iterators of the same kind."""
         kinds: dict[Var, int] = {}
         for iterator in actual.block.iter_vars:
             for variable in variables(self.actual(iterator.var)):
@@ -243,17 +243,17 @@ class DescriptionMatcher:
     # Expressions.
 
     def actual(self, expr: PrimExpr) -> PrimExpr:
-        """Return an expression of the block over its loops."""
+        """Return an expression of the block in terms of its loops."""
         if is_const(expr):
             return expr
         return self.analyzer.simplify(substitute(expr, self.actual_values))
 
     def wanted(self, expr: PrimExpr) -> PrimExpr:
-        """Return an index or condition of the description over the block's loops."""
+        """Return an index or condition of the description in terms of the block's loops."""
         return self.analyzer.simplify(_Indices(self.wanted_values, self.index_dtype).visit(expr))
 
     def differ(self, actual: PrimExpr, wanted: PrimExpr) -> Mismatch:
-        """Return a Mismatch that shows the expressions of both sides."""
+        """Return a Mismatch that shows both expressions."""
         return Mismatch(
             f"the block computes\n    {actual}\n  where the description computes\n    {wanted}"
         )
@@ -284,7 +284,7 @@ class DescriptionMatcher:
             self.expression(one, two)
 
     def in_some_order(self, actual: list[PrimExpr], wanted: list[PrimExpr]) -> None:
-        """Compare two operands that may be exchanged."""
+        """Compare two operands of a commutative operator, in either order."""
         buffers = dict(self.buffers)
         try:
             for one, two in zip(actual, wanted):
@@ -328,7 +328,7 @@ class DescriptionMatcher:
     # Buffers.
 
     def access(self, actual: Any, wanted: Any) -> None:
-        """Compare accesses to one element; the first one of a buffer makes its match."""
+        """Compare accesses to one element; the first access of a buffer determines its match."""
         mine, other = actual.buffer, wanted.buffer
         if mine.dtype is not other.dtype:
             raise Mismatch(
@@ -358,7 +358,7 @@ class DescriptionMatcher:
                 )
 
     def start(self, actual: Any, wanted: Any) -> list[PrimExpr]:
-        """Return where in the block's buffer the box begins."""
+        """Return the start of the box in the block's buffer."""
         mine, other = actual.buffer, wanted.buffer
         leading = len(actual.indices) - len(wanted.indices)
         if leading < 0:

@@ -25,8 +25,9 @@ JUMPS = ("tir.break_loop", "tir.continue_loop")
 
 
 def _jumps(body: Stmt) -> bool:
-    """Return whether a body breaks or continues the loop around it; jumps of inner loops do not
-    count."""
+    """Return whether a body contains a break or continue of the enclosing loop; those of inner
+    loops do not count.
+    """
     return any_node(body, lambda node: called_name(node) in JUMPS, enter=_is_no_loop)
 
 

@@ -135,7 +135,7 @@ class _RegionFinder(Visitor):
         return None
 
     def same(self, expr: Any, a: PrimExpr, b: PrimExpr) -> Bounds:
-        """Return equal bounds for a value that does not vary inside the scope."""
+        """Return equal lower and upper bounds for a value that is constant inside the scope."""
         value = expr if a is expr.a and b is expr.b else type(expr)(a, b)
         return value, value
 
@@ -259,8 +259,7 @@ class _RegionFinder(Visitor):
         self.visit_under(realize.predicate, realize.block)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> None:
-        """Visit code that runs only where a condition holds, with the loop ranges narrowed by
-        it."""
+        """Visit code under a condition, with the loop ranges narrowed by it."""
         narrowed = [] if ops.is_const(condition) else self.narrowed_loops(condition)
         if not narrowed:
             self.visit(node)
@@ -440,8 +439,9 @@ class _Compactor(AccessRedirection):
         ]
 
     def difference(self, index: PrimExpr, start: PrimExpr) -> PrimExpr:
-        """Return ``index - start`` simplified; cached, so that each access at this index shares
-        it."""
+        """Return ``index - start`` simplified; cached, so that all accesses at this index share one
+        expression.
+        """
         key = id(index), id(start)
         found = self.differences.get(key)
         if found is None:

@@ -170,8 +170,9 @@ class _Mover(Rewriter):
         return new.with_fields(body=BlockRealize((), True, block))
 
     def outside(self, regions: Iterable[BufferRegion]) -> tuple[BufferRegion, ...]:
-        """Drop the regions of buffers that a block allocates itself: it does not read or write
-        those from outside."""
+        """Remove the regions of buffers that a block allocates itself, since its reads and writes
+        are those of outer buffers.
+        """
         return tuple([region for region in regions if region.buffer not in self.inside])
 
     def visit_Block(self, block: Block) -> Block:

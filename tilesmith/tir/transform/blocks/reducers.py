@@ -46,7 +46,7 @@ class BlockReduction(NamedTuple):
 
 
 def reduction_of(block: Block) -> BlockReduction:
-    """Return the reduction that a block with ``init`` carries out.
+    """Return the reduction that a block with ``init`` computes.
 
     Raises UnsupportedError where the update does not combine the old value with a new one.
     """
@@ -117,8 +117,9 @@ def _mentions(expr: PrimExpr, buffers: list[Buffer]) -> bool:
 
 
 def _operands(value: PrimExpr, buffers: list[Buffer], block: Block) -> list[PrimExpr]:
-    """Return the largest subexpressions of a value that do not read the results so far; no
-    constants."""
+    """Return the largest subexpressions of a value that do not read the old results; constants are
+    left out.
+    """
     if not _mentions(value, buffers):
         raise _refused(block, "a new value does not depend on the old one")
     found: list[PrimExpr] = []

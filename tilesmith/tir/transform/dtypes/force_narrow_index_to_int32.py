@@ -106,7 +106,7 @@ class _Forcer(RetypesVariables):
 
 @compiler_pass("tir.ForceNarrowIndexToInt32")
 def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
-    """Makes all index arithmetic 32 bits wide, whether the values fit or not.
+    """Narrows all index arithmetic to 32 bits, whether the values fit or not.
 
     Returns ``func`` with integers of 32 bits in place of those of 64.
 

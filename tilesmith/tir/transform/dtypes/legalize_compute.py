@@ -117,7 +117,7 @@ class _Promoter(BufferRemapper):
         return Select(condition, true, false)
 
     def alike(self, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """Return two values in one dtype: the wide one if either is wide."""
+        """Convert two values to a common dtype: the wide one if either is wide."""
         return (a, b) if a.dtype is b.dtype else (self.widened(a), self.widened(b))
 
     def visit_Broadcast(self, expr: Broadcast) -> PrimExpr:
@@ -166,7 +166,7 @@ class _Promoter(BufferRemapper):
         return new
 
     def own(self, pointer: Var) -> None:
-        """Widen memory that the function allocates."""
+        """Widen memory that is allocated inside the function."""
         annotation = pointer.type_annotation
         if pointer in self.fixed or not isinstance(annotation, PointerType):
             return

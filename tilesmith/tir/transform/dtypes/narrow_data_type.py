@@ -1,4 +1,4 @@
-"""NarrowDataType: does 64-bit index arithmetic in 32 bits where the bounds allow it.
+"""NarrowDataType: narrows 64-bit index arithmetic to 32 bits where bounds allow it.
 
     for i in range(T.int64(16)):                for i in range(16):
         B[i * T.int64(4)] = A[i]                    B[i * 4] = A[i]
@@ -88,8 +88,9 @@ _INTERVALS: dict[type, Any] = {
 
 
 class _Narrower(Rewriter):
-    """Narrows bottom-up: a wide value that fits is written ``Cast(wide, narrow)``, and an operation
-    on such values whose result fits is done on the narrow ones."""
+    """Narrows bottom-up: a wide value that fits becomes ``Cast(wide, narrow)``, and an operation on
+    such values whose result fits is computed on the narrow ones.
+    """
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -158,7 +159,7 @@ class _Narrower(Rewriter):
         return None
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """Return an index in the narrow type where it fits: its type is free."""
+        """Return an index in the narrow type if it fits; accesses accept either type."""
         new = self.visit(expr)
         if not self.is_wide(new.dtype):
             return new
@@ -337,7 +338,7 @@ def _union(a: Interval | None, b: Interval | None) -> Interval | None:
 
 @compiler_pass("tir.NarrowDataType")
 def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
-    """Does index arithmetic in fewer bits where its values fit.
+    """Narrows index arithmetic whose values fit into fewer bits.
 
     Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
     """

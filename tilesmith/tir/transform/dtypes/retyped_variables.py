@@ -18,7 +18,7 @@ class RetypesVariables(BufferRemapper):
         self.variables: dict[Var, Var] = {}
 
     def changed(self, dtype: DataType) -> DataType:
-        """Return the dtype that takes the place of another; most stay."""
+        """Return the dtype that replaces another; most dtypes are unchanged."""
         raise NotImplementedError
 
     def visit_Var(self, var: Var) -> Var:
@@ -28,7 +28,9 @@ class RetypesVariables(BufferRemapper):
         return found
 
     def renewed(self, var: Var) -> Var:
-        """Return the variable in the place of ``var``: itself where nothing changes."""
+        """Return the variable that replaces ``var``; ``var`` itself if its dtype does not
+        change.
+        """
         annotation = var.type_annotation
         if isinstance(annotation, PointerType):
             if not isinstance(annotation.element_type, PrimType):

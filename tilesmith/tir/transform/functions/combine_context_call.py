@@ -1,4 +1,4 @@
-"""CombineContextCall: makes each call of ``tvm_context_id`` once for each thread.
+"""CombineContextCall: computes each call of ``tvm_context_id`` once per thread.
 
     for i in range(8):                          context = T.tvm_context_id()
         f(T.tvm_context_id())                   for i in range(8):
@@ -42,7 +42,7 @@ class _Combiner(Rewriter):
         return var
 
     def scope(self, body: Stmt) -> Stmt:
-        """Return a region that one thread runs, with its context calls in front."""
+        """Return a region that one thread runs, preceded by its context calls."""
         outer, self.known = self.known, []
         body = self.visit(body)
         for value, var in reversed(self.known):
@@ -78,7 +78,7 @@ class _Combiner(Rewriter):
 
 @compiler_pass("tir.CombineContextCall")
 def combine_context_call(func: PrimFunc) -> PrimFunc:
-    """Makes each context call once for each thread.
+    """Computes each context call once per thread.
 
     Returns ``func`` with each context call made once for each thread.
     """

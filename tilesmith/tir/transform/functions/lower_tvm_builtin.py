@@ -260,7 +260,7 @@ def _alloca(kind: str, count: int) -> PrimExpr:
 
 
 def _is_array(value: Call) -> bool:
-    """Return whether a call gives the address of a tensor on the stack."""
+    """Return whether a call makes the address of a tensor on the stack."""
     if not is_call(value, "tir.tvm_struct_get"):
         return False
     return ops.is_const(value.args[2], int(StructField.ARRAY_ADDRESS))
@@ -277,7 +277,7 @@ def _has_packed_call(expr: Any) -> bool:
 
 @compiler_pass("tir.LowerTVMBuiltin")
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
-    """Writes out how packed calls receive their arguments.
+    """Lowers packed calls to stores of their arguments on the stack and a call.
 
     Returns ``func`` with the stacks of its packed calls written out.
     """

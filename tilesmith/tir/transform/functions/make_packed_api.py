@@ -81,7 +81,7 @@ _KINDS = {"int": "an integer", "uint": "an integer", "bool": "a boolean", "float
 
 
 def points_to_elements(param: Var) -> bool:
-    """Return whether a parameter without a buffer is a pointer to numbers, not to void."""
+    """Return whether a parameter without a buffer is a pointer to elements, not to void."""
     pointed = getattr(param.type_annotation, "element_type", None)
     return isinstance(pointed, PrimType) and not (pointed.dtype.is_void or pointed.dtype.is_handle)
 
@@ -102,13 +102,13 @@ class _Wrapper:
     # -- pieces
 
     def let(self, var: Var, value: PrimExpr) -> Var:
-        """Bind a variable in all that follows."""
+        """Bind a variable in all later statements."""
         self.frames.append(lambda body: LetStmt(var, value, body))
         self.bound.add(var)
         return var
 
     def check(self, condition: PrimExpr, message: PrimExpr) -> None:
-        """Assert a condition before all that follows."""
+        """Assert a condition before all later statements."""
         if not (isinstance(condition, IntImm) and condition.value):
             self.frames.append(lambda body: AssertStmt(condition, message, body))
 
@@ -403,8 +403,9 @@ class _Wrapper:
 
 
 def _dtype_matches(dtype: DataType, code: PrimExpr, bits: PrimExpr, lanes: PrimExpr) -> PrimExpr:
-    """Return a check that the three fields of a DLPack dtype say ``dtype``; a boolean may come as a
-    byte."""
+    """Return a check that the three fields of a DLPack dtype equal ``dtype``; a boolean may be
+    passed as a byte.
+    """
     if dtype.is_bool:
         wanted = {(6, 8), (1, 1), (1, 8), (0, 8), (6, 1)}
     elif dtype.is_handle:
@@ -444,8 +445,7 @@ def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) ->
 
 
 def _returning(call: Call, result: Var) -> Stmt:
-    """Return a call of the kernel that stores its value, if it has one, where the caller expects
-    the result."""
+    """Return a call of the kernel that stores its result, if it has one, in the caller's result."""
     dtype = call.dtype
     if dtype.is_void:
         return Evaluate(call)

@@ -98,7 +98,9 @@ def _tan(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def _or_library(name: str, function: Function) -> Function:
-    """Return a function that calls the C library lane by lane if any lane is far out."""
+    """Return a function that calls the C library lane by lane if any lane is outside the range of
+    the formula.
+    """
 
     def formula(f: Formula, x: PrimExpr) -> PrimExpr:
         lanes = f.dtype.lanes

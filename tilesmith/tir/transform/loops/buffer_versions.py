@@ -46,7 +46,9 @@ class VersionedBuffers(AccessRedirection):
         return found
 
     def rewrite(self, stmt: AnyNode, number: PrimExpr) -> AnyNode:
-        """Return ``stmt`` on the versions of iteration ``number``, counted from zero."""
+        """Return ``stmt`` with accesses to the buffer versions of iteration ``number``, counted
+        from zero.
+        """
         self.number = number
         rewritten: AnyNode = self.visit(stmt)
         return rewritten

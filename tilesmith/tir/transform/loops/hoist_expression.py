@@ -118,14 +118,14 @@ class _Candidates(Visitor):
         self.visit(attribute.body)
 
     def visit_Block(self, block: Block) -> None:
-        """Skip conditions on a block's iterators: they mean nothing outside of it."""
+        """Skip conditions on a block's iterators: these are not defined outside of it."""
 
     def visit_IfThenElse(self, branch: IfThenElse) -> None:
         self.condition(branch.condition, HoistedConditionals.IfElseStmt)
         self.visit_children(branch)
 
     def visit_SeqStmt(self, sequence: SeqStmt) -> None:
-        """Skip sequences: a condition of one statement does not decide the others."""
+        """Skip sequences: a condition in one statement does not guard the others."""
 
     def visit_Call(self, call: Call) -> None:
         if is_call(call, "tir.if_then_else"):
@@ -133,7 +133,7 @@ class _Candidates(Visitor):
         self.visit_children(call)
 
     def condition(self, condition: PrimExpr, kind: HoistedConditionals) -> None:
-        """Record a condition, or its parts where they may be hoisted by themselves."""
+        """Record a condition, or its parts if they may be hoisted separately."""
         if is_call(condition, "tir.likely"):
             condition = condition.args[0]
             self.likely.add(id(condition))
@@ -157,7 +157,7 @@ class _Candidates(Visitor):
             self.found.append(condition)
 
     def is_free(self, condition: PrimExpr) -> bool:
-        """Return whether a condition means the same before the loop."""
+        """Return whether a condition has the same value before the loop."""
         if ops.is_const(condition) or condition.dtype.lanes > 1 or not _is_harmless(condition):
             return False
         used = set(free_variables(condition, sizes=False))
@@ -167,7 +167,7 @@ class _Candidates(Visitor):
 
 
 class _Decider(Rewriter):
-    """Folds a condition whose value is known, and what depends on it."""
+    """Substitutes the known value of a condition and folds the result."""
 
     def __init__(self, condition: PrimExpr, value: bool) -> None:
         self.condition = condition
@@ -227,7 +227,9 @@ class _Decider(Rewriter):
 
 
 def _taken(branch: IfThenElse) -> Stmt:
-    """Return what is left of a branch whose condition is known, or whose cases do nothing."""
+    """Reduce a branch with a known condition to the chosen case, and one with empty cases to a
+    no-op.
+    """
     nothing = Evaluate(const(0, "int32"))
     other = branch.else_case if branch.else_case is not None else nothing
     if ops.is_const(branch.condition):
@@ -238,8 +240,7 @@ def _taken(branch: IfThenElse) -> Stmt:
 
 
 class Hoister(StatementRewriter):
-    """Hoists bottom-up, so that a condition rises through all the loops that it can rise
-    through."""
+    """Hoists bottom-up, so that a condition moves out of as many loops as possible."""
 
     def __init__(
         self, conditionals: HoistedConditionals, lets: HoistedLetBindings, copies: int
@@ -266,7 +267,7 @@ class Hoister(StatementRewriter):
         return self.decided(loop, self.copies)
 
     def decided(self, loop: For, copies: int) -> Stmt:
-        """Return the loop under the conditions that do not change in it."""
+        """Return the loop under the conditions that are invariant in it."""
         candidates = _Candidates(self.kinds, self.threads, self.risen)
         candidates.bound.add(loop.loop_var)
         candidates.visit(loop.body)
@@ -297,7 +298,7 @@ class Hoister(StatementRewriter):
     # -- lets
 
     def with_lets_outside(self, loop: For) -> Stmt:
-        """Return the loop inside of the lets that do not change in it."""
+        """Return the loop inside the lets that are invariant in it."""
         taken: list[tuple[Var, PrimExpr]] = []
         body = _LetTaker(self.lets, {loop.loop_var}, taken, self.needed_by_conditions(loop)).visit(
             loop.body
@@ -310,8 +311,9 @@ class Hoister(StatementRewriter):
         return result
 
     def needed_by_conditions(self, loop: For) -> set[Var]:
-        """Return the variables of the conditions below, if the lets that these need are to be
-        hoisted."""
+        """Return the variables used by the conditions below, if the pass may hoist the lets that
+        bind them.
+        """
         if not self.lets & HoistedLetBindings.RequiredByCondition:
             return set()
         conditions = [
@@ -321,7 +323,7 @@ class Hoister(StatementRewriter):
 
 
 class _LetTaker(Rewriter):
-    """Removes the lets from a body that depend on nothing bound in it, and collects them."""
+    """Removes the loop-invariant lets from a body, and collects them."""
 
     def __init__(
         self,
@@ -369,7 +371,8 @@ class _LetTaker(Rewriter):
 
 def _is_harmless(value: Any) -> bool:
     """Return whether a value may be computed speculatively: it reads no memory, has no side
-    effects, and does not divide by what may be zero."""
+    effects, and does not divide by a value that may be zero.
+    """
     if isinstance(value, BufferLoad):
         return False
     if isinstance(value, Call):

@@ -153,7 +153,7 @@ class _Injector(Rewriter):
         return stmt
 
     def split(self, stmt: For) -> Stmt:
-        """Unroll the iterations in groups; the last ones stand by themselves."""
+        """Unroll the iterations in groups, with the remaining ones after the loop."""
         count, name = self.split_loop, stmt.loop_var.name
         if count == 0:
             return stmt
@@ -175,8 +175,9 @@ class _Injector(Rewriter):
         return stmt_seq(loop, *rest)
 
     def iteration(self, loop: For, number: PrimExpr) -> Stmt:
-        """Return the body of a loop for one iteration, counted from zero, with variables of its
-        own."""
+        """Return the body of a loop for one iteration, counted from zero, with renamed
+        definitions.
+        """
         body = substitute(loop.body, {loop.loop_var: loop.min + number})
         return renew_defs(PrimFunc((), body)).body
 
@@ -244,7 +245,7 @@ def _has_iterations(loop: For) -> bool:
 
 
 def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
-    """Divide statements into those that fill the buffers, and all others."""
+    """Divide statements into those that fill the buffers and all others."""
     stmts = stmt_list(body)
     count = 0
     for stmt in stmts:
@@ -268,7 +269,7 @@ def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
 
 
 class _Unmark(Rewriter):
-    """Removes attributes with a key, and keeps their bodies."""
+    """Removes attributes with a key, but keeps their bodies."""
 
     def __init__(self, key: str) -> None:
         self.key = key

@@ -115,8 +115,9 @@ class _Pipeline:
         self.background = {int(stage) for stage in loop.annotations.get(ASYNC, ())}
 
     def statements(self, body: Stmt) -> list[Stmt]:
-        """Return the statements that the annotations count: the parts of an inner pipeline one by
-        one."""
+        """Return the statements that the annotations refer to; an inner pipeline counts as its
+        parts.
+        """
         while (block := _opened(body)) is not None:
             self.owned += block.alloc_buffers
             body = block.body
@@ -162,7 +163,7 @@ class _Pipeline:
         )
 
     def count_versions(self) -> dict[Var, int]:
-        """Return how many iterations' contents of a buffer are live at once."""
+        """Return the number of iterations whose contents of a buffer are live at the same time."""
         counts: dict[Var, int] = {}
         for buffer in self.owned:
             pointer = buffer.data
@@ -181,8 +182,9 @@ class _Pipeline:
 
 
 def _doubled(stmt: Stmt) -> list[Var]:
-    """Return the buffers for which blocks ask two versions: ``double_buffer_scope`` names one by
-    its place in writes."""
+    """Return the buffers for which blocks request two versions: ``double_buffer_scope`` names one
+    by its position in the writes.
+    """
     return [
         block.writes[int(block.annotations["double_buffer_scope"])].buffer.data
         for block in nodes(stmt, Block)
@@ -191,8 +193,9 @@ def _doubled(stmt: Stmt) -> list[Var]:
 
 
 def _opened(stmt: Stmt) -> Block | None:
-    """Return the block of a statement that has no iterators, condition, matched buffers or init;
-    else None."""
+    """Return the block of a statement if it has no iterators, condition, matched buffers or init,
+    else None.
+    """
     if isinstance(stmt, BlockRealize) and is_const(stmt.predicate, 1):
         block = stmt.block
         if not (block.iter_vars or block.match_buffers or block.init is not None):

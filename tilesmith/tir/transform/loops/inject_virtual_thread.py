@@ -165,7 +165,7 @@ class _Injector(AccessRedirection):
         return found
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """Return indices into the part of this virtual thread, along the first dimension."""
+        """Return indices into the part of the current virtual thread, along the first dimension."""
         offset = self.variable * buffer.shape[0]
         first = indices[0]
         if offset.dtype is not first.dtype.element:
@@ -204,7 +204,7 @@ class _Injector(AccessRedirection):
         return self.each(node) if differs else node
 
     def each(self, stmt: Stmt) -> Stmt:
-        """Return a copy of a statement for each virtual thread."""
+        """Return copies of a statement, one per virtual thread."""
         if self.count > MOST_COPIES:
             return self.loop(stmt)
         return stmt_seq(*[substitute(stmt, copy) for copy in self.copies])
@@ -222,7 +222,9 @@ class _Injector(AccessRedirection):
         return For(index, 0, self.count, ForKind.SERIAL, body)
 
     def apart(self, stmt: Stmt) -> Stmt:
-        """Return a statement that each virtual thread runs from beginning to end."""
+        """Return a statement that each virtual thread executes to its end before the next one
+        starts.
+        """
         if _has_barrier(stmt):
             raise UnsupportedError(
                 "virtual threads would not reach a barrier together",
@@ -286,7 +288,7 @@ def _has_loop(stmt: Stmt) -> bool:
 
 
 class _Whole(_Injector):
-    """Gives each virtual thread its part of memory, and leaves the statements as they are."""
+    """Gives each virtual thread its part of memory, and leaves the control flow unchanged."""
 
     def __init__(self, outer: _Injector) -> None:
         super().__init__(outer.variable, outer.count, outer.touched)
@@ -315,7 +317,7 @@ def _has_barrier(stmt: Stmt) -> bool:
 
 
 class _Finder(Rewriter):
-    """Replaces the virtual-thread attributes, inner ones first."""
+    """Lowers the virtual-thread attributes, inner ones first."""
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         body = self.visit(node.body)

@@ -112,8 +112,9 @@ class Conditions(Visitor):
                 self.found.append(condition)
 
     def is_wanted(self, condition: PrimExpr) -> bool:
-        """Return whether a comparison depends on the loop, but on no memory and no variable that is
-        bound inside by anything but a loop."""
+        """Return whether a comparison depends on the loop, but not on memory or on inner variables
+        other than loop variables.
+        """
         return (
             uses_variable(condition, {self.var})
             and not uses_variable(condition, self.hidden)
@@ -156,8 +157,7 @@ class Replacer(Rewriter):
 
 
 class Partitioner(ScopedAnalyzer, Rewriter):
-    """Partitions outer loops first: what is left of a condition in the parts is divided further
-    inside."""
+    """Partitions outer loops first; inner loops divide the remaining conditions further."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return super().visit_For(loop)
 
     def divided(self, loop: For, only_likely: bool) -> Stmt | None:
-        """Return the loop in up to three parts; None where no condition can be decided."""
+        """Return the loop in up to three parts; None if no condition can be decided."""
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
         if not conditions.found:
@@ -224,8 +224,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         return super().visit_For(part.with_fields(body=self.settled(part, conditions)))
 
     def settled(self, loop: For, conditions: Conditions) -> Stmt:
-        """Replace conditions that are the same in all iterations by constants; the others stay in
-        ``conditions.found``."""
+        """Replace loop-invariant conditions by constants; the others stay in
+        ``conditions.found``.
+        """
         body, rest = loop.body, []
         stop = loop.min + loop.extent
         settled: dict[bool, list[PrimExpr]] = {True: [], False: []}
@@ -254,7 +255,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def limit(
         self, condition: Any, loop: For, conditions: Conditions, value: bool
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-        """Return the iterations between which a condition is known to have a value."""
+        """Return the range of iterations in which a condition is known to have a value."""
         if not value:
             condition = _OPPOSITE[type(condition)](condition.a, condition.b)
         return limit_of(condition, loop.loop_var, conditions.inner, self.analyzer)
@@ -262,7 +263,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def free_stretch(
         self, loop: For, conditions: Conditions, value: bool = True
     ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
-        """Return the first and last iteration (exclusive) in which conditions are known to hold,
+        """Return the range of iterations (the end exclusive) in which conditions are known to hold,
         and these conditions.
 
         With ``value`` false: in which they are known to fail.
@@ -391,7 +392,7 @@ def limit_of(
 def _limit_of_equality(
     condition: EQ, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr, PrimExpr] | None:
-    """Return the one iteration in which an equation holds, if it depends on this loop alone."""
+    """Return the only iteration in which an equation holds, if it depends on this loop alone."""
     difference = analyzer.simplify(condition.a - condition.b)
     factor = _coefficient(difference, var, analyzer)
     if factor is None or abs(factor) != 1:

@@ -19,8 +19,9 @@ __all__ = ["in_background", "touched"]
 
 
 class _Touches(Visitor):
-    """Collects the memory that a statement reads and writes; other uses of a pointer count as
-    both."""
+    """Collects the memory that a statement reads and writes; any other use of a pointer counts as
+    both.
+    """
 
     def __init__(self) -> None:
         self.reads: set[Var] = set()
@@ -76,7 +77,7 @@ def touched(stmt: Stmt) -> tuple[set[Var], set[Var]]:
 
 
 class _StoreMarker(Rewriter):
-    """Puts stores in ``async_scope``, but those to memory that is read back."""
+    """Puts stores into ``async_scope``, except those to memory that the statement reads back."""
 
     def __init__(self, read_back: set[Var], touches: _Touches) -> None:
         self.read_back, self.touches = read_back, touches
@@ -88,7 +89,9 @@ class _StoreMarker(Rewriter):
 
 
 def in_background(stmt: Stmt) -> Stmt:
-    """Wrap a statement in ``async_scope``; where it reads back what it stores, its other stores."""
+    """Wrap a statement in ``async_scope``; if it reads back some of its stores, wrap only the
+    others.
+    """
     finder = _Touches()
     finder.visit(stmt)
     read_back = finder.reads & finder.stored

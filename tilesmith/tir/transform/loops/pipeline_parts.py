@@ -49,7 +49,7 @@ class PipelineStep(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A range of turns, ``number`` counted from the loop's start."""
+    """A range of turns of the pipeline, ``number`` counted from the loop's start."""
 
     name: str
     start: PrimExpr
@@ -159,7 +159,9 @@ class PipelineParts:
     def exists(
         self, step: PipelineStep, part: _Part, turn: PrimExpr, analyzer: Analyzer
     ) -> PrimExpr:
-        """Return whether the loop has the iteration that a statement runs in a turn."""
+        """Return whether the iteration that a statement executes in a turn is within the loop's
+        range.
+        """
         iteration = turn - step.stage
         first = analyzer.simplify(self.loop.min <= iteration)
         if isinstance(first, LE) and analyzer.can_prove(first.b <= first.a):
@@ -218,7 +220,9 @@ class PipelineParts:
     # Asynchronous copies.
 
     def runs(self, stage: int) -> list[list[PipelineStep]]:
-        """Return neighbours in the order of one asynchronous stage, none of which needs another."""
+        """Return groups of adjacent statements of one asynchronous stage that do not depend on each
+        other.
+        """
         found: list[list[PipelineStep]] = []
         if stage not in self.background:
             return found
@@ -262,8 +266,7 @@ class PipelineParts:
         turn: PrimExpr,
         iteration: PrimExpr,
     ) -> PrimExpr:
-        """Return the number of groups that were started after the last one that a statement
-        needs."""
+        """Return the number of groups started after the last group on which a statement depends."""
         stage = producers[0].stage
         steady = min([self.later_groups(step, producer) for producer in producers])
         loop = self.loop
@@ -299,7 +302,7 @@ class PipelineParts:
 
 
 def _as_block(stmt: Stmt, pointers: Mapping[Var, Buffer]) -> Block:
-    """Wrap a statement in a block without iterators; such a block stays as it is."""
+    """Wrap a statement in a block without iterators, unless it already is one."""
     if isinstance(stmt, BlockRealize) and is_const(stmt.predicate, 1):
         if not stmt.block.iter_vars:
             return stmt.block

@@ -48,7 +48,9 @@ LIMITS = {
 
 
 def _defines(stmt: Any) -> bool:
-    """Return whether a statement or expression binds variables, which must not be bound twice."""
+    """Return whether a statement or expression contains definitions, which must be renamed in
+    copies.
+    """
     if isinstance(stmt, (For, LetStmt, Let, Allocate, AllocateConst, IterVar)):
         return True
     for child in stmt.children():

@@ -134,7 +134,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return Vectorizer(all_lanes, self.predicates).statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
-        """Split a loop into vectors of MAX_LANES lanes, and a remainder."""
+        """Split a loop into vectors of MAX_LANES lanes and a remainder."""
         pieces, rest = divmod(extent, MAX_LANES)
         var = loop.loop_var
         outer = Var(var.name, var.dtype)

@@ -59,8 +59,9 @@ class _Term:
 
 
 class _TermTable:
-    """Numbers expressions so that equal ones have equal numbers; -1 marks those that are never
-    named."""
+    """Numbers expressions so that equal ones have equal numbers; -1 marks expressions that are
+    never bound to a name.
+    """
 
     def __init__(self, equivalent: bool) -> None:
         self.numbers: dict[Any, int] = {}
@@ -220,8 +221,9 @@ class _Namer(Rewriter):
 
 
 def _chosen(terms: dict[int, _Term]) -> dict[int, _Term]:
-    """Return the subexpressions worth a name: they occur twice, by themselves or in different
-    larger ones."""
+    """Return the subexpressions to bind: those that occur at least twice, alone or in different
+    larger ones.
+    """
     return {
         number: term
         for number, term in terms.items()

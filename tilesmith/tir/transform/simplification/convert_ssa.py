@@ -34,7 +34,7 @@ class _SsaConverter(Renewal):
         self.renewed = 0
 
     def fresh(self, variable: Var) -> Var:
-        """Return the variable itself where it is bound for the first time, else a new one."""
+        """Return the variable itself at its first definition, else a new one."""
         if variable not in self.seen:
             self.seen.add(variable)
             self.variables[variable] = variable

@@ -26,7 +26,7 @@ __all__ = ["without_dead_stores"]
 
 
 def _the_store(stmt: Stmt) -> BufferStore | None:
-    """Return the store inside of loops (and conditions) that hold nothing else."""
+    """Return the only store inside loops (and conditions)."""
     while True:
         if isinstance(stmt, BufferStore):
             return stmt
@@ -39,8 +39,9 @@ def _the_store(stmt: Stmt) -> BufferStore | None:
 
 
 def _where(stmt: Any) -> Any:
-    """Return a copy of a statement without the stored value, to compare the places of two
-    stores."""
+    """Return a copy of a statement without the stored value, to compare the locations of two
+    stores.
+    """
     if isinstance(stmt, BufferStore):
         return BufferStore(stmt.buffer, const(0, stmt.value.dtype), stmt.indices, stmt.predicate)
     if isinstance(stmt, For):

@@ -45,7 +45,7 @@ _CONSTANTS = (IntImm, FloatImm)
 
 
 def _writes(stmt: Stmt) -> set[Var | None]:
-    """Return the pointers through which a statement writes; None among them: through any."""
+    """Return the pointers through which a statement writes; None stands for any pointer."""
     found: set[Var | None] = {store.buffer.data for store in stores(stmt)}
     for call in calls(stmt):
         if is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState:
@@ -62,13 +62,13 @@ class _Entry:
         self.value = value
 
     def at(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Return whether this is the element of an access."""
+        """Return whether an access is to this element."""
         return buffer is self.buffer and all(
             structural_equal(a, b) for a, b in zip(indices, self.indices)
         )
 
     def differs(self, store: BufferStore, analyzer: Analyzer) -> bool:
-        """Return whether a store is known to change another element."""
+        """Return whether a store is proven to write another element."""
         if store.buffer.data is not self.buffer.data:
             return True  # memory behind different pointers is different memory (tir.noalias)
         if store.buffer is not self.buffer:

@@ -51,7 +51,7 @@ class _Assumption:
 
 
 def _assumptions(body: Stmt) -> dict[Buffer, list[_Assumption]]:
-    """What ``T.assume`` says about the elements of buffers."""
+    """Return the assumptions (``T.assume``) about the elements of each buffer."""
     found: dict[Buffer, list[_Assumption]] = {}
     for call in calls(body, "tir.assume"):
         assumption = _assumption(call.args[0])
@@ -61,7 +61,9 @@ def _assumptions(body: Stmt) -> dict[Buffer, list[_Assumption]]:
 
 
 def _assumption(condition: PrimExpr) -> tuple[Buffer, _Assumption] | None:
-    """Read ``… or A[i] == value`` as a buffer and what is known about it."""
+    """Convert ``… or A[i] == value`` to a buffer and an assumption about it; None for other
+    conditions.
+    """
     parts = _disjuncts(condition)
     for number, part in enumerate(parts):
         if isinstance(part, EQ):
@@ -76,7 +78,7 @@ def _assumption(condition: PrimExpr) -> tuple[Buffer, _Assumption] | None:
 
 
 def _written(body: Stmt) -> set[Var]:
-    """The memory that is stored to, or whose pointer somebody gets."""
+    """Return the pointers of memory that is stored to, or whose address is passed on."""
     pointers = {var for var in variables(body) if var.dtype.is_handle}
     pointers |= {store.buffer.data for store in stores(body)}
     places = [call.args[0] for call in calls(body, "tir.address_of")]
@@ -90,8 +92,7 @@ def _disjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 
 class _KnownLoads(Rewriter):
-    """Replaces loads by the values that assumptions give, where the analyzer proves that they
-    apply."""
+    """Replaces loads by values from assumptions that the analyzer proves to apply."""
 
     def __init__(self, known: dict[Buffer, list[_Assumption]], analyzer: Analyzer) -> None:
         self.known = known
@@ -115,7 +116,7 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         self.statements = statements
 
     def visit_Block(self, block: Block) -> Block:
-        """Keep blocks: the regions that they declare depend on their conditions."""
+        """Leave inner blocks unchanged: their declared regions depend on their conditions."""
         return block
 
     def visit_Call(self, call: Call) -> PrimExpr:
@@ -133,15 +134,17 @@ class _Reducer(ScopedAnalyzer, Rewriter):
     def without_choice(
         self, condition: PrimExpr, true: PrimExpr, false: PrimExpr
     ) -> PrimExpr | None:
-        """Return one of two values if it also equals the other where that one is chosen; else
-        None."""
+        """Return one of two values if it equals the other wherever that one is chosen, else
+        None.
+        """
         if self.agrees(Not(condition), true, false):
             return true
         return false if self.agrees(condition, false, true) else None
 
     def agrees(self, condition: PrimExpr, value: PrimExpr, wanted: PrimExpr) -> bool:
-        """Return whether ``value`` may be computed, and equals ``wanted``, where a condition
-        holds."""
+        """Return whether ``value`` is safe to compute and equals ``wanted`` where a condition
+        holds.
+        """
         if has_side_effect(value) or not _is_safe(value, self.analyzer):
             return False
         with self.analyzer.constraint_scope(condition):
@@ -167,8 +170,9 @@ class _Reducer(ScopedAnalyzer, Rewriter):
         return new
 
     def stores_what_lies_there(self, condition: PrimExpr, store: BufferStore) -> bool:
-        """Return whether a store writes the value that memory already holds where its condition
-        fails."""
+        """Return whether a store writes the value already in memory wherever its condition
+        fails.
+        """
         load = BufferLoad(store.buffer, store.indices)
         if store.predicate is not None or not _is_safe(load, self.analyzer):
             return False
@@ -180,7 +184,7 @@ class _Reducer(ScopedAnalyzer, Rewriter):
 
 
 class _Folder(_KnownLoads):
-    """Replaces known loads, and folds what follows from their values."""
+    """Replaces known loads, and folds the resulting expressions."""
 
     def visit_default(self, node: Any) -> Any:
         new = node.map_children(self.visit)
@@ -210,8 +214,7 @@ _FOLDING = {"Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Max": ops
 
 
 def _is_safe(expr: Any, analyzer: Analyzer) -> bool:
-    """Return whether the loads of an expression stay inside of their buffers whatever a condition
-    says."""
+    """Return whether the loads of an expression are in bounds even where a condition fails."""
     if isinstance(expr, BufferLoad):
         for index, size in zip(expr.indices, expr.buffer.shape):
             if index.dtype.lanes > 1 or expr.predicate is not None:
@@ -228,7 +231,7 @@ def _is_safe(expr: Any, analyzer: Analyzer) -> bool:
 
 
 def reduce_branches(func: PrimFunc, statements: bool) -> PrimFunc:
-    """Return ``func`` without choices that its assumptions make unnecessary.
+    """Return ``func`` without choices that its assumptions make redundant.
 
     ``statements``: drop if statements as well, not only choices inside of values.
     """
@@ -274,7 +277,7 @@ class _StoreChecker(ScopedAnalyzer, Rewriter):
     options={"use_dataflow_analysis": False},
 )
 def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Drops branches where computing both cases changes nothing."""
+    """Removes branches where computing the guarded case always does not change the result."""
     if options["use_dataflow_analysis"]:  # stored values count like assumptions
         func = with_known_values(func, False, True)
     return reduce_branches(func, True)
@@ -282,5 +285,5 @@ def reduce_branching_through_overcompute(func: PrimFunc, options: Mapping[str, A
 
 @compiler_pass("tir.UseAssumeToReduceBranches")
 def use_assume_to_reduce_branches(func: PrimFunc) -> PrimFunc:
-    """Drops choices that assumptions about padding make unnecessary."""
+    """Removes choices that assumptions about padding make redundant."""
     return reduce_branches(func, False)

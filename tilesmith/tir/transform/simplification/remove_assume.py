@@ -1,4 +1,4 @@
-"""RemoveAssume: removes assumptions (``T.assume``) once no pass uses them any more."""
+"""RemoveAssume: removes assumptions (``T.assume``) after the last pass that uses them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _SelectRewriter(ScopedAnalyzer, Rewriter):
         return Call(expr.dtype, "tir.if_then_else", arguments)
 
     def is_safe(self, expr: Any) -> bool:
-        """Return whether an expression can be evaluated where it is not chosen."""
+        """Return whether an expression can be evaluated even if it is not chosen."""
         if isinstance(expr, BufferLoad):
             if expr.predicate is None and not self.is_inside(expr):
                 return False

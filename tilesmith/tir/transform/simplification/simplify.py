@@ -90,7 +90,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return self.visit_PrimExpr(call) if _is_whole(call) else call.map_children(self.visit)
 
     def visit_choice(self, call: Call) -> PrimExpr:
-        """Visit a choice of which one branch is evaluated: the condition is known there."""
+        """Visit a lazy choice, with the condition known in each branch."""
         condition = self.visit(call.args[0])
         if isinstance(condition, IntImm):
             return self.visit(call.args[1] if condition.value else call.args[2])
@@ -147,7 +147,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_BlockRealize(realize)
 
     def note_only_value(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
-        """Record the value of the variable of a loop of one iteration; the loop stays."""
+        """Record the only value of the variable of a loop of extent 1; the loop stays."""
         if is_const(extent, 1) and is_const(low):
             self.only[var] = low
         else:
@@ -180,8 +180,9 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         return super().visit_IfThenElse(branch)
 
     def visit_under(self, condition: PrimExpr, node: Any) -> Any:
-        """Visit with the disjunctions of a condition recorded: the analyzer learns nothing from
-        these."""
+        """Visit code under a condition, and record its disjunctions, which the analyzer does not
+        use.
+        """
         found = [p for p in conjuncts(condition) if isinstance(p, Or) and not reads_memory(p)]
         outer, self.alternatives = self.alternatives, [*self.alternatives, *found]
         new = super().visit_under(condition, node)
@@ -199,7 +200,7 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
 
 
 def _is_whole(call: Call) -> bool:
-    """Return whether a call is arithmetic that the analyzer understands."""
+    """Return whether a call is arithmetic that the analyzer can simplify."""
     return called_name(call) in _ARITHMETIC and call.dtype.is_integer
 
 

@@ -1,4 +1,4 @@
-"""ApplyLayoutTransforms: changes the layouts of buffers as a function attribute asks for.
+"""ApplyLayoutTransforms: changes the layouts of buffers according to a function attribute.
 
 The attribute ``layout_transform_map`` of a function gives, by the name of a buffer, one IndexMap
 (or several, applied one after the other):
@@ -88,7 +88,7 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
 
 @compiler_pass("tir.ApplyLayoutTransforms")
 def apply_layout_transforms(func: PrimFunc) -> PrimFunc:
-    """Applies the layouts of the attribute ``layout_transform_map``.
+    """Applies the layouts in the attribute ``layout_transform_map``.
 
     Returns ``func`` with the layouts that its attribute ``layout_transform_map`` asks for.
     """

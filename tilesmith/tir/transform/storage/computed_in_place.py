@@ -70,8 +70,8 @@ class _Uses(Visitor):
 
 
 def element_for_element(loop: For, old: Var, new: Var) -> bool:
-    """Return whether ``loop`` stores each element of ``new`` once, and reads of ``old`` only that
-    one.
+    """Return whether ``loop`` stores each element of ``new`` once, and computes it from the same
+    element of ``old`` only.
 
     Both are pointers to memory that is addressed with one index. Then one may take the place of
     the other.

@@ -71,7 +71,9 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
         self.flat: dict[Buffer, Buffer | None] = {}  # → its flat view; None: it is flat
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
-        """Return the flat view of a buffer, the same one for all its uses; None if it is flat."""
+        """Return the flat view of a buffer, the same one for all its uses; None if it is already
+        flat.
+        """
         if buffer in self.flat:
             return self.flat[buffer]
         found = None

@@ -154,8 +154,8 @@ def _is_none(bound: Any) -> bool:
 
 @compiler_pass("tir.InjectCopyIntrin")
 def inject_copy_intrin(func: PrimFunc, pragma_key: str, fintrin: Callable[..., Any]) -> PrimFunc:
-    """Replaces the copies marked ``pragma_key`` by the statements that ``fintrin(src, dst,
-    pad_before, pad_after, pad_value)`` makes for them.
+    """Replaces the copies marked ``pragma_key`` by the result of ``fintrin(src, dst, pad_before,
+    pad_after, pad_value)``.
 
     Returns ``func`` with the statements of ``fintrin`` in place of the copies marked
     ``pragma_key``.

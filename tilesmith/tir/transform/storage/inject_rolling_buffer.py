@@ -1,4 +1,4 @@
-"""InjectRollingBuffer: keeps rows that the next iteration needs again, in a circular buffer.
+"""InjectRollingBuffer: keeps rows that the next iteration reads again in a circular buffer.
 
     for y in range(14):                         with T.realize(A[0:3, 0:16]):
         with T.attr(A, "rolling_buffer_scope", 1):  for y in range(14):
@@ -38,7 +38,7 @@ ROLLING = "rolling_buffer_scope"
 
 
 class _Roll:
-    """How a buffer rolls: along which axis, with which loop, how far in an iteration."""
+    """The axis along which a buffer rolls, the loop, and the number of new rows per iteration."""
 
     def __init__(self, realize: BufferRealize, loop: For, axis: int, step: int) -> None:
         self.realize = realize

@@ -116,7 +116,7 @@ class _DmaLowerer(StatementRewriter):
 
 
 def _step(index: PrimExpr, var: Var) -> int | None:
-    """Return by how many elements an index moves with a variable."""
+    """Return by how many elements an index grows when a variable grows by one."""
     found = detect_linear_equation(index, [var])
     return found[0].value if found and isinstance(found[0], IntImm) else None
 

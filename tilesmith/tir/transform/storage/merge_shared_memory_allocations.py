@@ -288,7 +288,7 @@ class _Kernels(Rewriter):
 
 
 def _launches(stmt: Stmt) -> bool:
-    """Return whether a statement first launches another thread axis."""
+    """Return whether a statement launches a further thread axis directly."""
     while isinstance(stmt, (AttrStmt, DeclBuffer)):
         if isinstance(stmt, AttrStmt) and stmt.attr_key == "thread_extent":
             return True

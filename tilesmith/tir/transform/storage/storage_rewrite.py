@@ -60,7 +60,7 @@ class _Life:
 
 
 def _bits(dtype: DataType) -> int:
-    """Return the bits that an element takes in memory: a boolean takes a byte."""
+    """Return the number of bits that an element occupies in memory: a boolean occupies a byte."""
     return (8 if dtype.is_bool else dtype.bits) * dtype.lanes
 
 
@@ -164,7 +164,7 @@ class _LifeFinder(Visitor):
 
 
 def is_computed_in_place(old: _Life, new: _Life) -> bool:
-    """Return whether the loop that reads an allocation last computes another one from it, element
+    """Return whether the loop that last reads an allocation computes another one from it, element
     by element.
 
     The loop is the one that both are used in for the last and the first time.
@@ -196,7 +196,7 @@ class _Slot:
         return -(-self.bits // _bits(self.life.allocation.dtype))
 
     def takes(self, life: _Life) -> bool:
-        """Return whether an allocation fits into this memory, which may grow for it."""
+        """Return whether an allocation fits into this memory, which may be enlarged."""
         dtype, own = life.allocation.dtype, self.life.allocation.dtype
         if self.end >= life.first:
             return is_computed_in_place(self.latest, life)

@@ -1,4 +1,4 @@
-"""CoProcSync: refuses functions that would need synchronisation with a co-processor.
+"""CoProcSync: raises an error for functions that need synchronisation with a co-processor.
 
 A function without attributes ``coproc_scope`` runs on one processor and needs none. With them, the
 synchronisation belongs to the accelerator's own back end, which this compiler does not have: the
@@ -30,6 +30,6 @@ class _Refusal(StatementRewriter):
 
 @compiler_pass("tir.CoProcSync")
 def _check(func: PrimFunc) -> PrimFunc:
-    """Refuses functions that use a co-processor."""
+    """Raises an error for functions that use a co-processor."""
     _Refusal().visit(func.body)
     return func

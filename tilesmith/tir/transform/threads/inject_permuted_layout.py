@@ -32,7 +32,7 @@ PIECE = 8  # elements that stay together
 
 
 def _marked_buffers(body: Stmt) -> dict[Var, Buffer]:
-    """The shared buffers that marked blocks touch, by their pointers."""
+    """Return the shared buffers that marked blocks access, by their pointers."""
     blocks = list(nodes(body, Block))
     allocated = {buffer.data: buffer for block in blocks for buffer in block.alloc_buffers}
     touched: dict[Var, Buffer] = {}
@@ -45,8 +45,9 @@ def _marked_buffers(body: Stmt) -> dict[Var, Buffer]:
 
 
 def _row_size(buffer: Buffer) -> int:
-    """Return the number of elements in a row of a buffer that can be permuted. Raises
-    UnsupportedError for others."""
+    """Return the number of elements in a row of a buffer. Raises UnsupportedError if the row cannot
+    be permuted.
+    """
     last = buffer.shape[-1] if buffer.shape else None
     fits = (
         len(buffer.shape) >= 2

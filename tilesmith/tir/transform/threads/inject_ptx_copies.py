@@ -30,7 +30,9 @@ __all__ = ["inject_ptx_async_copy", "inject_ptx_ldg32", "inject_ptx_ldg32_as_con
 
 
 def _guarded(value: PrimExpr) -> tuple[PrimExpr | None, BufferLoad | None]:
-    """Return the condition and the load of a value that is a load or zero."""
+    """Return condition and load of the value ``load if condition else 0``; None for other
+    values.
+    """
     if isinstance(value, BufferLoad):
         return None, value
     if is_call(value, "tir.if_then_else"):
@@ -78,7 +80,7 @@ class _AsyncCopies(Rewriter):
         return Evaluate(copy, node.span)
 
     def copy(self, node: BufferStore) -> PrimExpr | None:
-        """Return the instruction for a store; None where there is none."""
+        """Return the instruction for a store, or None if there is none."""
         condition, load = _guarded(node.value)
         if load is None or node.predicate is not None or load.predicate is not None:
             return None

@@ -1,4 +1,4 @@
-"""LiftAttrScope: moves an attribute that all parts of a statement carry around the whole.
+"""LiftAttrScope: merges equal attributes of all parts of a statement into one around it.
 
 for i in range(4):                          with T.attr(0, "coproc_scope", 1):
     with T.attr(0, "coproc_scope", 1):          for i in range(4):
@@ -82,8 +82,9 @@ class _Lifter(StatementRewriter):
         return self.around(new, body, set() if var is None else {var})
 
     def around(self, outer: Stmt, inner: AttrStmt, bound: set[Any]) -> Stmt:
-        """Return ``inner``'s attribute around ``outer``, unless it depends on what ``outer``
-        binds."""
+        """Return the attribute of ``inner`` around ``outer``, unless it depends on definitions in
+        ``outer``.
+        """
         if bound and (uses_variable(inner.value, bound) or uses_variable(inner.node, bound)):
             return outer
         return inner.with_fields(body=outer.with_fields(body=inner.body))

@@ -1,4 +1,4 @@
-"""LiftThreadBinding: merges the loops over one thread axis at the loop around all of them.
+"""LiftThreadBinding: merges the loops over one thread axis at their common ancestor.
 
 for bx in thread_binding("blockIdx.x"):     for bx in thread_binding("blockIdx.x"):
     for k in range(4):                          for k in range(4):
@@ -74,8 +74,9 @@ class _Removal(BufferRemapper):
 
 
 class _Lifter(Rewriter):
-    """Lifts innermost loops first, so that each axis stops at the first loop around all its
-    uses."""
+    """Lifts from the innermost loops outward, so that each axis stops at the first loop around all
+    its uses.
+    """
 
     def visit_For(self, node: For) -> Stmt:
         body = self.visit(node.body)
@@ -87,7 +88,7 @@ class _Lifter(Rewriter):
         return node if body is node.body else node.with_fields(body=body)
 
     def alike(self, loops: list[For], body: Stmt) -> bool:
-        """Return whether the loops have one extent, which is known outside of the body."""
+        """Return whether the loops have the same extent, which is known outside of the body."""
         extent = loops[0].extent
         bound = {loop.loop_var for loop in nodes(body, For)}
         bound.update([let.var for let in nodes(body, LetStmt)])
@@ -111,7 +112,7 @@ class _Lifter(Rewriter):
 
 @compiler_pass("tir.LiftThreadBinding")
 def lift_thread_binding(func: PrimFunc) -> PrimFunc:
-    """Merges the loops over one thread axis at the loop around them.
+    """Merges the loops over one thread axis at their common ancestor.
 
     Returns ``func`` with one loop per thread axis below each loop that is around several.
     """

@@ -64,7 +64,7 @@ def _tag(loop: For) -> str:
 
 
 def _is_leaf(block: Block) -> bool:
-    """Return whether a block holds neither blocks nor loops over threads."""
+    """Return whether a block contains neither blocks nor loops over threads."""
     return not any(
         isinstance(stmt, Block) or (isinstance(stmt, For) and stmt.thread_binding is not None)
         for stmt in statements(block.body)
@@ -86,7 +86,7 @@ def _is_spatial_over(realize: BlockRealize, variable: Var) -> bool:
 
 
 def _chain(loop: For) -> tuple[list[For], BlockRealize | None]:
-    """Return directly nested loops, and the block at the bottom."""
+    """Return directly nested loops, and the innermost block."""
     loops, stmt = [loop], loop.body
     while isinstance(stmt, For):
         loops.append(stmt)
@@ -158,7 +158,7 @@ class _Lowering(Rewriter):
         return list(found.values()) if found and _is_leaf(block) else []
 
     def by_writer(self, realize: BlockRealize, loops: list[For]) -> Stmt:
-        """Return a block that runs on the first thread only."""
+        """Return a block that only the first thread executes."""
         variables = [Var("t" + _tag(loop)[-1], loop.loop_var.dtype) for loop in loops]
         first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
         stmt: Stmt = realize.with_fields(predicate=all_of(*_clauses(realize.predicate), *first))
@@ -170,8 +170,9 @@ class _Lowering(Rewriter):
         return stmt
 
     def reduced_around(self, realize: BlockRealize) -> list[For]:
-        """Return the loops of a reduction that enclose other statements as well; none of them
-        unless one is bound to threads."""
+        """Return the reduction loops that also enclose other statements; empty unless one is bound
+        to threads.
+        """
         found = [one for one in self.around if _is_reduction_over(realize, one.loop_var)]
         return found if any(_is_thread(one) for one in found) else []
 
@@ -253,7 +254,7 @@ class _Reduction:
         return BlockRealize((), True, block)
 
     def renewed(self, iterators: list[IterVar]) -> tuple[list[IterVar], dict[Var, PrimExpr]]:
-        """Return copies of iterators, for another block."""
+        """Return copies of iterators for another block."""
         copies = [
             IterVar(one.dom, Var(one.var.name, one.var.dtype), one.iter_type) for one in iterators
         ]
@@ -333,7 +334,7 @@ class _Reduction:
         return BlockRealize([value for _, value in spatial], self.write_condition(), block)
 
     def write_condition(self) -> PrimExpr:
-        """Return the condition for one of the threads that hold the result."""
+        """Return the condition that selects one of the threads that hold the result."""
         reduced = {loop.loop_var for loop in self.reduced}
         conditions: list[PrimExpr] = []
         for clause in _clauses(self.realize.predicate):

@@ -155,7 +155,7 @@ class _Allreduce:
         return made
 
     def guarded(self) -> list[PrimExpr]:
-        """Return the values, with the identity where the condition is false."""
+        """Return the values, with the identity element where the condition is false."""
         if is_const(self.condition, 1):
             return list(self.values)
         return [
@@ -275,7 +275,7 @@ def _variable(arg: Any) -> Var | None:
 
 
 def _linear(axes: list[tuple[Var, int]]) -> tuple[PrimExpr, int]:
-    """Return a number for each combination of indices, the first axis running fastest."""
+    """Return a unique number for each combination of indices, the first axis varying fastest."""
     index: PrimExpr = const(0, "int32")
     total = 1
     for var, extent in axes:
@@ -305,7 +305,7 @@ def warp_size_of(func: PrimFunc) -> int:
 
 @compiler_pass("tir.LowerThreadAllreduce")
 def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
-    """Writes out reductions over threads.
+    """Lowers reductions over threads to warp exchanges or shared memory.
 
     Returns ``func`` with each reduction over threads written out.
     """

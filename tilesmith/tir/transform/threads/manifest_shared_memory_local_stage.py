@@ -69,7 +69,7 @@ class _Stager(Rewriter):
         return node if block is node.block else node.with_fields(block=block)
 
     def staged(self, loops: list[For], realize: BlockRealize) -> Stmt:
-        """Return the nest twice: into registers, and from there to shared memory."""
+        """Return the nest as two copies: into registers, and from there to shared memory."""
         block = realize.block
         store = block.body
         if block.iter_vars or not isinstance(store, BufferStore) or not self.allocations:
@@ -105,7 +105,7 @@ class _Stager(Rewriter):
 
 @compiler_pass("tir.ManifestSharedMemoryLocalStage")
 def manifest_shared_memory_local_stage(func: PrimFunc) -> PrimFunc:
-    """Puts a stage of registers between global and shared memory where blocks are marked.
+    """Inserts a copy in registers between global and shared memory where blocks are marked.
 
     Returns ``func`` whose marked copies to shared memory go through registers.
     """

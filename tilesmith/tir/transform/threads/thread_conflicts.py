@@ -33,7 +33,7 @@ class Access(NamedTuple):
     loops: tuple[tuple[Var, Range], ...] = ()
 
     def inside(self, variable: Var, domain: Range) -> Access:
-        """Return the access as seen from outside of a loop around it."""
+        """Return the access over all iterations of an enclosing loop."""
         return self._replace(loops=(*self.loops, (variable, domain)))
 
     def later(self, variable: Var) -> Access:
@@ -58,7 +58,9 @@ def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: b
 
 
 def may_meet(first: Access, second: Access, threads: Threads) -> bool:
-    """Return whether two different threads may touch the same element, one of them writing."""
+    """Return whether two different threads may access the same element, at least one of them
+    writing.
+    """
     if first.pointer is not second.pointer or not (first.writes or second.writes):
         return False
     if first.place is None or second.place is None or first.dtype is not second.dtype:
@@ -88,7 +90,8 @@ def _rename(access: Access) -> Access:
 
 def _same_thread_only(first: Access, second: Access, threads: Threads) -> bool:
     """Return whether equal indices imply equal threads: both are ``c * thread + multiples of m``,
-    where the part of the thread is different for each and stays below ``m``."""
+    where the thread's part is unique and below ``m``.
+    """
     axes = [var for var, extent in threads.items() if extent > 1]
     loops = [var for var, _ in (*first.loops, *second.loops)]
     forms = [detect_linear_equation(one.place, [*axes, *loops]) for one in (first, second)]
@@ -133,8 +136,9 @@ def _lcm(a: int, b: int) -> int:
 
 
 def _intervals_apart(first: Access, second: Access, threads: Threads) -> bool:
-    """Return whether the elements of all threads are disjoint, case by case for the versions of a
-    buffer."""
+    """Return whether the elements of all threads are disjoint, separately for each version of a
+    buffer.
+    """
     assert first.place is not None and second.place is not None
     moduli = _moduli(first.place, second.place)
     free = {*threads, *[var for var, _ in (*first.loops, *second.loops)]}

@@ -112,7 +112,7 @@ class _Inserter:
         return found == self.scope
 
     def accesses(self, *nodes: Any) -> _Summary:
-        """Return the accesses of expressions or of a statement without statements inside."""
+        """Return the accesses of expressions, or of a statement without nested statements."""
         finder = _AccessFinder(self)
         for node in nodes:
             finder.visit(node)
@@ -170,14 +170,17 @@ class _Inserter:
         return node, self.accesses(node)
 
     def passes(self, scope: str) -> bool:
-        """Return whether a barrier of a scope orders accesses to the memory of this pass."""
+        """Return whether a barrier of a scope orders accesses to the memory that this pass
+        handles.
+        """
         if scope == "global" or scope == self.scope:
             return True
         return scope in ("shared", "shared.dyn") and self.scope != "global"
 
     def arrived(self) -> _Summary:
-        """Return a summary with the asynchronous copies so far as writes, for accesses after a
-        wait."""
+        """Return a summary in which pending asynchronous copies count as writes, for accesses after
+        a wait.
+        """
         summary = _Summary()
         summary.tail = list(self.background)
         return summary
@@ -258,7 +261,7 @@ class _Inserter:
         return node.with_fields(then_case=then_case, else_case=else_case), total
 
     def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
-        """Visit a statement that not all threads run: no barrier may be inside."""
+        """Visit a statement that not all threads execute, so that it must contain no barrier."""
         before = self.extra
         new, summary = visit(node)
         if self.extra != before:
@@ -350,7 +353,7 @@ def _may_differ(node: Node, uneven: set[Var]) -> bool:
 
 
 def _may_vary(node: Node) -> bool:
-    """Return whether a node is not declared to be the same for all threads."""
+    """Return whether a node may differ between threads (it is not declared thread-invariant)."""
     return not is_call(node, "tir.tvm_thread_invariant")
 
 
@@ -407,7 +410,7 @@ class _AccessFinder(Visitor):
 
 
 class _Kernels(Rewriter):
-    """Visits each kernel by itself: code outside of kernels needs no barriers."""
+    """Visits each kernel separately: code outside of kernels needs no barriers."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope

@@ -1,4 +1,4 @@
-"""TransformMmaBufferLayout: maps the matrices of a warp to the registers that each thread holds.
+"""TransformMmaBufferLayout: maps the matrices of a warp to the registers of each thread.
 
     C = T.alloc_buffer((32, 16),                C = T.alloc_buffer((2, 2, 2, 2), scope="local")
             scope="m16n8k8.matrixC")
@@ -58,7 +58,7 @@ class _Transformer(AccessRedirection):
         return found
 
     def divided(self, node: Buffer) -> Buffer:
-        """Return the buffer with an axis for each part of a place."""
+        """Return the buffer with one axis for each part of a position."""
         scope = node.scope()
         rows, columns = TILES[scope]
         sizes = node.shape[-2:]
@@ -80,7 +80,7 @@ class _Transformer(AccessRedirection):
         return (*outer, *_places(buffer.scope(), row, column))
 
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
-        """Return all of the tiles, of those matrices of which a region has parts."""
+        """Return the ranges of all tiles of the matrices that a region overlaps."""
         sizes = self.buffers[buffer].shape[-4:]
         return [*ranges[:-2], *[Range.from_min_extent(size * 0, size) for size in sizes]]
 

@@ -31,7 +31,7 @@ SEPARATE = ("vthread", "cthread")
 
 
 class _Axis:
-    """One axis of a kernel: the loop that launches it."""
+    """One axis of a kernel, with the loop that launches it."""
 
     def __init__(self, loop: For, extent: PrimExpr) -> None:
         assert loop.thread_binding is not None

@@ -1,4 +1,4 @@
-"""VerifyGPUCode: refuses functions whose kernels do not fit on a device."""
+"""VerifyGPUCode: raises VerifyError for functions whose kernels exceed the limits of a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["refuse_what_does_not_fit"]
 
 @compiler_pass("tir.VerifyGPUCode")
 def refuse_what_does_not_fit(func: PrimFunc, constraints: Mapping[str, Any]) -> PrimFunc:
-    """Raises VerifyError where a kernel exceeds a limit (see ``tir.analysis.verify_gpu_code``)."""
+    """Raises VerifyError for a kernel that exceeds a limit (see
+    ``tir.analysis.verify_gpu_code``).
+    """
     found = gpu_code_violations(func, constraints)
     if found:
         name = func.attrs.get("global_symbol", "the function")

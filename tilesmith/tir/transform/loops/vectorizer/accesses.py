@@ -67,7 +67,9 @@ def vector_store(values: Values, store: BufferStore) -> BufferStore:
 
 
 def _indices(values: Values, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-    """Return the indices of an access; in the lanes' own memory, those of all copies."""
+    """Return the indices of an access; with one copy per lane for memory allocated inside the
+    loop.
+    """
     new = [values.visit(index) for index in old]
     for index in new[:-1]:
         if index.dtype.lanes > 1:
@@ -80,7 +82,7 @@ def _indices(values: Values, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple
 
 
 def _load_predicate(values: Values, load: BufferLoad, index: PrimExpr) -> PrimExpr | None:
-    """Return the mask of the lanes that a load is for; it needs none where all may read."""
+    """Return the mask of a load; None if all lanes may read safely."""
     old, masks = load.predicate, values.masks
     own = None if old is None else values.visit(old)
     mask = masks.present
@@ -93,7 +95,7 @@ def _load_predicate(values: Values, load: BufferLoad, index: PrimExpr) -> PrimEx
 
 
 def _is_inside(lanes: Lanes, buffer: Buffer, index: PrimExpr) -> bool:
-    """Return whether a load stays inside of the buffer whatever the mask is."""
+    """Return whether a load is in bounds for all lanes, masked or not."""
     if len(buffer.shape) != 1 or lanes.is_scalable:
         return False
     parts = linear(index)

@@ -14,7 +14,7 @@ VECTORS_ALREADY = "it is made of vectors already"
 
 
 class NeedsLanes(Exception):
-    """Raised where a piece of code has no vector form, with the reason."""
+    """Raised for code without a vector form, with the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -43,13 +43,13 @@ class Lanes:
         return expr if expr.dtype.lanes > 1 else Broadcast(expr, self.count)
 
     def ramp(self, base: PrimExpr, stride: PrimExpr | None) -> PrimExpr:
-        """Return the vector of evenly spaced lanes; the base where they are equal."""
+        """Return the vector of evenly spaced lanes; the base itself if the stride is zero."""
         if stride is None or ops.is_const(stride, 0):
             return base
         return Ramp(base, stride, self.count)
 
     def combined(self, kind: type[BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-        """Return a sum, difference or product as a Ramp; None where it is not one."""
+        """Return a sum, difference or product as a Ramp; None if it is not one."""
         left, right = linear(a), linear(b)
         if left is None or right is None:
             return None

@@ -1,4 +1,4 @@
-"""Which lanes take part in the present statement."""
+"""Tracks the lanes that are active in the current statement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Masks"]
 
 
 class Masks:
-    """The mask of the lanes that take part (``present``); None where all do.
+    """The mask of the active lanes (``present``); None if all are active.
 
     ``conditions`` say the same in terms of the loop variable. Accesses may switch lanes off only
     where that is ``allowed``.
@@ -27,7 +27,7 @@ class Masks:
 
     @contextmanager
     def under(self, mask: PrimExpr, condition: PrimExpr | None = None) -> Iterator[None]:
-        """Enter code that only some lanes run."""
+        """Enter code that only the lanes of a mask execute."""
         outer = self.present
         self.present = mask if outer is None else And(outer, mask)
         if condition is not None:
@@ -41,7 +41,9 @@ class Masks:
 
     @contextmanager
     def guarding(self, index: PrimExpr, mask: PrimExpr) -> Iterator[None]:
-        """Enter code under a condition on ``index``, which may access only the elements there."""
+        """Enter code under a condition on ``index``; inside, only accesses at this index are
+        allowed.
+        """
         self.guarded = index
         try:
             with self.under(mask):
@@ -50,12 +52,14 @@ class Masks:
             self.guarded = None
 
     def require_guarded(self, index: PrimExpr) -> None:
-        """Refuse an access at other indices than the condition's: its lanes may be on."""
+        """Raise NeedsLanes for an access at indices other than the condition's, which may be out of
+        bounds.
+        """
         if self.guarded is not None and not structural_equal(index, self.guarded):
             raise NeedsLanes("an access is elsewhere than where the condition looks")
 
     def restrict(self, own: PrimExpr | None, mask: PrimExpr | None) -> PrimExpr | None:
-        """Return the predicate of an access that has its ``own`` one and is under a mask."""
+        """Return the conjunction of an access's ``own`` predicate and the current mask."""
         if mask is None:
             return own
         if not self.allowed:

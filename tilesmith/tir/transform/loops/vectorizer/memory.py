@@ -1,4 +1,4 @@
-"""Memory that is allocated inside of the loop: each lane has a copy of its own."""
+"""Gives memory that is allocated inside the loop one copy per lane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LaneMemory:
         self._buffers: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer with a copy for each lane, where it needs one."""
+        """Return the buffer with one copy per lane, if its memory has them."""
         if buffer.data not in self.pointers:
             return buffer
         found = self._buffers.get(buffer)
@@ -31,7 +31,7 @@ class LaneMemory:
         return found
 
     def place(self, index: PrimExpr) -> PrimExpr:
-        """Return the indices of all lanes' copies of the element at ``index``."""
+        """Return the indices of the element at ``index`` in the copies of all lanes."""
         lanes = self._lanes
         number = const(lanes.count, index.dtype.element)
         own = Ramp(const(0, number.dtype), const(1, number.dtype), lanes.count)

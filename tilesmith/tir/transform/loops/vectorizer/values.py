@@ -15,7 +15,7 @@ __all__ = ["Values"]
 
 
 class Values:
-    """Gives the vector of each expression; rules build it.
+    """Computes the vector of each expression by rules.
 
     An expression that does not depend on the lane stays scalar until a vector needs it. The rules
     find here the ``lanes``, the ``masks`` of the statement around and the lanes' own ``memory``.
@@ -35,20 +35,20 @@ class Values:
         return EXPRESSION_RULES[node.__class__](self, node)
 
     def same(self, node: Any) -> Any:
-        """Visit a part that must not depend on the lane."""
+        """Visit an expression that must be equal in all lanes."""
         new = self.visit(node)
         if new is not node and isinstance(new, PrimExpr) and new.dtype is not node.dtype:
             raise NeedsLanes("a part that all lanes share differs between them")
         return new
 
     def of_variable(self, var: Var) -> PrimExpr:
-        """Return the vector that stands for a variable; the variable where it is the same."""
+        """Return the vector that replaces a variable; the variable itself if all lanes agree."""
         if var in self.memory.pointers:
             raise NeedsLanes(f"the address of '{var.name}' is taken; each lane has its own")
         return self._vectors.get(var, var)
 
     def bind(self, var: Var, dtype: DataType) -> Var:
-        """Return the variable that holds the values of all lanes in place of ``var``."""
+        """Return the variable that holds the values of all lanes of ``var``."""
         if dtype is var.dtype:
             return var
         if var.dtype.lanes > 1:

@@ -1,4 +1,6 @@
-"""The state of one loop's rewriting, and the way back to a serial loop over the lanes."""
+"""Holds the state of the rewriting of one loop, and the fallback to a serial loop over the
+lanes.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class Vectorizer:
 
     @contextmanager
     def bound(self) -> Iterator[None]:
-        """Enter code in which falling back to single lanes is not possible."""
+        """Enter code that cannot fall back to single lanes."""
         self._bound += 1
         try:
             yield
