@@ -147,7 +147,7 @@ def test_an_unknown_operator_is_an_error():
 def made(cls):
     """An instance with a node in each field of children, without the constructor's checks."""
     node = cls.__new__(cls)
-    for field in cls._fields:
+    for field in cls.node_fields:
         if field.role is Role.CHILD:
             parts = [Var(f"{field.name}{i}", "int32") for i in range(2)]
             value = {"tuple": tuple(parts), "mapping": dict(zip("xy", parts))}

@@ -79,7 +79,7 @@ def definitions(func):
     def note(node):
         if isinstance(node, (Var, Buffer)):
             found.add(node)
-        for field in node._fields:
+        for field in node.node_fields:
             value = getattr(node, field.name)
             values = (
                 value.values() if hasattr(value, "values") and callable(value.values) else value

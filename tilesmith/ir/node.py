@@ -169,7 +169,7 @@ def _compile(cls: type, method: str, source: str, scope: dict[str, Any]) -> Any:
 
 def _make_init(cls: type[Node]) -> Any:
     parameters, body, scope = ["self"], [], {}
-    for field in cls._fields:
+    for field in cls.node_fields:
         name = field.name
         if field.default is MISSING:
             parameters.append(name)
@@ -190,7 +190,7 @@ def _make_init(cls: type[Node]) -> Any:
 
 
 def _child_fields(cls: type[Node]) -> list[Field]:
-    return [] if cls.is_atom else [field for field in cls._fields if field.role is Role.CHILD]
+    return [] if cls.is_atom else [field for field in cls.node_fields if field.role is Role.CHILD]
 
 
 def _make_map_children(cls: type[Node]) -> Any:
@@ -201,7 +201,7 @@ def _make_map_children(cls: type[Node]) -> Any:
         unchanged = " and ".join(f"{field.name} is self.{field.name}" for field in children)
         lines.append(f"    if {unchanged}: return self")
         mapped = {field.name for field in children}
-        arguments = [f.name if f.name in mapped else f"self.{f.name}" for f in cls._fields]
+        arguments = [f.name if f.name in mapped else f"self.{f.name}" for f in cls.node_fields]
         lines.append(f"    return cls({', '.join(arguments)})")
     else:
         lines.append("    return self")
@@ -280,8 +280,8 @@ class NodeMeta(type):
     name); ``slots``, further slots that are not fields (derived values such as ``dtype``).
     """
 
-    _fields: tuple[Field, ...]
-    _key: str
+    node_fields: tuple[Field, ...]
+    node_key: str
 
     def __new__(
         mcls,
@@ -300,7 +300,7 @@ class NodeMeta(type):
         inherited: dict[str, Field] = {}
         taken: set[str] = set()
         for base in reversed(bases):
-            inherited.update({f.name: f for f in getattr(base, "_fields", ())})
+            inherited.update({f.name: f for f in getattr(base, "node_fields", ())})
             for ancestor in base.__mro__:
                 taken.update(ancestor.__dict__.get("__slots__", ()))
         namespace["__slots__"] = tuple(
@@ -311,10 +311,10 @@ class NodeMeta(type):
         for method, first in _FIRST.items():
             namespace.setdefault(method, first)
         cls = super().__new__(mcls, name, bases, namespace)
-        cls._fields = tuple({**inherited, **own}.values())
+        cls.node_fields = tuple({**inherited, **own}.values())
         if key is None:
             key = f"{cls.__module__.split('.')[1] if '.' in cls.__module__ else ''}.{name}"
-        cls._key = key
+        cls.node_key = key
         _CLASSES[key] = cls  # type: ignore[assignment]
         return cls
 
@@ -327,8 +327,8 @@ class NodeMeta(type):
 class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     """Base of all nodes of a program."""
 
-    _fields: ClassVar[tuple[Field, ...]]
-    _key: ClassVar[str]
+    node_fields: ClassVar[tuple[Field, ...]]
+    node_key: ClassVar[str]
     # Whether generic walks stop here: a use of a buffer is looked at from outside.
     is_leaf: ClassVar[bool] = False
     # Whether nothing inside is visited or rewritten: the type of a variable.
@@ -354,7 +354,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         """
         values = [
             changes.pop(field.name) if field.name in changes else getattr(self, field.name)
-            for field in self._fields
+            for field in self.node_fields
         ]
         if changes:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(changes))}")
@@ -362,7 +362,7 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
 
     def field_values(self) -> Iterator[tuple[Field, Any]]:
         """Return each declared field with its value."""
-        for field in self._fields:
+        for field in self.node_fields:
             yield field, getattr(self, field.name)
 
     def same_as(self, other: object) -> bool:

@@ -78,6 +78,11 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
         """True if the attribute is set."""
         return attr_name in self._attrs
 
+    @property
+    def has_attrs(self) -> bool:
+        """True if any attribute is set."""
+        return bool(self._attrs)
+
     def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
         """Set an attribute; a value set at a higher level stays."""
         if plevel >= self._levels.get(attr_name, 0):

@@ -84,7 +84,7 @@ class _Writer:
         found = self.number.get(id(node))
         if found is None:
             values: list[Any] = []
-            for field in node._fields:
+            for field in node.node_fields:
                 value = getattr(node, field.name)
                 if field.role is Role.NOTE and not self.notes:
                     values.append(None)
@@ -96,7 +96,7 @@ class _Writer:
                     )  # a Python function is needed only while the program is built
                 else:
                     values.append(self.value(value))
-            self.nodes.append([type(node)._key, values])
+            self.nodes.append([type(node).node_key, values])
             self.alive.append(node)
             found = self.number[id(node)] = len(self.nodes) - 1
         return {"n": found}

@@ -61,7 +61,7 @@ class ObjectPath(tuple[Any, ...]):
             elif kind == "index":
                 text += f"[{step}]"
             else:
-                text += f"[{_key_text(step)}]"
+                text += f"[{key_text(step)}]"
         return text
 
     __repr__ = __str__
@@ -76,7 +76,7 @@ def _at_key(mapping: Any, key: Any) -> Any:
     return mapping[key]
 
 
-def _key_text(key: Any) -> str:
+def key_text(key: Any) -> str:
     name = getattr(key, "name_hint", None) or getattr(key, "name", None)
     return f'"{name if isinstance(name, str) else key}"'
 
@@ -122,7 +122,7 @@ def _make_plan(cls: Any) -> Plan:
         kind = "module"
     else:
         kind = "fields"
-    fields = [field for field in cls._fields if field.role is not Role.NOTE]
+    fields = [field for field in cls.node_fields if field.role is not Role.NOTE]
     order = getattr(cls, "structural_order", None)
     if order is not None:
         by_name = {field.name: field for field in fields}
@@ -139,7 +139,7 @@ def _make_plan(cls: Any) -> Plan:
         steps.append(Step(action, field.name, field.shape, field.name in binds))
     if any(field.role is Role.DEFINES and field.scope is not None for field in fields):
         steps.append(Step("undo", "", "", False))
-    return Plan(kind, tuple(steps), text_hash(cls._key))
+    return Plan(kind, tuple(steps), text_hash(cls.node_key))
 
 
 def definition_steps(cls: type) -> tuple[Step, ...]:

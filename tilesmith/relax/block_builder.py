@@ -48,12 +48,15 @@ from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks"]
+__all__ = [
+    "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks",
+]  # fmt: skip
 
-_LEAVES = (
+LEAVES = (
     Var, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, Op,
     Function,
 )  # fmt: skip
+"""Expressions that an operation takes as arguments as they are; others are bound to a variable."""
 
 _current = threading.local()
 
@@ -124,12 +127,12 @@ class DataflowScope:
 
     def __enter__(self) -> DataflowScope:
         self.builder._finish_block()
-        self.builder._begin_dataflow_block()
+        self.builder.begin_dataflow_block()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.builder._finish_block()
-        self.builder._begin_binding_block()
+        self.builder.begin_binding_block()
 
 
 class TestingScope:
@@ -143,11 +146,11 @@ class TestingScope:
 
     def __enter__(self) -> TestingScope:
         self.builder.begin_scope([])
-        self.builder._begin_binding_block()
+        self.builder.begin_binding_block()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.builder._end_block()
+        self.builder.end_block()
         self.builder.end_scope()
 
 
@@ -162,7 +165,7 @@ class BlockBuilder:
         self._module = IRModule() if mod is None else mod.shallow_copy()
         self._global_names = NameSupply(gv.name_hint for gv in self._module.functions)
         self._names = NameSupply()
-        self._frames: list[_Frame] = []
+        self.open_blocks: list[_Frame] = []
         self._scopes: list[Any] = []
         self._function_scopes: list[FunctionScope] = []
         self._values: dict[Var, Any] = {}
@@ -214,19 +217,27 @@ class BlockBuilder:
         """Leave the scope."""
         self._scopes.pop()
 
-    def _begin_dataflow_block(self) -> None:
-        self._frames.append(_Frame(True))
+    def begin_dataflow_block(self) -> None:
+        """Begin a block of bindings without effects; mutators call it."""
+        self.open_blocks.append(_Frame(True))
 
-    def _begin_binding_block(self) -> None:
-        self._frames.append(_Frame(False))
+    def begin_binding_block(self) -> None:
+        """Begin a block of bindings."""
+        self.open_blocks.append(_Frame(False))
 
-    def _end_block(self) -> BindingBlock:
-        frame = self._frames.pop()
+    def end_block(self) -> BindingBlock:
+        """End the block that was begun last, and return it."""
+        frame = self.open_blocks.pop()
         kind = DataflowBlock if frame.is_dataflow else BindingBlock
         return kind(tuple(frame.bindings))
 
+    # Under these names the mutators of users know them.
+    _begin_dataflow_block = begin_dataflow_block
+    _begin_binding_block = begin_binding_block
+    _end_block = end_block
+
     def _finish_block(self) -> None:
-        block = self._end_block()
+        block = self.end_block()
         if block.bindings and self._function_scopes:
             self._function_scopes[-1].blocks.append(block)
 
@@ -238,16 +249,16 @@ class BlockBuilder:
             _current.stack = []
         _current.stack.append(self)
         self.begin_scope(scope.params)
-        self._begin_binding_block()
+        self.begin_binding_block()
 
     def _exit_function_scope(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         scope = self._function_scopes.pop()
         _current.stack.pop()
         self.end_scope()
         if exc_type is not None:
-            self._frames.clear()
+            self.open_blocks.clear()
             return
-        self._frames.pop()
+        self.open_blocks.pop()
         if not scope.has_output:
             raise DiagnosticError(
                 f"the function '{scope.name}' has no result",
@@ -255,16 +266,16 @@ class BlockBuilder:
             )
 
     def _frame(self) -> _Frame:
-        if not self._frames:
+        if not self.open_blocks:
             raise DiagnosticError(
                 "emit needs a function",
                 notes=("write `with bb.function(name, params):` around it",),
             )
-        return self._frames[-1]
+        return self.open_blocks[-1]
 
     def current_block_is_dataflow(self) -> bool:
         """Return whether a dataflow block is being built."""
-        return bool(self._frames) and self._frames[-1].is_dataflow
+        return bool(self.open_blocks) and self.open_blocks[-1].is_dataflow
 
     # Emitting
 
@@ -324,7 +335,7 @@ class BlockBuilder:
             )
         body = self.normalize_argument(as_expr(output))
         self._finish_block()
-        self._begin_binding_block()
+        self.begin_binding_block()
         scope.has_output = True
         sequence = SeqExpr(flatten_blocks(scope.blocks), body)
         function = Function(scope.params, sequence, None, scope.is_pure, scope.attrs)
@@ -362,53 +373,14 @@ class BlockBuilder:
         them.
         """
         with deep_recursion():
-            return self._normalize(as_expr(expr), {})
+            return _Normalization(self).of(as_expr(expr))
 
     def normalize_argument(self, expr: Any) -> Any:
         """Return an expression that may be an argument; an operation is bound to a variable
         first.
         """
         with deep_recursion():
-            return self._argument(as_expr(expr), {})
-
-    def _normalize(self, expr: Any, bound: dict[int, Any]) -> Any:
-        if isinstance(expr, Call):
-            args = [self._argument(arg, bound) for arg in expr.args]
-            op = expr.op if isinstance(expr.op, _LEAVES) else self._argument(expr.op, bound)
-            if op is expr.op and all(a is b for a, b in zip(args, expr.args)):
-                result = expr
-            else:
-                result = Call(op, args, expr.attrs, expr.sinfo_args, expr.span)
-            known_struct_info(result)  # errors appear where the user emits
-            return result
-        if isinstance(expr, Tuple):
-            return expr.map_children(lambda field: self._argument(field, bound))
-        if isinstance(expr, TupleGetItem):
-            return expr.map_children(lambda value: self._argument(value, bound))
-        if isinstance(expr, If):
-            cond = self._argument(expr.cond, bound)
-            true, false = self._branch(expr.true_branch), self._branch(expr.false_branch)
-            if cond is expr.cond and true is expr.true_branch and false is expr.false_branch:
-                return expr
-            return If(cond, true, false, expr.span)
-        if isinstance(expr, SeqExpr):
-            if self._frames:
-                return self._splice(expr, bound)
-            return self._branch(expr)
-        return expr
-
-    def _argument(self, expr: Any, bound: dict[int, Any]) -> Any:
-        if isinstance(expr, _LEAVES):
-            return expr
-        found = bound.get(id(expr))
-        if found is not None:
-            return found[0]
-        normal = self._normalize(expr, bound)
-        if isinstance(normal, (Tuple, *_LEAVES)):
-            return normal
-        var = self.emit_plain(normal)
-        bound[id(expr)] = (var, expr)  # kept alive, so that no other object gets the same id
-        return var
+            return _Normalization(self).argument(as_expr(expr))
 
     def emit_plain(self, value: Any) -> Var:
         """Bind a value that is already in normal form."""
@@ -418,49 +390,6 @@ class BlockBuilder:
         var = kind(name, known_struct_info(value))
         self.emit_normalized(VarBinding(var, value))
         return var
-
-    def _splice(self, expr: SeqExpr, bound: dict[int, Any]) -> Any:
-        """Move the bindings of a sequence into the current block; return the sequence's value."""
-        frame = self._frame()
-        if not frame.is_dataflow and any(isinstance(b, DataflowBlock) for b in expr.blocks):
-            return self._branch(expr)
-        for block in expr.blocks:
-            for binding in block.bindings:
-                value = self._normalize(binding.value, bound)
-                if value is not binding.value:
-                    binding = binding.with_fields(value=value)
-                self.emit_normalized(binding)
-        return self._normalize(expr.body, bound)
-
-    def _branch(self, expr: SeqExpr) -> SeqExpr:
-        """Normalise a branch to a sequence with its own blocks."""
-        blocks = []
-        for block in expr.blocks:
-            self._frames.append(_Frame(isinstance(block, DataflowBlock)))
-            for binding in block.bindings:
-                value = self._normalize(binding.value, {})
-                if isinstance(binding, MatchCast):
-                    value = self._argument(value, {})
-                if value is not binding.value:
-                    binding = binding.with_fields(value=value)
-                self.emit_normalized(binding)
-            new = self._end_block()
-            unchanged = len(new.bindings) == len(block.bindings) and all(
-                a is b for a, b in zip(new.bindings, block.bindings)
-            )
-            blocks.append(block if unchanged else new)
-        self._begin_binding_block()
-        body = self._argument(expr.body, {})
-        rest = self._end_block()
-        if rest.bindings:
-            blocks.append(rest)
-        if (
-            body is expr.body
-            and len(blocks) == len(expr.blocks)
-            and all(a is b for a, b in zip(blocks, expr.blocks))
-        ):
-            return expr
-        return SeqExpr(flatten_blocks(blocks), body, expr.span)
 
     # The module
 
@@ -524,6 +453,96 @@ class BlockBuilder:
                 notes=("leave its `with` block first",),
             )
         return self.get()
+
+
+class _Normalization:
+    """Normalises one expression; an operation that occurs in it twice is bound once."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self.builder = builder
+        self.bound: dict[int, Any] = {}
+
+    def of(self, expr: Any) -> Any:
+        """Return an expression in normal form."""
+        if isinstance(expr, Call):
+            args = [self.argument(arg) for arg in expr.args]
+            op = expr.op if isinstance(expr.op, LEAVES) else self.argument(expr.op)
+            if op is expr.op and all(a is b for a, b in zip(args, expr.args)):
+                result = expr
+            else:
+                result = Call(op, args, expr.attrs, expr.sinfo_args, expr.span)
+            known_struct_info(result)  # errors appear where the user emits
+            return result
+        if isinstance(expr, Tuple):
+            return expr.map_children(self.argument)
+        if isinstance(expr, TupleGetItem):
+            return expr.map_children(self.argument)
+        if isinstance(expr, If):
+            cond = self.argument(expr.cond)
+            true, false = self._branch(expr.true_branch), self._branch(expr.false_branch)
+            if cond is expr.cond and true is expr.true_branch and false is expr.false_branch:
+                return expr
+            return If(cond, true, false, expr.span)
+        if isinstance(expr, SeqExpr):
+            return self._splice(expr) if self.builder.open_blocks else self._branch(expr)
+        return expr
+
+    def argument(self, expr: Any) -> Any:
+        """Return an expression that may be an argument; an operation is bound first."""
+        if isinstance(expr, LEAVES):
+            return expr
+        found = self.bound.get(id(expr))
+        if found is not None:
+            return found[0]
+        normal = self.of(expr)
+        if isinstance(normal, (Tuple, *LEAVES)):
+            return normal
+        var = self.builder.emit_plain(normal)
+        self.bound[id(expr)] = (var, expr)  # kept alive, so that no other object gets the same id
+        return var
+
+    def _splice(self, expr: SeqExpr) -> Any:
+        """Move the bindings of a sequence into the current block; return the sequence's value."""
+        frame = self.builder._frame()
+        if not frame.is_dataflow and any(isinstance(b, DataflowBlock) for b in expr.blocks):
+            return self._branch(expr)
+        for block in expr.blocks:
+            for binding in block.bindings:
+                value = self.of(binding.value)
+                if value is not binding.value:
+                    binding = binding.with_fields(value=value)
+                self.builder.emit_normalized(binding)
+        return self.of(expr.body)
+
+    def _branch(self, expr: SeqExpr) -> SeqExpr:
+        """Normalise a branch to a sequence with its own blocks."""
+        builder, blocks = self.builder, []
+        for block in expr.blocks:
+            builder.open_blocks.append(_Frame(isinstance(block, DataflowBlock)))
+            for binding in block.bindings:
+                value = _Normalization(builder).of(binding.value)
+                if isinstance(binding, MatchCast):
+                    value = _Normalization(builder).argument(value)
+                if value is not binding.value:
+                    binding = binding.with_fields(value=value)
+                builder.emit_normalized(binding)
+            new = builder.end_block()
+            unchanged = len(new.bindings) == len(block.bindings) and all(
+                a is b for a, b in zip(new.bindings, block.bindings)
+            )
+            blocks.append(block if unchanged else new)
+        builder.begin_binding_block()
+        body = _Normalization(builder).argument(expr.body)
+        rest = builder.end_block()
+        if rest.bindings:
+            blocks.append(rest)
+        if (
+            body is expr.body
+            and len(blocks) == len(expr.blocks)
+            and all(a is b for a, b in zip(blocks, expr.blocks))
+        ):
+            return expr
+        return SeqExpr(flatten_blocks(blocks), body, expr.span)
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.rules import NodeRules
 from tilesmith.relax.block_builder import BlockBuilder, flatten_blocks
 from tilesmith.relax.expr import (
     Binding,
@@ -48,24 +49,27 @@ __all__ = [
     "visitor",
 ]  # fmt: skip
 
-_METHODS: dict[type, str] = {
-    Constant: "visit_constant_",
-    Tuple: "visit_tuple_",
-    DataflowVar: "visit_dataflow_var_",
-    Var: "visit_var_",
-    ShapeExpr: "visit_shape_expr_",
-    ExternFunc: "visit_extern_func_",
-    GlobalVar: "visit_global_var_",
-    Function: "visit_function_",
-    Call: "visit_call_",
-    SeqExpr: "visit_seq_expr_",
-    If: "visit_if_",
-    Op: "visit_op_",
-    TupleGetItem: "visit_tuple_getitem_",
-    PrimValue: "visit_prim_value_",
-    StringImm: "visit_string_imm_",
-    DataTypeImm: "visit_data_type_imm_",
-}
+_METHODS: NodeRules[str] = NodeRules(
+    "methods of graph visitors",
+    {
+        Constant: "visit_constant_",
+        Tuple: "visit_tuple_",
+        DataflowVar: "visit_dataflow_var_",
+        Var: "visit_var_",
+        ShapeExpr: "visit_shape_expr_",
+        ExternFunc: "visit_extern_func_",
+        GlobalVar: "visit_global_var_",
+        Function: "visit_function_",
+        Call: "visit_call_",
+        SeqExpr: "visit_seq_expr_",
+        If: "visit_if_",
+        Op: "visit_op_",
+        TupleGetItem: "visit_tuple_getitem_",
+        PrimValue: "visit_prim_value_",
+        StringImm: "visit_string_imm_",
+        DataTypeImm: "visit_data_type_imm_",
+    },
+)
 
 
 def visitor(cls: type) -> type:
@@ -83,17 +87,7 @@ class ExprFunctor:
 
     def visit_expr(self, expr: Any) -> Any:
         """Call the method of the expression's kind."""
-        name = _METHODS.get(expr.__class__)
-        if name is None:
-            name = self._find_method(expr)
-        return getattr(self, name)(expr)
-
-    def _find_method(self, expr: Any) -> str:
-        for ancestor in type(expr).__mro__:
-            if ancestor in _METHODS:
-                _METHODS[type(expr)] = _METHODS[ancestor]
-                return _METHODS[ancestor]
-        raise TypeError(f"{type(self).__name__} has no rule for {type(expr).__name__}")
+        return getattr(self, _METHODS[expr.__class__])(expr)
 
     def visit_binding(self, binding: Binding) -> Any:
         """Call the method of the binding's kind."""
@@ -287,9 +281,9 @@ class PyExprMutator(ExprFunctor):
     def visit_with_new_scope(self, expr: Any, params: Any = ()) -> SeqExpr:
         """Rewrite a branch or body in a scope of its own."""
         self.builder_.begin_scope(params)
-        self.builder_._begin_binding_block()
+        self.builder_.begin_binding_block()
         result = self.visit_expr(expr)
-        prologue = self.builder_._end_block()
+        prologue = self.builder_.end_block()
         self.builder_.end_scope()
         if isinstance(result, SeqExpr):
             if prologue.bindings:
@@ -304,9 +298,9 @@ class PyExprMutator(ExprFunctor):
             new = self.visit_binding_block(block)
             if new.bindings or new is block:
                 blocks.append(new)
-        self.builder_._begin_binding_block()
+        self.builder_.begin_binding_block()
         body = self.builder_.normalize_argument(self.visit_expr(op.body))
-        epilogue = self.builder_._end_block()
+        epilogue = self.builder_.end_block()
         if epilogue.bindings:
             blocks.append(epilogue)
         if (
@@ -327,12 +321,12 @@ class PyExprMutator(ExprFunctor):
 
     def _visit_block(self, block: BindingBlock, dataflow: bool) -> BindingBlock:
         if dataflow:
-            self.builder_._begin_dataflow_block()
+            self.builder_.begin_dataflow_block()
         else:
-            self.builder_._begin_binding_block()
+            self.builder_.begin_binding_block()
         for binding in block.bindings:
             self.visit_binding(binding)
-        new = self.builder_._end_block()
+        new = self.builder_.end_block()
         if len(new.bindings) == len(block.bindings) and all(
             a is b for a, b in zip(new.bindings, block.bindings)
         ):

@@ -160,7 +160,7 @@ class Interpreter:
         if isinstance(expr, Var):
             return frame.values[expr]
         if isinstance(expr, Constant):
-            return expr.data._view()
+            return expr.data.numpy_view()
         if isinstance(expr, ShapeExpr):
             return tuple([frame.size(size) for size in expr.values])
         if isinstance(expr, PrimValue):

@@ -14,7 +14,7 @@ from tilesmith.ir import GlobalVar, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import script as words
 from tilesmith.relax.annotations import StructInfoProxy
-from tilesmith.relax.block_builder import _LEAVES
+from tilesmith.relax.block_builder import LEAVES
 from tilesmith.relax.expr import (
     Call,
     Expr,
@@ -47,7 +47,7 @@ __all__ = ["R_DIALECT"]
 R_DIALECT = Dialect("R", words)
 DIALECTS.register("R", R_DIALECT)
 
-_ARGUMENTS = (Tuple, *_LEAVES)
+_ARGUMENTS = (Tuple, *LEAVES)
 
 
 def _function(parser: Parser) -> GraphFunction:
@@ -160,10 +160,10 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
         for param in params:
             parser.define(param.name_hint, param)
         function.builder.begin_scope(params)
-        frames = len(function.builder._frames)
+        blocks = len(function.builder.open_blocks)
         function.begin_block()
         parser.body(node.body)
-        del function.builder._frames[frames:]
+        del function.builder.open_blocks[blocks:]
         if function.result is None:
             raise parser.error(node, f"the function '{node.name}' does not return anything")
         function.builder.end_scope()

@@ -50,13 +50,13 @@ class GraphFunction:
     def begin_block(self, dataflow: bool = False) -> None:
         """Begin a block of bindings."""
         if dataflow:
-            self.builder._begin_dataflow_block()
+            self.builder.begin_dataflow_block()
         else:
-            self.builder._begin_binding_block()
+            self.builder.begin_binding_block()
 
     def end_block(self) -> None:
         """End the block; drop it if it is empty."""
-        block = self.builder._end_block()
+        block = self.builder.end_block()
         if block.bindings:
             self.blocks[-1].append(block)
 

@@ -99,7 +99,7 @@ class NDArray(tvm_ffi.Tensor):
     def _contents(self) -> ndarray:
         """Return the contents of a tensor on the host as a new numpy array."""
         if not is_packed(self.dtype):
-            return self._view().copy()
+            return self.numpy_view().copy()
         return unpack(self._bytes(), self.dtype, self.shape)
 
     def _bytes(self) -> ndarray:
@@ -119,7 +119,7 @@ class NDArray(tvm_ffi.Tensor):
             shape = self.shape if self.dtype.lanes == 1 else (*self.shape, self.dtype.lanes)
             self._bytes()[...] = pack(numpy.broadcast_to(values, shape), self.dtype)
         else:
-            self._view()[...] = source
+            self.numpy_view()[...] = source
 
     asnumpy = numpy
 
@@ -136,12 +136,12 @@ class NDArray(tvm_ffi.Tensor):
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
             found = self.numpy()
         else:
-            found = self._view()
+            found = self.numpy_view()
             if copy:
                 found = found.copy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
-    def _view(self) -> ndarray:
+    def numpy_view(self) -> ndarray:
         """Return the memory of a tensor on the host as a numpy array, without a copy."""
         import numpy
 
@@ -192,7 +192,7 @@ class NDArray(tvm_ffi.Tensor):
         if target.shape != self.shape:
             raise ShapeError(f"copyto: from shape {self.shape} to shape {target.shape}")
         if self.__dlpack_device__()[0] == 1 and target.__dlpack_device__()[0] == 1:
-            target._fill(self._contents() if is_packed(self.dtype) else self._view())
+            target._fill(self._contents() if is_packed(self.dtype) else self.numpy_view())
             return target
         if target.dtype != self.dtype:
             raise TypeMismatchError(f"copyto: from '{self.dtype}' to '{target.dtype}'")
@@ -227,7 +227,7 @@ class NDArray(tvm_ffi.Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.__dlpack_device__()[0] == 1:
-            self._view()[index] = value
+            self.numpy_view()[index] = value
         elif index in (slice(None), Ellipsis):
             self.copyfrom(value)
         else:

@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _indices(values: Any) -> tuple[PrimExpr, ...]:
+def as_indices(values: Any) -> tuple[PrimExpr, ...]:
     if isinstance(values, (int, PrimExpr)):
         values = (values,)
     return tuple([value if isinstance(value, PrimExpr) else convert(value) for value in values])
@@ -53,7 +53,7 @@ class BufferLoad(PrimExpr, key="tir.BufferLoad"):
         self, buffer: Buffer, indices: Any, predicate: Any = None, span: Any = None
     ) -> None:
         self.buffer = buffer
-        self.indices = _indices(indices)
+        self.indices = as_indices(indices)
         self.predicate = predicate
         self.span = span
         check_rank(buffer, self.indices, span)
@@ -75,7 +75,7 @@ class ProducerLoad(PrimExpr, key="tir.ProducerLoad"):
 
     def __init__(self, producer: Any, indices: Any, span: Any = None) -> None:
         self.producer = producer
-        self.indices = _indices(indices)
+        self.indices = as_indices(indices)
         self.span = span
         self.dtype = producer.dtype
 
@@ -113,7 +113,10 @@ class BufferRegion(Node, key="tir.BufferRegion"):
         return BufferRegion(
             buffer,
             tuple(
-                [Range.from_min_extent(index, const(1, index.dtype)) for index in _indices(indices)]
+                [
+                    Range.from_min_extent(index, const(1, index.dtype))
+                    for index in as_indices(indices)
+                ]
             ),
         )
 

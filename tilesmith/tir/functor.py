@@ -189,7 +189,11 @@ class _Transform(Rewriter):
 
     def visit(self, node: Any) -> Any:
         cls = type(node)
-        if self.keys is not None and cls._key not in self.keys and cls.__name__ not in self.keys:
+        if (
+            self.keys is not None
+            and cls.node_key not in self.keys
+            and cls.__name__ not in self.keys
+        ):
             return super().visit(node)
         if self.preorder is not None:
             replaced = self.preorder(node)
@@ -264,7 +268,7 @@ class Renewal(BufferRemapper):
         return value
 
     def visit_default(self, node: Any) -> Any:
-        fields = node._fields
+        fields = node.node_fields
         if not any(field.role is Role.DEFINES for field in fields):
             return node.map_children(self.visit)
         changes: dict[str, Any] = {}

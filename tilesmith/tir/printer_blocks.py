@@ -172,7 +172,7 @@ class _Uses:
         if id(node) in self.seen:
             return
         self.seen.add(id(node))
-        for field in node._fields:
+        for field in node.node_fields:
             if field.role is Role.DEFINES:
                 self.define(getattr(node, field.name, None))
             elif field.role is Role.CHILD:
@@ -343,7 +343,7 @@ def has_block(stmt: Any) -> bool:
         return True
     if not isinstance(stmt, Stmt):
         return False
-    for field in stmt._fields:
+    for field in stmt.node_fields:
         if field.role is not Role.CHILD:
             continue
         value = getattr(stmt, field.name, None)

@@ -30,7 +30,7 @@ from tilesmith.ir.operators import cast
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
-from tilesmith.tir.expr import BufferRegion, IterVar, _indices, access_dtype, check_rank
+from tilesmith.tir.expr import BufferRegion, IterVar, access_dtype, as_indices, check_rank
 
 __all__ = [
     "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize",
@@ -113,7 +113,7 @@ class BufferStore(Stmt, key="tir.BufferStore"):
         self, buffer: Buffer, value: Any, indices: Any, predicate: Any = None, span: Any = None
     ) -> None:
         self.buffer = buffer
-        self.indices = _indices(indices)
+        self.indices = as_indices(indices)
         check_rank(buffer, self.indices, span)
         dtype = access_dtype(buffer, self.indices)
         if not isinstance(value, PrimExpr):
@@ -147,7 +147,7 @@ class ProducerStore(Stmt, key="tir.ProducerStore"):
 
     producer: DataProducer = child()
     value: PrimExpr = child(convert=convert)
-    indices: tuple[PrimExpr, ...] = child(convert=_indices)
+    indices: tuple[PrimExpr, ...] = child(convert=as_indices)
     span: Any = note(default=None)
 
 
@@ -175,7 +175,7 @@ class Allocate(Stmt, key="tir.Allocate"):
 
     buffer_var: Var = defines(scope="body")
     dtype: DataType = data_field(convert=DataType)
-    extents: tuple[PrimExpr, ...] = child(convert=_indices)
+    extents: tuple[PrimExpr, ...] = child(convert=as_indices)
     condition: PrimExpr = child(
         convert=lambda value: const(True, "bool") if value is None else convert(value)
     )
@@ -191,7 +191,7 @@ class AllocateConst(Stmt, key="tir.AllocateConst"):
 
     buffer_var: Var = defines(scope="body")
     dtype: DataType = data_field(convert=DataType)
-    extents: tuple[PrimExpr, ...] = child(convert=_indices)
+    extents: tuple[PrimExpr, ...] = child(convert=as_indices)
     data_or_idx: Any = data_field()
     body: Stmt = child(convert=_statement)
     annotations: Mapping[str, Any] = data_field(default=None, convert=attributes)
@@ -398,7 +398,7 @@ class BlockRealize(Stmt, key="tir.BlockRealize"):
 
     def __init__(self, iter_values: Any, predicate: Any, block: Block, span: Any = None) -> None:
         """Raises TypeMismatchError where values and iterators, or the predicate, do not fit."""
-        self.iter_values = _indices(iter_values)
+        self.iter_values = as_indices(iter_values)
         self.predicate = predicate if isinstance(predicate, PrimExpr) else const(predicate, "bool")
         self.block = block
         self.span = span

@@ -20,6 +20,7 @@ from tilesmith.ir import (
     GlobalVar,
     IntImm,
     Let,
+    Node,
     Ramp,
     Shuffle,
     SizeVar,
@@ -28,6 +29,14 @@ from tilesmith.ir import (
 )  # fmt: skip
 
 # -- leaves
+
+
+@handles_node(Node)
+def _unknown(emit: Values, node: Node) -> Piece:
+    raise emit.out.unsupported(
+        f"{type(node).__name__} has no translation into C",
+        "lowering removes blocks and tensor expressions before code is generated",
+    )
 
 
 @handles_node(IntImm)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import PrimExpr
+from tilesmith.ir.rules import NodeRules, OperatorRules
 
 Piece = tuple[str, int]
 ATOM, UNARY, PRODUCT, SUM, SHIFT, COMPARE, EQUAL = 15, 14, 13, 12, 11, 10, 9
@@ -23,30 +23,6 @@ BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = 8, 7, 6, 5, 4, 3
 
 Rule = Callable[[Any, Any], Piece]
 
-NODE_RULES: dict[type[PrimExpr], Rule] = {}
-"""Rules by the class of an expression."""
-
-INTRINSICS: dict[str, Rule] = {}
-"""Rules of calls by the operator's full name."""
-
-
-def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
-    """Register the rule of classes of expressions."""
-
-    def enter(rule: Rule) -> Rule:
-        for node_type in node_types:
-            NODE_RULES[node_type] = rule
-        return rule
-
-    return enter
-
-
-def handles(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of calls under operator names without `tir.`."""
-
-    def enter(rule: Rule) -> Rule:
-        for name in names:
-            INTRINSICS["tir." + name] = rule
-        return rule
-
-    return enter
+NODE_RULES: NodeRules[Rule] = NodeRules("C code of expressions")
+INTRINSICS: OperatorRules[Rule] = OperatorRules()
+handles_node, handles = NODE_RULES.handles, INTRINSICS.handles

@@ -49,13 +49,7 @@ class Values:
 
     def piece(self, expr: PrimExpr) -> Piece:
         """Write an expression anew; return its text and how strongly it binds."""
-        rule = NODE_RULES.get(expr.__class__)
-        if rule is None:
-            raise self.out.unsupported(
-                f"{type(expr).__name__} has no translation into C",
-                "lowering removes blocks and tensor expressions before code is generated",
-            )
-        return rule(self, expr)
+        return NODE_RULES[expr.__class__](self, expr)
 
     def is_shared(self, expr: PrimExpr) -> bool:
         """True if an expression occurs more than once in the statement."""

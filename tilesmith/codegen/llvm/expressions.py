@@ -19,6 +19,7 @@ from tilesmith.ir import (
     GlobalVar,
     IntImm,
     Let,
+    Node,
     Select,
     SizeVar,
     StringImm,
@@ -27,6 +28,14 @@ from tilesmith.ir import (
 from tilesmith.ir.intrinsics import effect_of
 
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
+
+
+@handles_node(Node)
+def _unknown(emit: Values, node: Node) -> str:
+    raise emit.out.unsupported(
+        f"{type(node).__name__} has no translation into LLVM code",
+        "lowering removes blocks and tensor expressions before code is generated",
+    )
 
 
 @handles_node(IntImm)

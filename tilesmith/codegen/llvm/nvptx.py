@@ -17,10 +17,11 @@ from tilesmith.codegen.llvm.dtypes import register_type, symbol
 from tilesmith.codegen.llvm.functions import FunctionEmitter
 from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module import ModuleEmitter
-from tilesmith.codegen.llvm.rules import INTRINSICS, Processor, handles
+from tilesmith.codegen.llvm.rules import INTRINSICS, Processor
 from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IRModule, StringImm
+from tilesmith.ir.rules import OperatorRules
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.module import Format
 from tilesmith.target import Target
@@ -45,7 +46,7 @@ _SHUFFLES = {
     "tir.tvm_warp_shuffle_up": ("up", 0),
     "tir.tvm_warp_shuffle_down": ("down", 0x1F),
 }
-_CALLS = dict(INTRINSICS)
+_CALLS = OperatorRules(INTRINSICS)
 """The rules of calls of a CPU, some replaced by those below."""
 NVPTX = Processor(
     "NVPTX",
@@ -161,7 +162,7 @@ def _thread_index(emit: Values, tag: str, stmt: tir.AttrStmt, dtype: DataType) -
     return convert(emit.out, found, DataType("int32"), dtype)
 
 
-@handles(*_NO_LIBRARY, rules=_CALLS)
+@_CALLS.handles(*_NO_LIBRARY)
 def _refuse_library(emit: Values, call: Call) -> str:
     raise emit.out.unsupported(
         f"'{call.op.name}' of {call.dtype} needs a library of mathematics, which LLVM has not",
@@ -169,12 +170,12 @@ def _refuse_library(emit: Values, call: Call) -> str:
     )
 
 
-@handles("tvm_warp_activemask", rules=_CALLS)
+@_CALLS.handles("tvm_warp_activemask")
 def _active_mask(emit: Values, call: Call) -> str:
     return emit.define("call i32 @llvm.nvvm.activemask()")
 
 
-@handles("tvm_storage_sync", rules=_CALLS)
+@_CALLS.handles("tvm_storage_sync")
 def _barrier(emit: Values, call: Call) -> str:
     scope = call.args[0].value if isinstance(call.args[0], StringImm) else ""
     if scope == "warp":
@@ -187,7 +188,7 @@ def _barrier(emit: Values, call: Call) -> str:
     return "0"
 
 
-@handles("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", rules=_CALLS)
+@_CALLS.handles("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")
 def _shuffle(emit: Values, call: Call) -> str:
     kind, clamp = _SHUFFLES[call.op.name]
     mask, value, lane, width, warp = call.args

@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tilesmith.ir import PrimExpr
+from tilesmith.ir.rules import NodeRules, OperatorRules
 
 __all__ = ["INTRINSICS", "NODE_RULES", "Processor", "Rule", "handles", "handles_node"]
 
 Rule = Callable[[Any, Any], str]
 
-NODE_RULES: dict[type[PrimExpr], Rule] = {}
-"""Rules by the class of an expression."""
-
-INTRINSICS: dict[str, Rule] = {}
-"""Rules of calls by the operator's full name."""
+NODE_RULES: NodeRules[Rule] = NodeRules("LLVM code of expressions")
+INTRINSICS: OperatorRules[Rule] = OperatorRules()
+handles_node, handles = NODE_RULES.handles, INTRINSICS.handles
 
 
 class Processor(NamedTuple):
@@ -38,25 +36,3 @@ class Processor(NamedTuple):
     calls: Mapping[str, Rule]
     call_advice: tuple[str, ...] = ()
     no_errors: tuple[str, str] | None = None
-
-
-def handles_node(*node_types: type[PrimExpr]) -> Callable[[Rule], Rule]:
-    """Register the rule of classes of expressions."""
-
-    def enter(rule: Rule) -> Rule:
-        for node_type in node_types:
-            NODE_RULES[node_type] = rule
-        return rule
-
-    return enter
-
-
-def handles(*names: str, rules: dict[str, Rule] = INTRINSICS) -> Callable[[Rule], Rule]:
-    """Register the rule of calls under operator names without `tir.`."""
-
-    def enter(rule: Rule) -> Rule:
-        for name in names:
-            rules["tir." + name] = rule
-        return rule
-
-    return enter

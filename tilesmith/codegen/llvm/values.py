@@ -53,8 +53,7 @@ class Values:
         found = memo.operands.get(id(expr))
         if found is None:
             epoch = memo.epoch
-            rule = NODE_RULES.get(expr.__class__)
-            found = self.written(expr) if rule is None else rule(self, expr)
+            found = NODE_RULES[expr.__class__](self, expr)
             if (
                 epoch == memo.epoch
             ):  # else it contains a call with side effects, which is never shared
@@ -63,13 +62,7 @@ class Values:
 
     def written(self, expr: PrimExpr) -> str:
         """Compute `expr` anew and return its operand."""
-        rule = NODE_RULES.get(expr.__class__)
-        if rule is None:
-            raise self.out.unsupported(
-                f"{type(expr).__name__} has no translation into LLVM code",
-                "lowering removes blocks and tensor expressions before code is generated",
-            )
-        return rule(self, expr)
+        return NODE_RULES[expr.__class__](self, expr)
 
     def forget(self) -> None:
         """Drop all operands (a new statement, a call with side effects)."""

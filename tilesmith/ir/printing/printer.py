@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tilesmith.ir.node import Node
 from tilesmith.ir.printing.config import PrinterConfig
 from tilesmith.ir.printing.doc import Doc, Level, Piece, call, joined, listed, quoted
+from tilesmith.ir.rules import NodeRules
 from tilesmith.runtime.dtype import ScalableLanes
 
 __all__ = ["Printer", "prints", "prints_lines"]
@@ -20,8 +21,8 @@ __all__ = ["Printer", "prints", "prints_lines"]
 Handler = Callable[[Any, "Printer"], Any]
 Printing = TypeVar("Printing", bound=Handler)
 
-_HANDLERS: dict[type, tuple[Handler, bool]] = {}  # class → function, whether it writes lines
-_RESOLVED: dict[type, tuple[Handler, bool]] = {}
+# class → function, whether it writes lines
+_HANDLERS: NodeRules[tuple[Handler, bool]] = NodeRules("printing")
 _LOADED: set[str] = set()
 
 
@@ -37,9 +38,7 @@ def prints_lines(*classes: type) -> Callable[[Printing], Printing]:
 
 def _register(classes: tuple[type, ...], lines: bool) -> Callable[[Printing], Printing]:
     def register(function: Printing) -> Printing:
-        for cls in classes:
-            _HANDLERS[cls] = (function, lines)
-        _RESOLVED.clear()
+        _HANDLERS.handles(*classes)((function, lines))
         return function
 
     return register
@@ -49,19 +48,10 @@ def _handler(cls: type) -> tuple[Handler, bool]:
     """Return the function for a class; imports the ``printer.py`` of the packages of its
     ancestors.
     """
-    found = _RESOLVED.get(cls)
-    if found is not None:
-        return found
-    for ancestor in reversed(cls.__mro__):
-        _load_printer(ancestor.__module__)
-    for ancestor in cls.__mro__:
-        if ancestor in _HANDLERS:
-            found = _HANDLERS[ancestor]
-            break
-    else:
-        found = (_skeleton, False)
-    _RESOLVED[cls] = found
-    return found
+    if cls not in _HANDLERS:
+        for ancestor in reversed(cls.__mro__):
+            _load_printer(ancestor.__module__)
+    return _HANDLERS[cls]
 
 
 def _load_printer(module: str) -> None:
@@ -362,7 +352,7 @@ def _skeleton(node: Any, printer: Printer) -> Doc:
     """Print a class without a function: its name and its fields."""
     if not isinstance(node, Node):
         return Doc(f"<{type(node).__name__}>" if " at 0x" in repr(node) else repr(node), node=node)
-    key = type(node)._key
+    key = type(node).node_key
     fields = []
     for field, value in node.field_values():
         if field.name != "span" and value is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.analysis.purity import contains_impure_call
-from tilesmith.relax.block_builder import _LEAVES
+from tilesmith.relax.block_builder import LEAVES
 from tilesmith.relax.expr import (
     BindingBlock,
     Call,
@@ -142,7 +142,7 @@ class _Checker:
         elif isinstance(arg, GlobalVar):
             if self.module is not None and arg not in self.module.functions:
                 self.fail(f"the module has no function '{arg.name_hint}' (as this very GlobalVar)")
-        elif isinstance(arg, _LEAVES):
+        elif isinstance(arg, LEAVES):
             if not isinstance(arg, (Op, Function)):
                 self.use_sizes(arg)
         else:

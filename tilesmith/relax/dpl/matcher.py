@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IntImm, Op
+from tilesmith.ir.rules import NodeRules
 from tilesmith.ir.structural import structural_equal
 from tilesmith.relax.analysis import udchain
 from tilesmith.relax.dpl import pattern as patterns
@@ -56,11 +57,7 @@ class _Matcher:
         return expr
 
     def _visit(self, pattern: Any, expr: Any) -> bool:
-        for kind in type(pattern).__mro__:
-            method = _METHODS.get(kind)
-            if method is not None:
-                return method(self, pattern, expr)
-        raise TypeError(f"no rule to match {type(pattern).__name__}")
+        return _METHODS[pattern.__class__](self, pattern, expr)
 
     def wildcard(self, pattern: Any, expr: Any) -> bool:
         return True
@@ -177,28 +174,31 @@ class _Matcher:
         )
 
 
-_METHODS: dict[type, Callable[[_Matcher, Any, Any], bool]] = {
-    patterns.WildcardPattern: _Matcher.wildcard,
-    patterns.ExprPattern: _Matcher.expression,
-    patterns.VarPattern: _Matcher.variable,
-    patterns.DataflowVarPattern: _Matcher.dataflow_variable,
-    patterns.GlobalVarPattern: _Matcher.global_variable,
-    patterns.ExternFuncPattern: _Matcher.extern,
-    patterns.ConstantPattern: _Matcher.constant,
-    patterns.CallPattern: _Matcher.call,
-    patterns.FunctionPattern: _Matcher.function,
-    patterns.TuplePattern: _Matcher.tuple,
-    patterns.UnorderedTuplePattern: _Matcher.unordered_tuple,
-    patterns.TupleGetItemPattern: _Matcher.get_item,
-    patterns.OrPattern: _Matcher.either,
-    patterns.AndPattern: _Matcher.both,
-    patterns.NotPattern: _Matcher.negation,
-    patterns.AttrPattern: _Matcher.attributes,
-    patterns.DataTypePattern: _Matcher.dtype,
-    patterns.ShapePattern: _Matcher.shape,
-    patterns.StructInfoPattern: _Matcher.struct_info,
-    patterns.PrimArrPattern: _Matcher.sizes,
-}
+_METHODS: NodeRules[Callable[[_Matcher, Any, Any], bool]] = NodeRules(
+    "matching of patterns",
+    {
+        patterns.WildcardPattern: _Matcher.wildcard,
+        patterns.ExprPattern: _Matcher.expression,
+        patterns.VarPattern: _Matcher.variable,
+        patterns.DataflowVarPattern: _Matcher.dataflow_variable,
+        patterns.GlobalVarPattern: _Matcher.global_variable,
+        patterns.ExternFuncPattern: _Matcher.extern,
+        patterns.ConstantPattern: _Matcher.constant,
+        patterns.CallPattern: _Matcher.call,
+        patterns.FunctionPattern: _Matcher.function,
+        patterns.TuplePattern: _Matcher.tuple,
+        patterns.UnorderedTuplePattern: _Matcher.unordered_tuple,
+        patterns.TupleGetItemPattern: _Matcher.get_item,
+        patterns.OrPattern: _Matcher.either,
+        patterns.AndPattern: _Matcher.both,
+        patterns.NotPattern: _Matcher.negation,
+        patterns.AttrPattern: _Matcher.attributes,
+        patterns.DataTypePattern: _Matcher.dtype,
+        patterns.ShapePattern: _Matcher.shape,
+        patterns.StructInfoPattern: _Matcher.struct_info,
+        patterns.PrimArrPattern: _Matcher.sizes,
+    },
+)
 
 
 def match_expr(

@@ -117,14 +117,14 @@ class _RewriteBlocks(PyExprMutator):
         if not replacements:
             return super().visit_dataflow_block_(block)
         self.changed = True
-        self.builder_._begin_dataflow_block()
+        self.builder_.begin_dataflow_block()
         for binding in block.bindings:
             if binding.var in replacements:
                 value = self.visit_expr(as_expr(replacements[binding.var]))
                 self.reemit_binding(binding, self.builder_.normalize(value))
             else:
                 self.visit_binding(binding)
-        return self.builder_._end_block()
+        return self.builder_.end_block()
 
 
 def rewrite_bindings(

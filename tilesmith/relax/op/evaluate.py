@@ -35,7 +35,7 @@ def constant_value(expr: Any) -> Any:
     NotConstantError for anything that is not known.
     """
     if isinstance(expr, Constant):
-        return expr.data._view()
+        return expr.data.numpy_view()
     if isinstance(expr, ShapeExpr):
         sizes = expr.concrete
         if sizes is None:

@@ -53,7 +53,7 @@ def _record(call: Call, reason: str) -> None:
 
 def _factors(scale: Any, rank: int, axis: int) -> Any:
     """Return a constant as one factor per channel; None if it varies along another axis."""
-    array = scale.data._view()
+    array = scale.data.numpy_view()
     shape = (1,) * (rank - array.ndim) + array.shape
     if len(shape) != rank or any(size != 1 for i, size in enumerate(shape) if i != axis):
         return None
@@ -102,7 +102,7 @@ class _FoldScale(PyExprMutator):
         if own.shape is None or own.ndim != info.ndim:
             return None
         factors = _factors(scale, own.ndim, axes[0])
-        weight = value.args[1].data._view()
+        weight = value.args[1].data.numpy_view()
         if factors is None or factors.size not in (1, weight.shape[axes[1]]):
             _record(value, "the factors are not one for each output channel")
             return None
@@ -119,8 +119,10 @@ class _FoldScale(PyExprMutator):
             folded = self._fold(self._single(value), scale, info)
             if folded is None:
                 continue
-            product = bias.data._view() * scale.data._view()
-            scaled = Constant(numpy.asarray(product.astype(bias.data._view().dtype), order="C"))
+            product = bias.data.numpy_view() * scale.data.numpy_view()
+            scaled = Constant(
+                numpy.asarray(product.astype(bias.data.numpy_view().dtype), order="C")
+            )
             return Call(_ADD, (self.builder_.emit(folded), scaled))
         return None
 

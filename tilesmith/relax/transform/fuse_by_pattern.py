@@ -192,7 +192,7 @@ class _FuseByPattern(PyExprMutator):
         if not matches.groups:
             return super().visit_dataflow_block_(block)
         last = {id(group.bindings[-1]): group for group in matches.groups}
-        self.builder_._begin_dataflow_block()
+        self.builder_.begin_dataflow_block()
         for binding in block.bindings:
             group = last.get(id(binding))
             if group is not None:
@@ -200,7 +200,7 @@ class _FuseByPattern(PyExprMutator):
                 self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
             elif binding.var not in matches.taken:
                 self.visit_binding(binding)
-        return self.builder_._end_block()
+        return self.builder_.end_block()
 
     def _call(self, group: _Group) -> Call:
         name = group.pattern.name
@@ -291,13 +291,13 @@ class _Merge(PyExprMutator):
         users = udchain(block)
         last = {id(members[-1]): (codegen, members) for codegen, members in groups}
         inside = {id(binding) for _, members in groups for binding in members}
-        self.builder_._begin_dataflow_block()
+        self.builder_.begin_dataflow_block()
         for binding in block.bindings:
             if id(binding) in last:
                 self._emit(*last[id(binding)], users)
             elif id(binding) not in inside:
                 self.visit_binding(binding)
-        return self.builder_._end_block()
+        return self.builder_.end_block()
 
     def _groups(self, block: DataflowBlock) -> list[tuple[str, list[Binding]]]:
         """Return groups in which no path between two members leaves the group."""

@@ -236,14 +236,14 @@ class _FuseOps(PyExprMutator):
         if not groups:
             return super().visit_dataflow_block_(block)
         inside = {node.index for members in groups.values() for node in members}
-        self.builder_._begin_dataflow_block()
+        self.builder_.begin_dataflow_block()
         for index, binding in enumerate(block.bindings):
             if index in groups:
                 call = self._fused_call([node.binding for node in groups[index]])
                 self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
             elif index not in inside:
                 self.visit_binding(binding)
-        return self.builder_._end_block()
+        return self.builder_.end_block()
 
     def _fused_call(self, bindings: list[Binding]) -> Call:
         function, args = fused_function(bindings)

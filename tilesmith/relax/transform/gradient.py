@@ -162,7 +162,7 @@ def differentiate(func: Function, require_grads: Any, target_index: int) -> Func
     block, target = _check(func, target_index)
     builder = BlockBuilder()
     builder.begin_scope(func.params)
-    builder._begin_dataflow_block()
+    builder.begin_dataflow_block()
     for binding in block.bindings:
         builder.emit_normalized(binding)
     backward = _Backward(builder)
@@ -174,7 +174,7 @@ def differentiate(func: Function, require_grads: Any, target_index: int) -> Func
         backward.whole(backward.found.get(param), known_struct_info(param)) for param in params
     ]
     whole = builder.emit_output(Tuple(grads), "grads")
-    combined = builder._end_block()
+    combined = builder.end_block()
     body = SeqExpr([combined], Tuple([func.body.body, whole]))
     attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
     return remove_all_unused(Function(func.params, body, None, func.is_pure, attrs))

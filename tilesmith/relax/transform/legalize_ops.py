@@ -54,7 +54,7 @@ def scalar_operand(arg: Any) -> Any:
     if isinstance(arg, Constant) and not arg.data.shape:
         dtype = arg.data.dtype
         if dtype.is_float and dtype.bits in (16, 32, 64) or dtype.is_integer or dtype.is_bool:
-            value = arg.data._view().item()
+            value = arg.data.numpy_view().item()
             return const(value, dtype)
     return arg
 

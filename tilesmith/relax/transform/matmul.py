@@ -62,7 +62,7 @@ class _CombineParallel(PyExprMutator):
             return super().visit_dataflow_block_(block)
         first = {id(members[0]): members for members in chosen}
         parts: dict[int, Any] = {}
-        self.builder_._begin_dataflow_block()
+        self.builder_.begin_dataflow_block()
         for binding in block.bindings:
             if id(binding) in first:
                 parts.update(self._combine(first[id(binding)]))
@@ -70,14 +70,14 @@ class _CombineParallel(PyExprMutator):
                 self.reemit_binding(binding, parts[id(binding)])
             else:
                 self.visit_binding(binding)
-        return self.builder_._end_block()
+        return self.builder_.end_block()
 
     def _combine(self, members: list[Binding]) -> dict[int, Any]:
         """Emit one product with all right operands; each old product is a slice of it."""
         calls = [binding.value for binding in members]
         weights = [call.args[1] for call in calls]
         if all(isinstance(weight, Constant) for weight in weights):
-            arrays = [weight.data._view() for weight in weights]
+            arrays = [weight.data.numpy_view() for weight in weights]
             whole: Any = Constant(numpy.concatenate(arrays, 1))
         else:
             whole = self.builder_.emit(operators.concat([self.visit_expr(w) for w in weights], 1))

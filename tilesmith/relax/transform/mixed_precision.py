@@ -50,7 +50,7 @@ class _Mixed(PyExprMutator):
         if info.dtype == dtype or info.dtype == "float64":
             return expr
         if isinstance(expr, Constant):
-            return Constant(expr.data._view().astype(dtype.numpy()))
+            return Constant(expr.data.numpy_view().astype(dtype.numpy()))
         return self.builder_.emit(operators.astype(expr, dtype))
 
     def _is_narrow(self, expr: Any) -> bool:

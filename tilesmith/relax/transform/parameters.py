@@ -312,7 +312,7 @@ class _Lift:
         ]
         values = {p: b.var for p, b in zip(self.weights, first)}
         rename = Substitution(values, {})
-        rename.builder_._begin_dataflow_block()
+        rename.builder_.begin_dataflow_block()
         for param, binding in zip(self.weights, first):
             if param in used:
                 rename.builder_.emit_normalized(binding)
@@ -320,7 +320,7 @@ class _Lift:
             rename.visit_binding(binding)
         result = Tuple([rename.visit_expr(var) for var in outputs])
         final = rename.builder_.emit_output(result)
-        block = rename.builder_._end_block()
+        block = rename.builder_.end_block()
         attrs = {} if symbol is None else {"global_symbol": symbol}
         function = Function([whole], SeqExpr([block], final), None, True, attrs)
         return copy_with_new_vars(function)

@@ -76,7 +76,7 @@ def _is_scalar(expr: Any, value: float) -> bool:
     """Return whether an expression is a constant whose elements are all ``value``."""
     if not isinstance(expr, Constant) or expr.data.size > 4096:
         return False
-    array = expr.data._view()
+    array = expr.data.numpy_view()
     return bool(array.size) and bool((array == value).all())
 
 
@@ -245,7 +245,7 @@ def _either(function: OpFunction, a: DFPattern, b: DFPattern) -> DFPattern:
 def _scalar(expr: Any) -> float | None:
     """Return the one value of a constant."""
     if isinstance(expr, Constant) and expr.data.size == 1:
-        return float(expr.data._view().reshape(()))
+        return float(expr.data.numpy_view().reshape(()))
     return None
 
 

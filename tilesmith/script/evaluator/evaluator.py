@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tilesmith.ir.rules import NodeRules
 from tilesmith.script.evaluator.explanations import explain
 from tilesmith.support.errors import ScriptError
 
@@ -22,18 +23,8 @@ __all__ = ["Evaluator", "handles_node"]
 
 Rule = Callable[[Any, Any], Any]
 
-_RULES: dict[type[ast.expr], Rule] = {}
-
-
-def handles_node(*node_types: type[ast.expr]) -> Callable[[Rule], Rule]:
-    """Enter the rule of classes of syntax."""
-
-    def enter(rule: Rule) -> Rule:
-        for node_type in node_types:
-            _RULES[node_type] = rule
-        return rule
-
-    return enter
+_RULES: NodeRules[Rule] = NodeRules("expressions of scripts")
+handles_node = _RULES.handles
 
 
 class Evaluator:
@@ -56,13 +47,8 @@ class Evaluator:
         """Return the value of an expression; every failure becomes an error at the innermost
         position.
         """
-        rule = _RULES.get(node.__class__)
-        if rule is None:
-            raise self.parser.error(
-                node, f"`{type(node).__name__}` is not supported in an expression of a script"
-            )
         try:
-            return rule(self, node)
+            return _RULES[node.__class__](self, node)
         except ScriptError as error:
             if error.span is None:
                 raise self.parser.error(node, error) from None
@@ -87,3 +73,10 @@ class Evaluator:
             else:
                 values.append(self.evaluate(node))
         return values
+
+
+@handles_node(ast.expr)
+def _unsupported(evaluator: Evaluator, node: ast.expr) -> Any:
+    raise evaluator.parser.error(
+        node, f"`{type(node).__name__}` is not supported in an expression of a script"
+    )

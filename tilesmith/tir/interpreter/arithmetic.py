@@ -31,21 +31,14 @@ from tilesmith.ir import (
     Or,
     Sub,
 )  # fmt: skip
+from tilesmith.ir.rules import NodeRules
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.interpreter.values import Environment, Evaluate, wrap_int
 
 __all__ = ["BINARY_RULES", "BinaryRule"]
 
 BinaryRule = Callable[[BinaryOp, Evaluate, Evaluate], Evaluate]
-BINARY_RULES: dict[type[BinaryOp], BinaryRule] = {}
-
-
-def _rule(node_type: type[BinaryOp]) -> Callable[[BinaryRule], BinaryRule]:
-    def add(rule: BinaryRule) -> BinaryRule:
-        BINARY_RULES[node_type] = rule
-        return rule
-
-    return add
+BINARY_RULES: NodeRules[BinaryRule] = NodeRules("values of binary operations")
 
 
 def _divide_truncating(a: int, b: int) -> int:
@@ -78,7 +71,7 @@ def _wrapped(
     return compute
 
 
-@_rule(Add)
+@BINARY_RULES.handles(Add)
 def _add(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     dtype = node.dtype
     if not dtype.is_integer or dtype.lanes > 1:
@@ -92,14 +85,14 @@ def _add(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return compute
 
 
-@_rule(Sub)
+@BINARY_RULES.handles(Sub)
 def _sub(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.is_bool:
         return _applied(lambda x, y: x ^ y, a, b)
     return _wrapped(lambda x, y: x - y, node.dtype, a, b)
 
 
-@_rule(Mul)
+@BINARY_RULES.handles(Mul)
 def _mul(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     dtype = node.dtype
     if not dtype.is_integer or dtype.lanes > 1:
@@ -113,7 +106,7 @@ def _mul(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return compute
 
 
-@_rule(Div)
+@BINARY_RULES.handles(Div)
 def _div(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.is_float:
         return _applied(lambda x, y: x / y, a, b)
@@ -122,35 +115,35 @@ def _div(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return _wrapped(_divide_truncating, node.dtype, a, b)
 
 
-@_rule(Mod)
+@BINARY_RULES.handles(Mod)
 def _mod(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.is_float or node.dtype.lanes > 1:
         return _applied(numpy.fmod, a, b)
     return _wrapped(lambda x, y: x - y * _divide_truncating(x, y), node.dtype, a, b)
 
 
-@_rule(FloorDiv)
+@BINARY_RULES.handles(FloorDiv)
 def _floordiv(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.is_float:
         return _applied(lambda x, y: numpy.floor(x / y), a, b)
     return _wrapped(lambda x, y: x // y, node.dtype, a, b)
 
 
-@_rule(FloorMod)
+@BINARY_RULES.handles(FloorMod)
 def _floormod(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.is_float:
         return _applied(lambda x, y: x - numpy.floor(x / y) * y, a, b)
     return _applied(lambda x, y: x % y, a, b)
 
 
-@_rule(Min)
+@BINARY_RULES.handles(Min)
 def _min(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.lanes > 1:
         return _applied(lambda x, y: numpy.where(y < x, y, x), a, b)
     return _applied(lambda x, y: y if y < x else x, a, b)
 
 
-@_rule(Max)
+@BINARY_RULES.handles(Max)
 def _max(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.lanes > 1:
         return _applied(lambda x, y: numpy.where(y > x, y, x), a, b)
@@ -160,48 +153,48 @@ def _max(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
 # Comparisons and logic.
 
 
-@_rule(EQ)
+@BINARY_RULES.handles(EQ)
 def _eq(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.a.dtype.is_handle:
         return lambda env: a(env) is b(env)
     return lambda env: a(env) == b(env)
 
 
-@_rule(NE)
+@BINARY_RULES.handles(NE)
 def _ne(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.a.dtype.is_handle:
         return lambda env: a(env) is not b(env)
     return lambda env: a(env) != b(env)
 
 
-@_rule(LT)
+@BINARY_RULES.handles(LT)
 def _lt(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return lambda env: a(env) < b(env)
 
 
-@_rule(LE)
+@BINARY_RULES.handles(LE)
 def _le(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return lambda env: a(env) <= b(env)
 
 
-@_rule(GT)
+@BINARY_RULES.handles(GT)
 def _gt(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return lambda env: a(env) > b(env)
 
 
-@_rule(GE)
+@BINARY_RULES.handles(GE)
 def _ge(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     return lambda env: a(env) >= b(env)
 
 
-@_rule(And)
+@BINARY_RULES.handles(And)
 def _and(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.lanes > 1:
         return lambda env: a(env) & b(env)
     return lambda env: bool(a(env) and b(env))
 
 
-@_rule(Or)
+@BINARY_RULES.handles(Or)
 def _or(node: BinaryOp, a: Evaluate, b: Evaluate) -> Evaluate:
     if node.dtype.lanes > 1:
         return lambda env: a(env) | b(env)

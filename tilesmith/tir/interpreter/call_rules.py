@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tilesmith.ir import Call, GlobalVar, StringImm
+from tilesmith.ir.rules import OperatorRules
 from tilesmith.tir.interpreter.values import Evaluate, RunGroup
 
 __all__ = [
@@ -36,11 +37,13 @@ class CallRule(NamedTuple):
     is_collective: bool
 
 
-CALLS: dict[str, CallRule] = {}
+CALLS: OperatorRules[CallRule] = OperatorRules()
 """Rules for one thread by the operator's full name."""
 
-GROUP_CALLS: dict[str, GroupRule] = {}
+GROUP_CALLS: OperatorRules[GroupRule] = OperatorRules()
 """Rules for calls that are statements which threads carry out together."""
+
+handles_for_group = GROUP_CALLS.handles
 
 SHUFFLE_FUNCTIONS = ("__shfl", "__activemask")
 """How the names of CUDA's functions begin that exchange values within a warp."""
@@ -50,19 +53,7 @@ def handles(*names: str, is_collective: bool = False) -> Callable[[Rule], Rule]:
     """Register the rule of calls under operator names without ``tir.``."""
 
     def enter(rule: Rule) -> Rule:
-        for name in names:
-            CALLS["tir." + name] = CallRule(rule, is_collective)
-        return rule
-
-    return enter
-
-
-def handles_for_group(*names: str) -> Callable[[GroupRule], GroupRule]:
-    """Register the rule of calls that threads run together."""
-
-    def enter(rule: GroupRule) -> GroupRule:
-        for name in names:
-            GROUP_CALLS["tir." + name] = rule
+        CALLS.handles(*names)(CallRule(rule, is_collective))
         return rule
 
     return enter

@@ -49,7 +49,7 @@ def rules_of(target: Target) -> Rules:
 def lower_call(call: Call, target: Target, rules: Rules) -> PrimExpr | None:
     """Return the replacement of a call on a target; None where the call stays."""
     op = call.op
-    if op._attrs:
+    if op.has_attrs:
         for name in (target.kind.name, *target.keys, "default"):
             own: Rule | None = op.get_attr(f"{name}.FLowerIntrinsic")
             if own is not None:

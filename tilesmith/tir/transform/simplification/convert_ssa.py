@@ -102,7 +102,7 @@ class _SsaConverter(Renewal):
 def _binds(node: Any) -> bool:
     if isinstance(node, (AttrStmt, Block)):
         return True  # through an iterator
-    return any(field.role is Role.DEFINES for field in node._fields)
+    return any(field.role is Role.DEFINES for field in node.node_fields)
 
 
 def _mentions(buffer: Buffer, variable: Var) -> bool:

@@ -33,7 +33,7 @@ def _if(node: OnnxNode) -> Any:
 def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
     """Return a subgraph as a sequence of bindings with its outputs as value."""
     builder = node.importer.builder
-    builder._begin_binding_block()
+    builder.begin_binding_block()
     outputs = node.importer.import_subgraph(graph, node.scope, [])
     if any(isinstance(value, list) or value is None for value in outputs):
         raise node.unsupported(
@@ -41,7 +41,7 @@ def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
         )
     tensors = [node.importer.tensor(value) for value in outputs]
     value = tensors[0] if len(tensors) == 1 else Tuple(tensors)
-    return SeqExpr([builder._end_block()], value)
+    return SeqExpr([builder.end_block()], value)
 
 
 @converter("Loop")

@@ -20,7 +20,7 @@ from tilesmith.tir.transform.loops.vectorizer.values import Values
 __all__ = ["vector_store"]
 
 
-@EXPRESSION_RULES.handles_node(BufferLoad)
+@EXPRESSION_RULES.handles(BufferLoad)
 def _load(values: Values, load: BufferLoad) -> PrimExpr:
     memory = values.memory
     if load.dtype.lanes > 1:

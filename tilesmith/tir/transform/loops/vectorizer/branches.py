@@ -14,7 +14,7 @@ from tilesmith.tir.transform.loops.vectorizer.rules import STATEMENT_RULES
 from tilesmith.tir.transform.loops.vectorizer.vectorizer import Vectorizer
 
 
-@STATEMENT_RULES.handles_node(IfThenElse)
+@STATEMENT_RULES.handles(IfThenElse)
 def _branch(vectorizer: Vectorizer, branch: IfThenElse) -> Stmt:
     values, lanes = vectorizer.values, vectorizer.lanes
     if not lanes.freely:

@@ -42,22 +42,22 @@ from tilesmith.tir.transform.loops.vectorizer.values import Values
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
-@EXPRESSION_RULES.handles_node(Node)
+@EXPRESSION_RULES.handles(Node)
 def _node(values: Values, node: Any) -> Any:
     return node.map_children(values.visit)
 
 
-@EXPRESSION_RULES.handles_node(Op, GlobalVar, Buffer)
+@EXPRESSION_RULES.handles(Op, GlobalVar, Buffer)
 def _leaf(values: Values, node: Any) -> Any:
     return node
 
 
-@EXPRESSION_RULES.handles_node(PrimExpr, Ramp, Broadcast, Shuffle)
+@EXPRESSION_RULES.handles(PrimExpr, Ramp, Broadcast, Shuffle)
 def _shared(values: Values, expr: PrimExpr) -> PrimExpr:
     return expr.map_children(values.same)
 
 
-@EXPRESSION_RULES.handles_node(Var)
+@EXPRESSION_RULES.handles(Var)
 def _var(values: Values, var: Var) -> PrimExpr:
     return values.of_variable(var)
 
@@ -65,7 +65,7 @@ def _var(values: Values, var: Var) -> PrimExpr:
 # -- operators
 
 
-@EXPRESSION_RULES.handles_node(BinaryOp)
+@EXPRESSION_RULES.handles(BinaryOp)
 def _binary(values: Values, expr: BinaryOp) -> PrimExpr:
     a, b = values.visit(expr.a), values.visit(expr.b)
     if a is expr.a and b is expr.b:
@@ -107,13 +107,13 @@ def _division(values: Values, kind: type[BinaryOp], a: PrimExpr, b: PrimExpr) ->
     return kind(lanes.wide(a), lanes.wide(b))
 
 
-@EXPRESSION_RULES.handles_node(Not)
+@EXPRESSION_RULES.handles(Not)
 def _not(values: Values, expr: Not) -> PrimExpr:
     a = values.visit(expr.a)
     return expr if a is expr.a else Not(a)
 
 
-@EXPRESSION_RULES.handles_node(Cast)
+@EXPRESSION_RULES.handles(Cast)
 def _cast(values: Values, expr: Cast) -> PrimExpr:
     value = values.visit(expr.value)
     if value is expr.value:
@@ -130,7 +130,7 @@ def _cast(values: Values, expr: Cast) -> PrimExpr:
     return Cast(expr.dtype.with_lanes(value.dtype.lanes), value)
 
 
-@EXPRESSION_RULES.handles_node(Select)
+@EXPRESSION_RULES.handles(Select)
 def _select(values: Values, expr: Select) -> PrimExpr:
     condition = values.visit(expr.condition)
     true, false = values.visit(expr.true_value), values.visit(expr.false_value)
@@ -147,7 +147,7 @@ def _choice(
     return Select(condition, true, false)
 
 
-@EXPRESSION_RULES.handles_node(Let)
+@EXPRESSION_RULES.handles(Let)
 def _let(values: Values, let: Let) -> PrimExpr:
     value = values.visit(let.value)
     var = values.bind(let.var, value.dtype)
@@ -160,7 +160,7 @@ def _let(values: Values, let: Let) -> PrimExpr:
 # -- calls
 
 
-@EXPRESSION_RULES.handles_node(Call)
+@EXPRESSION_RULES.handles(Call)
 def _call(values: Values, call: Call) -> PrimExpr:
     name = called_name(call)
     if name == "tir.if_then_else":

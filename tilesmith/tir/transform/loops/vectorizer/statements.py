@@ -25,29 +25,29 @@ from tilesmith.tir.transform.loops.vectorizer.rules import STATEMENT_RULES
 from tilesmith.tir.transform.loops.vectorizer.vectorizer import Vectorizer
 
 
-@STATEMENT_RULES.handles_node(Stmt)
+@STATEMENT_RULES.handles(Stmt)
 def _without_vector_form(vectorizer: Vectorizer, stmt: Stmt) -> Stmt:
     raise NeedsLanes(f"{type(stmt).__name__} has no vector form")
 
 
-@STATEMENT_RULES.handles_node(BufferStore)
+@STATEMENT_RULES.handles(BufferStore)
 def _store(vectorizer: Vectorizer, store: BufferStore) -> Stmt:
     return vector_store(vectorizer.values, store)
 
 
-@STATEMENT_RULES.handles_node(SeqStmt)
+@STATEMENT_RULES.handles(SeqStmt)
 def _sequence(vectorizer: Vectorizer, sequence: SeqStmt) -> Stmt:
     return sequence.map_children(vectorizer.statement)
 
 
-@STATEMENT_RULES.handles_node(For)
+@STATEMENT_RULES.handles(For)
 def _loop(vectorizer: Vectorizer, loop: For) -> Stmt:
     low, extent = vectorizer.values.same(loop.min), vectorizer.values.same(loop.extent)
     body = vectorizer.statement(loop.body)
     return loop.with_fields(min=low, extent=extent, body=body)
 
 
-@STATEMENT_RULES.handles_node(While)
+@STATEMENT_RULES.handles(While)
 def _while(vectorizer: Vectorizer, loop: While) -> Stmt:
     if not vectorizer.lanes.freely:
         raise UnsupportedError(
@@ -60,7 +60,7 @@ def _while(vectorizer: Vectorizer, loop: While) -> Stmt:
         return While(condition, vectorizer.visit(loop.body), loop.span)
 
 
-@STATEMENT_RULES.handles_node(LetStmt)
+@STATEMENT_RULES.handles(LetStmt)
 def _let(vectorizer: Vectorizer, let: LetStmt) -> Stmt:
     value = vectorizer.values.visit(let.value)
     var = vectorizer.values.bind(let.var, value.dtype)
@@ -70,7 +70,7 @@ def _let(vectorizer: Vectorizer, let: LetStmt) -> Stmt:
         return LetStmt(var, value, vectorizer.visit(let.body), let.span)
 
 
-@STATEMENT_RULES.handles_node(Allocate)
+@STATEMENT_RULES.handles(Allocate)
 def _allocation(vectorizer: Vectorizer, allocation: Allocate) -> Stmt:
     lanes, values = vectorizer.lanes, vectorizer.values
     if lanes.is_scalable:  # a copy for each lane would need memory of unknown size
@@ -84,19 +84,19 @@ def _allocation(vectorizer: Vectorizer, allocation: Allocate) -> Stmt:
     return allocation.with_fields(extents=extents, body=body)
 
 
-@STATEMENT_RULES.handles_node(DeclBuffer)
+@STATEMENT_RULES.handles(DeclBuffer)
 def _declaration(vectorizer: Vectorizer, declaration: DeclBuffer) -> Stmt:
     body = vectorizer.statement(declaration.body)
     return DeclBuffer(vectorizer.memory.buffer(declaration.buffer), body, declaration.span)
 
 
-@STATEMENT_RULES.handles_node(AttrStmt)
+@STATEMENT_RULES.handles(AttrStmt)
 def _attribute(vectorizer: Vectorizer, attribute: AttrStmt) -> Stmt:
     value = vectorizer.values.same(attribute.value)
     return attribute.with_fields(value=value, body=vectorizer.statement(attribute.body))
 
 
-@STATEMENT_RULES.handles_node(AssertStmt)
+@STATEMENT_RULES.handles(AssertStmt)
 def _assertion(vectorizer: Vectorizer, check: AssertStmt) -> Stmt:
     condition = vectorizer.values.same(check.condition)
     if vectorizer.masks.present is not None:
@@ -104,7 +104,7 @@ def _assertion(vectorizer: Vectorizer, check: AssertStmt) -> Stmt:
     return check.with_fields(condition=condition, body=vectorizer.statement(check.body))
 
 
-@STATEMENT_RULES.handles_node(Evaluate)
+@STATEMENT_RULES.handles(Evaluate)
 def _evaluation(vectorizer: Vectorizer, evaluation: Evaluate) -> Stmt:
     value = evaluation.value
     if is_call(value, "tir.prefetch"):
