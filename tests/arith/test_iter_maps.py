@@ -114,3 +114,21 @@ def test_clip_bounds_are_the_whole_condition() -> None:
     assert detect_clip_bound(i < 4, [j]) == []
     low, high = detect_clip_bound(Not(i < 3), [i])
     assert op.is_const(low, 3) and high is None
+
+
+@pytest.mark.parametrize(
+    "size, offset, make, is_full",
+    [
+        (100, 28, lambda n: [n // 16, n % 16], False),  # 100 of 7 * 16 points
+        (100, 28, lambda n: [n // 16], True),
+        (100, 28, lambda n: [n % 16], True),
+        (15, 0, lambda n: [n // 8, n % 2], True),
+        (9, 0, lambda n: [n // 8, n % 2], False),
+        (4, 13, lambda n: [n // 2 % 4], False),
+        (112, 32, lambda n: [n // 16, n % 16], True),
+    ],
+)
+def test_a_padded_iterator_fills_what_its_digits_can_reach(size, offset, make, is_full):
+    y = Var("y", "int32")
+    found = detect_iter_map(make(y + offset), {y: Range(0, size)}, check_level="surjective")
+    assert bool(found.indices) == is_full, found

@@ -10,7 +10,7 @@ from tilesmith.arith.iter_nodes import (
     IterSumExpr,
     expression_of,
 )
-from tilesmith.arith.iter_sizes import NotAffine, Sizes, constant
+from tilesmith.arith.iter_sizes import NotAffine, Sizes, constant, value_of
 from tilesmith.arith.iterators import Iterators
 from tilesmith.ir import PrimExpr
 from tilesmith.ir import operators as op
@@ -21,11 +21,17 @@ __all__ = ["DigitChecker"]
 class DigitChecker:
     """Checks how indices use the digits of iterators."""
 
-    __slots__ = ("iterators", "sizes")
+    __slots__ = ("iterators", "padded", "sizes")
 
-    def __init__(self, sizes: Sizes, iterators: Iterators) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        iterators: Iterators,
+        padded: list[tuple[IterMark, PrimExpr, PrimExpr]],
+    ) -> None:
         self.sizes = sizes
         self.iterators = iterators
+        self.padded = padded  # padded iterators, with where what is real begins and ends
 
     def check(self, indices: list[IterSumExpr], level: IterMapLevel) -> None:
         """Checks that the used digits are independent, and complete if ``level`` requires it."""
@@ -66,7 +72,7 @@ class DigitChecker:
     def _check_digits(
         self, mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
     ) -> None:
-        left = list(splits)
+        left, ordered = list(splits), []
         expected: PrimExpr = constant(1, mark.extent.dtype)
         while left:
             found = self._digit_at(left, expected)
@@ -75,11 +81,15 @@ class DigitChecker:
             if found is None:
                 raise NotAffine(f"digits of {expression_of(mark)} overlap or leave a gap")
             remove_object(left, found)
+            ordered.append(found)
             expected = self.sizes.times(
                 op.cast(expected.dtype, found.lower_factor), op.cast(expected.dtype, found.extent)
             )
         if level is IterMapLevel.Bijective and not self.sizes.equal(expected, mark.extent):
             raise NotAffine(f"a part of {expression_of(mark)} is not used")
+        for padded, begin, end in self.padded:
+            if padded is mark and not _fill(ordered, value_of(begin), value_of(end)):
+                raise NotAffine(f"some digits of {expression_of(mark)} only occur in its padding")
 
     def _digit_at(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
         for split in splits:
@@ -98,3 +108,32 @@ class DigitChecker:
             if all(self.sizes.divides(split.lower_factor, other.lower_factor) for other in splits):
                 return split
         return None
+
+
+def _fill(digits: list[IterSplitExpr], begin: int | None, end: int | None) -> bool:
+    """Tells whether digits of a padded iterator take all of their combinations outside of the
+    padding: what pads is known to be constant."""
+    sizes = [(value_of(digit.lower_factor), value_of(digit.extent)) for digit in digits]
+    known = [(lower, extent) for lower, extent in sizes if lower is not None and extent is not None]
+    if begin is None or end is None or len(known) < len(sizes):
+        return False
+    return _takes_all_values(known, begin, end)
+
+
+def _takes_all_values(digits: list[tuple[int, int]], begin: int, end: int) -> bool:
+    """Tells whether the numbers in [begin, end) take all combinations of values of some digits.
+
+    ``digits`` are lower factors with extents, the lowest digit first; each divides the next. The
+    numbers 12 to 15 do so for the digits of lowest factors 1 and 2, not for those of 2 and 4.
+    """
+    if not digits:
+        return begin < end
+    *lower, (factor, extent) = digits
+    first, last = begin // factor, (end - 1) // factor  # values of the highest digit, not reduced
+    if last > first:
+        # only the blocks at both ends may be cut
+        first += not _takes_all_values(lower, begin, (first + 1) * factor)
+        last -= not _takes_all_values(lower, last * factor, end)
+    elif not _takes_all_values(lower, begin, end):
+        return False
+    return last - first + 1 >= extent

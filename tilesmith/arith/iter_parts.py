@@ -34,4 +34,4 @@ class IterParts:
         divider = self.divider = IterDivider(sizes, iterators, sums, fuser, allow_padding, paddings)
         rewriter = self.rewriter = IterRewriter(sizes, iterators, sums, divider)
         self.predicates = Predicates(sizes, iterators, sums, fuser, rewriter)
-        self.checker = DigitChecker(sizes, iterators)
+        self.checker = DigitChecker(sizes, iterators, divider.padded)

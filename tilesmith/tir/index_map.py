@@ -389,15 +389,30 @@ class IndexMap(Node, key="tir.IndexMap"):
             variable: Range.from_min_extent(const(0, variable.dtype), cast(variable.dtype, size))
             for variable, size in zip(self.initial_indices, sizes)
         }
-        found = find_iter_map(list(self.final_indices), domains)
-        indices: Any = getattr(found, "indices", found)
-        if not indices:
-            raise UnsupportedError(
-                f"the inverse of the index map {self.describe()} cannot be found",
-                notes=("give it: IndexMap.from_func(..., inverse_index_map=lambda ...)",),
-            )
-        inverse = inverse_affine_iter_map(indices, outputs)
-        return [inverse.get(v, const(0, v.dtype)) for v in self.initial_indices]
+        # some places of the new shape may stay unused, so the map need not reach all of them
+        found = find_iter_map(list(self.final_indices), domains, check_level="nocheck")
+        if found.indices:
+            inverse = inverse_affine_iter_map(found.indices, outputs)
+            values = [inverse.get(v, const(0, v.dtype)) for v in self.initial_indices]
+            if self._is_undone_by(values, outputs, domains):
+                return values
+        raise UnsupportedError(
+            f"the inverse of the index map {self.describe()} cannot be found",
+            notes=("give it: IndexMap.from_func(..., inverse_index_map=lambda ...)",),
+        )
+
+    def _is_undone_by(
+        self, values: list[PrimExpr], outputs: list[Var], domains: dict[Var, Range]
+    ) -> bool:
+        """Return whether ``values`` of the new indices are the old ones, for all elements."""
+        analyzer = Analyzer()
+        for variable, domain in domains.items():
+            analyzer.bind(variable, domain)
+        back = substitute(values, dict(zip(outputs, self.final_indices)))
+        return all(
+            analyzer.can_prove_equal(value, variable)
+            for value, variable in zip(back, self.initial_indices)
+        )
 
     def _check_rank(self, values: Sequence[Any], what: str) -> None:
         if len(values) != len(self.initial_indices):
