@@ -68,6 +68,18 @@ def test_float8_arithmetic_is_rounded_once(dtype):
             same_codes(got, numpy_operator(a.astype("f4"), b.astype("f4")).astype(kind))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", *FLOAT8[:-1]])
+@pytest.mark.parametrize("operator", [tir.Mul, tir.Add, tir.Max])
+def test_constants_are_rounded_to_their_dtype(dtype, operator):
+    """0.7 is no number of these dtypes: the nearest one is what takes part."""
+    kind = DataType(dtype).numpy()
+    values = (np.random.default_rng(2).standard_normal(64) * 3).astype(kind)
+    got = run_elementwise(lambda x: operator(x, const(0.7, x.dtype)), [values], dtype, 1)
+    functions = {tir.Mul: np.multiply, tir.Add: np.add, tir.Max: np.maximum}
+    constant = np.array(0.7, kind).astype("f4")
+    same_codes(got, functions[operator](values.astype("f4"), constant).astype(kind))
+
+
 @pytest.mark.parametrize("target", ["bfloat16", "float16"])
 def test_integers_become_narrow_floats_with_one_rounding(target):
     """16777729 lies just above the middle between two bfloat16: by way of float32 it is lost."""

@@ -34,7 +34,7 @@ def test_all_forms_of_stages_are_drawn_and_run():
         Checker(build(recipe), argument_sets(recipe))  # verifies and interprets
     assert seen >= {
         "inside", "nested", "matched", "local", "branches", "assertion", "assumption", "nothing",
-        "let", "shift", "loops", "wide", "scatter", "until",
+        "let", "shift", "loops", "wide", "scatter", "until", "view",
     }  # fmt: skip
 
 

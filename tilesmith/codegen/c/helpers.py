@@ -86,6 +86,11 @@ def constant(value: float, dtype: DataType) -> str:
     return f"{value}u" if dtype == "uint32" else str(value)
 
 
+def rounded_to(value: float, dtype: DataType) -> float:
+    """Return the number of a narrow float dtype that a constant stands for."""
+    return float(numpy.array(value, dtype.element.numpy()))
+
+
 def float_text(value: float, dtype: DataType) -> str:
     """Return a float32 or float64 constant as the shortest text that reads back the same."""
     if math.isnan(value):

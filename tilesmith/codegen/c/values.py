@@ -12,7 +12,7 @@ from typing import Any
 
 from tilesmith.codegen.c.exits import Exits
 from tilesmith.codegen.c.file_text import FileText
-from tilesmith.codegen.c.helpers import FLOAT32, c_type, float_text, is_narrow, short
+from tilesmith.codegen.c.helpers import FLOAT32, c_type, float_text, is_narrow, rounded_to, short
 from tilesmith.codegen.c.lines import Lines
 from tilesmith.codegen.c.rules import ATOM, CHOICE, NODE_RULES, OR, UNARY, Piece
 from tilesmith.codegen.c.symbols import Symbols
@@ -158,7 +158,7 @@ class Values:
         if not is_narrow(expr.dtype):
             return self.text(expr, least)
         if isinstance(expr, FloatImm):
-            return float_text(expr.value, FLOAT32)
+            return float_text(rounded_to(expr.value, expr.dtype), FLOAT32)
         return f"{self.file.helper(short(expr.dtype) + '_to_f32')}({self.text(expr)})"
 
     def shortened(self, written: str, dtype: DataType) -> Piece:

@@ -223,8 +223,10 @@ class Expressions:
             kind = self.rng.choice(["bitand", "bitor", "bitxor"])
             return [kind, one, other], Known(dtype, *_bits_range(a, b, dtype))
         if kind == "shift":
+            if self.chance(0.4):
+                return self.shift_by_data(left, right)
             number = self.rng.randint(0, 3)
-            if kind == "shift" and fits(dtype, a.low << number, a.high << number):
+            if fits(dtype, a.low << number, a.high << number):
                 return ["shl", one, ["const", dtype, number]], Known(
                     dtype, a.low << number, a.high << number
                 )
@@ -233,6 +235,16 @@ class Expressions:
             )
         pick = min if kind == "min" else max
         return [kind, one, other], Known(dtype, pick(a.low, b.low), pick(a.high, b.high))
+
+    def shift_by_data(self, left: Value, right: Value) -> Value:
+        """Return a value shifted by 0 to 3 places, as many as another value says."""
+        (one, a), (other, _) = left, right
+        places = ["bitand", other, ["const", a.dtype, 3]]
+        low, high = min(a.low << 3, a.low), max(a.high << 3, a.high)
+        if self.chance(0.5) and fits(a.dtype, low, high):
+            return ["shl", one, places], Known(a.dtype, low, high)
+        low, high = min(a.low, a.low >> 3), max(a.high, a.high >> 3)
+        return ["shr", one, places], Known(a.dtype, low, high)
 
     def division(self, kind: str, value: Value) -> Value:
         """Return a division or remainder by a constant of either sign."""
@@ -298,7 +310,12 @@ class Expressions:
         positive = ["max", expr, ["const", dtype, 1]]
         name = self.rng.choice(
             ["sqrt", "exp", "exp2", "log", "tanh", "sigmoid", "erf", "rsqrt", "sin", "divide"]
+            + ["scaled"] * 3
         )
+        if name == "scaled":
+            # the product of two numbers of the dtype, rounded once wherever it is computed
+            factor = self.rng.choice([0.1, 0.7, -0.3, 1 / 3])
+            return ["mul", expr, ["const", dtype, factor]], Known(dtype, -500, 500, 0)
         ulp = FUNCTION_ULP[name]
         if name == "divide":
             divisor = ["max", self.value(dtype, 0)[0], ["const", dtype, 1]]

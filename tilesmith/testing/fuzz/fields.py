@@ -115,7 +115,11 @@ _BEFORE_PIPELINES = ("Split", "Fuse", "Reorder", "ComputeAt", "Vectorize", "Deco
 
 
 def _narrow(case: Case, rng: random.Random) -> None:
-    """Use small floats and integers, and the passes that compute them in wider types."""
+    """Use small floats and integers, the passes that compute them in wider types, and more C, whose
+    code calls functions for them.
+    """
+    if rng.random() < 0.4:
+        case["back_ends"] = ["llvm", "c"]
     case["recipe"] = Generator(random.Random(case["seed"]), None, NARROW).draw()
     for name in ("BF16ComputeLegalize", "FP8ComputeLegalize"):
         if rng.random() < 0.6:

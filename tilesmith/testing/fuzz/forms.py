@@ -5,7 +5,8 @@ A stage of a recipe may have a ``form``, a dictionary:
 - ``inside``: the number of the first axis whose loop lies inside the block (0: an opaque block)
 - ``nested``: the number of the first axis that belongs to a block inside the block
 - ``matched``: names of tensors that the block sees through ``match_buffer``
-- ``local``: the value goes through a buffer that the block allocates
+- ``local``: the value goes through a buffer that the block allocates; ``view``: through a view of
+  it, whose shape is bound by a let: a number, a number that depends on an iterator, or on a size
 - ``branches``: the block stands twice, on both sides of an ``if`` around it
 - ``assertion``, ``assumption``, ``nothing``: statements that are always true, or do nothing
 - ``let``: a variable between the loops and the block; ``shift``: a loop that begins elsewhere
@@ -26,6 +27,7 @@ from tilesmith.tir.stmt import (
     AssertStmt,
     Block,
     BlockRealize,
+    DeclBuffer,
     Evaluate,
     IfThenElse,
     LetStmt,
@@ -53,7 +55,7 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
     if stage["kind"] != "scatter":
         choices += ["assumption", "shift", "loops", "let"]
     if stage["kind"] in _SIMPLE and stage["binding"] == "plain":
-        choices += ["nested"] * 3 + ["matched"] * 4 + ["local"] * 2
+        choices += ["nested"] * 3 + ["matched"] * 4 + ["local"] * 2 + ["view"] * 2
         choices += ["inside"] * 2 if stage["kind"] == "compute" else []
     choices += ["branches"] * 2 if plain else []
     for _ in range(rng.choice([1, 1, 2])):
@@ -66,6 +68,8 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
             form[kind] = rng.randint(0, spatial)
         elif kind == "matched":
             form[kind] = ["*"]
+        elif kind == "view":
+            form["local"], form[kind] = True, rng.choice(["number", "iterator", "size"])
         elif kind in ("shift", "branches"):
             form[kind] = rng.choice([1, 2, 5])
         elif kind == "loops":
@@ -137,13 +141,33 @@ class FormBuilder(StageBuilder):
     def _through_a_buffer(self, store: BufferStore) -> Stmt:
         """Pass the value through a buffer that the block allocates."""
         name = self.stage["name"] + "_kept"
-        kept = decl_buffer((1,), store.buffer.dtype, name, scope="local")
-        self.allocated.append(kept)
         zero = const(0, self.index)
+        kind = self.form.get("view")
+        kept = decl_buffer((8 if kind else 1,), store.buffer.dtype, name, scope="local")
+        self.allocated.append(kept)
+        if kind:
+            return self._through_a_view(kept, store, kind)
         return stmt_seq(
             BufferStore(kept, store.value, [zero]),
             BufferStore(store.buffer, BufferLoad(kept, [zero]), store.indices),
         )
+
+    def _through_a_view(self, kept: Buffer, store: BufferStore, kind: str) -> Stmt:
+        """Pass the value through a view of a buffer whose row length is bound by a let."""
+        width = Var("width", self.index)
+        lengths: dict[str, PrimExpr] = {
+            "number": const(3, self.index),
+            "iterator": tir.floormod(self.iterators[0], const(3, self.index)) + 1,
+            "size": tir.Min(self.extents[0], const(4, self.index)),
+        }
+        rows = [const(2, self.index), width]
+        view = decl_buffer(rows, kept.dtype, kept.name + "_view", data=kept.data, scope="local")
+        place = [const(1, self.index), const(0, self.index)]
+        body = stmt_seq(
+            BufferStore(view, store.value, place),
+            BufferStore(store.buffer, BufferLoad(view, place), store.indices),
+        )
+        return LetStmt(width, lengths[kind], DeclBuffer(view, body))
 
     def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         block = super()._block(own, name, body, init)
@@ -162,7 +186,8 @@ class FormBuilder(StageBuilder):
         regions: dict[str, list[BufferRegion]] = {}
         for kind in ("reads", "writes"):
             seen = getattr(block, kind)
-            kept = [one for one in seen if all(one.buffer is not buffer for buffer in inner)]
+            hidden = {buffer.data for buffer in inner}
+            kept = [one for one in seen if one.buffer.data not in hidden]
             for match in matches:
                 touched = any(one.buffer is match.buffer for one in seen)
                 known = any(one.buffer is match.source.buffer for one in kept)

@@ -23,7 +23,16 @@ from tilesmith.tir.schedule.nests import (
 )
 from tilesmith.tir.schedule.parameters import Factors
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.stmt import Block, BlockRealize, For, ForKind, stmt_seq
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    ForKind,
+    stmt_seq,
+)
 
 __all__ = [
     "add_unit_loop",
@@ -391,6 +400,27 @@ class CopyNest(Rebuild):
         return loop.with_fields(
             loop_var=variable, min=low, extent=extent, body=self.visit(loop.body)
         )
+
+    def visit_DeclBuffer(self, stmt: DeclBuffer) -> DeclBuffer:
+        """Copy a declaration with a buffer of its own, in the copied memory."""
+        parts: dict[str, Any] = {
+            name: self.visit(getattr(stmt.buffer, name)) for name in ("data", "elem_offset")
+        }
+        for name in ("shape", "strides"):
+            parts[name] = tuple([self.visit(size) for size in getattr(stmt.buffer, name)])
+        buffer = self.buffers[stmt.buffer] = stmt.buffer.with_fields(**parts)
+        return stmt.with_fields(buffer=buffer, body=self.visit(stmt.body))
+
+    def visit_Allocate(self, stmt: Allocate) -> Allocate:
+        """Copy an allocation with memory of its own."""
+        extents = tuple([self.visit(extent) for extent in stmt.extents])
+        pointer = self._renamed(stmt.buffer_var)
+        return stmt.with_fields(buffer_var=pointer, extents=extents, body=self.visit(stmt.body))
+
+    def visit_AllocateConst(self, stmt: AllocateConst) -> AllocateConst:
+        """Copy a constant array with a pointer of its own."""
+        pointer = self._renamed(stmt.buffer_var)
+        return stmt.with_fields(buffer_var=pointer, body=self.visit(stmt.body))
 
     def visit_LetStmt(self, stmt: Any) -> Any:
         """Copy a let with a variable of its own."""

@@ -31,7 +31,6 @@ from tilesmith.ir import (
     PrimExpr,
     Ramp,
     Range,
-    Rewriter,
     Select,
     Sub,
     Var,
@@ -39,10 +38,12 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import is_call, mentions
 from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
 
 __all__ = ["narrow_data_type"]
@@ -87,12 +88,13 @@ _INTERVALS: dict[type, Any] = {
 }
 
 
-class _Narrower(Rewriter):
+class _Narrower(BufferRemapper):
     """Narrows bottom-up: a wide value that fits becomes ``Cast(wide, narrow)``, and an operation on
     such values whose result fits is computed on the narrow ones.
     """
 
     def __init__(self, bits: int) -> None:
+        super().__init__()
         self.bits = bits
         self.low, self.high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
         self.values: dict[Var, PrimExpr] = {}
@@ -261,20 +263,29 @@ class _Narrower(Rewriter):
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         indices = [self.index(index) for index in load.indices]
         predicate = None if load.predicate is None else self.visit(load.predicate)
-        if predicate is load.predicate and all(a is b for a, b in zip(indices, load.indices)):
-            return load
-        return BufferLoad(load.buffer, indices, predicate, load.span)
+        buffer = self.visit(load.buffer)
+        if buffer is load.buffer and predicate is load.predicate:
+            if all(a is b for a, b in zip(indices, load.indices)):
+                return load
+        return BufferLoad(buffer, indices, predicate, load.span)
 
     # -- statements
+
+    def remap_buffer(self, node: Buffer) -> Buffer:
+        """Return a buffer whose shape, strides and offset name the narrow variables."""
+        if not mentions([*node.shape, *node.strides, node.elem_offset], self.values):
+            return node
+        return super().remap_buffer(node)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         indices = [self.index(index) for index in store.indices]
         value = self.visit(store.value)
         predicate = None if store.predicate is None else self.visit(store.predicate)
-        if value is store.value and predicate is store.predicate:
+        buffer = self.visit(store.buffer)
+        if buffer is store.buffer and value is store.value and predicate is store.predicate:
             if all(a is b for a, b in zip(indices, store.indices)):
                 return store
-        return BufferStore(store.buffer, value, indices, predicate, store.span)
+        return BufferStore(buffer, value, indices, predicate, store.span)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         value = self.visit(let.value)

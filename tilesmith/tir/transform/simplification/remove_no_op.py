@@ -18,6 +18,7 @@ from tilesmith.ir import IntImm, Rewriter, Var, const
 from tilesmith.ir.operators import logical_not
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_side_effect
@@ -25,6 +26,7 @@ from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
     AttrStmt,
+    Block,
     BufferStore,
     DeclBuffer,
     Evaluate,
@@ -60,12 +62,21 @@ class _Remover(Rewriter):
         self.used.add(buffer.data)
         return buffer
 
+    def note_sizes(self, buffer: Buffer) -> None:
+        """Record what a buffer that is declared here uses."""
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            self.visit(part)
+
+    def visit_Block(self, block: Block) -> Block:
+        for buffer in (*block.alloc_buffers, *[match.buffer for match in block.match_buffers]):
+            self.note_sizes(buffer)
+        return self.children(block)
+
     def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
         body = self.visit(declaration.body)
         if is_no_op(body):
             return body
-        for part in (*declaration.buffer.shape, *declaration.buffer.strides):
-            self.visit(part)
+        self.note_sizes(declaration.buffer)
         if declaration.buffer.data not in self.used:
             return body
         return declaration if body is declaration.body else declaration.with_fields(body=body)

@@ -29,14 +29,18 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call
+from tilesmith.ir.queries import called_name, is_call, mentions
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import reads_memory
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import reads_memory, statements
 from tilesmith.tir.stmt import (
     AssertStmt,
+    Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     For,
     IfThenElse,
@@ -130,7 +134,10 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         # a pointer stays: buffers name it as their memory
         is_number = not let.var.dtype.is_handle and not isinstance(value, StringImm)
         if is_number and isinstance(value, _LEAVES):
-            return self.with_value(let.var, value, let.body)
+            body = let.body
+            if _is_of_a_declaration(let.var, body):
+                body = substitute(body, {let.var: value})
+            return self.with_value(let.var, value, body)
         return super().visit_LetStmt(let)
 
     def visit_For(self, loop: For) -> Stmt:
@@ -197,6 +204,24 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         if condition is check.condition and message is check.message and body is check.body:
             return check
         return AssertStmt(condition, message, body, check.span)
+
+
+def _is_of_a_declaration(var: Var, body: Stmt) -> bool:
+    """Return whether the shape, strides or offset of a buffer that ``body`` declares depend on a
+    variable."""
+    return any(
+        mentions([*buffer.shape, *buffer.strides, buffer.elem_offset], {var})
+        for stmt in statements(body)
+        for buffer in _declared(stmt)
+    )
+
+
+def _declared(stmt: Stmt) -> list[Buffer]:
+    if isinstance(stmt, DeclBuffer):
+        return [stmt.buffer]
+    if isinstance(stmt, Block):
+        return [*stmt.alloc_buffers, *[match.buffer for match in stmt.match_buffers]]
+    return []
 
 
 def _is_whole(call: Call) -> bool:

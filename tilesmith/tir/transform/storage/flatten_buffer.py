@@ -11,7 +11,7 @@ An offset of a buffer becomes part of the index.
 from __future__ import annotations
 
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, const
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
@@ -23,9 +23,10 @@ __all__ = ["flatten_buffer"]
 
 
 def _flat_size(buffer: Buffer) -> list[PrimExpr]:
-    if not buffer.shape:
-        return [const(1, "int32")]
-    return list(buffer.get_flattened_buffer().shape)
+    sizes = list(buffer.get_flattened_buffer().shape) if buffer.shape else [const(1, "int32")]
+    if len(sizes) == 1 and not is_const(buffer.elem_offset, 0):
+        return [cast(sizes[0].dtype, buffer.elem_offset) + sizes[0]]
+    return sizes
 
 
 def _is_flat(buffer: Buffer) -> bool:
