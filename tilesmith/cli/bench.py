@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tilesmith.cli.options import (
+    InputShapes,
     existing_file,
     input_shape_option,
     json_option,
@@ -27,7 +28,12 @@ from tilesmith.cli.options import (
 @input_shape_option
 @json_option
 def bench_command(
-    model: Path, threads: int | None, rounds: int, target: str, input_shapes: tuple, as_json: bool
+    model: Path,
+    threads: int | None,
+    rounds: int,
+    target: str,
+    input_shapes: InputShapes,
+    as_json: bool,
 ) -> None:
     """Measure the latency of MODEL.onnx (or MODEL.tsm) on random inputs.
 

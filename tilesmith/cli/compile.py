@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilesmith.cli.options import (
+    InputShapes,
     existing_file,
     input_shape_option,
     json_option,
@@ -40,7 +41,7 @@ def compile_command(
     model: Path,
     output: Path | None,
     target: str,
-    input_shapes: tuple,
+    input_shapes: InputShapes,
     report: bool,
     as_json: bool,
 ) -> None:

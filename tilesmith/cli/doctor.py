@@ -103,6 +103,20 @@ def _run_a_loop(kind: str) -> str:
     return "" if values == [0, 2, 4, 6] else f"wrong result: {values}"
 
 
+def examine_cache() -> dict[str, Any]:
+    """Return where the caches are, their size, and why they cannot be used, if so."""
+    from tilesmith.support.cache import cache_folder, cache_problem, disk_caches
+    from tilesmith.support.knobs import knobs
+
+    try:
+        path = str(cache_folder())
+    except OSError:
+        path = ""  # the problem says why
+    problem = cache_problem() if knobs.cache else "switched off by TILESMITH_CACHE=0"
+    size = sum([cache.size() for cache in disk_caches()])
+    return {"path": path, "bytes": size, "usable": not problem, "problem": problem}
+
+
 def examine() -> dict[str, Any]:
     """Return everything that the command reports, as JSON values."""
     from tilesmith.runtime.threads import num_threads
@@ -132,7 +146,7 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "threads": num_threads(),
         "thread_runtime": "pool" if knobs.thread_runtime == "auto" else knobs.thread_runtime,
-        "cache": bool(knobs.cache),
+        "cache": examine_cache(),
         "packages": packages,
         "targets": [asdict(state) for state in states],
     }
@@ -165,6 +179,12 @@ def _print(found: dict[str, Any]) -> None:
         f"tilesmith {found['tilesmith']}, Python {found['python']}, {found['platform']}; "
         f"{found['threads']} threads ({found['thread_runtime']})",
         highlight=False,
+    )
+    cache = found["cache"]
+    state = f"unusable: {cache['problem']}" if cache["problem"] else "usable"
+    place = cache["path"] or "none"
+    console.print(
+        f"cache {place}: {state}, {cache['bytes'] / 1e6:.1f} MB", highlight=False, soft_wrap=True
     )
     packages = Table("package", "version", "for", "install")
     for package in found["packages"]:

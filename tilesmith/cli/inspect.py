@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tilesmith.cli.options import (
+    InputShapes,
     existing_file,
     input_shape_option,
     json_option,
@@ -50,7 +51,7 @@ def inspect_command(
     function: str | None,
     output: Path | None,
     target: str,
-    input_shapes: tuple,
+    input_shapes: InputShapes,
     as_json: bool,
 ) -> None:
     """Print MODEL.onnx as it looks at one stage of compilation."""

@@ -26,8 +26,17 @@ COMMANDS = {
     "bench": "tilesmith.cli.bench:bench_command",
     "inspect": "tilesmith.cli.inspect:inspect_command",
     "doctor": "tilesmith.cli.doctor:doctor_command",
+    "cache": "tilesmith.cli.cache:cache_command",
     "fuzz": "tilesmith.cli.fuzz:fuzz_command",
 }
+
+
+def show_warning(
+    message: Warning | str, category: type[Warning], filename: str, line: int, *_: Any
+) -> None:
+    """Print a warning on one line of standard error, without the place in our code."""
+    if issubclass(category, UserWarning):
+        click.echo(f"warning: {' '.join(str(message).split())}", err=True)
 
 
 def one_line(error: BaseException) -> str:

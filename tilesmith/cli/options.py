@@ -11,6 +11,9 @@ import click
 
 from tilesmith.support.errors import ConfigError
 
+InputShapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""The value of the option `--input-shape`."""
+
 
 class InputShape(click.ParamType):
     """Parameter type: `NAME:1,3,224,224` (also `NAME:1x3x224x224`) → (NAME, shape)."""
@@ -49,7 +52,7 @@ json_option = click.option(
 )
 
 
-def shapes(pairs: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, tuple[int, ...]] | None:
+def shapes(pairs: InputShapes) -> dict[str, tuple[int, ...]] | None:
     """Return the `--input-shape` options as a dictionary, None if there are none."""
     return dict(pairs) or None
 

@@ -15,7 +15,12 @@ from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, version_digest
-from tilesmith.support.errors import FrontendError, UnsupportedError
+from tilesmith.support.errors import (
+    ArtifactError,
+    CodegenError,
+    FrontendError,
+    UnsupportedError,
+)
 from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
@@ -48,11 +53,9 @@ def compile(
         record_fallback("cache", str(path), "the PassContext holds what no key can be made of")
     if cache and path is not None and not params and settings is not None:
         key = _model_key(path, chosen, input_shapes, settings)
-        found = MODEL_CACHE.get_file(key)
-        if found is not None:
-            executable = Executable.load(found)
-            executable.fallbacks.record()
-            return executable
+        cached = _cached(key)
+        if cached is not None:
+            return cached
     if path is None and _is_tensor_program(model_or_module):
         from tilesmith.lowering import build as build_functions
 
@@ -67,7 +70,25 @@ def compile(
     executable = build(module, chosen, params)
     executable.add_fallbacks(importing)
     if key is not None and executable.is_runnable:
-        MODEL_CACHE.put_file(key, executable.save)
+        try:
+            MODEL_CACHE.put_file(key, executable.save)
+        except CodegenError as error:  # no linker can link it
+            record_fallback("cache", str(path), error)
+    return executable
+
+
+def _cached(key: str) -> Executable | None:
+    """Return the model stored under a key; a damaged entry is removed, to be made anew."""
+    found = MODEL_CACHE.get_file(key)
+    if found is None:
+        return None
+    try:
+        executable = Executable.load(found)
+    except ArtifactError as error:
+        record_fallback("cache", MODEL_CACHE.name, error)
+        MODEL_CACHE.drop_damaged(key, "it cannot be loaded")
+        return None
+    executable.fallbacks.record()
     return executable
 
 

@@ -104,6 +104,10 @@ class ScriptWarning(UserWarning):
     """
 
 
+class CacheWarning(UserWarning):
+    """A cache on disk cannot be used; compiling goes on without it."""
+
+
 class MiscompileError(InternalError):
     """A step of the compiler changed what a program computes; raised by ``TILESMITH_CHECK=1``."""
 
