@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from tilesmith.ir import Add, FloorMod, IntImm, Mul, PrimExpr, Var
 from tilesmith.ir.queries import mentions, variables
+from tilesmith.schedule_rules.loops import step
 from tilesmith.schedule_rules.tiles import best_rows, best_tile
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
-from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
@@ -74,7 +74,7 @@ def find_contraction(block: Block) -> Contraction | None:
     if not places:
         return None
     inputs = _loads(block)
-    strides = [_step(load, last) for load in inputs]
+    strides = [step(load, last) for load in inputs]
     if any(step not in (0, 1) for step in strides) or 1 not in strides:
         return None
     streams = [load for load, step in zip(inputs, strides) if step == 1]
@@ -105,29 +105,6 @@ def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
         if isinstance(inner, FloorMod) and inner.a is last and isinstance(inner.b, IntImm):
             return inner.b.value
     return None
-
-
-def _step(load: BufferLoad, variable: Var) -> int | None:
-    """Return how far a load moves when a variable grows by one: 0, 1, or None for anything else."""
-    if not mentions(load.indices, {variable}):
-        return 0
-    inner = load.indices[-1]
-    outer_free = not any(
-        mentions(index, {variable})
-        for index in load.indices[:-1]
-        if not _is_tile_number(index, variable)
-    )
-    if isinstance(inner, FloorMod) and inner.a is variable and outer_free:
-        return 1
-    if mentions(load.indices[:-1], {variable}):
-        return None
-    analyzer = Analyzer()
-    moved = substitute(inner, {variable: variable + const(1, variable.dtype)})
-    return 1 if analyzer.can_prove_equal(moved - inner, 1) else None
-
-
-def _is_tile_number(index: PrimExpr, variable: Var) -> bool:
-    return isinstance(index, FloorDiv) and index.a is variable
 
 
 def schedule_contraction(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir.queries import variables
-from tilesmith.tir import IterVar
+from tilesmith.arith import Analyzer
+from tilesmith.ir import FloorDiv, FloorMod, PrimExpr, Var, const
+from tilesmith.ir.queries import mentions, variables
+from tilesmith.tir import BufferLoad, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["FEWEST_FOR_THREADS", "describe", "split_loops"]
+__all__ = ["FEWEST_FOR_THREADS", "describe", "split_loops", "step"]
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
@@ -30,3 +33,26 @@ def split_loops(
             reduction_vars.update(variables(value))
     spatial = [loop for loop in loops if sch.get(loop).loop_var not in reduction_vars]
     return spatial, [loop for loop in loops if loop not in spatial]
+
+
+def step(load: BufferLoad, variable: Var) -> int | None:
+    """Return how far a load moves when a variable grows by one: 0, 1, or None for anything else."""
+    if not mentions(load.indices, {variable}):
+        return 0
+    inner = load.indices[-1]
+    outer_free = not any(
+        mentions(index, {variable})
+        for index in load.indices[:-1]
+        if not _is_tile_number(index, variable)
+    )
+    if isinstance(inner, FloorMod) and inner.a is variable and outer_free:
+        return 1
+    if mentions(load.indices[:-1], {variable}):
+        return None
+    analyzer = Analyzer()
+    moved = substitute(inner, {variable: variable + const(1, variable.dtype)})
+    return 1 if analyzer.can_prove_equal(moved - inner, 1) else None
+
+
+def _is_tile_number(index: PrimExpr, variable: Var) -> bool:
+    return isinstance(index, FloorDiv) and index.a is variable

@@ -11,7 +11,7 @@ becomes
 from __future__ import annotations
 
 from tilesmith.ir import IntImm, Var
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops, step
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, BufferStore, IterVar
 from tilesmith.tir.queries import loads
@@ -21,7 +21,9 @@ __all__ = ["runs_along_rows", "schedule_row_reduction"]
 
 
 def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
-    """Return whether the last reduction iterator indexes the last axis of all loads."""
+    """Return whether the last reduction iterator runs along the last axis of the loads, at stride
+    1, or does not occur in a load.
+    """
     node: Block = sch.get(block)
     if node.init is None or not isinstance(node.body, BufferStore):
         return False
@@ -31,7 +33,8 @@ def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
     last: Var = reduction[-1].var
     target = node.body.buffer
     inputs = [one for one in loads(node.body.value) if one.buffer is not target and one.indices]
-    return bool(inputs) and all(one.indices[-1] is last for one in inputs)
+    steps = [step(one, last) for one in inputs]
+    return 1 in steps and all(one in (0, 1) for one in steps)
 
 
 def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:

@@ -8,6 +8,7 @@ from tilesmith import te
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import rounded, widened
 
 __all__ = ["einsum"]
 
@@ -58,8 +59,9 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
         at = {**dict(zip(output, indices)), **summed}
         value: Any = None
         for term, tensor in zip(terms, operand):
-            factor = tensor(*[at[letter] for letter in term])
+            factor = widened(tensor(*[at[letter] for letter in term]))
             value = factor if value is None else value * factor
         return te.sum(value, axis=list(summed.values())) if summed else value
 
-    return te.compute([sizes[letter] for letter in output], element, name="T_einsum")
+    total = te.compute([sizes[letter] for letter in output], element, name="T_einsum")
+    return rounded(total, operand[0].dtype)

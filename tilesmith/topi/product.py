@@ -10,6 +10,7 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import accumulator, rounded, widened
 from tilesmith.topi.broadcast import broadcast_shape
 from tilesmith.topi.utils import DType, same_size
 
@@ -29,6 +30,7 @@ def matmul(
     Vectors get an axis that is dropped again; leading axes are batches and broadcast.
     """
     out_dtype = out_dtype or a.dtype
+    dtype = accumulator(out_dtype)
     vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
     batch_a = list(a.shape[:-2]) if not vector_a else []
     batch_b = list(b.shape[:-2]) if not vector_b else []
@@ -65,9 +67,10 @@ def matmul(
         else:
             column = rest.pop(0)
             right += [column, k] if transp_b else [k, column]
-        return te.sum(op.cast(out_dtype, a(*left)) * op.cast(out_dtype, b(*right)), axis=k)
+        return te.sum(op.cast(dtype, a(*left)) * op.cast(dtype, b(*right)), axis=k)
 
-    return te.compute([*batch, *rows, *columns], element, name="T_matmul", tag="matmul")
+    shape = [*batch, *rows, *columns]
+    return rounded(te.compute(shape, element, name="T_matmul", tag="matmul"), out_dtype)
 
 
 def tensordot(
@@ -93,9 +96,9 @@ def tensordot(
     def element(*i: Any) -> PrimExpr:
         left = {**dict(zip(kept_a, i)), **dict(zip(own, summed))}
         right = {**dict(zip(kept_b, i[len(kept_a) :])), **dict(zip(other, summed))}
-        value = a(*[left[axis] for axis in range(len(a.shape))])
-        value = value * b(*[right[axis] for axis in range(len(b.shape))])
+        value = widened(a(*[left[axis] for axis in range(len(a.shape))]))
+        value = value * widened(b(*[right[axis] for axis in range(len(b.shape))]))
         return te.sum(value, axis=summed) if summed else value
 
     shape = [*[a.shape[axis] for axis in kept_a], *[b.shape[axis] for axis in kept_b]]
-    return te.compute(shape, element, name="T_tensordot")
+    return rounded(te.compute(shape, element, name="T_tensordot"), a.dtype)

@@ -8,11 +8,12 @@ from typing import Any
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi import tag
-from tilesmith.topi.broadcast import multiply, subtract
+from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
 from tilesmith.topi.math import sqrt
 from tilesmith.topi.utils import Axes, Shape, equal_const_int, normalize_axes, product
 
@@ -58,28 +59,36 @@ class _Axes:
 
 
 def _reduce(
-    data: Tensor, axis: Axes, keepdims: bool, combine: Callable[..., Any], name: str
+    data: Tensor,
+    axis: Axes,
+    keepdims: bool,
+    combine: Callable[..., Any],
+    name: str,
+    value: Callable[..., Any] | None = None,
 ) -> Tensor:
-    axes = _Axes(data, axis, keepdims)
-    if not axes.iterators:
-        return te.compute(data.shape, lambda *i: data(*i), name=name, tag=tag.ELEMWISE)
-    iterators = list(axes.iterators.values())
-    return te.compute(
-        axes.shape,
-        lambda *i: combine(data(*axes.indices(i)), axis=iterators),
-        name=name,
-        tag=tag.COMM_REDUCE,
-    )
+    """Reduce ``value(*indices)``, by default the elements of ``data``."""
+    value = value or data
+    axes = normalize_axes(axis, len(data.shape))
+    if not axes:
+        return te.compute(data.shape, lambda *i: value(*i), name=name, tag=tag.ELEMWISE)
+    space = [Axis(size, number in axes) for number, size in enumerate(data.shape)]
+    return reduce_axes(space, value, combine, name, keepdims)
+
+
+def _wide_sum(data: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """Return the sum in the dtype in which ``data`` is added."""
+    return _reduce(data, axis, keepdims, te.sum, "T_sum", lambda *i: widened(data(*i)))
 
 
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over axes (all of them for None)."""
-    return _reduce(data, axis, keepdims, te.sum, "T_sum")
+    """Return the sum over axes (all of them for None); errors as `accumulation` says."""
+    return rounded(_wide_sum(data, axis, keepdims), data.dtype)
 
 
 def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the product over axes."""
-    return _reduce(data, axis, keepdims, _prod, "T_prod")
+    total = _reduce(data, axis, keepdims, _prod, "T_prod", lambda *i: widened(data(*i)))
+    return rounded(total, data.dtype)
 
 
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -149,29 +158,39 @@ def argmin(
     return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
 
 
-def _divided(total: Tensor, count: PrimExpr, name: str) -> Tensor:
+def _divided(total: Tensor, count: PrimExpr, name: str, dtype: DataType) -> Tensor:
     def element(*i: Any) -> PrimExpr:
         value = total(*i)
-        return value / count if value.dtype.is_float else op.truncdiv(value, count)
+        divisor = op.cast(value.dtype, count)
+        mean = value / divisor if value.dtype.is_float else op.truncdiv(value, divisor)
+        return op.cast(dtype, mean)
 
     return te.compute(total.shape, element, name=name, tag=tag.ELEMWISE)
 
 
 def _count(data: Tensor, axis: Axes) -> PrimExpr:
     axes = normalize_axes(axis, len(data.shape))
-    return op.cast(data.dtype, product([data.shape[number] for number in axes]))
+    return product([data.shape[number] for number in axes])
 
 
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the mean over axes, in the dtype of ``data`` (integers are divided toward zero)."""
-    return _divided(sum(data, axis, keepdims), _count(data, axis), "T_mean")
+    return _divided(_wide_sum(data, axis, keepdims), _count(data, axis), "T_mean", data.dtype)
 
 
 def variance(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the mean of the squared differences from the mean over axes."""
-    difference = subtract(data, mean(data, axis, True))
-    squares = multiply(difference, difference)
-    return _divided(sum(squares, axis, keepdims), _count(data, axis), "T_variance")
+    axes = normalize_axes(axis, len(data.shape))
+    count, dtype = _count(data, axis), accumulator(data.dtype)
+    average = _divided(_wide_sum(data, axes, True), count, "T_mean", dtype)
+
+    def square(*i: Any) -> PrimExpr:
+        at = [0 if number in axes else x for number, x in enumerate(i)]
+        difference = widened(data(*i)) - average(*at)
+        return difference * difference
+
+    squares = _reduce(data, axes, keepdims, te.sum, "T_squares", square)
+    return _divided(squares, count, "T_variance", data.dtype)
 
 
 def std(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

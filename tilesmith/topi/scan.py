@@ -11,6 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
+from tilesmith.topi.accumulation import accumulator
 from tilesmith.topi.procedure import loops, pointers, rows_along
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import DType, normalize_axes, product
@@ -37,8 +38,7 @@ def scanop(
         data, axis = reshape(data, [product(data.shape)]), 0
     (first,) = normalize_axes(axis, len(data.shape))
     dtype = DataType(data.dtype if dtype is None or dtype == "" else dtype)
-    # Each step rounds: totals of narrow floats are kept in float32.
-    wide = DataType("float32") if dtype.is_float and dtype.bits < 32 else dtype
+    wide = accumulator(dtype)
     identity = const(identity_value, wide)
     rest = data.shape[first + 1 :]
 

@@ -13,6 +13,7 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir.functor import substitute
 from tilesmith.topi import tag
+from tilesmith.topi.accumulation import rounded, widened
 from tilesmith.topi.utils import (
     Axes,
     DType,
@@ -298,9 +299,9 @@ def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = N
         here = op.equal(index, op.cast("int64", i[axis]))
         value = grads(*i[:axis], *places, *i[axis + 1 :])
         value = tir.Select(here, value, const(0, grads.dtype))
-        return te.sum(value, axis=places) if places else value
+        return te.sum(widened(value), axis=places) if places else value
 
-    return te.compute(data.shape, gathered, name="take_grad")
+    return rounded(te.compute(data.shape, gathered, name="take_grad"), grads.dtype)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:

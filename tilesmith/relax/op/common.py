@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
+
 from tilesmith.ir import IntImm, Op, PrimExpr, const
 from tilesmith.relax.expr import Call, ShapeExpr, known_struct_info
 from tilesmith.relax.relations import (
@@ -27,8 +29,14 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError
 __all__ = [
     "argument_name", "broadcast_sizes", "check_axes", "check_axis", "check_dtypes", "check_float",
     "check_ndim", "first_info", "number_of_elements", "result", "shape_argument", "size",
-    "sizes_of", "tensor", "tensor_or_scalar", "tensors",
+    "sizes_of", "tensor", "tensor_or_scalar", "tensors", "widened",
 ]  # fmt: skip
+
+
+def widened(array: numpy.ndarray) -> numpy.ndarray:
+    """Return an array of floats of fewer than 32 bits as float32, any other unchanged."""
+    is_narrow = array.dtype.kind not in "iubc" and array.dtype.itemsize < 4
+    return array.astype("float32") if is_narrow else array
 
 
 def argument_name(call: Call, index: int) -> str:

@@ -17,6 +17,7 @@ from tilesmith.relax.op.common import (
     sizes_of,
     tensor,
     tensors,
+    widened,
 )
 from tilesmith.relax.op.declaration import define, function
 from tilesmith.relax.op.elementwise import add
@@ -63,7 +64,7 @@ def _infer_matmul(call: Call) -> Any:
 
 def _matmul(attrs: Any, a: Any, b: Any) -> Any:
     out = a.dtype if attrs.out_dtype is None else attrs.out_dtype.numpy()
-    return numpy.matmul(a.astype(out), b.astype(out))
+    return numpy.matmul(widened(a.astype(out)), widened(b.astype(out))).astype(out)
 
 
 def _turned(expr: Any) -> Any:
@@ -193,5 +194,7 @@ einsum = define(
     description='Einstein\'s sum: ``einsum((a, b), "ij,jk->ik")``.',
     schema=Schema(subscripts=text()),
     compute=lambda attrs, operands: topi.einsum(attrs.subscripts, *operands),
-    evaluate=lambda attrs, operands: numpy.einsum(attrs.subscripts, *operands),
+    evaluate=lambda attrs, operands: numpy.einsum(
+        attrs.subscripts, *[widened(one) for one in operands]
+    ),
 )

@@ -19,6 +19,7 @@ from tilesmith.relax.op.common import (
     size,
     sizes_of,
     tensor,
+    widened,
 )
 from tilesmith.relax.op.declaration import OpFunction, define
 from tilesmith.relax.op.elementwise import astype, equal
@@ -212,7 +213,8 @@ def _scan(
         axis = attrs.axis
         if axis is None:
             x, axis = x.reshape(-1), 0
-        out = evaluate(x, axis=axis, dtype=x.dtype)
+        wide = widened(x)
+        out = evaluate(wide, axis=axis, dtype=wide.dtype).astype(x.dtype)
         if attrs.exclusive:
             out = numpy.roll(out, 1, axis)
             first = [slice(None)] * out.ndim

@@ -17,6 +17,7 @@ from tilesmith.relax.expr import Call, Function, Tuple, TupleGetItem, const, kno
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.normal_form import canonicalize
+from tilesmith.runtime.dtype import DataType
 
 _BATCH_NORM = operators.nn.batch_norm.op
 _DROPOUT = operators.nn.dropout.op
@@ -29,11 +30,19 @@ def _unit_shape(data: Any, axis: int) -> list[Any]:
     return shape
 
 
+def _in_dtype(expr: Any, dtype: DataType) -> Any:
+    return expr if known_struct_info(expr).dtype == dtype else operators.astype(expr, dtype)
+
+
 def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
-    """Return the factor and the summand that a batch normalisation amounts to, along its axis."""
-    _, gamma, beta, mean, variance = call.args
-    attrs = call.attrs
-    dtype = known_struct_info(variance).dtype
+    """Return the factor and the summand that a batch normalisation amounts to, along its axis.
+
+    They are computed in float32 at least, and rounded to the dtype of the data.
+    """
+    data, *parameters = call.args
+    attrs, out = call.attrs, known_struct_info(data).dtype
+    dtype = DataType("float32") if out.bits < 32 else out
+    gamma, beta, mean, variance = [_in_dtype(one, dtype) for one in parameters]
     scale = operators.rsqrt(operators.add(variance, const(attrs.epsilon, dtype)))
     if attrs.scale:
         scale = operators.multiply(gamma, scale)
@@ -41,7 +50,7 @@ def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
     shift = operators.negative(operators.multiply(mean, scale))
     if attrs.center:
         shift = operators.add(beta, shift)
-    return scale, builder.emit(shift)
+    return builder.emit(_in_dtype(scale, out)), builder.emit(_in_dtype(shift, out))
 
 
 def decompose_batch_norm(builder: Any, call: Call) -> Any:

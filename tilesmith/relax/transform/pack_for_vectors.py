@@ -47,6 +47,16 @@ def _sizes(expr: Any) -> list[int] | None:
     return [value.value for value in values]
 
 
+_SERVED = "a float of up to 32 bits in and out"
+
+
+def _is_served(call: Call) -> bool:
+    """Return whether a product has operands and a result of one float dtype of up to 32 bits."""
+    dtype = known_struct_info(call).dtype
+    operands = [known_struct_info(arg).dtype for arg in call.args]
+    return dtype.is_float and dtype.bits <= 32 and all(own == dtype for own in operands)
+
+
 def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
     """Return ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
     missing = -array.shape[-1] % width
@@ -129,8 +139,8 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "the sizes of its input are not constant")
         if not isinstance(weight, Constant):
             return _unpacked(call, "its weights are not constant")
-        if known_struct_info(data).dtype != "float32":
-            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not float32")
+        if not _is_served(call):
+            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not {_SERVED}")
         array = weight.data.numpy()
         groups = int(attrs.groups)
         options = [
@@ -166,8 +176,8 @@ class _Pack(PyExprMutator):
         array = weight.data.numpy()
         if array.ndim != 2:
             return _unpacked(call, f"its weights have {array.ndim} axes, not 2")
-        if known_struct_info(data).dtype != "float32":
-            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not float32")
+        if not _is_served(call):
+            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not {_SERVED}")
         if known_struct_info(data).ndim < 2:
             return _unpacked(call, "its left operand is a vector")
         if array.shape[1] < _FEWEST_COLUMNS:
@@ -244,7 +254,7 @@ class _Pack(PyExprMutator):
 
 @compiler_pass("PackForVectors")
 def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
-    """Moves float32 convolutions with constant weights to channels last and packs the weights."""
+    """Moves convolutions of floats with constant weights to channels last and packs the weights."""
     machine = machine_model(Target(target) if target is not None else Target("llvm"))
     mutator = _Pack(mod, machine)
     for variable, function in list(mod.functions.items()):

@@ -11,7 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
-from tilesmith.topi.math import cast
+from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.nn.normalization import softmax
 from tilesmith.topi.utils import equal_const_int
 
@@ -31,14 +31,14 @@ def attention(
 
     query (batch, length, heads, size), key and value (batch, keys, heads, size), bias broadcast to
     (batch, heads, length, keys). ``scale``: 1 / sqrt(size) by default. ``causal_mask``: "TopLeft"
-    or "BottomRight", the corner at which the diagonal of visible keys starts. float16 is computed
-    in float32. Raises UnsupportedError for a ``window_size``.
+    or "BottomRight", the corner at which the diagonal of visible keys starts. Narrow floats are
+    computed in float32. Raises UnsupportedError for a ``window_size``.
     """
     if window_size is not None:
         raise UnsupportedError("attention: window_size is not supported; pass a bias instead")
     batch, length, heads, size = query.shape
     keys, out_size = key.shape[1], value.shape[3]
-    dtype = "float32" if query.dtype == "float16" else query.dtype
+    dtype = accumulator(query.dtype)
     factor = _scale(scale, size, dtype)
     d = te.reduce_axis((0, size), name="d")
     scores = te.compute(
@@ -70,7 +70,7 @@ def attention(
         lambda b, i, h, o: te.sum(weights(b, h, i, k) * op.cast(dtype, value(b, k, h, o)), axis=k),
         name="T_attention",
     )
-    return product if dtype == query.dtype else cast(product, query.dtype)
+    return rounded(product, query.dtype)
 
 
 def _scale(scale: float | None, size: PrimExpr, dtype: Any) -> PrimExpr:

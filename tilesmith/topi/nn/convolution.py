@@ -15,6 +15,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
+from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import (
@@ -155,7 +156,8 @@ def conv(
     _check_channels(g, groups)
     if _is_depthwise(g, groups):
         return depthwise_conv2d_nchw(inp, filt, stride, padding, dilation, out_dtype)
-    dtype = out_dtype or inp.dtype
+    out_dtype = out_dtype or inp.dtype
+    dtype = accumulator(out_dtype)
     padded = pad(
         inp,
         [g.before.get(letter, 0) for letter in g.data_layout],
@@ -188,7 +190,7 @@ def conv(
         return te.sum(product, axis=list(places.values()))
 
     name = g.name if groups == 1 else "group_" + g.name
-    return g.compute(name, out_size, element)
+    return rounded(g.compute(name, out_size, element), out_dtype)
 
 
 def conv_transpose(
@@ -216,7 +218,8 @@ def conv_transpose(
             f"conv{len(g.letters)}d_transpose: the input has {channels} channels, the filter takes"
             f" {inputs}"
         )
-    dtype = out_dtype or data.dtype
+    out_dtype = out_dtype or data.dtype
+    dtype = accumulator(out_dtype)
     extra = per_axis(output_padding, len(g.letters), "output_padding")
     per_group = simplify(op.floordiv(inputs, groups))
     places = g.iterators(per_group)
@@ -248,4 +251,4 @@ def conv_transpose(
         return te.sum(product, axis=list(places.values()))
 
     name = g.name.replace("_", "_transpose_", 1)
-    return g.compute(name, out_size, element)
+    return rounded(g.compute(name, out_size, element), out_dtype)

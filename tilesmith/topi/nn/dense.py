@@ -10,6 +10,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi import product, tag
+from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.broadcast import add, broadcast_shape
 from tilesmith.topi.math import cast
 from tilesmith.topi.utils import DType, same_size
@@ -27,22 +28,23 @@ def dense(
 ) -> Tensor:
     """Return ``data @ weight.T + bias``: data of shape (..., K), weight (N, K)."""
     out_dtype = out_dtype or data.dtype
+    dtype = accumulator(out_dtype)
     if not same_size(data.shape[-1], weight.shape[-1]):
         raise ShapeError(f"dense: the inner sizes {data.shape[-1]} and {weight.shape[-1]} differ")
     k = te.reduce_axis((0, data.shape[-1]), name="k")
     result = te.compute(
         (*data.shape[:-1], weight.shape[0]),
         lambda *i: te.sum(
-            op.cast(out_dtype, data(*i[:-1], k)) * op.cast(out_dtype, weight(i[-1], k)), axis=k
+            op.cast(dtype, data(*i[:-1], k)) * op.cast(dtype, weight(i[-1], k)), axis=k
         ),
         name="T_matmul_NT",
         tag="dense",
     )
     if bias is None:
-        return result
+        return rounded(result, out_dtype)
     return te.compute(
         result.shape,
-        lambda *i: result(*i) + op.cast(out_dtype, bias(i[-1])),
+        lambda *i: op.cast(out_dtype, result(*i) + op.cast(dtype, bias(i[-1]))),
         name="T_add",
         tag=tag.BROADCAST,
     )
@@ -62,6 +64,7 @@ def batch_matmul(
     either.
     """
     out_dtype = out_dtype or tensor_a.dtype
+    dtype = accumulator(out_dtype)
     inner_a = tensor_a.shape[1 if transpose_a else 2]
     inner_b = tensor_b.shape[2 if transpose_b else 1]
     if not same_size(inner_a, inner_b):
@@ -75,10 +78,10 @@ def batch_matmul(
         bb = const(0, b.dtype) if op.is_const(tensor_b.shape[0], 1) else b
         left = tensor_a(ba, k, i) if transpose_a else tensor_a(ba, i, k)
         right = tensor_b(bb, j, k) if transpose_b else tensor_b(bb, k, j)
-        return te.sum(op.cast(out_dtype, left) * op.cast(out_dtype, right), axis=k)
+        return te.sum(op.cast(dtype, left) * op.cast(dtype, right), axis=k)
 
     name = f"T_batch_matmul_{'T' if transpose_a else 'N'}{'T' if transpose_b else 'N'}"
-    return te.compute((batch, m, n), element, name=name, tag="batch_matmul")
+    return rounded(te.compute((batch, m, n), element, name=name, tag="batch_matmul"), out_dtype)
 
 
 def matmul(

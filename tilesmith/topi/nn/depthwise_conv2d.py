@@ -7,6 +7,7 @@ from typing import Any
 from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis, window_count
 from tilesmith.topi.utils import DType, get_const_int, simplify
@@ -26,6 +27,7 @@ def depthwise_conv2d_nchw(
     the result has channels * multiplier channels. ``padding`` as in `get_pad_tuple`.
     """
     out_dtype = out_dtype or Input.dtype
+    dtype = accumulator(out_dtype)
     (sy, sx), (dy, dx) = per_axis(stride, 2, "stride"), per_axis(dilation, 2, "dilation")
     batch, channels, height, width = Input.shape
     multiplier = get_const_int(Filter.shape[1])
@@ -47,6 +49,7 @@ def depthwise_conv2d_nchw(
         )
         value = data(b, channel, i * sy + di * dy, j * sx + dj * dx)
         weight = Filter(channel, which, di, dj)
-        return te.sum(op.cast(out_dtype, value) * op.cast(out_dtype, weight), axis=[di, dj])
+        return te.sum(op.cast(dtype, value) * op.cast(dtype, weight), axis=[di, dj])
 
-    return te.compute(shape, element, name="DepthwiseConv2d", tag="depthwise_conv2d_nchw")
+    result = te.compute(shape, element, name="DepthwiseConv2d", tag="depthwise_conv2d_nchw")
+    return rounded(result, out_dtype)

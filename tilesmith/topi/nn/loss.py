@@ -11,6 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.broadcast import divide, multiply
 from tilesmith.topi.math import negative
 from tilesmith.topi.reduction import sum
@@ -24,11 +25,13 @@ def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
     """Return minus the sum of ``predictions * labels``, divided by the size of the first axis if
     there are two or more.
     """
-    total = negative(sum(multiply(predictions, labels)))
+    dtype = accumulator(predictions.dtype)
+    total = negative(sum(multiply(rounded(predictions, dtype), rounded(labels, dtype))))
     if len(predictions.shape) < 2:
-        return total
-    batch = op.cast(predictions.dtype, predictions.shape[0])
-    return te.compute((), lambda: total() / batch, name="T_divide")
+        return rounded(total, predictions.dtype)
+    batch = op.cast(dtype, predictions.shape[0])
+    mean = te.compute((), lambda: total() / batch, name="T_divide")
+    return rounded(mean, predictions.dtype)
 
 
 def _class_weight(
@@ -41,7 +44,7 @@ def _class_weight(
         target = targets(*i)
         is_ignored = op.equal(target, ignored)
         chosen = tir.Select(is_ignored, const(0, target.dtype), target)
-        weight = const(1, dtype) if weights is None else weights(chosen)
+        weight = const(1, dtype) if weights is None else op.cast(dtype, weights(chosen))
         return chosen, tir.Select(is_ignored, const(0, dtype), weight)
 
     return at
@@ -74,18 +77,21 @@ def nll_loss(
     (the sum divided by the sum of the weights).
     """
     _check_reduction(reduction)
-    at = _class_weight(targets, weights, predictions.dtype, ignore_index)
+    out_dtype, dtype = predictions.dtype, accumulator(predictions.dtype)
+    at = _class_weight(targets, weights, dtype, ignore_index)
 
     def loss(*i: Any) -> PrimExpr:
         chosen, weight = at(*i)
         picked = predictions(*i[:1], chosen, *i[1:]) if i else predictions(chosen)
-        return -picked * weight
+        return -op.cast(dtype, picked) * weight
 
     losses = te.compute(targets.shape, loss, name="T_nll_loss", tag=tag.INJECTIVE)
     if reduction == "none":
-        return losses
+        return rounded(losses, out_dtype)
     total = sum(losses) if targets.shape else losses
-    return total if reduction == "sum" else divide(total, _total_weight(targets, at))
+    if reduction == "mean":
+        total = divide(total, _total_weight(targets, at))
+    return rounded(total, out_dtype)
 
 
 def nll_loss_grad(
@@ -100,17 +106,18 @@ def nll_loss_grad(
     class.
     """
     _check_reduction(reduction)
-    dtype = predictions.dtype
+    dtype = accumulator(predictions.dtype)
     axis = 1 if len(predictions.shape) > 1 else 0
     at = _class_weight(targets, weights, dtype, ignore_index)
     total = _total_weight(targets, at) if reduction == "mean" else None
 
     def element(*i: Any) -> PrimExpr:
         outer = (*i[:axis], *i[axis + 1 :])
-        scale = grads(*outer) if reduction == "none" else grads()
+        scale = op.cast(dtype, grads(*outer) if reduction == "none" else grads())
         if total is not None:
             scale = scale / total()
         hit = op.equal(op.cast("int64", targets(*outer)), op.cast("int64", i[axis]))
-        return tir.Select(hit, -(at(*outer)[1] * scale), const(0, dtype))
+        value = tir.Select(hit, -(at(*outer)[1] * scale), const(0, dtype))
+        return op.cast(predictions.dtype, value)
 
     return te.compute(predictions.shape, element, name="nll_loss_grad")

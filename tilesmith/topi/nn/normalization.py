@@ -6,9 +6,11 @@ from typing import Any
 
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, widened
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import Axes, get_const_int, normalize_axes, product
@@ -23,34 +25,34 @@ def _without(indices: tuple, axis: int) -> tuple:
     return (*indices[:axis], *indices[axis + 1 :])
 
 
-def _with(indices: tuple, axis: int, value: Any) -> tuple:
-    return (*indices[:axis], value, *indices[axis:])
-
-
-def _max_and_exp(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+def _sum_of_powers(x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the largest value along an axis, exp(x - largest), and the sum of these; the last two
+    in the dtype in which ``x`` is added.
+    """
+    axes = [Axis(size, k == axis) for k, size in enumerate(x.shape)]
     shape = [size for k, size in enumerate(x.shape) if k != axis]
     k1 = te.reduce_axis((0, x.shape[axis]), name="k")
     largest = te.compute(
-        shape, lambda *i: te.max(x(*_with(i, axis, k1)), axis=k1), name="T_softmax_maxelem"
+        shape,
+        lambda *i: te.max(x(*i[:axis], k1, *i[axis:]), axis=k1),
+        name="T_softmax_maxelem",
     )
     exponential = te.compute(
-        x.shape, lambda *i: tir.exp(x(*i) - largest(*_without(i, axis))), name="T_softmax_exp"
+        x.shape,
+        lambda *i: tir.exp(widened(x(*i)) - widened(largest(*_without(i, axis)))),
+        name="T_softmax_exp",
     )
-    return largest, exponential
+    total = reduce_axes(axes, exponential, te.sum, "T_softmax_expsum", tag="")
+    return largest, exponential, total
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return ``exp(x - max) / sum(exp(x - max))`` along an axis."""
     (axis,) = normalize_axes(axis, len(x.shape))
-    shape = [size for k, size in enumerate(x.shape) if k != axis]
-    _, exponential = _max_and_exp(x, axis)
-    k2 = te.reduce_axis((0, x.shape[axis]), name="k")
-    total = te.compute(
-        shape, lambda *i: te.sum(exponential(*_with(i, axis, k2)), axis=k2), name="T_softmax_expsum"
-    )
+    _, exponential, total = _sum_of_powers(x, axis)
     return te.compute(
         x.shape,
-        lambda *i: exponential(*i) / total(*_without(i, axis)),
+        lambda *i: op.cast(x.dtype, exponential(*i) / total(*_without(i, axis))),
         name="T_softmax_norm",
         tag="softmax_output",
         attrs={"axis": axis},
@@ -63,18 +65,15 @@ fast_softmax = softmax
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return ``x - max - log(sum(exp(x - max)))`` along an axis."""
     (axis,) = normalize_axes(axis, len(x.shape))
-    shape = [size for k, size in enumerate(x.shape) if k != axis]
-    largest, exponential = _max_and_exp(x, axis)
-    k2 = te.reduce_axis((0, x.shape[axis]), name="k")
-    total = te.compute(
-        shape, lambda *i: te.sum(exponential(*_with(i, axis, k2)), axis=k2), name="T_softmax_expsum"
-    )
+    largest, _, total = _sum_of_powers(x, axis)
+
+    def element(*i: Any) -> PrimExpr:
+        outer = _without(i, axis)
+        value = widened(x(*i)) - widened(largest(*outer)) - tir.log(total(*outer))
+        return op.cast(x.dtype, value)
+
     return te.compute(
-        x.shape,
-        lambda *i: x(*i) - largest(*_without(i, axis)) - tir.log(total(*_without(i, axis))),
-        name="T_log_softmax",
-        tag="log_softmax_output",
-        attrs={"axis": axis},
+        x.shape, element, name="T_log_softmax", tag="log_softmax_output", attrs={"axis": axis}
     )
 
 
@@ -98,10 +97,12 @@ def batch_norm(
 
     def element(*i: Any) -> PrimExpr:
         c = i[axis]
-        value = (data(*i) - moving_mean(c)) / tir.sqrt(moving_var(c) + const(epsilon, data.dtype))
+        variance = widened(moving_var(c))
+        value = widened(data(*i)) - widened(moving_mean(c))
+        value = value / tir.sqrt(variance + const(epsilon, variance.dtype))
         if scale:
-            value = value * gamma(c)
-        return value + beta(c) if center else value
+            value = value * widened(gamma(c))
+        return op.cast(data.dtype, value + widened(beta(c)) if center else value)
 
     normal = te.compute(data.shape, element, name="T_batch_norm", tag=tag.BROADCAST)
     copies = [
@@ -117,29 +118,35 @@ def batch_norm(
     return [normal, *copies]
 
 
-def _moments(data: Tensor, axes: list[int], dtype: Any) -> tuple[Tensor, Tensor, list[int]]:
-    """Compute sum and sum of squares over some axes, in one pass."""
-    kept = [k for k in range(len(data.shape)) if k not in axes]
-    iterators = {axis: te.reduce_axis((0, data.shape[axis]), name=f"k{axis}") for axis in axes}
+_MOMENTS = tir.comm_reducer(
+    lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    lambda first, second: (const(0, first), const(0, second)),
+    name="moments",
+)
 
-    def place(indices: tuple) -> list[Any]:
-        given = iter(indices)
-        return [iterators[k].var if k in iterators else next(given) for k in range(len(data.shape))]
 
-    reducer = tir.comm_reducer(
-        lambda a, b: (a[0] + b[0], a[1] + b[1]),
-        lambda first, second: (const(0, first), const(0, second)),
-        name="moments",
-    )
+class _Moments:
+    """The mean and the variance of a tensor over some axes, from sums made in one pass."""
 
-    def element(*i: Any) -> Any:
-        value = data(*place(i)).astype(dtype)
-        return reducer((value, value * value), axis=list(iterators.values()))
+    def __init__(self, data: Tensor, axes: list[int]) -> None:
+        self._dtype = accumulator(data.dtype)
+        self._kept = [k for k in range(len(data.shape)) if k not in axes]
+        self._count = op.cast(self._dtype, product([data.shape[k] for k in axes]))
 
-    total, squares = te.compute(
-        [data.shape[k] for k in kept], element, name="T_moments", tag=tag.COMM_REDUCE
-    )
-    return total, squares, kept
+        def element(*i: Any) -> Any:
+            value = widened(data(*i))
+            return value, value * value
+
+        space = [Axis(size, k in axes) for k, size in enumerate(data.shape)]
+        self._total, self._squares = reduce_axes(space, element, _MOMENTS, "T_moments")
+
+    def normal(self, value: PrimExpr, indices: tuple, epsilon: float) -> PrimExpr:
+        """Return ``(value - mean) / sqrt(variance + epsilon)`` in the dtype of the sums."""
+        outer = [indices[k] for k in self._kept]
+        mean = self._total(*outer) / self._count
+        variance = self._squares(*outer) / self._count - mean * mean
+        scale = tir.rsqrt(variance + const(epsilon, self._dtype))
+        return (op.cast(self._dtype, value) - mean) * scale
 
 
 def layer_norm(
@@ -149,19 +156,14 @@ def layer_norm(
     beta``.
     """
     axes = normalize_axes(axis, len(data.shape))
-    dtype = "float32" if data.dtype == "float16" else data.dtype
-    total, squares, kept = _moments(data, axes, dtype)
-    count = product([data.shape[k] for k in axes]).astype(dtype)
+    moments = _Moments(data, axes)
 
     def element(*i: Any) -> PrimExpr:
-        outer, inner = [i[k] for k in kept], [i[k] for k in axes]
-        mean = total(*outer) / count
-        variance = squares(*outer) / count - mean * mean
-        value = (data(*i).astype(dtype) - mean) * tir.rsqrt(variance + const(epsilon, dtype))
-        value = value.astype(data.dtype)
+        inner = [i[k] for k in axes]
+        value = moments.normal(data(*i), i, epsilon)
         if gamma is not None:
-            value = value * gamma(*inner)
-        return value if beta is None else value + beta(*inner)
+            value = value * widened(gamma(*inner))
+        return op.cast(data.dtype, value if beta is None else value + widened(beta(*inner)))
 
     return te.compute(data.shape, element, name="T_layer_norm", tag=tag.INJECTIVE)
 
@@ -179,15 +181,11 @@ def instance_norm(
     """
     channel_axis = channel_axis % len(data.shape)
     axes = normalize_axes(axis, len(data.shape))
-    total, squares, kept = _moments(data, axes, data.dtype)
-    count = product([data.shape[k] for k in axes]).astype(data.dtype)
+    moments = _Moments(data, axes)
 
     def element(*i: Any) -> PrimExpr:
-        outer = [i[k] for k in kept]
-        mean = total(*outer) / count
-        variance = squares(*outer) / count - mean * mean
-        value = (data(*i) - mean) * tir.rsqrt(variance + const(epsilon, data.dtype))
-        return value * gamma(i[channel_axis]) + beta(i[channel_axis])
+        value = moments.normal(data(*i), i, epsilon) * widened(gamma(i[channel_axis]))
+        return op.cast(data.dtype, value + widened(beta(i[channel_axis])))
 
     return te.compute(data.shape, element, name="T_instance_norm", tag=tag.INJECTIVE)
 
@@ -218,15 +216,16 @@ def group_norm(
     groups = reshape(data, [*outer, num_groups, per_group, *inner])
     # The channels of a group are an axis of their own; axes behind them move by one.
     normalised = [axis + (axis > channel_axis) for axis in normalize_axes(axes, ndim)]
-    normal = layer_norm(groups, None, None, [channel_axis + 1, *normalised], epsilon)
+    moments = _Moments(groups, sorted([channel_axis + 1, *normalised]))
 
     def element(*i: Any) -> PrimExpr:
         channel = i[channel_axis]
-        place = (channel // per_group, channel % per_group)
-        value = normal(*i[:channel_axis], *place, *i[channel_axis + 1 :])
+        split = (channel // per_group, channel % per_group)
+        place = (*i[:channel_axis], *split, *i[channel_axis + 1 :])
+        value = moments.normal(data(*i), place, epsilon)
         if gamma is not None:
-            value = value * gamma(channel)
-        return value if beta is None else value + beta(channel)
+            value = value * widened(gamma(channel))
+        return op.cast(data.dtype, value if beta is None else value + widened(beta(channel)))
 
     return te.compute(data.shape, element, name="T_group_norm", tag=tag.INJECTIVE)
 
@@ -251,14 +250,15 @@ def lrn(
 
     def squares(*i: Any) -> PrimExpr:
         place = [*i[:axis], i[axis] + k, *i[axis + 1 :]]
-        return te.sum(padded(*place) * padded(*place), axis=k)
+        value = widened(padded(*place))
+        return te.sum(value * value, axis=k)
 
     total = te.compute(data.shape, squares, name="T_square_sum")
-    scale = const(alpha / size, data.dtype)
 
     def element(*i: Any) -> PrimExpr:
-        base = const(bias, data.dtype) + scale * total(*i)
-        return data(*i) / tir.pow(base, const(beta, data.dtype))
+        value = widened(data(*i))
+        base = const(bias, value.dtype) + const(alpha / size, value.dtype) * total(*i)
+        return op.cast(data.dtype, value / tir.pow(base, const(beta, value.dtype)))
 
     return te.compute(data.shape, element, name="T_lrn", tag=tag.BROADCAST)
 
@@ -267,26 +267,18 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-
     """Return ``x / sqrt(mean of squares + epsilon) * weight`` over ``axis``."""
     axes = normalize_axes(axis, len(data.shape))
     kept = [k for k in range(len(data.shape)) if k not in axes]
-    iterators = {a: te.reduce_axis((0, data.shape[a]), name=f"k{a}") for a in axes}
+    space = [Axis(size, k in axes) for k, size in enumerate(data.shape)]
 
-    def place(indices: tuple) -> list[Any]:
-        given = iter(indices)
-        return [iterators[k].var if k in iterators else next(given) for k in range(len(data.shape))]
+    def square(*i: Any) -> PrimExpr:
+        value = widened(data(*i))
+        return value * value
 
-    squares = te.compute(
-        [data.shape[k] for k in kept],
-        lambda *i: te.sum(data(*place(i)) * data(*place(i)), axis=list(iterators.values())),
-        name="T_square_sum",
-        tag=tag.COMM_REDUCE,
-    )
-    count = product([data.shape[k] for k in axes]).astype(data.dtype)
+    squares = reduce_axes(space, square, te.sum, "T_square_sum")
+    count = op.cast(squares.dtype, product([data.shape[k] for k in axes]))
 
     def element(*i: Any) -> PrimExpr:
         outer, inner = [i[k] for k in kept], [i[k] for k in axes]
-        return (
-            data(*i)
-            * tir.rsqrt(squares(*outer) / count + const(epsilon, data.dtype))
-            * weight(*inner)
-        )
+        scale = tir.rsqrt(squares(*outer) / count + const(epsilon, squares.dtype))
+        return op.cast(data.dtype, widened(data(*i)) * scale * widened(weight(*inner)))
 
     return te.compute(data.shape, element, name="T_rms_norm", tag=tag.INJECTIVE)

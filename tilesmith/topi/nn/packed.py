@@ -12,6 +12,7 @@ from typing import Any
 from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import accumulator, rounded, widened
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import window_count
 from tilesmith.topi.utils import get_const_int
@@ -24,7 +25,12 @@ def _sizes(
 ) -> tuple[Tensor, list[Any]]:
     """Return the padded data and the height and width of the result."""
     top, left, bottom, right = [int(value) for value in padding]
-    padded = pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
+    padded = pad(
+        rounded(data, accumulator(data.dtype)),
+        [0, top, left, 0],
+        [0, bottom, right, 0],
+        name="pad_temp",
+    )
     sizes = []
     for axis in range(2):
         size, stride = padded.shape[1 + axis], int(strides[axis])
@@ -46,16 +52,17 @@ def conv2d_nhwc_packed(
     ry = te.reduce_axis((0, ky), name="ry")
     rx = te.reduce_axis((0, kx), name="rx")
     rc = te.reduce_axis((0, data.shape[3]), name="rc")
-    return te.compute(
+    result = te.compute(
         (data.shape[0], *sizes, channels),
         lambda n, y, x, o: te.sum(
-            padded(n, y * sy + ry * dy, x * sx + rx * dx, rc)
-            * weight(op.floordiv(o, width), ry, rx, rc, op.floormod(o, width)),
+            widened(padded(n, y * sy + ry * dy, x * sx + rx * dx, rc))
+            * widened(weight(op.floordiv(o, width), ry, rx, rc, op.floormod(o, width))),
             axis=[ry, rx, rc],
         ),
         name="conv2d_nhwc_packed",
         tag="conv2d_nhwc_packed",
     )
+    return rounded(result, data.dtype)
 
 
 def depthwise_conv2d_nhwc_packed(
@@ -67,26 +74,31 @@ def depthwise_conv2d_nhwc_packed(
     (sy, sx), (dy, dx) = strides, dilation
     ry = te.reduce_axis((0, ky), name="ry")
     rx = te.reduce_axis((0, kx), name="rx")
-    return te.compute(
+    result = te.compute(
         (data.shape[0], *sizes, data.shape[3]),
         lambda n, y, x, c: te.sum(
-            padded(n, y * sy + ry * dy, x * sx + rx * dx, c) * weight(ry, rx, c), axis=[ry, rx]
+            widened(padded(n, y * sy + ry * dy, x * sx + rx * dx, c)) * widened(weight(ry, rx, c)),
+            axis=[ry, rx],
         ),
         name="depthwise_conv2d_nhwc",
         tag="depthwise_conv2d_nhwc",
     )
+    return rounded(result, data.dtype)
 
 
 def matmul_packed(data: Tensor, weight: Tensor, columns: int) -> Tensor:
     """Return ``data @ B`` over the last axis of data, for a packed B: (tiles, K, T)."""
     width = get_const_int(weight.shape[2])
+    wide = rounded(data, accumulator(data.dtype))
     k = te.reduce_axis((0, data.shape[-1]), name="k")
-    return te.compute(
+    result = te.compute(
         (*data.shape[:-1], columns),
         lambda *i: te.sum(
-            data(*i[:-1], k) * weight(op.floordiv(i[-1], width), k, op.floormod(i[-1], width)),
+            wide(*i[:-1], k)
+            * widened(weight(op.floordiv(i[-1], width), k, op.floormod(i[-1], width))),
             axis=k,
         ),
         name="matmul_packed",
         tag="matmul_packed",
     )
+    return rounded(result, data.dtype)

@@ -9,6 +9,7 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import rounded, widened
 from tilesmith.topi.nn.pooling import Windows, windows_of
 from tilesmith.topi.nn.utils import Numbers, Padding
 
@@ -81,9 +82,10 @@ class _Gradient:
             wins = op.equal(chosen(*window), self.number(self.places))
             mine = tir.if_then_else(inside, wins, const(False, "bool"))
             value = tir.if_then_else(mine, grads(*window), const(0, grads.dtype))
-            return te.sum(value, axis=self.places)
+            return te.sum(widened(value), axis=self.places)
 
-        return te.compute(self.data.shape, gathered, name="max_pool_grad", tag="max_pool_grad")
+        total = te.compute(self.data.shape, gathered, name="max_pool_grad", tag="max_pool_grad")
+        return rounded(total, grads.dtype)
 
     def of_avg(self, ceil_mode: bool, include_pad: bool) -> Tensor:
         """Divide each window's gradient among its elements."""
@@ -95,11 +97,13 @@ class _Gradient:
             for k, axis in enumerate(w.axes):
                 size = data.shape[axis]
                 count = count * w.count(k, window[axis], size, ceil_mode, include_pad)
-            divisor = op.cast(grads.dtype, op.maximum(count, const(1, "int64")))
-            value = tir.if_then_else(inside, grads(*window) / divisor, const(0, grads.dtype))
-            return te.sum(value, axis=self.places)
+            share = widened(grads(*window))
+            divisor = op.cast(share.dtype, op.maximum(count, const(1, "int64")))
+            value = tir.if_then_else(inside, share / divisor, const(0, share.dtype))
+            return te.sum(widened(value), axis=self.places)
 
-        return te.compute(data.shape, gathered, name="avg_pool_grad", tag="avg_pool_grad")
+        total = te.compute(data.shape, gathered, name="avg_pool_grad", tag="avg_pool_grad")
+        return rounded(total, grads.dtype)
 
 
 def pool_grad(

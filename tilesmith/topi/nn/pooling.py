@@ -10,6 +10,7 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
+from tilesmith.topi.accumulation import widened
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import (
     SPATIAL,
@@ -112,7 +113,10 @@ def _pool(
         return te.compute(shape, largest, name="pool_max", tag="pool_max")
     padded = pad(data, pad_before, pad_after, 0, name="pad_temp")
     total = te.compute(
-        shape, lambda *i: te.sum(padded(*place(i)), axis=iterators), name="pool_sum", tag="pool_sum"
+        shape,
+        lambda *i: te.sum(widened(padded(*place(i))), axis=iterators),
+        name="pool_sum",
+        tag="pool_sum",
     )
 
     def average(*indices: Any) -> PrimExpr:
@@ -121,7 +125,8 @@ def _pool(
             divisor = divisor * windows.count(
                 k, indices[axis], data.shape[axis], ceil_mode, count_include_pad
             )
-        return _divide(total(*indices), op.maximum(divisor, const(1, divisor.dtype)))
+        count = op.maximum(divisor, const(1, divisor.dtype))
+        return op.cast(data.dtype, _divide(total(*indices), count))
 
     return te.compute(shape, average, name="pool_avg", tag="pool_avg")
 
@@ -201,7 +206,9 @@ def _adaptive_pool(
         if not even:
             missing = tir.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
             value = tir.if_then_else(tir.all(*inside), value, missing)
-        return (te.max if pool_type == "max" else te.sum)(value, axis=iterators)
+        if pool_type == "max":
+            return te.max(value, axis=iterators)
+        return te.sum(widened(value), axis=iterators)
 
     if pool_type == "max":
         return te.compute(shape, element, name="adaptive_pool_max", tag="adaptive_pool_max")
@@ -212,7 +219,7 @@ def _adaptive_pool(
         for k, axis in enumerate(axes):
             start, end = bounds(k, indices[axis])
             count = count * (windows[k] if even else end - start)
-        return _divide(total(*indices), count)
+        return op.cast(data.dtype, _divide(total(*indices), count))
 
     return te.compute(shape, average, name="adaptive_pool_avg", tag="elemwise")
 

@@ -48,7 +48,8 @@ def _training_batch_norm(node: OnnxNode, epsilon: float) -> Any:
     x, momentum = node[0], float(node.attribute("momentum", 0.9))
     dtype = dtype_of(x)
     axes = [axis for axis in range(rank_of(x)) if axis != 1]
-    mean, variance = node.emit(op.mean(x, axes)), node.emit(op.variance(x, axes))
+    wide = _in_single(node, x)
+    mean, variance = node.emit(op.mean(wide, axes)), node.emit(op.variance(wide, axes))
     scale, shift = _same_dtype(node[1], dtype), _same_dtype(node[2], dtype)
     out = op.nn.batch_norm(x, scale, shift, mean, variance, axis=1, epsilon=epsilon)
     running = []
@@ -104,11 +105,16 @@ def _fitted(node: OnnxNode, value: Any, sizes: list[Any]) -> Any:
     return node.emit(value)
 
 
+def _in_single(node: OnnxNode, x: Any) -> Any:
+    """Return a tensor in single precision at least."""
+    return x if dtype_of(x) in ("float32", "float64") else node.emit(op.astype(x, "float32"))
+
+
 def _statistics(node: OnnxNode, x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]:
     """Return mean, 1 / deviation, and the tensor with both applied; in single precision at
     least.
     """
-    wide = x if dtype_of(x) in ("float32", "float64") else node.emit(op.astype(x, "float32"))
+    wide = _in_single(node, x)
     dtype = dtype_of(wide)
     mean = node.emit(op.mean(wide, axes, True))
     centred = node.emit(op.subtract(wide, mean))
@@ -167,7 +173,7 @@ def _lrn(node: OnnxNode) -> Any:
 
 @converter("LpNormalization")
 def _lp_normalization(node: OnnxNode) -> Any:
-    x = node[0]
+    x, given = _in_single(node, node[0]), dtype_of(node[0])
     axis = node.axis(-1, rank_of(x))
     if int(node.attribute("p", 2)) == 1:
         norm = op.sum(op.abs(x), axis, True)
@@ -175,15 +181,17 @@ def _lp_normalization(node: OnnxNode) -> Any:
         norm = op.sqrt(op.sum(op.multiply(x, x), axis, True))
     norm, zero = node.emit(norm), scalar(0, dtype_of(x))
     empty = op.equal(norm, zero)
-    return op.where(empty, zero, op.divide(x, op.where(empty, scalar(1, dtype_of(x)), norm)))
+    divisor = op.where(empty, scalar(1, dtype_of(x)), norm)
+    return _same_dtype(op.where(empty, zero, op.divide(x, divisor)), given)
 
 
 @converter("MeanVarianceNormalization")
 def _mean_variance_normalization(node: OnnxNode) -> Any:
-    x = node[0]
+    x = _in_single(node, node[0])
     rank, dtype = rank_of(x), dtype_of(x)
     axes = node.axes(None, rank)
     axes = [axis for axis in (0, 2, 3) if axis < rank] if axes is None else axes
     centred = node.emit(op.subtract(x, op.mean(x, axes, True)))
     deviation = op.sqrt(op.mean(op.multiply(centred, centred), axes, True))
-    return op.divide(centred, op.add(deviation, scalar(1e-9, dtype)))
+    normal = op.divide(centred, op.add(deviation, scalar(1e-9, dtype)))
+    return _same_dtype(normal, dtype_of(node[0]))

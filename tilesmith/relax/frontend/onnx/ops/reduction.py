@@ -48,6 +48,21 @@ def _sum_of(function: Callable[[Any], Any]) -> Reduction:
     return lambda node, x, axes, keep: op.sum(function(x), axes, keep)
 
 
+def _in_single(reduce: Reduction) -> Reduction:
+    """Compute a reduction with steps before or after the sum in float32 where floats are
+    narrower, so that these steps neither overflow nor round.
+    """
+
+    def convert(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
+        dtype = dtype_of(x)
+        if not dtype.is_float or dtype.bits >= 32:
+            return reduce(node, x, axes, keep)
+        wide = node.emit(op.astype(x, "float32"))
+        return op.astype(reduce(node, wide, axes, keep), dtype)
+
+    return convert
+
+
 def _square(x: Any) -> Any:
     return op.multiply(x, x)
 
@@ -87,15 +102,15 @@ def _mean(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
 
 _TABLE: dict[str, Reduction] = {
     "ReduceL1": _sum_of(op.abs),
-    "ReduceL2": _l2,
-    "ReduceLogSum": _log_sum,
-    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceL2": _in_single(_l2),
+    "ReduceLogSum": _in_single(_log_sum),
+    "ReduceLogSumExp": _in_single(_log_sum_exp),
     "ReduceMax": _extreme(op.max, True),
     "ReduceMean": _mean,
     "ReduceMin": _extreme(op.min, False),
     "ReduceProd": _plain(op.prod),
     "ReduceSum": _plain(op.sum),
-    "ReduceSumSquare": _sum_of(_square),
+    "ReduceSumSquare": _in_single(_sum_of(_square)),
 }
 _ELEMENTWISE_OF_ONE: dict[str, Callable[[Any], Any]] = {
     "ReduceL1": op.abs,
