@@ -19,6 +19,8 @@ from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["runs_along_rows", "schedule_row_reduction"]
 
+_FEWEST_IN_ROW = 32  # windows of fewer elements are not rows
+
 
 def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
     """Return whether the last reduction iterator runs along the last axis of the loads, at stride
@@ -31,9 +33,13 @@ def runs_along_rows(sch: Schedule, block: BlockRV) -> bool:
     if not reduction:
         return False
     last: Var = reduction[-1].var
+    domain = reduction[-1].dom
+    extent = domain.extent if domain is not None else None
     target = node.body.buffer
     inputs = [one for one in loads(node.body.value) if one.buffer is not target and one.indices]
     steps = [step(one, last) for one in inputs]
+    if isinstance(extent, IntImm) and extent.value < _FEWEST_IN_ROW:
+        return bool(inputs) and all(one.indices[-1] is last for one in inputs)
     return 1 in steps and all(one in (0, 1) for one in steps)
 
 
@@ -41,6 +47,8 @@ def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: i
     """Split the rows over the lanes of vectors; run outer loops in parallel."""
     loops = sch.get_loops(block)
     spatial, reduction = split_loops(sch, block, loops)
+    if not reduction:  # rows of one element have no loop
+        return
     extent = sch.get(reduction[-1]).extent
     if not isinstance(extent, IntImm) or extent.value % lanes or extent.value < 2 * lanes:
         steps = extent.value if isinstance(extent, IntImm) else f"{extent}"

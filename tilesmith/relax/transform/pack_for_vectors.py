@@ -20,10 +20,19 @@ from tilesmith import topi
 from tilesmith.ir import IntImm, IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
-from tilesmith.relax.expr import Call, Constant, Function, Tuple, const, known_struct_info
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    Function,
+    RelaxExpr,
+    Tuple,
+    const,
+    known_struct_info,
+)
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.tiles import best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
@@ -52,9 +61,13 @@ _SERVED = "a float of up to 32 bits in and out"
 
 def _is_served(call: Call) -> bool:
     """Return whether a product has operands and a result of one float dtype of up to 32 bits."""
-    dtype = known_struct_info(call).dtype
-    operands = [known_struct_info(arg).dtype for arg in call.args]
+    dtype, operands = _dtype(call), [_dtype(arg) for arg in call.args]
     return dtype.is_float and dtype.bits <= 32 and all(own == dtype for own in operands)
+
+
+def _dtype(expr: RelaxExpr) -> DataType:
+    info = known_struct_info(expr)
+    return info.dtype if isinstance(info, TensorStructInfo) else DataType("void")
 
 
 def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
@@ -140,7 +153,7 @@ class _Pack(PyExprMutator):
         if not isinstance(weight, Constant):
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
-            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not {_SERVED}")
+            return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
         array = weight.data.numpy()
         groups = int(attrs.groups)
         options = [
@@ -177,7 +190,7 @@ class _Pack(PyExprMutator):
         if array.ndim != 2:
             return _unpacked(call, f"its weights have {array.ndim} axes, not 2")
         if not _is_served(call):
-            return _unpacked(call, f"it is of {known_struct_info(data).dtype}, not {_SERVED}")
+            return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
         if known_struct_info(data).ndim < 2:
             return _unpacked(call, "its left operand is a vector")
         if array.shape[1] < _FEWEST_COLUMNS:
