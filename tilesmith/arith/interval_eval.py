@@ -29,7 +29,7 @@ from tilesmith.arith.forms import (
 )
 from tilesmith.arith.intervals import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var
-from tilesmith.ir.queries import called_name, mentions
+from tilesmith.ir.queries import called_name, checked_size, mentions
 
 Ends = tuple[Sum | None, Sum | None]
 """Smallest and largest value, None where there is no bound."""
@@ -158,9 +158,19 @@ class IntervalEvaluator:
                 return self._union(expr.args[1], expr.args[2])
             if name == "tir.likely":
                 return self._once(self.engine.normalizer.normal(expr.args[0]))
+            if name == "tir.checked":
+                return self._checked(expr)
         if isinstance(expr, Cast) and expr.value.dtype.is_bool:
             return Sum(atom.dtype, {}, 0), Sum(atom.dtype, {}, 1)
         return UNBOUNDED
+
+    def _checked(self, call: Call) -> Ends:
+        """Bound an index by the size that it has been compared with."""
+        size = checked_size(call.args[0], call.args[1])
+        if size is None:
+            return self._once(self.engine.normalizer.normal(call.args[0]))
+        _, high = self._once(self.engine.normalizer.normal(size - 1))
+        return Sum(call.dtype, {}, 0), high
 
     def _union(self, a: PrimExpr, b: PrimExpr) -> Ends:
         low_a, high_a = self._once(self.engine.normalizer.normal(a))

@@ -19,7 +19,7 @@ from tilesmith.arith.intervals import (
     union,
 )
 from tilesmith.ir import Call, Cast, Div, Mod, PrimExpr, Select
-from tilesmith.ir.queries import called_name
+from tilesmith.ir.queries import called_name, checked_size
 
 BoundsOf = Callable[[PrimExpr], Interval]
 """Gives the bounds of an operand."""
@@ -85,6 +85,13 @@ def _annotation_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
     return of(args[0])
 
 
+def _checked_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
+    """Bound a value by the condition ``0 <= value and value < size`` that holds for it."""
+    low, high = of(args[0])
+    size = checked_size(args[0], args[1])
+    return (low, high) if size is None else (max(low, 0), min(high, max(of(size)[1] - 1, 0)))
+
+
 def _bitwise_and_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
     a, b = of(args[0]), of(args[1])
     if a[0] >= 0 and b[0] >= 0:
@@ -139,6 +146,7 @@ LEAF_BOUNDS: dict[type, Callable[[BoundsOf, Any], Interval]] = {
 _CALL_BOUNDS: dict[str, Callable[[BoundsOf, tuple[PrimExpr, ...]], Interval]] = {
     "tir.if_then_else": _choice_bounds,
     "tir.likely": _annotation_bounds,
+    "tir.checked": _checked_bounds,
     "tir.bitwise_and": _bitwise_and_bounds,
     "tir.bitwise_or": _bitwise_or_bounds,
     "tir.bitwise_xor": _bitwise_or_bounds,

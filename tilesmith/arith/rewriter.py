@@ -307,6 +307,8 @@ class Rewriter:
         new = self.rewrite_children(call)
         if name == "tir.likely" and is_const(new.args[0]):
             return new.args[0]
+        if name == "tir.checked" and is_const(new.args[1], 1):
+            return new.args[0]
         if name == "tir.bitwise_not" and isinstance(new.args[0], IntImm):
             return op.bitwise_not(new.args[0])
         fold = _BITS.get(name)

@@ -300,6 +300,8 @@ class VectorRewriter:
         new = self.rewriter.rewrite_children(call)
         if name == "tir.likely" and is_const(new.args[0]):
             return new.args[0]
+        if name == "tir.checked" and is_const(new.args[1], 1):
+            return new.args[0]
         return new
 
 

@@ -121,7 +121,7 @@ def _call(facts: Facts, expr: Any) -> bool:
         return facts.is_non_negative(expr.args[0])
     if name in ("tir.clz", "tir.popcount"):
         return True
-    if name == "tir.likely":
+    if name in ("tir.likely", "tir.checked"):
         return facts.is_non_negative(expr.args[0])
     if name == "tir.if_then_else":
         return facts.is_non_negative(expr.args[1]) and facts.is_non_negative(expr.args[2])

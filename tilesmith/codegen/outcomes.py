@@ -15,19 +15,19 @@ __all__ = ["ModuleOutcomes", "called_functions"]
 IsOnStack = Callable[[Allocate], bool]
 """Whether an allocation needs no memory of the system, which may have none left."""
 
-_PACKED = frozenset(
+_FAILING_CALLS = frozenset(
     "tir." + name
     for name in (
         "tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed",
         "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_call_trace_packed_lowered",
-        "tvm_check_return", "tvm_throw_last_error",
+        "tvm_check_return", "tvm_throw_last_error", "checked",
     )
 )  # fmt: skip
 
 
 class _Outcome(NamedTuple):
-    """Possible outcomes of a statement: ``can_fail`` (by an assertion, a packed call, memory from
-    the system), the functions it calls, the dtype of the value of `tir.ret`.
+    """Possible outcomes of a statement: ``can_fail`` (by an assertion, a check, a packed call,
+    memory from the system), the functions it calls, the dtype of the value of `tir.ret`.
     """
 
     can_fail: bool
@@ -51,7 +51,7 @@ def _outcome_of(body: Stmt, is_on_stack: IsOnStack) -> _Outcome:
             if isinstance(node, Call):
                 if isinstance(node.op, GlobalVar):
                     callees.add(node.op.name_hint)
-                elif node.op.name in _PACKED:
+                elif node.op.name in _FAILING_CALLS:
                     can_fail = True
                 elif node.op.name == "tir.ret" and node.args:
                     returned = node.args[0].dtype

@@ -35,8 +35,10 @@ from tilesmith.ir import (
     IntImm,
     IRModule,
     Op,
+    OperatorSpan,
     PointerType,
     PrimExpr,
+    SequentialSpan,
     StringImm,
     Var,
     const,
@@ -56,6 +58,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import (
     AssertStmt,
+    AttrStmt,
     Buffer,
     BufferLoad,
     BufferStore,
@@ -70,7 +73,7 @@ from tilesmith.tir import (
 )
 from tilesmith.tir.functor import substitute
 
-__all__ = ["GraphFunction", "lower_graph_function"]
+__all__ = ["GraphFunction", "lower_graph_function", "operators_of"]
 
 _INT64 = DataType("int64")
 
@@ -97,6 +100,13 @@ def lower_graph_function(
 ) -> GraphFunction:
     """Lower one function; add its constants and the kernels that it calls to the tables."""
     return _Lowering(module, name, constants, kernels).run()
+
+
+def operators_of(call: relax.Call) -> str:
+    """Return the operators of the imported model that a kernel computes, for its errors."""
+    spans = call.span.spans if isinstance(call.span, SequentialSpan) else (call.span,)
+    named = [span.format() for span in spans if isinstance(span, OperatorSpan)]
+    return ", ".join(dict.fromkeys(named))
 
 
 class _Lowering:
@@ -371,7 +381,15 @@ class _Lowering:
         words = kernel_arguments(kernel, function, operands, sizes)
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
-        self._step(lambda: Evaluate(Call("void", symbol, [word() for word in words])), touched)
+        place = operators_of(call)
+
+        def run() -> Stmt:
+            step = Evaluate(Call("void", symbol, [word() for word in words]))
+            if not place:
+                return step
+            return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
+
+        self._step(run, touched)
         return result
 
     def _call_dps(self, call: relax.Call) -> Any:

@@ -93,6 +93,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("if_then_else", PURE),
     Intrinsic("likely", ANNOTATION, True),
     Intrinsic("assume", EMBED),
+    Intrinsic("checked", READ, True),  # reads: it can fail, so it stays behind its conditions
     Intrinsic("undef", READ),
     Intrinsic("tvm_thread_invariant", PURE),
     Intrinsic("prefetch", UPDATE),

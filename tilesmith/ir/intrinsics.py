@@ -22,6 +22,7 @@ from tilesmith.ir.expr import (
     Or,
     PrimExpr,
     Select,
+    StringImm,
     as_prim_expr,
     convert,
 )
@@ -48,11 +49,11 @@ from tilesmith.support.errors import TypeMismatchError
 __all__ = [
     *_call_names, "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2",
     "atanh",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "clz",
-    "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "fabs", "floor", "floordiv",
-    "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite",
-    "isinf", "isnan", "isnullptr", "large_uint_imm", "ldexp", "likely", "log", "log10", "log1p",
-    "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "checked",
+    "clz", "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "fabs", "floor",
+    "floordiv", "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
+    "isfinite", "isinf", "isnan", "isnullptr", "large_uint_imm", "ldexp", "likely", "log", "log10",
+    "log1p", "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
     "prefetch", "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "round", "rsqrt",
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
     "truncdiv", "truncmod", "undef",
@@ -495,6 +496,21 @@ def likely(cond: Any, span: Any = None) -> PrimExpr:
     """Return ``cond``, marked as mostly true; loops are partitioned at such conditions."""
     cond = convert(cond)
     return cond if isinstance(cond, (IntImm, FloatImm)) else Call(cond.dtype, "tir.likely", (cond,))
+
+
+def checked(value: Any, condition: Any, *message: Any) -> PrimExpr:
+    """Return ``value``; where the condition does not hold, the program ends with an error.
+
+    The message consists of texts and integers. Where the first text begins with the name of an
+    error, as in ``"OutOfBoundsError: ..."``, that error is raised. A check is made only where its
+    value is computed, and takes no part in a vector's inactive lanes.
+    """
+    given: PrimExpr = convert(value)
+    condition = convert(condition)
+    if isinstance(condition, IntImm) and condition.value:
+        return given
+    parts = [StringImm(part) if isinstance(part, str) else convert(part) for part in message]
+    return Call(given.dtype, "tir.checked", (given, condition, *parts))
 
 
 def all(*args: Any, span: Any = None) -> PrimExpr:

@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TypeGuard, TypeVar
 
-from tilesmith.ir.expr import Call, Var
+from tilesmith.ir.expr import GE, LE, LT, And, Call, IntImm, PrimExpr, Var
 from tilesmith.ir.node import Node
 from tilesmith.ir.op import Op
+from tilesmith.ir.structural import structural_equal
 
 __all__ = [
-    "any_node", "called_name", "calls", "is_call", "mentions", "nodes", "variables", "walk",
+    "any_node", "called_name", "calls", "checked_size", "is_call", "mentions", "nodes", "variables",
+    "walk",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Node)
@@ -170,6 +172,25 @@ def called_name(node: object) -> str:
         if op.__class__ is Op:
             return op.name
     return ""
+
+
+def checked_size(value: PrimExpr, condition: PrimExpr) -> PrimExpr | None:
+    """Return the size where a condition says that an index lies within an axis: ``size`` of
+    ``0 <= value and value < size``; None for any other condition.
+    """
+    if not isinstance(condition, And):
+        return None
+    above, below = condition.a, condition.b
+    if isinstance(above, GE):
+        first, zero = above.a, above.b
+    elif isinstance(above, LE):
+        zero, first = above.a, above.b
+    else:
+        return None
+    if not (isinstance(zero, IntImm) and zero.value == 0 and isinstance(below, LT)):
+        return None
+    is_same = structural_equal(first, value) and structural_equal(below.a, value)
+    return below.b if is_same else None
 
 
 def calls(root: Node | Sequence[Node], *names: str) -> Iterator[Call]:

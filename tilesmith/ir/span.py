@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.ir.node import Node, data
 
-__all__ = ["SequentialSpan", "SourceMap", "SourceName", "Span"]
+__all__ = ["OperatorSpan", "SequentialSpan", "SourceMap", "SourceName", "Span"]
 
 
 class SourceName(Node, key="ir.SourceName"):
@@ -39,13 +39,27 @@ class Span(Node, key="ir.Span"):
         return self.format()
 
 
+class OperatorSpan(Node, key="ir.OperatorSpan"):
+    """An operator of an imported model: its kind and its name in the model."""
+
+    operator: str = data()
+    name: str = data()
+
+    def format(self) -> str:
+        """Return ``Gather node 'embedding'``."""
+        return f"{self.operator} node '{self.name}'"
+
+    def __str__(self) -> str:
+        return self.format()
+
+
 class SequentialSpan(Node, key="ir.SequentialSpan"):
     """Several ranges that one piece of a program comes from, after fusion for instance."""
 
-    spans: tuple[Span, ...] = data()
+    spans: tuple[Span | OperatorSpan, ...] = data()
 
     def __init__(self, spans: Any) -> None:
-        flat: list[Span] = []
+        flat: list[Span | OperatorSpan] = []
         for span in spans:
             flat.extend(span.spans if isinstance(span, SequentialSpan) else (span,))
         self.spans = tuple(flat)

@@ -62,6 +62,7 @@ def _flat_loops() -> list[Pass]:
         passes.FlattenBuffer(),
         passes.NarrowDataType(32),  # before vectorization: fewer bits, more lanes
         passes.Simplify(),
+        passes.CheckDivisors(),
     ]
 
 
@@ -152,6 +153,7 @@ def _classic_loops() -> list[Pass]:
     return [
         passes.NarrowDataType(32),
         passes.Simplify(),
+        passes.CheckDivisors(),
     ]
 
 

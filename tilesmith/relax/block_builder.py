@@ -170,6 +170,8 @@ class BlockBuilder:
         self._function_scopes: list[FunctionScope] = []
         self._values: dict[Var, Any] = {}
         self._by_hash: dict[Any, dict[int, list[GlobalVar]]] = {}
+        self.place: Any = None
+        """The span that calls without one get; importers set it to the operator they convert."""
 
     @staticmethod
     def current() -> BlockBuilder | None:
@@ -467,10 +469,12 @@ class _Normalization:
         if isinstance(expr, Call):
             args = [self.argument(arg) for arg in expr.args]
             op = expr.op if isinstance(expr.op, LEAVES) else self.argument(expr.op)
-            if op is expr.op and all(a is b for a, b in zip(args, expr.args)):
+            span = self.builder.place if expr.span is None else expr.span
+            is_same = op is expr.op and all(a is b for a, b in zip(args, expr.args))
+            if is_same and span is expr.span:
                 result = expr
             else:
-                result = Call(op, args, expr.attrs, expr.sinfo_args, expr.span)
+                result = Call(op, args, expr.attrs, expr.sinfo_args, span)
             known_struct_info(result)  # errors appear where the user emits
             return result
         if isinstance(expr, Tuple):

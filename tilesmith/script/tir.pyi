@@ -126,6 +126,7 @@ from tilesmith.ir.intrinsics import atan2 as atan2
 from tilesmith.ir.intrinsics import atanh as atanh
 from tilesmith.ir.intrinsics import ceil as ceil
 from tilesmith.ir.intrinsics import ceildiv as ceildiv
+from tilesmith.ir.intrinsics import checked as checked
 from tilesmith.ir.intrinsics import clz as clz
 from tilesmith.ir.intrinsics import copysign as copysign
 from tilesmith.ir.intrinsics import cos as cos

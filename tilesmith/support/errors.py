@@ -120,6 +120,10 @@ class OutOfBoundsError(ExecutionError, IndexError):
     """An access outside of a buffer; the message names the buffer, its shape and the indices."""
 
 
+class DivisionByZeroError(ExecutionError, ZeroDivisionError):
+    """A program divides an integer by zero."""
+
+
 class StructuralMismatchError(TilesmithError, ValueError, AssertionError):
     """Two programs that should be structurally equal differ; the message shows the first
     difference.

@@ -22,6 +22,7 @@ from tilesmith.topi.utils import (
     arange_size,
     equal_const_int,
     get_const_int,
+    index_from_end,
     normalize_axes,
     product,
     ravel_index,
@@ -245,8 +246,9 @@ def take(
 ) -> Tensor:
     """Return elements (slices along ``axis``) at the given indices.
 
-    ``mode``: "clip" limits indices to the range, "wrap" takes them modulo the size, "fast" trusts
-    them. Negative indices count from the end in modes "clip" and "wrap".
+    ``mode``: "clip" limits indices to the range, "wrap" takes them modulo the size, "nan" gives NaN
+    (of integers the smallest one) for those out of range; in mode "fast" they are an error when the
+    program runs. Negative indices count from the end.
     """
     if mode not in ("clip", "wrap", "fast", "nan"):
         raise UnsupportedError(f"take: mode '{mode}' is not one of clip, wrap, fast, nan")
@@ -263,11 +265,12 @@ def take(
 
     def element(*i: Any) -> PrimExpr:
         middle = i[axis : axis + count - batch_dims]
-        index = op.cast(size.dtype, indices(*i[:batch_dims], *middle))
+        index = indices(*i[:batch_dims], *middle)
         inside = _index_in_mode(index, size, mode)
         value = a(*i[:axis], inside, *i[axis + count - batch_dims :])
         if mode == "nan":
-            valid = op.logical_and(op.greater_equal(index, -size), op.less(index, size))
+            wide, limit = op.cast("int64", index), op.cast("int64", size)
+            valid = op.logical_and(op.greater_equal(wide, -limit), op.less(wide, limit))
             missing = const(float("nan"), a.dtype) if a.dtype.is_float else tir.min_value(a.dtype)
             return tir.if_then_else(valid, value, missing)
         return value
@@ -277,7 +280,8 @@ def take(
 
 def _index_in_mode(index: PrimExpr, size: PrimExpr, mode: str) -> PrimExpr:
     if mode == "fast":
-        return index
+        return index_from_end(index, size, "take")
+    index = op.cast(size.dtype, index)
     if mode == "wrap":
         return op.floormod(index, size)
     index = tir.Select(op.less(index, const(0, index.dtype)), index + size, index)
@@ -305,27 +309,31 @@ def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = N
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """Return ``data`` at ``indices`` along an axis, elementwise in the other ones."""
+    """Return ``data`` at ``indices`` along an axis, elementwise in the other ones. Negative indices
+    count from the end.
+    """
     (axis,) = normalize_axes(axis, len(data.shape))
     size = data.shape[axis]
 
     def element(*i: Any) -> PrimExpr:
-        index = op.cast(size.dtype, indices(*i))
-        index = tir.Select(op.less(index, const(0, index.dtype)), index + size, index)
+        index = index_from_end(indices(*i), size, "gather")
         return data(*i[:axis], index, *i[axis + 1 :])
 
     return te.compute(indices.shape, element, name="T_gather", tag=tag.INJECTIVE)
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """Return slices of ``a`` at index tuples, which lie along the first axis of ``indices``."""
+    """Return slices of ``a`` at index tuples, which lie along the first axis of ``indices``.
+    Negative indices count from the end.
+    """
     depth = get_const_int(indices.shape[0])
     count = len(indices.shape) - 1
     shape = [*indices.shape[1:], *a.shape[depth + batch_dims :]]
 
     def element(*i: Any) -> PrimExpr:
         picked = [
-            op.cast(a.shape[batch_dims + k].dtype, indices(k, *i[:count])) for k in range(depth)
+            index_from_end(indices(k, *i[:count]), a.shape[batch_dims + k], "gather_nd")
+            for k in range(depth)
         ]
         return a(*i[:batch_dims], *picked, *i[count:])
 

@@ -16,9 +16,9 @@ from tilesmith.te import Tensor
 from tilesmith.tir.analysis import undefined_vars
 
 __all__ = [
-    "Axes", "DType", "Number", "Shape", "arange_size", "equal_const_int", "get_const_int",
-    "get_const_tuple", "is_tensor", "normalize_axes", "product", "ravel_index", "same_size",
-    "simplify", "slice_bounds", "unravel_index",
+    "Axes", "DType", "Number", "Shape", "arange_size", "checked_index", "equal_const_int",
+    "get_const_int", "get_const_tuple", "index_from_end", "is_tensor", "normalize_axes", "product",
+    "ravel_index", "same_size", "simplify", "slice_bounds", "unravel_index",
 ]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -178,3 +178,30 @@ def slice_bounds(
         count = op.floordiv(first - last + (-stride - 1), const(-stride, size.dtype))
     count = simplify(count)
     return first, count if assume_inbound else simplify(op.maximum(count, zero))
+
+
+def checked_index(index: PrimExpr, size: PrimExpr, operator: str, given: PrimExpr) -> PrimExpr:
+    """Return an index into an axis of ``size``; one outside is an error when the program runs.
+
+    ``given`` is the index as the user wrote it, before negative ones were moved to the end.
+    """
+    size = op.cast(index.dtype, size)
+    inside = op.logical_and(op.greater_equal(index, 0), op.less(index, size))
+    text = f"OutOfBoundsError: {operator}: the index "
+    place = " is outside of an axis of size "
+    numbers = op.cast("int64", given), op.cast("int64", size)
+    made: PrimExpr = tir.checked(index, inside, text, numbers[0], place, numbers[1])
+    return made
+
+
+def index_from_end(given: PrimExpr, size: PrimExpr, operator: str) -> PrimExpr:
+    """Return an index of data in which negative numbers count from the end of an axis.
+
+    It is compared in 64 bits, before it is narrowed; one outside of the axis is an error.
+    """
+    if given.dtype.is_uint:
+        index = given if given.dtype.bits == 64 else op.cast("int64", given)
+        return op.cast(size.dtype, checked_index(index, size, operator, given))
+    wide = op.cast("int64", given)
+    index = tir.Select(op.less(wide, 0), wide + op.cast("int64", size), wide)
+    return op.cast(size.dtype, checked_index(index, size, operator, given))

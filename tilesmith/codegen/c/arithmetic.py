@@ -19,6 +19,7 @@ from tilesmith.codegen.c.rules import (
     handles_node,
 )  # fmt: skip
 from tilesmith.codegen.c.values import Values
+from tilesmith.codegen.facts import constant_value
 from tilesmith.ir import (
     EQ,
     GE,
@@ -76,14 +77,24 @@ def _arithmetic(emit: Values, expr: BinaryOp) -> Piece:
 
 @handles_node(Div)
 def _div(emit: Values, expr: Div) -> Piece:
-    return binary(emit, expr, "/", PRODUCT)
+    return binary(emit, expr, "/", PRODUCT) if expr.dtype.is_float else _truncated(emit, expr)
 
 
 @handles_node(Mod)
 def _mod(emit: Values, expr: Mod) -> Piece:
     if expr.dtype.is_float:
         return emit.function("fmod", [expr.a, expr.b], expr.dtype)
-    return binary(emit, expr, "%", PRODUCT)
+    return _truncated(emit, expr)
+
+
+def _truncated(emit: Values, expr: Div | Mod) -> Piece:
+    """Write a division of integers that rounds toward zero."""
+    name, operator = ("truncdiv", "/") if isinstance(expr, Div) else ("truncmod", "%")
+    is_known = expr.dtype.is_uint or constant_value(expr.b) is not None
+    if is_known or emit.facts.is_non_negative(expr.b):
+        return binary(emit, expr, operator, PRODUCT)
+    helper = emit.file.helper(name, expr.dtype)
+    return f"{helper}({emit.text(expr.a)}, {emit.text(expr.b)})", ATOM
 
 
 @handles_node(FloorDiv)

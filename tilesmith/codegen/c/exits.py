@@ -17,18 +17,22 @@ class Exits:
         self.returns = returns
         self.releases: list[str] = []
 
+    def can_report(self) -> bool:
+        """Return whether an error can leave the function."""
+        return self.returns in ("status", "int32_t")
+
     def needs_status(self, what: str) -> None:
         """Require that the function returns a status, so that an error can leave it."""
-        if self.returns not in ("status", "int32_t"):
+        if not self.can_report():
             raise self.out.unsupported(
                 f"it {what}, but returns {self.returns}: it cannot report an error"
             )
 
-    def check_status(self, call: str) -> None:
-        """Return the code of a call unless it is 0."""
+    def check_status(self, call: str, *before: str) -> None:
+        """Return the code of a call unless it is 0; run the lines ``before`` first."""
         name = self.out.fresh("status")
         self.out.write(f"const int32_t {name} = {call};")
-        self.leave_if(f"{name} != 0", name)
+        self.leave_if(f"{name} != 0", name, *before)
 
     def leave_if(self, condition: str, status: str, *before: str) -> None:
         """Free memory and return a status where a condition holds."""

@@ -133,6 +133,11 @@ def _call_function(emit: Values, call: Call) -> Piece:
         return written, ATOM
     if emit.symbols.outcomes.may_fail(name):
         emit.exits.needs_status(f"calls '{name}', which can fail")
-        emit.exits.check_status(written)
+        before = []
+        if emit.operator:
+            emit.file.uses_ffi = emit.file.names_operators = True
+            words = c_string(f"\n  in {emit.operator}")
+            before = [f"ts_name_operator({words});"]
+        emit.exits.check_status(written, *before)
         return "0", ATOM
     return written, ATOM

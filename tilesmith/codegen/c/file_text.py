@@ -15,6 +15,7 @@ from tilesmith.codegen.c.helpers import (
     FFI_TEXT,
     KEEP_ERROR,
     LAUNCH,
+    NAME_OPERATOR,
     WITH_TENSORS,
     c_string,
     c_type,
@@ -78,6 +79,7 @@ class FileText:
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
         self.uses_parallel = self.uses_tensors = self.keeps_errors = False
+        self.names_operators = False
         self.helpers: dict[str, str] = {}
         self.prototypes: dict[str, str] = {}
         self.arrays: dict[str, str] = {}
@@ -99,6 +101,7 @@ class FileText:
             _ALIGN if self.arrays else "",
             FFI_TEXT if uses_ffi else "",
             KEEP_ERROR if self.keeps_errors else "",
+            NAME_OPERATOR if self.names_operators else "",
             *[_source_of(part) for part in self.imported],
             CALL_PACKED if self.uses_packed else "",
             WITH_TENSORS if self.uses_tensors else "",

@@ -228,13 +228,24 @@ static inline {type} atomic_add_{short}({type}* place, {type} value) {{
 #endif
   return old;
 }}""",
+    # the smallest number divided by -1 would trap
+    "truncdiv": """
+static inline {type} truncdiv_{short}({type} a, {type} b) {{
+  return b == -1 ? ({type})(0 - ({unsigned})a) : ({type})(a / b);
+}}""",
+    "truncmod": """
+static inline {type} truncmod_{short}({type} a, {type} b) {{
+  return b == -1 ? ({type})0 : ({type})(a % b);
+}}""",
     "floordiv": """
 static inline {type} floordiv_{short}({type} a, {type} b) {{
+  if (b == -1) return ({type})(0 - ({unsigned})a);
   {type} quotient = ({type})(a / b), rest = ({type})(a % b);
   return ({type})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
 }}""",
     "floormod": """
 static inline {type} floormod_{short}({type} a, {type} b) {{
+  if (b == -1) return 0;
   {type} rest = ({type})(a % b);
   return ({type})(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
 }}""",
@@ -264,6 +275,7 @@ def helper_text(name: str, dtype: DataType | None = None) -> str:
         return _FIXED[name].strip("\n")
     negative = "" if dtype.is_uint else _NEGATIVE_POWER.format(type=c_type(dtype))
     words = {"type": c_type(dtype), "short": short(dtype), "negative": negative}
+    words["unsigned"] = c_type(dtype).replace("uint", "int").replace("int", "uint")
     return _BY_TYPE[name].strip("\n").format(**words)
 
 
@@ -410,6 +422,28 @@ static void ts_keep_error(void** place, int32_t* code, int32_t status) {
 static void ts_raise_kept(void* error) {
   if (error == NULL) return;
   TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+}
+"""
+
+NAME_OPERATOR = """
+/* Appends which operators a kernel computes to the message of its error; an error has a header,
+   then its kind and its message. */
+typedef struct {
+  uint64_t header[3];
+  const char* kind;
+  size_t kind_size;
+  const char* message;
+} TsError;
+extern void TVMFFIErrorMoveFromRaised(void** error);
+static void ts_name_operator(const char* operators) {
+  void* error = NULL;
+  const char* parts[2];
+  TVMFFIErrorMoveFromRaised(&error);
+  if (error == NULL) return;
+  parts[0] = ((const TsError*)error)->message;
+  parts[1] = operators;
+  TVMFFIErrorSetRaisedFromCStrParts(((const TsError*)error)->kind, parts, 2);
   TVMFFIObjectDecRef(error);
 }
 """

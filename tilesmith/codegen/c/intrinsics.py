@@ -7,11 +7,13 @@ from typing import Any
 from tilesmith.codegen.c.helpers import c_type, is_narrow
 from tilesmith.codegen.c.library import MATH_H
 from tilesmith.codegen.c.memory import place
+from tilesmith.codegen.c.messages import raise_parts
 from tilesmith.codegen.c.rules import (
     ATOM,
     BIT_AND,
     BIT_OR,
     BIT_XOR,
+    CHOICE,
     EQUAL,
     PRODUCT,
     SHIFT,
@@ -175,6 +177,23 @@ def _if_then_else(emit: Values, call: Call) -> Piece:
         emit.out.lines += lines
         emit.out.write(f"  {name} = {value};")
         emit.out.write("} else {" if number == 0 else "}")
+    return name, ATOM
+
+
+@handles("checked")
+def _checked(emit: Values, call: Call) -> Piece:
+    """Write a value that is used only if a condition holds.
+
+    Code that cannot report errors uses 0 instead, which neither traps nor leaves a buffer.
+    """
+    value, condition, *message = call.args
+    written = emit.text(value)
+    name = emit.out.fresh("value")
+    emit.out.write(f"const {c_type(call.dtype)} {name} = {written};")
+    holds = emit.text(condition, UNARY)
+    if not emit.exits.can_report():
+        return f"{holds} ? {name} : 0", CHOICE
+    raise_parts(emit, f"!{holds}", message)
     return name, ATOM
 
 

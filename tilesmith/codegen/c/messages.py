@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.codegen.c.helpers import c_string
@@ -11,18 +12,25 @@ from tilesmith.ir import PrimExpr, StringImm
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.struct_fields import TYPE_MARK
 
-__all__ = ["raise_error"]
+__all__ = ["raise_error", "raise_parts"]
 
 _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
 
 
 def raise_error(emit: Values, failed: str, message: PrimExpr) -> None:
     """Leave the function with an error where `failed` holds: a text, or a `tvm_tuple` of texts and
-    integers. A text that begins with an error class, like `TypeError: `, sets the kind of the
-    error.
+    integers.
+    """
+    parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
+    raise_parts(emit, failed, parts)
+
+
+def raise_parts(emit: Values, failed: str, parts: Sequence[PrimExpr]) -> None:
+    """Leave the function where `failed` holds, with an error of texts and integers. A text that
+    begins with an error class, like `TypeError: `, sets the kind of the error.
     """
     emit.file.uses_ffi = True
-    parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
+    parts = list(parts)
     kind = "ExecutionError"
     if isinstance(parts[0], StringImm):
         named = _KIND.match(parts[0].value)

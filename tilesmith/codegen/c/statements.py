@@ -21,6 +21,7 @@ from tilesmith.ir import (
     IntImm,
     PointerType,
     PrimType,
+    StringImm,
     Var,
 )
 from tilesmith.ir.intrinsics import effect_of
@@ -129,8 +130,12 @@ class StatementWriter(Dispatcher[None]):
     def visit_AttrStmt(self, stmt: tir.AttrStmt) -> None:
         if stmt.attr_key in _FORBIDDEN:
             raise self.out.unsupported(f"'{stmt.attr_key}' has no meaning on a CPU")
+        outer = self.emit.operator
+        if stmt.attr_key == "operator" and isinstance(stmt.value, StringImm):
+            self.emit.operator = stmt.value.value
         self._import(stmt.attr_key, stmt.value)
         self.visit(stmt.body)
+        self.emit.operator = outer
 
     def _import(self, key: str, value: Any) -> None:
         """Record code that a pragma imports."""

@@ -44,6 +44,7 @@ class Values:
         self.lane: str | None = None
         self.guarded = 0
         self.in_parallel = False
+        self.operator = ""  # the operators of a graph that the called kernel computes
         self._shared: dict[int, int] = {}
         self._known: dict[int, tuple[PrimExpr, str]] = {}
 

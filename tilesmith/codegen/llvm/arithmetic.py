@@ -103,8 +103,28 @@ def _truncated(emit: Values, operation: str, expr: BinaryOp) -> str:
     unsigned = dtype.is_uint or (
         emit.facts.is_non_negative(expr.a) and emit.facts.is_non_negative(expr.b)
     )
-    name = _INTEGER_DIVISION[operation] if unsigned else operation
-    return emit.define(f"{name} {register_type(dtype)} {a}, {b}")
+    if unsigned:
+        return emit.define(f"{_INTEGER_DIVISION[operation]} {register_type(dtype)} {a}, {b}")
+    return _signed(emit, operation, expr, a, b)
+
+
+def _signed(emit: Values, operation: str, expr: BinaryOp, a: str, b: str) -> str:
+    """Write `sdiv` or `srem`; a divisor -1 that is not a constant is left out, because the smallest
+    number divided by it would trap.
+    """
+    dtype = expr.dtype
+    kind = register_type(dtype)
+    if constant_value(expr.b) is not None or emit.facts.is_non_negative(expr.b):
+        return emit.define(f"{operation} {kind} {a}, {b}")
+    ones = [emit.out.broadcast(number, dtype) for number in ("-1", "1")]
+    flags = bool_type(dtype)
+    negates = emit.define(f"icmp eq {kind} {b}, {ones[0]}")
+    safe = emit.define(f"select {flags} {negates}, {kind} {ones[1]}, {kind} {b}")
+    result = emit.define(f"{operation} {kind} {a}, {safe}")
+    if operation == "srem":
+        return result  # the remainder of a division by one is zero as well
+    negative = emit.define(f"sub {kind} {emit.out.broadcast('0', dtype)}, {a}")
+    return emit.define(f"select {flags} {negates}, {kind} {negative}, {kind} {result}")
 
 
 def _divisor(emit: Values, expr: BinaryOp) -> str:
@@ -143,8 +163,8 @@ def _floordiv(emit: Values, expr: FloorDiv) -> str:
         return _truncated(emit, "sdiv", expr)
     kind = register_type(dtype)
     a, b = emit.value(expr.a), _divisor(emit, expr)
-    quotient = emit.define(f"sdiv {kind} {a}, {b}")
-    wrong = _has_wrong_sign(emit, expr, emit.define(f"srem {kind} {a}, {b}"), b)
+    quotient = _signed(emit, "sdiv", expr, a, b)
+    wrong = _has_wrong_sign(emit, expr, _signed(emit, "srem", expr, a, b), b)
     minus_one = emit.define(f"sext {bool_type(dtype)} {wrong} to {kind}")
     return emit.define(f"add {kind} {quotient}, {minus_one}")
 
@@ -179,7 +199,7 @@ def _floormod(emit: Values, expr: FloorMod) -> str:
         return _truncated(emit, "srem", expr)
     kind = register_type(dtype)
     a, b = emit.value(expr.a), _divisor(emit, expr)
-    remainder = emit.define(f"srem {kind} {a}, {b}")
+    remainder = _signed(emit, "srem", expr, a, b)
     wrong = _has_wrong_sign(emit, expr, remainder, b)
     zero = emit.out.broadcast("0", dtype)
     change = emit.define(f"select {bool_type(dtype)} {wrong}, {kind} {b}, {kind} {zero}")

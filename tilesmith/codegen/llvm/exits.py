@@ -46,6 +46,10 @@ class Exits:
         """The LLVM type that the function returns."""
         return "i32" if self.returns == "status" else self.returns
 
+    def can_report(self) -> bool:
+        """Return whether an error can leave the function."""
+        return self.processor.no_errors is None and self.returns in ("status", "i32")
+
     def needs_status(self, what: str) -> None:
         """Require that the function returns a status, so that an error can leave it. Raises
         CodegenError where it cannot.
@@ -53,7 +57,7 @@ class Exits:
         if self.processor.no_errors is not None:
             reason, advice = self.processor.no_errors
             raise self.out.unsupported(f"it {what}, {reason}", advice)
-        if self.returns not in ("status", "i32"):
+        if not self.can_report():
             raise self.out.unsupported(
                 f"it {what}, but returns {self.returns}, so that an error could not be told",
                 "let it return nothing and store its result in a buffer",
@@ -77,7 +81,15 @@ class Exits:
     def check_status(self, status: str) -> None:
         """End the function with the code of a call unless it returned 0."""
         good = self.out.define(f"icmp eq i32 {status}, 0")
-        self.leave_unless(good, lambda: status)
+        self.leave_unless(good, lambda: self._named(status))
+
+    def _named(self, status: str) -> str:
+        """Add to the error of a kernel which operators it computes."""
+        if self.scope.operator:
+            helper = self.text.helper("__tilesmith_name_operator")
+            words = self.text.constant_text(f"\n  in {self.scope.operator}")
+            self.out.write(f"call void {helper}(ptr {words})")
+        return status
 
     def leave(self, value: str) -> None:
         """End the function with a value (typed; empty for nothing)."""

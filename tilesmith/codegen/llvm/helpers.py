@@ -352,6 +352,33 @@ done:
   ret void
 }
 """,
+    "__tilesmith_name_operator": """
+declare void @TVMFFIErrorMoveFromRaised(ptr)
+declare void @TVMFFIErrorSetRaisedFromCStrParts(ptr, ptr, i32)
+declare i32 @TVMFFIObjectDecRef(ptr)
+define internal void @__tilesmith_name_operator(ptr %operator) noinline cold {
+  %place = alloca ptr, align 8
+  %parts = alloca [2 x ptr], align 8
+  store ptr null, ptr %place, align 8
+  call void @TVMFFIErrorMoveFromRaised(ptr %place)
+  %error = load ptr, ptr %place, align 8
+  %exists = icmp ne ptr %error, null
+  br i1 %exists, label %raise, label %done
+raise:
+  %kind_place = getelementptr i8, ptr %error, i64 24
+  %kind = load ptr, ptr %kind_place, align 8
+  %message_place = getelementptr i8, ptr %error, i64 40
+  %message = load ptr, ptr %message_place, align 8
+  store ptr %message, ptr %parts, align 8
+  %second = getelementptr i8, ptr %parts, i64 8
+  store ptr %operator, ptr %second, align 8
+  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr %kind, ptr %parts, i32 2)
+  %ignored = call i32 @TVMFFIObjectDecRef(ptr %error)
+  br label %done
+done:
+  ret void
+}
+""",
     "__tilesmith_raise_again": """
 declare void @TVMFFIErrorSetRaised(ptr)
 declare i32 @TVMFFIObjectDecRef(ptr)
@@ -369,7 +396,9 @@ done:
 """,
 }
 """Functions by name. `__tilesmith_keep_error` and `__tilesmith_raise_again` carry an error from the
-thread of a task to the thread of the launch."""
+thread of a task to the thread of the launch; `__tilesmith_name_operator` appends a text to the
+message of the raised error, which begins after the header of tvm-ffi's objects (24 bytes) and the
+kind (pointer and size)."""
 
 HELPER_CALLS = {
     "__tilesmith_raise": ("__tilesmith_decimal", "__tilesmith_type_name"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tilesmith.codegen.facts import constant_value, may_fault
 from tilesmith.codegen.llvm import dtypes
-from tilesmith.codegen.llvm.arithmetic import arithmetic, note_wrapping
+from tilesmith.codegen.llvm.arithmetic import any_lane, arithmetic, note_wrapping
 from tilesmith.codegen.llvm.c_library import LIBM_FUNCTIONS, LLVM_FUNCTIONS, PURE_FUNCTION
 from tilesmith.codegen.llvm.conversions import convert
 from tilesmith.codegen.llvm.dtypes import memory_type, register_type
+from tilesmith.codegen.llvm.messages import raise_parts
 from tilesmith.codegen.llvm.operations import (
     FLOAT32,
     float_operation,
@@ -346,6 +347,44 @@ def _masked_choice(emit: Values, call: Call) -> str:
             values.append(emit.typed(arm))
         emit.scope.mask = outer
     return emit.define(f"select {kind} {chosen}, {values[0]}, {values[1]}")
+
+
+@handles("checked")
+def _checked(emit: Values, call: Call) -> str:
+    """Return a value that is used only if a condition holds (in all active lanes).
+
+    Code that cannot report errors uses 0 instead, which neither traps nor leaves a buffer.
+    """
+    value, condition, *message = call.args
+    lanes, mask = condition.dtype.lanes, emit.scope.mask
+    holds = emit.value(condition)
+    if not emit.exits.can_report():
+        typed = f"{register_type(call.dtype)} {emit.out.broadcast('0', call.dtype)}"
+        kind = register_type(condition.dtype)
+        return emit.define(f"select {kind} {holds}, {emit.typed(value)}, {typed}")
+    kind = f"<{lanes} x i1>" if lanes > 1 else "i1"
+    if mask is not None:
+        active = mask[0] if mask[1] == lanes else any_lane(emit)
+        if mask[1] != lanes and lanes > 1:
+            raise emit.out.unsupported("a check of other lanes than those of the mask")
+        inactive = emit.define(f"xor {kind} {active}, {'splat (i1 true)' if lanes > 1 else 'true'}")
+        holds = emit.define(f"or {kind} {holds}, {inactive}")
+    good = holds
+    if lanes > 1:
+        good = emit.define(f"call i1 @llvm.vector.reduce.and.v{lanes}i1({kind} {holds})")
+
+    def fail() -> str:
+        lane = "0"
+        if lanes > 1:
+            bits = emit.define(f"bitcast {kind} {holds} to i{lanes}")
+            failed = emit.define(f"xor i{lanes} {bits}, -1")
+            first = emit.define(f"call i{lanes} @llvm.cttz.i{lanes}(i{lanes} {failed}, i1 false)")
+            change = "zext" if lanes < 64 else "trunc" if lanes > 64 else "bitcast"
+            lane = emit.define(f"{change} i{lanes} {first} to i64")
+        return raise_parts(emit, message, lane)
+
+    emit.exits.leave_unless(good, fail)
+    return emit.value(value)
 
 
 @handles("likely", "tvm_thread_invariant")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tilesmith.codegen.llvm.conversions import convert
+from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import PrimExpr, StringImm
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.struct_fields import TYPE_MARK
 
-__all__ = ["raise_error"]
+__all__ = ["raise_error", "raise_parts"]
 
 _INT64 = DataType("int64")
 _KIND = re.compile(r"([A-Z][A-Za-z]*(?:Error|Exception|Interrupt)): ?(.*)\Z", re.DOTALL)
@@ -21,11 +23,17 @@ type index of a value, shown by name, `TYPE_MARK` stands there."""
 
 
 def raise_error(emit: Values, message: PrimExpr) -> str:
-    """Set the error of an assertion: a text, or a `tvm_tuple` of texts and integers.
+    """Set the error of an assertion: a text, or a `tvm_tuple` of texts and integers."""
+    parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
+    return raise_parts(emit, parts)
+
+
+def raise_parts(emit: Values, parts: Sequence[PrimExpr], lane: str = "0") -> str:
+    """Set the error whose message consists of texts and integers; of vectors, one ``lane``.
 
     A text that begins with an error class, like `TypeError: `, sets the kind of the error.
     """
-    parts = list(message.args) if is_call(message, "tir.tvm_tuple") else [message]
+    parts = list(parts)
     kind = "ExecutionError"
     if isinstance(parts[0], StringImm):
         named = _KIND.match(parts[0].value)
@@ -40,7 +48,11 @@ def raise_error(emit: Values, message: PrimExpr) -> str:
     values = emit.exits.error_values(len(numbers))
     with emit.memo.branch():
         for number, part in enumerate(numbers):
-            value = convert(emit.out, emit.value(part), part.dtype, _INT64)
+            value = emit.value(part)
+            if part.dtype.lanes > 1:
+                kind_of = register_type(part.dtype)
+                value = emit.define(f"extractelement {kind_of} {value}, i64 {lane}")
+            value = convert(emit.out, value, part.dtype.element, _INT64)
             place = emit.define(f"getelementptr i64, ptr {values}, i64 {number}")
             emit.write(f"store i64 {value}, ptr {place}, align 8")
     size = len(texts.encode()) + 24 * len(numbers) + 1

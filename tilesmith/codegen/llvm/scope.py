@@ -16,6 +16,7 @@ class Scope:
     ``mask``: the lanes that are on and their number, inside a choice by lane.
     ``in_parallel``: other threads run the same code.
     ``device``: device type and number of tensors that are made here, as DLPack counts.
+    ``operator``: the operators of a graph that the called kernel computes, for its errors.
     ``location``: the place of the statement, where debug information is written.
     """
 
@@ -26,4 +27,5 @@ class Scope:
         self.mask: tuple[str, int] | None = None
         self.in_parallel = False
         self.device = (1, 0)
+        self.operator = ""
         self.location = ""

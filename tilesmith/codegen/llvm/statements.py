@@ -121,17 +121,19 @@ class StatementEmitter(Dispatcher[None]):
                 "is the function scheduled for another target?",
             )
         scope = self.emit.scope
-        outer = scope.device
+        outer = scope.device, scope.operator
         if key == "storage_alignment" and isinstance(stmt.node, Var):
             self.emit.pointers.alignment[stmt.node] = constant_value(stmt.value) or 1
         elif key == "device_type":
-            scope.device = (constant_value(stmt.value) or 1, outer[1])
+            scope.device = (constant_value(stmt.value) or 1, scope.device[1])
         elif key == "device_id":
-            scope.device = (outer[0], constant_value(stmt.value) or 0)
+            scope.device = (scope.device[0], constant_value(stmt.value) or 0)
+        elif key == "operator" and isinstance(stmt.value, StringImm):
+            scope.operator = stmt.value.value
         else:
             self._import(key, stmt.value)
         self.statement(stmt.body)
-        scope.device = outer
+        scope.device, scope.operator = outer
 
     def _import(self, key: str, value: Any) -> None:
         """Record code that a pragma imports."""

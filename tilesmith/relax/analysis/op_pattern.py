@@ -59,7 +59,7 @@ class _Access:
                 self.has_effects = True
             elif isinstance(node.op, Op):
                 effect = node.op.get_attr("TCallEffectKind", CallEffectKind.Pure)
-                self.has_effects |= int(effect) > int(CallEffectKind.Pure)
+                self.has_effects |= int(effect) > int(CallEffectKind.ReadState)
         elif isinstance(node, Mul):
             a, b = _loaded_buffers(node.a), _loaded_buffers(node.b)
             self.has_product |= bool(a and b and a != b)

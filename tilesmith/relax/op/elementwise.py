@@ -27,7 +27,7 @@ from tilesmith.relax.op.declaration import OpFunction, call, define, function, f
 from tilesmith.relax.op.scatter import collapsed
 from tilesmith.relax.spec import Compute, Gradient, Layout, Precision, no_gradient, topi
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import DivisionByZeroError, TypeMismatchError
 
 _FOLLOW = Precision.FOLLOW
 
@@ -333,9 +333,24 @@ clip = unary(
 # Two operands
 
 
+def _by_divisors(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a division that raises DivisionByZeroError where integers are divided by zero, as
+    compiled code does.
+    """
+
+    def evaluate(a: Any, b: Any) -> Any:
+        divisors = numpy.asarray(b)
+        if divisors.dtype.kind in "iu" and numpy.size(a) and not divisors.all():
+            raise DivisionByZeroError("integer division by zero")
+        return compute(a, b)
+
+    return evaluate
+
+
 def _divide(a: Any, b: Any) -> Any:
     if numpy.issubdtype(numpy.asarray(a).dtype, numpy.integer):
-        return numpy.trunc(numpy.divide(a, b))
+        quotient, rest = numpy.floor_divide(a, b), numpy.mod(a, b)
+        return quotient + ((rest != 0) & (numpy.less(a, 0) != numpy.less(b, 0)))
     return numpy.divide(a, b)
 
 
@@ -356,15 +371,17 @@ multiply = binary(
     gradient=lambda g, a, b, y: [g * b, g * a], precision=_FOLLOW,
 )  # fmt: skip
 divide = binary(
-    "divide", _divide, "topi.divide", "x1 / x2 (integers round toward zero)",
+    "divide", _by_divisors(_divide), "topi.divide", "x1 / x2 (integers round toward zero)",
     gradient=lambda g, a, b, y: [g / b, -(g * y / b)],
 )  # fmt: skip
 floor_divide = binary(
-    "floor_divide", numpy.floor_divide, "topi.floor_divide", "x1 / x2 rounded down",
+    "floor_divide", _by_divisors(numpy.floor_divide), "topi.floor_divide", "x1 / x2 rounded down",
     gradient=no_gradient,
 )  # fmt: skip
-mod = binary("mod", numpy.fmod, "topi.mod", "remainder with the sign of x1")
-floor_mod = binary("floor_mod", numpy.mod, "topi.floor_mod", "remainder with the sign of x2")
+mod = binary("mod", _by_divisors(numpy.fmod), "topi.mod", "remainder with the sign of x1")
+floor_mod = binary(
+    "floor_mod", _by_divisors(numpy.mod), "topi.floor_mod", "remainder with the sign of x2"
+)
 power = binary(
     "power", numpy.power, "topi.power", "x1 to the power x2",
     gradient=lambda g, a, b, y: [g * (b * power(a, b - 1)), g * (log(a) * y)],

@@ -22,6 +22,7 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tilesmith.support.errors import OutOfBoundsError
 
 __all__ = ["NotConstantError", "as_declared", "constant_value", "evaluate_call", "to_constant"]
 
@@ -57,7 +58,10 @@ def evaluate_call(call: Call, arguments: list[Any]) -> Any:
     if not isinstance(call.op, Op) or call.op.spec is None or call.op.spec.evaluate is None:
         raise NotConstantError
     with numpy.errstate(all="ignore"):
-        found = call.op.spec.evaluate(call.attrs, *arguments)
+        try:
+            found = call.op.spec.evaluate(call.attrs, *arguments)
+        except IndexError as error:
+            raise OutOfBoundsError(f"{call.op.name}: {error}", call.span) from error
     return as_declared(found, call.struct_info)
 
 

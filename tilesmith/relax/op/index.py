@@ -57,7 +57,10 @@ def _infer_take(call: Call) -> Any:
 
 def _take(attrs: Any, x: Any, indices: Any) -> Any:
     axis = 0 if attrs.axis is None else attrs.axis
-    return numpy.take(x, indices, axis, mode="wrap" if attrs.mode == "wrap" else "clip")
+    if attrs.mode == "clip":  # negative indices count from the end, as in the compute
+        indices = numpy.where(indices < 0, indices + x.shape[axis], indices)
+    mode: Any = {"wrap": "wrap", "clip": "clip"}.get(attrs.mode, "raise")
+    return numpy.take(x, indices, axis, mode=mode)
 
 
 def _take_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
@@ -71,8 +74,9 @@ take = define(
     "x indices",
     _infer_take,
     description=(
-        "The parts of ``x`` at ``indices`` along an axis. Indices must be in range unless "
-        '``mode`` is "clip" or "wrap".'
+        "The parts of ``x`` at ``indices`` along an axis. Negative indices count from the end; one "
+        'that is out of range is an error when the program runs, unless ``mode`` is "clip" or '
+        '"wrap".'
     ),
     schema=Schema(axis=optional_integer(), mode=text("fast")),
     compute="topi.take",

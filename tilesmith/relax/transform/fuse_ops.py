@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir import GlobalVar, IRModule, SequentialSpan
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax import op as operators
@@ -248,7 +248,11 @@ class _FuseOps(PyExprMutator):
     def _fused_call(self, bindings: list[Binding]) -> Call:
         function, args = fused_function(bindings)
         names = [_base_name(binding.value.args[0].name_hint) for binding in bindings]
-        return Call(self.builder_.add_func(function, "_".join(["fused", *names])), args)
+        found = [getattr(binding.value, "span", None) for binding in bindings]
+        spans = list(dict.fromkeys([span for span in found if span is not None]))
+        place = SequentialSpan(spans) if len(spans) > 1 else spans[0] if spans else None
+        name = self.builder_.add_func(function, "_".join(["fused", *names]))
+        return Call(name, args, span=place)
 
 
 def fused_function(

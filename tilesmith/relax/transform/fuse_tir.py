@@ -177,7 +177,7 @@ class _Callers(PyExprMutator):
         operands: list[Any] = [target, Tuple(tensors)]
         if sizes:
             operands.append(ShapeExpr(sizes))
-        return Call(_CALL_TIR, operands, None, [known_struct_info(call)])
+        return Call(_CALL_TIR, operands, None, [known_struct_info(call)], call.span)
 
 
 @compiler_pass("FuseTIR")

@@ -149,7 +149,8 @@ class _Legalizer(PyExprMutator):
         if key is not None and key in self.made:
             known = self.made[key]
             operands = [arg for arg, info in zip(call.args, infos) if _is_operand(arg, info)]
-            return Call(known.op, [known.args[0], Tuple(operands)], None, known.sinfo_args)
+            arguments = [known.args[0], Tuple(operands)]
+            return Call(known.op, arguments, None, known.sinfo_args, call.span)
         try:
             result = legalize_call(self.builder_, call)
         except TilesmithError as error:
@@ -160,6 +161,9 @@ class _Legalizer(PyExprMutator):
             return call
         if key is not None and _is_plain(result, call, infos):
             self.made[key] = result
+        if isinstance(result, Call) and result.span is None and call.span is not None:
+            arguments = list(result.args)
+            result = Call(result.op, arguments, result.attrs, result.sinfo_args, call.span)
         return self._keep_tuple(call, result)
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:

@@ -14,6 +14,7 @@ from tilesmith.tir.interpreter.exchanges import active_mask, shuffle_function
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
 from tilesmith.tir.interpreter.operators import Make, c_function, llvm_function
+from tilesmith.tir.interpreter.raised import raised_error
 from tilesmith.tir.interpreter.values import Environment, Evaluate, scalar
 
 __all__ = ["Return"]
@@ -34,6 +35,21 @@ class Return(Exception):
 def _if_then_else(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     condition, yes, no = [compiler.visit(arg) for arg in call.args]
     return lambda env: yes(env) if condition(env) else no(env)
+
+
+@handles("checked")
+def _checked(compiler: ExpressionCompiler, call: Call) -> Evaluate:
+    value, condition, *parts = [compiler.visit(arg) for arg in call.args]
+
+    def compute(env: Environment) -> Any:
+        holds = numpy.atleast_1d(condition(env))
+        if not holds.all():
+            lane = int(numpy.argmin(holds))
+            values = [part(env) for part in parts]
+            raise raised_error([v[lane] if isinstance(v, numpy.ndarray) else v for v in values])
+        return value(env)
+
+    return compute
 
 
 @handles("ret")

@@ -11,6 +11,7 @@ import numpy
 
 from tilesmith.ir import IRModule
 from tilesmith.support.errors import (
+    DivisionByZeroError,
     ExecutionError,
     TilesmithError,
     TypeMismatchError,
@@ -179,8 +180,11 @@ class Program:
             self.body(env)
         except Return as leave:
             result = leave.value
+        except DivisionByZeroError:
+            raise
         except ZeroDivisionError:
-            raise ExecutionError(f"division by zero in the function '{self.name}'") from None
+            text = f"integer division by zero in the function '{self.name}'"
+            raise DivisionByZeroError(text) from None
         for original, copy in copies:
             original[...] = copy
         return result

@@ -12,6 +12,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar, IterVarType
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
+from tilesmith.tir.interpreter.raised import raised_error
 from tilesmith.tir.interpreter.threads import THREAD_ATTRIBUTES
 from tilesmith.tir.interpreter.values import (
     Environment,
@@ -42,7 +43,6 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.stmt import (
     Evaluate as EvaluateStmt,
 )
-from tilesmith.tir.struct_fields import joined
 
 __all__ = ["StatementCompiler"]
 
@@ -114,10 +114,7 @@ class StatementCompiler(Dispatcher[Evaluate]):
 
         def run(env: Environment) -> None:
             if not condition(env):
-                text = message(env)
-                if isinstance(text, tuple):  # texts and numbers, to be joined
-                    text = joined(text)
-                raise ExecutionError(str(text), span=span)
+                raise raised_error(message(env), span)
             body(env)
 
         return run

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tilesmith.ir import IRModule
+from tilesmith.ir import IRModule, OperatorSpan
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Constant, DataflowVar, RelaxExpr, Tuple, Var, known_struct_info
@@ -295,6 +295,9 @@ class ONNXGraphImporter:
                     values[name] = result
 
     def _convert_checked(self, node: OnnxNode, index: int) -> list[Any]:
+        outer = self.builder.place
+        if outer is None or node.proto.name:  # else the name of the function around says more
+            self.builder.place = OperatorSpan(node.operator, node_name(node.proto, index))
         try:
             return self.convert(node)
         except TilesmithError as error:
@@ -303,6 +306,8 @@ class ONNXGraphImporter:
             # Errors of broken models inside a converter; the cause stays attached.
             reason = f"{type(error).__name__}: {error}"
             raise _at_node(FrontendError(reason), node, index) from error
+        finally:
+            self.builder.place = outer
 
     def convert(self, node: OnnxNode) -> list[Any]:
         """Convert a node and return its outputs."""

@@ -55,14 +55,13 @@ def _gather(node: OnnxNode) -> Any:
             raise ShapeError(
                 f"an index is outside of axis {axis} of size {size}: {known.ravel()[:8]}"
             )
-    return op.take(x, from_front(node, node[1], size), axis)
+    return op.take(x, node[1], axis)
 
 
 @converter("GatherElements")
 def _gather_elements(node: OnnxNode) -> Any:
     x = node[0]
-    axis = node.axis(0, rank_of(x))
-    return op.gather_elements(x, from_front(node, node[1], shape_of(x)[axis]), axis)
+    return op.gather_elements(x, node[1], node.axis(0, rank_of(x)))
 
 
 def _from_front_each(node: OnnxNode, indices: Any, sizes: list[Size]) -> Any:
@@ -80,11 +79,9 @@ def _from_front_each(node: OnnxNode, indices: Any, sizes: list[Size]) -> Any:
 def _gather_nd(node: OnnxNode) -> Any:
     x, indices = node[0], node[1]
     batch = int(node.attribute("batch_dims", 0))
-    depth = shape_of(indices)[-1]
-    if not isinstance(depth, int):
+    if not isinstance(shape_of(indices)[-1], int):
         raise node.unsupported("vectors of indices of symbolic length")
-    sizes = shape_of(x)[batch : batch + depth]
-    return op.gather_nd(x, _from_front_each(node, indices, sizes), batch)
+    return op.gather_nd(x, indices, batch)
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}

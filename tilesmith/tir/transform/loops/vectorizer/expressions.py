@@ -22,6 +22,7 @@ from tilesmith.ir import (
     Node,
     Not,
     Op,
+    Or,
     PrimExpr,
     Ramp,
     Select,
@@ -170,6 +171,8 @@ def _call(values: Values, call: Call) -> PrimExpr:
         if value is call.args[0]:
             return call
         return value if values.lanes.freely else Call(value.dtype, call.op, (value,))
+    if name == "tir.checked":
+        return _checked(values, call)
     if effect_of(call) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
         raise NeedsLanes(f"the call of '{name}' has effects")
     if name == "" or not call.op.get_attr("TVectorizable", False):
@@ -184,6 +187,22 @@ def _call(values: Values, call: Call) -> PrimExpr:
     lanes = values.lanes
     wide = [arg if isinstance(arg, StringImm) else lanes.wide(arg) for arg in args]
     return Call(call.dtype.with_lanes(lanes.count), call.op, tuple(wide))
+
+
+def _checked(values: Values, call: Call) -> PrimExpr:
+    """Check all lanes that take part."""
+    value, condition, *message = [values.visit(arg) for arg in call.args]
+    lanes, mask = values.lanes, values.masks.present
+    is_same = all(new is old for new, old in zip((value, condition, *message), call.args))
+    if is_same and mask is None:
+        return call
+    if call.dtype.lanes > 1 or lanes.is_scalable:
+        raise NeedsLanes(VECTORS_ALREADY if call.dtype.lanes > 1 else "it checks its values")
+    if mask is not None:
+        condition = Or(Not(mask), lanes.wide(condition))
+    elif value.dtype.lanes > 1:
+        condition = lanes.wide(condition)
+    return Call(value.dtype, call.op, (value, condition, *message))
 
 
 def _if_then_else(values: Values, call: Call) -> PrimExpr:

@@ -1,0 +1,159 @@
+"""Checks that programs make while they run: divisors that may be zero, indices from data."""
+
+import operator
+
+import numpy as np
+import pytest
+
+import tilesmith
+from tests.codegen.harness import compile_strictly
+from tilesmith import te, tir
+from tilesmith.codegen.c_compiler import find_compiler
+from tilesmith.script import tir as T
+from tilesmith.support.errors import DivisionByZeroError, OutOfBoundsError
+from tilesmith.tir import interpreter
+
+TARGETS = ["llvm", "c"]
+LOOPS = ["serial", "vectorize", "parallel"]
+SIZE = 16
+
+
+def built(function, target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+    module = tilesmith.build(function, target=target)
+    if target == "c":
+        compile_strictly(module.get_source("c"))
+    return module
+
+
+def scheduled(function, loop):
+    """Return a function whose only loop is vectorized or parallel."""
+    schedule = tir.Schedule(function)
+    if loop != "serial":
+        (outer,) = schedule.get_loops(schedule.get_child_blocks(schedule.get_block("root"))[0])
+        getattr(schedule, loop)(outer)
+    return schedule.mod
+
+
+def truncated(a, b):
+    quotient = abs(int(a)) // abs(int(b))
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+DIVISIONS = {
+    "floordiv": (tir.floordiv, operator.floordiv),
+    "floormod": (tir.floormod, operator.mod),
+    "truncdiv": (tir.truncdiv, truncated),
+    "truncmod": (tir.truncmod, lambda a, b: a - b * truncated(a, b)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisors(name, dtype, loop, target):
+    """Dividing the smallest number by -1 wraps around, dividing by zero is an error."""
+    compute, reference = DIVISIONS[name]
+    a, b = [te.placeholder((SIZE,), dtype, letter) for letter in "ab"]
+    function = te.create_prim_func([a, b, te.compute((SIZE,), lambda i: compute(a[i], b[i]))])
+    module = built(scheduled(function, loop), target)
+    info = np.iinfo(dtype)
+    generator = np.random.default_rng(0)
+    x = generator.integers(info.min, info.max, SIZE, dtype)
+    y = generator.integers(1, 9, SIZE).astype(dtype)
+    x[3] = info.min
+    if info.min < 0:
+        y[3:5] = -1, -3
+    wanted = [reference(int(p), int(q)) & (2**info.bits - 1) for p, q in zip(x, y)]
+    result = np.zeros(SIZE, dtype)
+    module(x, y, result)
+    np.testing.assert_array_equal(result, np.array(wanted, f"uint{info.bits}").view(dtype))
+    y[7] = 0
+    with pytest.raises(DivisionByZeroError, match="integer division by zero"):
+        module(x, y, result)
+    with pytest.raises(DivisionByZeroError):
+        interpreter.run(function, x, y, result)
+
+
+@T.prim_func
+def guarded(A: T.Buffer((SIZE,), "int32"), B: T.Buffer((SIZE,), "int32")):
+    for i in range(SIZE):
+        with T.block("b"):
+            v = T.axis.spatial(SIZE, i)
+            B[v] = T.Select(A[v] != 0 and 100 // A[v] > 10, 100 // A[v], -1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_conditions_guard_divisions(target):
+    values = np.arange(SIZE, dtype="int32") - 5
+    with np.errstate(divide="ignore"):
+        quotients = 100 // values
+    wanted = np.where((values != 0) & (quotients > 10), quotients, -1)
+    result = np.zeros(SIZE, "int32")
+    built(guarded, target)(values, result)
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_known_divisors_cost_nothing():
+    n = tir.Var("n", "int32")
+    a = te.placeholder((n, 8), "int32", "a")
+    made = te.compute((n * 8,), lambda i: a[i // 8, i % 8] // 3 + i // (n + 1))
+    assert "checked" not in str(tilesmith.lower(te.create_prim_func([a, made])))
+
+
+def picked(loop):
+    data = te.placeholder((8,), "float32", "data")
+    indices = te.placeholder((SIZE,), "int64", "indices")
+
+    def element(i):
+        index = indices[i]
+        inside = tir.all(index >= 0, index < 8)
+        text = "OutOfBoundsError: pick: the index "
+        return data[tir.checked(index, inside, text, index, " is outside")] * 2.0
+
+    return te.create_prim_func([data, indices, te.compute((SIZE,), element)])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_indices(loop, target):
+    """The message names the index, of a vector the first one that fails."""
+    function = picked(loop)
+    module = built(scheduled(function, loop), target)
+    data = np.arange(8, dtype="float32")
+    indices = np.random.default_rng(0).integers(0, 8, SIZE)
+    result = np.zeros(SIZE, "float32")
+    module(data, indices, result)
+    np.testing.assert_array_equal(result, data[indices] * 2)
+    for place, wrong in ((0, 8), (5, -1), (15, 2**40)):
+        broken = indices.copy()
+        broken[place] = wrong
+        with pytest.raises(OutOfBoundsError, match=f"^pick: the index {wrong} is outside$"):
+            module(data, broken, result)
+        with pytest.raises(OutOfBoundsError, match=f"^pick: the index {wrong} is outside$"):
+            interpreter.run(function, data, broken, result)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tails_are_checked_up_to_their_end(target):
+    """Lanes beyond the end take no part in a check."""
+    data = te.placeholder((8,), "float32", "data")
+    indices = te.placeholder((11,), "int32", "indices")
+
+    def element(i):
+        index = indices[i]
+        return data[tir.checked(index, tir.all(index >= 0, index < 8), "OutOfBoundsError: no")]
+
+    schedule = tir.Schedule(te.create_prim_func([data, indices, te.compute((11,), element, "b")]))
+    _, inner = schedule.split(schedule.get_loops("b")[0], [None, 8])
+    schedule.vectorize(inner)
+    module = built(schedule.mod, target)
+    values, result = np.arange(8, dtype="float32"), np.zeros(11, "float32")
+    places = np.arange(11, dtype="int32") % 8
+    module(values, places, result)
+    np.testing.assert_array_equal(result, values[places])
+    places[10] = 8
+    with pytest.raises(OutOfBoundsError):
+        module(values, places, result)
