@@ -109,7 +109,7 @@ def test_tampered_artifact(compiled, images, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "contents", [b"", b"this is no model", DIGITS.read_bytes()[:5000]],
+    "contents", [b"", b"this is not a model", DIGITS.read_bytes()[:5000]],
     ids=["empty", "text", "truncated"],
 )  # fmt: skip
 def test_files_that_are_no_models(tmp_path, contents):

@@ -24,7 +24,7 @@ def test_text_and_bitcode_are_loaded(form, tmp_path):
 
 def test_files_that_hold_no_code(tmp_path):
     (tmp_path / "code.bc").write_bytes(b"abc")
-    with pytest.raises(ArtifactError, match="no LLVM bitcode"):
+    with pytest.raises(ArtifactError, match="not LLVM bitcode"):
         tilesmith.runtime.load_module(tmp_path / "code.bc")
     (tmp_path / "code.ll").write_text("define i32 @f( {")
     with pytest.raises(CodegenError, match="LLVM refused"):

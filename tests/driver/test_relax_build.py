@@ -369,5 +369,5 @@ def test_compile_builds_tensor_programs():
         target = ts.nd.empty((4,))
         module.mod["main"](np.zeros(4, "float32"), target)
         assert (target.numpy() == 1).all()
-    with pytest.raises(FrontendError, match="no model that can be compiled"):
+    with pytest.raises(FrontendError, match="not a model that can be compiled"):
         ts.compile(3)

@@ -160,7 +160,7 @@ def test_reductions():
     assert str(least.combiner.identity_element[0]) == str(tir.max_value("float32"))
     assert least.condition.dtype == "bool"
     assert tir.sum(N, axis=K, init=3).init[0].dtype == "int32"
-    with pytest.raises(TypeMismatchError, match="no reduction axis"):
+    with pytest.raises(TypeMismatchError, match="not a reduction axis"):
         tir.sum(X, axis=IterVar((0, 8), "i", 0))
 
 

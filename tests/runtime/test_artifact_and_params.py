@@ -122,7 +122,7 @@ def test_other_files(tmp_path):
         read_artifact(tmp_path / "x")
     with zipfile.ZipFile(tmp_path / "x", "w") as archive:
         archive.writestr("hello", "world")
-    with pytest.raises(ArtifactError, match="no Tilesmith artifact"):
+    with pytest.raises(ArtifactError, match="not a Tilesmith artifact"):
         read_artifact(tmp_path / "x")
     assert not has_artifact(tmp_path / "x") and not has_artifact(tmp_path / "missing")
 

@@ -186,5 +186,5 @@ def test_capsules_and_names_of_devices():
     device = ts.cuda(2)
     assert device.index == device.device_id == 2 and device.device_type == ts.runtime.Device.kDLCUDA
     assert ts.runtime.Device.MASK2STR[2] == "cuda" and ts.runtime.Device.STR2MASK["llvm"] == 1
-    with pytest.raises(UnknownNameError, match="is no device"):
+    with pytest.raises(UnknownNameError, match="is not a device"):
         ts.device("remote[1]:cpu(0)")

@@ -51,7 +51,7 @@ def test_json_comes_back():
     assert again.calls == report().calls and again.configuration == report().configuration
     assert again.device_metrics == report().device_metrics
     for text in ("{", "[]", '{"calls": [{"x": {"unknown": 1}}], "device_metrics": {}}'):
-        with pytest.raises(ConfigError, match="no report"):
+        with pytest.raises(ConfigError, match="not a report"):
             Report.from_json(text)
 
 

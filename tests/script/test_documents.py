@@ -166,7 +166,7 @@ def test_statements():
 def test_what_is_none():
     with pytest.raises(TypeMismatchError, match="takes 2 operands"):
         to_python_script(OperationDoc(OperationKind.Add, [x]))
-    with pytest.raises(TypeMismatchError, match="no expression"):
+    with pytest.raises(TypeMismatchError, match="not an expression"):
         to_python_script(ExprStmtDoc(CommentDoc("c")))
     with pytest.raises(TypeError):
         list(x)

@@ -158,13 +158,13 @@ def test_words_for_types():
     assert str(T.Ptr["float32", "shared"].type_annotation) == 'T.handle("float32", "shared")'
     assert str(T.Ptr(T.int8).type_annotation) == 'T.handle("int8", "global")'
     assert T.buffer_decl is T.Buffer and T.Buffer[(16,), "float32"].shape[0].value == 16
-    with pytest.raises(ScriptError, match="no size"):
+    with pytest.raises(ScriptError, match="not a size"):
         T.ptr("int8", is_size_var=True)
 
 
 def test_intrinsics_of_llvm_are_known_by_name():
     assert T.llvm_lookup_intrinsic_id("llvm.prefetch") == "llvm.prefetch"
-    with pytest.raises(ScriptError, match="no LLVM intrinsic"):
+    with pytest.raises(ScriptError, match="not an LLVM intrinsic"):
         T.llvm_lookup_intrinsic_id("prefetch")
 
 

@@ -188,7 +188,7 @@ def test_a_shuffle_from_a_thread_that_is_elsewhere():
         if tx < 16:
             A[tx] = T.tvm_warp_shuffle(T.uint32(0xFFFFFFFF), tx, 20, 32, 32)
 
-    with pytest.raises(ExecutionError, match="lane 20, which is not at work here"):
+    with pytest.raises(ExecutionError, match="lane 20, which is not active here"):
         run(func, np.zeros(32, "int32"))
 
 

@@ -297,7 +297,7 @@ def _eliminate(engine: Any, var: Var, forms: list[Sum]) -> tuple[list[Sum], list
         found = coefficient_of(engine, form, var)
         if found is None or found[0].terms:
             raise UnsupportedError(
-                f"an inequality is not linear in '{var.name}' with a constant coefficient"
+                f"an inequality must be linear in '{var.name}' with a constant coefficient"
             )
         factor, other = found[0].const, found[1]
         if factor == 0:

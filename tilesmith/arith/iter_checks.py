@@ -53,7 +53,7 @@ class DigitChecker:
             if id(mark) not in used and (
                 level is IterMapLevel.Bijective or self._touches(mark, used)
             ):
-                raise NotAffine("a predicate bounds a sum of which the indices use parts only")
+                raise NotAffine("the indices use only parts of a sum that a predicate bounds")
         if level is IterMapLevel.Bijective:
             for mark in self.iterators.inputs:
                 if id(mark) not in used:

@@ -36,7 +36,7 @@ def describe_inputs(executable: Any) -> list[InputInfo]:
     for parameter in parameters:
         if parameter.kind != "tensor":
             raise UnsupportedError(
-                f"input '{parameter.name}' is no tensor, so it cannot come from a file",
+                f"input '{parameter.name}' is not a tensor, so it cannot come from a file",
                 notes=("call the model from Python: tilesmith.load(path)(…)",),
             )
     return [InputInfo(p.name, str(p.dtype), p.shape) for p in parameters]
@@ -49,7 +49,7 @@ def load_array(path: Path) -> np.ndarray:
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}") from None
     except (ValueError, EOFError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it is no .npy file"
+        reason = str(error).splitlines()[0] if str(error) else "it is not an .npy file"
         raise ConfigError(
             f"{path} cannot be read as an array: {reason}", notes=("make it with numpy.save",)
         ) from None
@@ -104,7 +104,7 @@ def random_inputs(inputs: Sequence[InputInfo], seed: int = 0) -> dict[str, np.nd
         if still_open:
             sizes = ",".join(str(size) for size in info.shape)
             raise ShapeError(
-                f"input '{info.name}' has the open size '{still_open[0]}'",
+                f"input '{info.name}' has the symbolic size '{still_open[0]}'",
                 notes=(f"fix it: --input-shape {info.name}:{sizes}",),
             )
         if info.dtype.startswith(("float", "bfloat")):

@@ -439,7 +439,7 @@ class _Lowering:
         """Inline a call of another graph function."""
         if not isinstance(function, relax.Function):
             raise UnsupportedError(
-                f"'{self.name}' calls '{call.op.name_hint}', which is no graph function"
+                f"'{self.name}' calls '{call.op.name_hint}', which is not a graph function"
             )
         if self.depth > 200:
             raise UnsupportedError(

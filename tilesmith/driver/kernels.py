@@ -211,7 +211,11 @@ def compile_kernels(
     done: dict[str, _Compiled] = {}
     can_travel = all(job.settings is not None for job in unique.values())
     if not can_travel:
-        record_fallback("cache", "kernels", "the PassContext holds what another process cannot get")
+        record_fallback(
+            "cache",
+            "kernels",
+            "the PassContext holds a value that cannot be sent to another process",
+        )
     use_cache = use_cache and can_travel
     for key in list(unique):
         found = KERNEL_CACHE.get(key) if use_cache else None

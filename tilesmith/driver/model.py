@@ -50,7 +50,9 @@ def compile(
     key = None
     settings = deciding_settings()
     if settings is None and cache and path is not None:
-        record_fallback("cache", str(path), "the PassContext holds what no key can be made of")
+        record_fallback(
+            "cache", str(path), "the PassContext holds a value that cannot be part of a cache key"
+        )
     if cache and path is not None and not params and settings is not None:
         key = _model_key(path, chosen, input_shapes, settings)
         cached = _cached(key)
@@ -133,7 +135,7 @@ def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> I
 
         return from_onnx(model, shape_dict=dict(input_shapes) if input_shapes else None)
     raise FrontendError(
-        f"{type(model).__module__}.{type(model).__name__} is no model that can be compiled",
+        f"{type(model).__module__}.{type(model).__name__} is not a model that can be compiled",
         notes=(
             "pass the path of an ONNX file, an onnx.ModelProto, an IRModule, or a relax function",
         ),

@@ -50,12 +50,10 @@ def build(
     if exec_mode not in ("bytecode", "compiled"):
         raise UnsupportedError(f"exec_mode is 'bytecode' or 'compiled', got '{exec_mode}'")
     if system_lib:
-        raise UnsupportedError(
-            "relax.build: system_lib is not served; export_library gives a library"
-        )
+        raise UnsupportedError("relax.build: system_lib is not supported; use export_library")
     if tir_pipeline is not None:
         raise UnsupportedError(
-            "relax.build: tir_pipeline is not served; schedule the PrimFuncs before"
+            "relax.build: tir_pipeline is not supported; schedule the PrimFuncs before"
         )
     check_options(PassContext.current())
     if isinstance(mod, relax.Function):

@@ -134,7 +134,7 @@ class _Writer:
             return int(value)
         raise TypeMismatchError(
             f"a value of type {type(value).__name__} cannot be saved: {value!r}",
-            notes=("register_json_value tells how",),
+            notes=("register its class with register_json_value",),
         )
 
     def array(self, value: Any) -> int:
@@ -274,7 +274,7 @@ def load_json(json_str: str) -> Any:
     try:
         document = json.loads(json_str)
     except ValueError as error:
-        raise ArtifactError(f"this is no JSON: {error}") from None
+        raise ArtifactError(f"this is not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ArtifactError("this JSON holds no saved program", notes=("save_json writes one",))
     if document.get("version") != VERSION:

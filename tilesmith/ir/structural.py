@@ -214,7 +214,7 @@ class _Comparison:
             for key, value in this.items():
                 partner = other.get(self.partner.get(id(key), key))
                 if partner is None:
-                    return self.fail(f"the right side has nothing for {key_text(key)}")
+                    return self.fail(f"the right side lacks {key_text(key)}")
                 if not self.definition(value, partner, saved):
                     self.trail.append(("key", key))
                     return False

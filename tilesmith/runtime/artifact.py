@@ -174,7 +174,9 @@ def read_artifact(path: PathLike) -> Artifact:
 def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
     places = _places(path, archive, mapping)
     if _MANIFEST not in places:
-        raise ArtifactError(f"'{path}' is a zip archive, but no Tilesmith artifact", notes=_ADVICE)
+        raise ArtifactError(
+            f"'{path}' is a zip archive, but not a Tilesmith artifact", notes=_ADVICE
+        )
     text = places.pop(_MANIFEST)
     if archive.comment != f"{FORMAT} {_digest([text])}".encode():
         raise _damaged(path, _MANIFEST)

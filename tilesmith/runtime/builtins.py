@@ -127,7 +127,7 @@ def _parse(specification: str) -> list[tuple[str, DataType | None, int]]:
                 continue
             dtype, _, rank = rest.partition(":")
             if role not in ("in", "out") or not rank.isdigit():
-                raise InternalError(f"call_dps: '{part}' is no specification of an argument")
+                raise InternalError(f"call_dps: '{part}' is not a specification of an argument")
             parsed.append((role, DataType(dtype), int(rank)))
         _specifications[specification] = parsed
     return parsed

@@ -260,7 +260,7 @@ def device(dev_type: str | int | Device = "cpu", dev_id: int = 0) -> Device:
         dev_type, _, index = dev_type.partition(":")
         if not index.isdigit():
             raise UnknownNameError(
-                f"'{dev_type}:{index}' is no device", notes=("such as 'cpu' or 'cuda:1'",)
+                f"'{dev_type}:{index}' is not a device", notes=("such as 'cpu' or 'cuda:1'",)
             )
         dev_id = int(index)
     return Device(dev_type, dev_id)

@@ -272,7 +272,7 @@ def _name_of(value: Any) -> str:
     text = str(value)
     text = text.removeprefix("torch.")
     if value is None or text.startswith("<"):
-        raise TypeMismatchError(f"no data type: {value!r}")
+        raise TypeMismatchError(f"not a data type: {value!r}")
     return text
 
 

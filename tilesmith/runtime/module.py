@@ -451,7 +451,7 @@ def _read_tar(path: str) -> list[bytes]:
             members = [archive.extractfile(member) for member in archive if member.isfile()]
             objects = [member.read() for member in members if member is not None]
     except (tarfile.TarError, EOFError) as error:
-        raise ArtifactError(f"'{path}' is no complete archive", notes=(str(error),)) from error
+        raise ArtifactError(f"'{path}' is not a complete archive", notes=(str(error),)) from error
     if not objects:
         raise ArtifactError(f"'{path}' holds no object files")
     return objects

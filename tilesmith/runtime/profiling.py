@@ -177,7 +177,7 @@ class Report:
                 _from_json(content.get("configuration", {})),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"this is no report: {error}") from error
+            raise ConfigError(f"this is not a report: {error}") from error
 
     def __str__(self) -> str:
         return self.table()

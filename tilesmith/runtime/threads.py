@@ -127,7 +127,9 @@ def _set_launcher(symbol: Callable[[str], int | None]) -> None:
                 notes=("name one: TILESMITH_LIBGOMP=/path/of/libgomp.so.1",),
             )
     if launch == symbol("__tilesmith_launch_serial") and choice != "serial":
-        reason = f"the code has no pool, and no libgomp was taken (thread runtime '{choice}')"
+        reason = (
+            f"the code has no thread pool, and no libgomp was found (thread runtime '{choice}')"
+        )
         record_fallback("threads", "parallel loops", reason)
     if launch is not None:
         pointer = symbol("__tilesmith_parallel_launch")

@@ -213,4 +213,4 @@ def _syntax_error(error: SyntaxError, filename: str, shift: int) -> ScriptError:
     end = error.end_offset if error.end_offset and error.end_lineno == error.lineno else column + 1
     end = max(end or 0, column + 1)
     span = Span(filename, line, line, column, end)
-    return ScriptError(f"no valid Python: {error.msg}", span=span)
+    return ScriptError(f"not valid Python: {error.msg}", span=span)

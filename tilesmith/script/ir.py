@@ -38,7 +38,7 @@ class ModuleFrame(Frame):
     def take_function(self, name: str, function: Any) -> bool:
         """Add a function that is built inside the module."""
         if not name:
-            raise ScriptError("a function of a module needs a name", notes=("say T.func_name",))
+            raise ScriptError("a function of a module needs a name", notes=("call T.func_name",))
         self.scope.functions[name] = function
         return True
 

@@ -185,7 +185,7 @@ def match_buffer(
     if source is None:
         if function is None or not [known for known in function.params if known is param]:
             raise ScriptError(
-                "T.match_buffer: the variable is no parameter of the function",
+                "T.match_buffer: the variable is not a parameter of the function",
                 notes=(
                     "take it as a parameter (name: T.handle), or make memory with T.alloc_buffer",
                 ),
@@ -569,7 +569,9 @@ def llvm_lookup_intrinsic_id(name: str) -> str:
     Numbers of intrinsics change with LLVM's version; programs that look them up keep working.
     """
     if not name.startswith("llvm."):
-        raise ScriptError(f"'{name}' is no LLVM intrinsic", notes=("their names begin with llvm.",))
+        raise ScriptError(
+            f"'{name}' is not an LLVM intrinsic", notes=("their names begin with llvm.",)
+        )
     return name
 
 

@@ -155,7 +155,7 @@ def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
         raise parser.error(
             arguments.defaults[0],
             "a tensor function has no default values",
-            ("leave it out: who calls the function gives every argument",),
+            ("leave it out: callers pass every argument",),
         )
     return [*arguments.posonlyargs, *arguments.args]
 

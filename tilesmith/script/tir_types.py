@@ -49,7 +49,7 @@ class DTypeWord:
             return (SizeVar if is_size_var else Var)("", self.dtype)
         if isinstance(expr, str):
             if expr not in ("inf", "-inf", "nan") or not self.dtype.is_float:
-                raise TypeMismatchError(f"'{expr}' is no value of {self.dtype}")
+                raise TypeMismatchError(f"'{expr}' is not a value of {self.dtype}")
             return const(float(expr), self.dtype)
         if isinstance(expr, (bool, int, float)):
             if self.dtype.is_integer and int(expr) != operators.wrap(int(expr), self.dtype.element):
@@ -86,7 +86,7 @@ class PtrWord:
         """Return a new pointer."""
         dtype = dtype.dtype if isinstance(dtype, DTypeWord) else DataType(dtype)
         if is_size_var:
-            raise ScriptError("a pointer is no size: leave is_size_var out")
+            raise ScriptError("a pointer is not a size: leave is_size_var out")
         return Var("", PointerType(prim_type(dtype), storage_scope))
 
     def __getitem__(self, keys: Any) -> Var:
@@ -238,11 +238,11 @@ def _check_indices(buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
     for number, index in enumerate(indices):
         if index.dtype.is_handle:
             raise TypeMismatchError(
-                f"index {number} of buffer '{buffer.name}' is no number: {index}"
+                f"index {number} of buffer '{buffer.name}' is not a number: {index}"
             )
         if index.dtype.is_float:
             raise TypeMismatchError(
-                f"index {number} of buffer '{buffer.name}' is no integer, but {index.dtype}",
+                f"index {number} of buffer '{buffer.name}' is not an integer, but {index.dtype}",
                 notes=(f'convert it: T.Cast("int32", {index})',),
             )
 

@@ -58,7 +58,7 @@ def read_message(stream: IO[bytes]) -> tuple[Any, list[bytes]] | None:
         return None
     size = int.from_bytes(head, "little")
     if len(head) < 8 or size > _MAX_TEXT:
-        raise InternalError("a pipe to a worker carries something that is no message")
+        raise InternalError("a pipe to a worker carries something that is not a message")
     message = json.loads(_read(stream, size))
     return message["data"], [_read(stream, length) for length in message["sizes"]]
 

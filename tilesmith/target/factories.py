@@ -164,7 +164,7 @@ def hexagon(cpu_ver: str = "v68", **kwargs: Any) -> Target:
     version = cpu_ver.lower()
     number = version.removeprefix("v")
     if not version.startswith("v") or not number.isdigit():
-        raise TargetError(f"'{cpu_ver}' is no Hexagon version", notes=("such as 'v68'",))
+        raise TargetError(f"'{cpu_ver}' is not a Hexagon version", notes=("such as 'v68'",))
     config: dict[str, Any] = {
         "kind": "hexagon",
         "mtriple": "hexagon",

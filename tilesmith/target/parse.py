@@ -23,7 +23,9 @@ def config_from_text(text: str) -> dict[str, Any]:
     """Return the configuration that a text stands for; its options are checked later."""
     text = text.strip()
     if not text:
-        raise TargetError("an empty text is no target", notes=("for this machine's CPU: 'llvm'",))
+        raise TargetError(
+            "an empty text is not a target", notes=("for this machine's CPU: 'llvm'",)
+        )
     if text.startswith("{"):
         try:
             config = json.loads(text)
@@ -62,7 +64,8 @@ def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[s
         position += 1
         if not word.startswith("-") or word in ("-", "--"):
             raise TargetError(
-                f"'{word}' in target '{text}' is no option", notes=("options look so: -mcpu=name",)
+                f"'{word}' in target '{text}' is not an option",
+                notes=("options look so: -mcpu=name",),
             )
         name, has_value, value = word.lstrip("-").partition("=")
         option = kind.option(name)

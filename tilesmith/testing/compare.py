@@ -90,7 +90,7 @@ class CompareBeforeAfter:
             return pytest.fixture(given)
         if callable(given):
             return _constant(given)
-        raise TypeMismatchError(f"{cls.__name__}.transform is no pass, got {given!r}")
+        raise TypeMismatchError(f"{cls.__name__}.transform is not a pass, got {given!r}")
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
         """Check that the pass turns ``before`` into ``expected``, or raises what ``expected``

@@ -204,7 +204,7 @@ class IterVar(Node, ExprOp, key="tir.IterVar"):
         if not isinstance(var, Var):
             raise TypeMismatchError(f"an iterator has a variable or a name, got {var!r}")
         if not isinstance(iter_type, int) or not 0 <= iter_type <= 8:
-            raise TypeMismatchError(f"{iter_type!r} is no kind of iterator; see tir.IterVar")
+            raise TypeMismatchError(f"{iter_type!r} is not a kind of iterator; see tir.IterVar")
         self.var = var
         self.iter_type = int(iter_type)
         self.thread_tag = thread_tag

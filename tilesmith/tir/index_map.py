@@ -175,7 +175,7 @@ class IndexMap(Node, key="tir.IndexMap"):
             if not (interval.has_lower_bound() and interval.has_upper_bound()):
                 raise UnsupportedError(
                     f"the shape that the index map {self.describe()} gives cannot be found",
-                    notes=("symbolic sizes are followed through sums, products and divisions",),
+                    notes=("symbolic sizes are supported in sums, products and divisions only",),
                 )
             extents.append(analyzer.simplify(interval.max_value - interval.min_value + 1))
         return extents
@@ -274,7 +274,9 @@ class IndexMap(Node, key="tir.IndexMap"):
         if not is_const(padding, 0):
             raise ShapeError(
                 f"the index map {self.describe()} leaves places of the new shape unused",
-                notes=("use non_surjective_inverse, which tells the padding",),
+                notes=(
+                    "use non_surjective_inverse, which also returns the condition of the padding",
+                ),
             )
         return inverse
 

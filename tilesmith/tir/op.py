@@ -114,7 +114,7 @@ def comm_reducer(
         for iterator in axes:
             if iterator.iter_type != IterVarType.CommReduce:
                 raise TypeMismatchError(
-                    f"'{iterator.var.name}' is no reduction axis",
+                    f"'{iterator.var.name}' is not a reduction axis",
                     notes=("make it with te.reduce_axis",),
                 )
         condition = const(True, "bool") if where is None else convert(where)

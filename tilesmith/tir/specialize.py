@@ -35,10 +35,12 @@ def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
     for param, value in param_map.items():
         if isinstance(value, Buffer):
             if param not in func.buffer_map:
-                raise UnknownNameError(f"'{param.name}' is no parameter with a buffer")
+                raise UnknownNameError(f"'{param.name}' is not a parameter with a buffer")
             _match(func.buffer_map[param], value, values)
         elif param in func.buffer_map or (param not in params and param not in sizes):
-            raise UnknownNameError(f"'{param.name}' is no scalar parameter and no symbolic size")
+            raise UnknownNameError(
+                f"'{param.name}' is neither a scalar parameter nor a symbolic size"
+            )
         else:
             values[param] = _value_of(param, value)
     bound = substitute(func, values)

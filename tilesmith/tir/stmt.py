@@ -267,7 +267,7 @@ class For(Stmt, key="tir.For"):
             setattr(self, name, value)
         if kind.__class__ is not ForKind:
             if not isinstance(kind, int) or not 0 <= kind <= 4:
-                raise TypeMismatchError(f"{kind!r} is no kind of loop; see tir.ForKind")
+                raise TypeMismatchError(f"{kind!r} is not a kind of loop; see tir.ForKind")
             kind = ForKind(kind)
         self.kind = kind
         self.body = _statement(body)

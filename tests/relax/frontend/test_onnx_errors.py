@@ -36,7 +36,8 @@ def test_no_such_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"this is no model", b"\x08\x08", bytes(range(256)), b"PK\x03\x04" + b"0" * 50]
+    "content",
+    [b"", b"this is not a model", b"\x08\x08", bytes(range(256)), b"PK\x03\x04" + b"0" * 50],
 )
 def test_not_onnx(tmp_path, content):
     path = tmp_path / "model.onnx"

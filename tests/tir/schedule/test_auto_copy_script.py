@@ -85,7 +85,7 @@ def test_read_at_and_write_at_refusals():
     refused(
         programs.elementwise,
         lambda sch: sch.read_at(loops(sch, "C")[0], sch.get_block("B"), 0, "local"),
-        "the loop is not around block 'B'",
+        "the loop is not an ancestor of block 'B'",
     )
 
     def unfinished(sch):
@@ -263,7 +263,7 @@ def test_rolling_buffer_refusals():
     refused(
         programs.stencil,
         lambda sch: sch.rolling_buffer(sch.get_block("C"), 0),
-        "block 'C' writes an output of its scope",
+        "block 'C' is an output block",
     )
     together = [lambda sch: sch.compute_at(sch.get_block("B"), loops(sch, "C")[0]), step]
     refused(programs.elementwise, together, "in successive iterations do not overlap")

@@ -284,7 +284,7 @@ def test_refusals():
         sch.blockize([first, sch.get_block("C")])
 
     sch = schedule_of(programs.elementwise)
-    with pytest.raises(ScheduleError, match="the blocks belong to different scopes"):
+    with pytest.raises(ScheduleError, match="the blocks are not in the same block scope"):
         inside_and_outside(sch)
 
 

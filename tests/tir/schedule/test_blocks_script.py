@@ -65,13 +65,13 @@ def test_compute_inline_refusals():
     refused(
         programs.elementwise,
         inline("C"),
-        "block 'C' writes an output of its scope",
+        "block 'C' is an output block",
         marked='T.block("C")',
     )
     refused(
         programs.matmul_relu,
         inline("C"),
-        "block 'C' is not complete: iterator 'vk' is not data-parallel",
+        "block 'C' is not a complete block: iterator 'vk' is not data-parallel",
     )
 
     @T.prim_func
@@ -316,14 +316,16 @@ def test_compute_at_index():
 
 
 def test_compute_at_refusals():
+    refused(programs.elementwise, compute_at("C", "B", 0), "block 'C' is an output block")
     refused(
-        programs.elementwise, compute_at("C", "B", 0), "block 'C' writes an output of its scope"
+        programs.elementwise,
+        compute_at("B", "B", 0),
+        "the loop is already an ancestor of block 'B'",
     )
-    refused(programs.elementwise, compute_at("B", "B", 0), "the loop is around block 'B' already")
     refused(
         programs.three_stages,
         compute_at("B", "C", 0),
-        "is read by 'D', which is not under the loop",
+        "is read by 'D'; the primitive requires all the consumer(s) to be under the loop",
         marked='T.block("D")',
     )
     refused(programs.scan, compute_at("B", "B", 0), "compute_at")

@@ -135,7 +135,7 @@ def test_epilogues_refused(program, text):
         refused(
             program,
             lambda sch: sch.fuse_reduction_epilogue(sch.get_block("B"), sch.get_block("C")),
-            "block 'B' is no reduction block",
+            "block 'B' is not a reduction block",
         )
         return
     refused(program, fuse, "fuse_reduction_epilogue:", text, marked='T.block("D")')

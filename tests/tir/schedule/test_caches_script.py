@@ -324,7 +324,7 @@ def test_storage_scopes(primitive):
         refused(
             programs.elementwise,
             lambda sch, scope=scope: steps(sch, scope),
-            f"{primitive}: '{scope}' is no storage scope",
+            f"{primitive}: '{scope}' is not a storage scope",
         )
     for scope in ("shared.dyn", "wmma.accumulator", "global.texture-weight", "local"):
         check(programs.elementwise, lambda sch, scope=scope: steps(sch, scope))

@@ -110,7 +110,7 @@ def test_split_of_a_parallel_loop_gives_serial_loops_inside():
     [
         ([None, None], "more than one factor is None"),
         ([0, None], "factor 0 is not positive"),
-        ([2, 3], "the factors cover 6 of 13 iterations"),
+        ([2, 3], "the product of factors is not larger than or equal to the extent: 6 of 13"),
         ([], "no factors are given"),
     ],
 )
@@ -256,7 +256,7 @@ def test_reorder_refusals():
     )
     refused(
         programs.elementwise, lambda sch: sch.reorder(loops(sch, "B")[0], loops(sch, "C")[0]),
-        "the loops are not all on one way from the root",
+        "the loops are not nested in each other",
     )  # fmt: skip
     refused(
         rows, lambda sch: sch.reorder(*loops(sch, "B"), loops(sch, "B")[0]), "a loop is given twice"
@@ -352,7 +352,7 @@ def test_add_unit_loop_around_the_root():
     refused(
         rows,
         lambda sch: sch.add_unit_loop(sch.get_block("root")),
-        "nothing can stand around the root",
+        "a loop cannot be added around the root",
     )
 
 
@@ -378,7 +378,7 @@ def test_reorder_block_iter_var():
     refused(
         programs.matmul,
         lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [0, 0, 1]),
-        "[0, 0, 1] is no order of 3",
+        "[0, 0, 1] is not a permutation of 3",
     )
 
 
@@ -507,7 +507,7 @@ def test_bind():
     refused(
         rows,
         lambda sch: sch.bind(loops(sch, "B")[0], "threadIdx.w"),
-        "'threadIdx.w' is no thread axis",
+        "'threadIdx.w' is not a thread axis",
         "threadIdx.x",
     )
     refused(

@@ -85,7 +85,7 @@ def test_merge_refusals():
     refused(
         two_nests,
         lambda sch: sch.merge(loops(sch, "B")[0], loops(sch, "C")[1]),
-        "do not stand side by side",
+        "are not in adjacent nests",
     )
     refused(
         two_nests, lambda sch: sch.merge(loops(sch, "B")[0]), "merge: at least two loops are needed"

@@ -151,7 +151,7 @@ def padded_with_value(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")
     "program, text",
     [
         (not_padded, "does not choose between a value and padding"),
-        (diagonal, "is no bound of one iterator"),
+        (diagonal, "is not a bound of one iterator"),
         (padded_with_value, "the padding is not constant"),
     ],
 )

@@ -63,12 +63,12 @@ def test_decompose_reduction_refusals():
     refused(
         programs.elementwise,
         lambda sch: sch.decompose_reduction(sch.get_block("B"), loops(sch, "B")[0]),
-        "block 'B' is no reduction block: it has no T.init()",
+        "block 'B' is not a reduction block: it has no T.init()",
     )
     refused(
         programs.matmul_relu,
         lambda sch: sch.decompose_reduction(sch.get_block("C"), loops(sch, "D")[0]),
-        "the loop is not around block 'C'",
+        "the loop is not an ancestor of block 'C'",
     )
 
 
@@ -142,7 +142,7 @@ def test_rfactor_refusals():
     refused(
         programs.elementwise,
         lambda sch: sch.rfactor(loops(sch, "B")[1], 0),
-        "is no reduction block",
+        "is not a reduction block",
     )
 
     @T.prim_func

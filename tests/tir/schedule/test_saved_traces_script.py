@@ -65,7 +65,7 @@ def test_symbols_of_the_program_cannot_be_saved():
     sch = schedule_of(programs.copy_symbolic)
     size = main_of(sch).buffer_map[main_of(sch).params[0]].shape[0]
     sch.split(loops(sch, "B")[0], [size // 4 + 1, 4])
-    with pytest.raises(ScheduleError, match="'n' in .* is no random variable of the trace"):
+    with pytest.raises(ScheduleError, match="'n' in .* is not a random variable of the trace"):
         sch.trace.as_json()
     replay = schedule_of(programs.copy_symbolic)
     sch.trace.apply_to_schedule(replay, remove_postproc=False)
@@ -169,11 +169,15 @@ LOOPS = ["GetLoops", [{"rv": "b0"}], [], ["l1", "l2", "l3"]]
         ([GET, ["GetLoops", {"rv": "b0"}, [], []]], [], r"instruction 1 .*expected \[kind"),
         ([GET, ["GetLoops", [], [], []]], [], r"0 inputs instead of 1 \(block\)"),
         ([GET, ["Bind", [{"rv": "b0"}], [], []]], [], r"0 attributes instead of 1 \(thread_axis\)"),
-        ([["GetLoops", [{"rv": "b7"}], [], []]], [], r"instruction 0 .*uses b7 before it is made"),
-        ([["GetLoops", [{"rv": [1]}], [], []]], [], r"instruction 0 .*before it is made"),
+        (
+            [["GetLoops", [{"rv": "b7"}], [], []]],
+            [],
+            r"instruction 0 .*uses b7 before its definition",
+        ),
+        ([["GetLoops", [{"rv": [1]}], [], []]], [], r"instruction 0 .*before its definition"),
         ([GET, ["GetLoops", [{"node": "?"}], [], []]], [], r"instruction 1 of the trace"),
         ([GET, ["GetLoops", [{"what": "?"}], [], []]], [], r"instruction 1 of the trace"),
-        ([GET, LOOPS, ["Reorder", [{"rv": "l1"}], [], []]], [], r"ordered_loops is no list"),
+        ([GET, LOOPS, ["Reorder", [{"rv": "l1"}], [], []]], [], r"ordered_loops is not a list"),
         (
             [GET, ["GetLoops", [{"rv": "b0"}], [], ["l1"]]],
             [],
@@ -181,7 +185,7 @@ LOOPS = ["GetLoops", [{"rv": "b0"}], [], ["l1", "l2", "l3"]]
         ),
         ([GET, LOOPS, ["Split", [{"rv": "l1"}, 5], [True, False], []]], [], r"instruction 2"),
         ([GET], [[4, 1]], r"a decision for instruction 4, of 1"),
-        ([GET], [["x", 1]], r"this is no trace in JSON form"),
+        ([GET], [["x", 1]], r"this is not a trace in JSON form"),
     ],
 )
 def test_broken_json(rows, decisions, text):
@@ -192,7 +196,7 @@ def test_broken_json(rows, decisions, text):
 
 @pytest.mark.parametrize("broken", ["", "{", "[1, 2, 3]", "[[]]", "7", "null"])
 def test_no_json_of_a_trace(broken):
-    with pytest.raises(ScheduleError, match="this is no trace in JSON form"):
+    with pytest.raises(ScheduleError, match="this is not a trace in JSON form"):
         Trace.apply_json_to_schedule(broken, schedule_of(programs.matmul))
 
 

@@ -143,10 +143,10 @@ def test_replay_on_another_program():
         ScheduleError, match="replaying GetLoops gave 1 results where the trace has 2"
     ):
         sch.trace.apply_to_schedule(schedule_of(programs.stencil), False)
-    with pytest.raises(ScheduleError, match="no trace in JSON form"):
+    with pytest.raises(ScheduleError, match="not a trace in JSON form"):
         Trace.apply_json_to_schedule(json.dumps({"a": 1}), schedule_of(programs.stencil))
     rows = [[["GetLoops", [{"rv": "b7"}], [], ["l0"]]], []]
-    with pytest.raises(ScheduleError, match="uses b7 before it is made"):
+    with pytest.raises(ScheduleError, match="uses b7 before its definition"):
         Trace.apply_json_to_schedule(rows, schedule_of(programs.stencil))
 
 
@@ -187,7 +187,7 @@ def test_sample_categorical():
     drawn = {sch.get(sch.sample_categorical([4, 8], [0.5, 0.5])) for _ in range(30)}
     assert drawn == {4, 8}
     assert sch.get(sch.sample_categorical([4, 8], [0.5, 0.5], decision=1)) == 8
-    with pytest.raises(ScheduleError, match="2 candidates do not go with 1 probabilities"):
+    with pytest.raises(ScheduleError, match="2 candidates, but 1 probabilities"):
         sch.sample_categorical([4, 8], [1.0])
     with pytest.raises(ScheduleError, match="decision 2 is not among 2 candidates"):
         sch.sample_categorical([4, 8], [0.5, 0.5], decision=2)
@@ -245,7 +245,7 @@ def test_sample_partitioned_tile():
     program = programs.row_softmax_sums
     refused(program, sample(2, 2, 4), "partition_pos is 0 to 1, got 2")
     refused(program, sample(2, 1, 0), "innerpart_factor is at least 1, got 0")
-    refused(program, sample(2, 1, 5), "the extent 12 is no multiple of innerpart_factor 5")
+    refused(program, sample(2, 1, 5), "the extent 12 is not a multiple of innerpart_factor 5")
     refused(program, sample(0), "0 factors cannot be drawn")
     refused(program, sample(2, 1, 4, decision=[4, 3]), "have an inner part of 3, no multiple of 4")
 

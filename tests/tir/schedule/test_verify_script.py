@@ -203,5 +203,5 @@ def test_replace_by_hand():
     before = state.stmt(loop)
     state.replace(state.get_sref(before), before.with_fields(annotations={"mine": 1}))
     assert state.get_sref(state.stmt(loop)) is loop and loop.stmt.annotations["mine"] == 1
-    with pytest.raises(ScheduleError, match="no loop or block of the program"):
+    with pytest.raises(ScheduleError, match="not a loop or block of the program"):
         state.get_sref(Var("i", "int32"))

@@ -239,5 +239,5 @@ def test_an_expression_that_no_argument_tells_is_an_error():
         for i in range(n):
             A[i] = T.float32(1)
 
-    with pytest.raises(Exception, match="'n', which no argument tells"):
+    with pytest.raises(Exception, match="'n', but no argument provides its value"):
         build(unknown)

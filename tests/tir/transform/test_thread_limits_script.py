@@ -65,7 +65,7 @@ def test_virtual_threads_multiply_memory():
 
 
 def test_unknown_limits_and_the_pass():
-    with pytest.raises(ConfigError, match="'max_warps' is no limit of a GPU"):
+    with pytest.raises(ConfigError, match="'max_warps' is not a limit of a GPU"):
         verify_gpu_code(kernel, {"max_warps": 1})
     VerifyGPUCode({"max_thread_x": 32})(module(kernel))
     with pytest.raises(VerifyError, match="(?s)does not fit.*max_thread_x is 16"):

@@ -36,7 +36,7 @@ class ModuleWriter:
         for variable, function in module.functions.items():
             if not isinstance(function, PrimFunc) or function.buffer_map:
                 raise CodegenError(
-                    f"'{variable.name_hint}' is no lowered function",
+                    f"'{variable.name_hint}' is not a lowered function",
                     notes=("lower the module first (tilesmith.lower or tilesmith.build)",),
                 )
             self.functions[variable.name_hint] = function

@@ -142,7 +142,7 @@ class StatementWriter(Dispatcher[None]):
         if key in ("pragma_import_c", "import_c"):
             self.emit.file.imported.append(str(getattr(value, "value", value)))
         elif key in ("pragma_import_llvm", "import_llvm"):
-            raise self.out.unsupported("LLVM text cannot become part of C code")
+            raise self.out.unsupported("LLVM text (import_llvm) cannot be included in C code")
 
     def visit_AssertStmt(self, stmt: tir.AssertStmt) -> None:
         self.emit.exits.needs_status("contains an assertion")

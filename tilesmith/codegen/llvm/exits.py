@@ -59,7 +59,7 @@ class Exits:
             raise self.out.unsupported(f"it {what}, {reason}", advice)
         if not self.can_report():
             raise self.out.unsupported(
-                f"it {what}, but returns {self.returns}, so that an error could not be told",
+                f"it {what}, but returns {self.returns}, so that it cannot report an error",
                 "let it return nothing and store its result in a buffer",
             )
 

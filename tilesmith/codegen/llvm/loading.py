@@ -31,7 +31,7 @@ def load_bitcode(path: str) -> Module:
     try:
         return module_of_text(str(binding.parse_bitcode(Path(path).read_bytes())))
     except RuntimeError as error:
-        raise ArtifactError(f"'{path}' is no LLVM bitcode", notes=(str(error),)) from error
+        raise ArtifactError(f"'{path}' is not LLVM bitcode", notes=(str(error),)) from error
 
 
 def module_of_text(text: str) -> Module:

@@ -84,7 +84,7 @@ def _loop_advice(emit: Values, loop: For) -> str:
     stays_scalar = emit.scope.uses_vectors or wraps
     if stays_scalar and not any("llvm.loop.vectorize" in line for line in advice):
         if wraps and not emit.scope.uses_vectors:
-            reason = "a mask reduces its variable: LLVM is told to make no vectors of it"
+            reason = "its variable is reduced by a mask; LLVM would vectorize it wrongly"
             record_fallback("vectorization", f"loop '{loop.loop_var.name}'", reason)
         advice.append('!"llvm.loop.vectorize.enable", i1 false')
     if not advice:

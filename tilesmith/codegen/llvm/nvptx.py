@@ -165,7 +165,7 @@ def _thread_index(emit: Values, tag: str, stmt: tir.AttrStmt, dtype: DataType) -
 @_CALLS.handles(*_NO_LIBRARY)
 def _refuse_library(emit: Values, call: Call) -> str:
     raise emit.out.unsupported(
-        f"'{call.op.name}' of {call.dtype} needs a library of mathematics, which LLVM has not",
+        f"'{call.op.name}' of {call.dtype} needs a mathematics library, which LLVM lacks",
         "for float32, LowerIntrin replaces most functions; else build for 'cuda'",
     )
 

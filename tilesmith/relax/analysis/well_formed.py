@@ -51,7 +51,7 @@ class _Checker:
         if var in self.ever:
             self.fail(f"the variable '{var.name_hint}' is bound twice", var)
         if var.struct_info is None and self.check_struct_info:
-            self.fail(f"nothing is known about the variable '{var.name_hint}'", var)
+            self.fail(f"there is no struct info for the variable '{var.name_hint}'", var)
         self.ever.add(var)
         self.known.add(var)
 
@@ -74,7 +74,9 @@ class _Checker:
             self.sequence(function.body)
             forced = function.attrs.get("relax.force_pure", False)
             if function.is_pure and not forced and contains_impure_call(function.body):
-                self.fail("the function says that it is pure, but calls what has effects")
+                self.fail(
+                    "the function says that it is pure, but calls something that has side effects"
+                )
         self.use_sizes(function.ret_struct_info)
         self.known, self.sizes, self.name = outer_known, outer_sizes, outer_name
 
@@ -104,7 +106,9 @@ class _Checker:
             else:
                 self.value(binding.value)
             if is_dataflow and contains_impure_call(binding.value):
-                self.fail(f"'{binding.var.name_hint}' in a dataflow block has an effect", binding)
+                self.fail(
+                    f"'{binding.var.name_hint}' in a dataflow block has a side effect", binding
+                )
             if is_dataflow and isinstance(binding.value, If):
                 self.fail(f"'{binding.var.name_hint}' in a dataflow block is an `if`", binding)
             self.use_sizes(known_struct_info(binding.var))

@@ -208,7 +208,7 @@ def _infer_squeeze(call: Call) -> Any:
         return result(kept, data.dtype, -1, data)
     for axis in axes:
         if isinstance(sizes[axis], IntImm) and sizes[axis].value != 1:
-            raise ShapeError(f"squeeze: axis {axis} of {describe(data)} has not the size 1")
+            raise ShapeError(f"squeeze: axis {axis} of {describe(data)} does not have the size 1")
     return result([s for i, s in enumerate(sizes) if i not in axes], data.dtype, -1, data)
 
 

@@ -127,7 +127,7 @@ class _Pack(PyExprMutator):
         """Record that a call without a rule reads values in the old layout that had the new one."""
         parts = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
         if any(self.known(one) is not None for group in parts for one in group):
-            record_fallback("layout", call.op.name, "it cannot go on with the channels last")
+            record_fallback("layout", call.op.name, "it does not support the channels last")
 
     def channels_last(self, expr: Any) -> Any:
         """Return the value with its channels last, permuted if necessary."""

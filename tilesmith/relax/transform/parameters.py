@@ -353,7 +353,7 @@ def lift_transform_params(mod: IRModule, shared_transform: Any = False) -> IRMod
     """
     if shared_transform:
         raise UnknownNameError(
-            "LiftTransformParams: one transform for several functions is not served",
+            "LiftTransformParams: one transform for several functions is not supported",
             notes=("run it on a module with one function that has num_input",),
         )
     for name, function in list(mod.functions.items()):

@@ -45,7 +45,7 @@ def to_python_script(doc: Doc, indent_spaces: int = 4) -> str:
 def _expression(doc: Any) -> tuple[str, int]:
     writer = _EXPRESSIONS.get(doc.__class__)
     if writer is None:
-        raise TypeMismatchError(f"no expression: a {type(doc).__name__}")
+        raise TypeMismatchError(f"not an expression: a {type(doc).__name__}")
     return writer(doc)
 
 
@@ -188,7 +188,7 @@ def _header(doc: StmtDoc) -> str:
         return f"def {doc.name.name}({arguments}){arrow}:"
     if isinstance(doc, docs.ClassDoc):
         return f"class {doc.name.name}:"
-    raise TypeMismatchError(f"no statement: a {type(doc).__name__}")
+    raise TypeMismatchError(f"not a statement: a {type(doc).__name__}")
 
 
 def _target(doc: ExprDoc) -> str:

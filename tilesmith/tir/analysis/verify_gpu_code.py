@@ -181,7 +181,8 @@ def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[
     for name, value in constraints.items():
         if name not in GPU_CONSTRAINTS:
             raise ConfigError(
-                f"'{name}' is no limit of a GPU", notes=(f"limits: {', '.join(GPU_CONSTRAINTS)}",)
+                f"'{name}' is not a limit of a GPU",
+                notes=(f"limits: {', '.join(GPU_CONSTRAINTS)}",),
             )
         limits[name] = int(getattr(value, "value", value))
     checker = _Checker(limits)

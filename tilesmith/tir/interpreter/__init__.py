@@ -99,4 +99,4 @@ def _entry(programs: LazyPrograms, entry: str | None) -> str:
     if len(different) == 1:
         return next(iter(programs.functions))
     names = ", ".join(programs.functions)
-    raise UnknownNameError("which function of the module?", notes=(f"say entry=...: {names}",))
+    raise UnknownNameError("which function of the module?", notes=(f"pass entry=...: {names}",))

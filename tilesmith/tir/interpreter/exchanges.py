@@ -95,7 +95,7 @@ def _shuffle(
             if found.number == wanted and found.block == thread.block:
                 return value(other)
         raise ExecutionError(
-            f"{name}: thread {thread.describe()} reads lane {lane}, which is not at work here"
+            f"{name}: thread {thread.describe()} reads lane {lane}, which is not active here"
         )
 
     return exchange

@@ -322,7 +322,7 @@ def _element_of(arg: PrimExpr) -> DataType:
         return arg.args[0].dtype.element
     dtype = pointed_dtype(arg)
     if dtype is None:
-        raise UnsupportedError(f"the pointer {arg} of a matrix does not tell its elements")
+        raise UnsupportedError(f"the pointer {arg} of a matrix has no element type")
     return dtype.element
 
 

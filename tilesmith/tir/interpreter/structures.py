@@ -72,7 +72,9 @@ def get_field(handle: Any, index: int, field: int, dtype: DataType) -> Any:
     if isinstance(handle, list) and field is StructField.ARRAY_ADDRESS:
         return _tensor(handle[index])
     if not isinstance(handle, list):
-        raise ExecutionError(f"field {field.name} is read from {handle!r}, which is no structure")
+        raise ExecutionError(
+            f"field {field.name} is read from {handle!r}, which is not a structure"
+        )
     value = handle[index]
     if field is StructField.ANY_TYPE_INDEX:
         return type_index(value)
@@ -89,7 +91,9 @@ def set_field(handle: Any, index: int, field: int, value: Any) -> int:
     """Set a field of element ``index`` of an array of packed values."""
     field = StructField(field)
     if not isinstance(handle, list):
-        raise ExecutionError(f"field {field.name} is written to {handle!r}, which is no structure")
+        raise ExecutionError(
+            f"field {field.name} is written to {handle!r}, which is not a structure"
+        )
     if field in (StructField.ANY_UNION_VALUE, StructField.VALUE_CONTENT):
         handle[index] = value
     elif field in _ARRAY_FIELDS:

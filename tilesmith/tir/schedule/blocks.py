@@ -44,7 +44,7 @@ def scope_of(cursor: Cursor) -> BlockCursor:
     """Return the block around a loop or block."""
     scope = cursor.scope()
     if scope is None:
-        raise refuse("the root block cannot be moved or changed so", cursor)
+        raise refuse("the root block cannot be moved or changed by this primitive", cursor)
     return scope
 
 

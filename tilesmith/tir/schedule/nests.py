@@ -269,6 +269,6 @@ def remove_block(cursor: BlockCursor) -> None:
     parent = parent_of(top)
     while len(child_statements(parent.stmt)) == 1:
         if isinstance(parent, BlockCursor):
-            raise refuse("it is all that its scope does", cursor)
+            raise refuse("it is the only statement of its scope", cursor)
         top, parent = parent, parent_of(parent)
     top.replace(stmt_seq())

@@ -76,7 +76,7 @@ class _Loop(ParameterKind):
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         sref = sch.variables.sref(value)
         if is_mark(sref):
-            advice = "only compute_at and reverse_compute_at understand it"
+            advice = "only compute_at and reverse_compute_at accept marks"
             raise refuse(f"expected a loop, got the mark {sref!r}", None, advice)
         stmt = sch.state.stmt(sref)
         if type(stmt) is not For:
@@ -254,7 +254,7 @@ class _Scope(_Text):
         if scope and scope not in _SCOPES and not scope.startswith(_SCOPE_KINDS):
             kinds, others = ", ".join(_SCOPE_KINDS), ", ".join(_SCOPES)
             advice = f"scopes: {kinds}, with a tag or without; {others}"
-            raise refuse(f"'{scope}' is no storage scope", known.get("block"), advice)
+            raise refuse(f"'{scope}' is not a storage scope", known.get("block"), advice)
         return scope
 
 

@@ -333,7 +333,7 @@ class ScheduleState:
             function = self._module.functions[variable]
             if not isinstance(function, PrimFunc):
                 raise ScheduleError(
-                    f"'{variable.name_hint}' is no PrimFunc, so it cannot be scheduled"
+                    f"'{variable.name_hint}' is not a PrimFunc, so it cannot be scheduled"
                 )
             with deep_recursion():
                 state = self._functions[variable] = FunctionState(function)
@@ -468,7 +468,7 @@ class ScheduleState:
                 state = self.function_state(variable)
                 if key in state.sref_of:
                     return self.handed_out(state.sref_of[key])
-        raise ScheduleError("the statement is no loop or block of the program as it is now")
+        raise ScheduleError("the statement is not a loop or block of the program as it is now")
 
     def find_blocks(self, name: str, variable: GlobalVar) -> list[StmtSRef]:
         """Return all blocks of that name in a function, in program order."""

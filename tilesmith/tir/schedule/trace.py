@@ -357,11 +357,11 @@ def _rows(json_obj: Any) -> tuple[list[Any], dict[int, Any]]:
         chosen = {int(number): value for number, value in decisions}
         rows = list(rows)
     except (TypeError, ValueError) as error:
-        raise ScheduleError(f"this is no trace in JSON form: {error}") from None
+        raise ScheduleError(f"this is not a trace in JSON form: {error}") from None
     for number in chosen:
         if not 0 <= number < len(rows):
             reason = f"a decision for instruction {number}, of {len(rows)}"
-            raise ScheduleError(f"this is no trace in JSON form: {reason}")
+            raise ScheduleError(f"this is not a trace in JSON form: {reason}")
     return rows, chosen
 
 
@@ -388,7 +388,7 @@ def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruct
             raise _broken(number, kind, reason)
     for argument, value in zip(found.inputs, inst.inputs):
         if argument.form == "rest" and not isinstance(value, list):
-            raise _broken(number, kind, f"{argument.name} is no list: {value!r}")
+            raise _broken(number, kind, f"{argument.name} is not a list: {value!r}")
     return inst, outputs
 
 

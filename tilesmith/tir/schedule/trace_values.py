@@ -144,7 +144,7 @@ def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any
     for variable in variables(value):
         if id(variable) not in names:
             raise ScheduleError(
-                f"'{variable.name}' in '{value}' is no random variable of the trace, so the "
+                f"'{variable.name}' in '{value}' is not a random variable of the trace, so the "
                 "expression cannot be saved",
                 notes=("a saved trace may refer to sampled values and constants only",),
             )
@@ -174,5 +174,5 @@ def from_json(value: Any, table: dict[str, Any]) -> Any:
 
 def _known(name: Any, table: dict[str, Any]) -> Any:
     if not isinstance(name, str) or name not in table:
-        raise ScheduleError(f"the trace uses {name} before it is made")
+        raise ScheduleError(f"the trace uses {name} before its definition")
     return table[name]

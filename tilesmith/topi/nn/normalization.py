@@ -92,7 +92,7 @@ def batch_norm(
 ) -> list[Tensor]:
     """Normalise with given statistics; return the result and the unchanged statistics."""
     if training:
-        raise UnsupportedError("batch_norm: training is not served, statistics are taken as given")
+        raise UnsupportedError("batch_norm: training is not supported; pass the statistics")
     (axis,) = normalize_axes(axis, len(data.shape))
 
     def element(*i: Any) -> PrimExpr:

@@ -80,7 +80,7 @@ def from_onnx(
         # Damaged files have names that are not text, or fields of the wrong kind.
         raise FrontendError(
             f"the model is broken: {type(error).__name__}: {error}",
-            notes=("export it again; onnx.checker.check_model tells more",),
+            notes=("export it again; onnx.checker.check_model shows details",),
         ) from error
 
 
@@ -277,7 +277,7 @@ class ONNXGraphImporter:
                     raise FrontendError(
                         f"{proto.op_type} node '{node_name(proto, index)}' uses '{name}' before "
                         "any node computes it",
-                        notes=("the nodes of a model have to stand in the order of their use",),
+                        notes=("the nodes of a model must be in topological order",),
                     )
                 inputs.append(values[name] if name else None)
             while inputs and inputs[-1] is None and not proto.input[len(inputs) - 1]:

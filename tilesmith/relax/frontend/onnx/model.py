@@ -93,7 +93,7 @@ def _parse(data: bytes, what: str) -> Any:
     except Exception:  # any error of the package's parser means a broken file
         raise FrontendError(
             f"{what} is not an ONNX model, or is truncated: {len(data)} bytes that do not parse",
-            notes=("export or download it again; onnx.checker.check_model tells more",),
+            notes=("export or download it again; onnx.checker.check_model shows details",),
         ) from None
     _check_model(model, what)
     return model

@@ -120,7 +120,7 @@ def _check_own_elements(cursor: BlockCursor) -> None:
         if kind not in (IterVar.DataPar, IterVar.CommReduce):
             reason = f"iterator '{variable.name}' of block '{name}' must keep its order"
             advice = (
-                "what an iteration reads, another one writes: only T.axis.spatial is free of that"
+                "its iterations may depend on each other; T.axis.spatial declares that they do not"
             )
             raise refuse(reason, cursor, advice)
     for region in block.writes:
@@ -187,7 +187,7 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
     if thread_axis not in THREAD_AXES:
         near = difflib.get_close_matches(str(thread_axis), THREAD_AXES, n=1)
         raise refuse(
-            f"'{thread_axis}' is no thread axis",
+            f"'{thread_axis}' is not a thread axis",
             loop,
             (f"did you mean '{near[0]}'? " if near else "")
             + f"thread axes: {', '.join(THREAD_AXES)}",

@@ -123,7 +123,7 @@ def _check_around(loop_cursor: LoopCursor, cursor: BlockCursor) -> BlockCursor:
     scope = scope_of(cursor)
     if loop_cursor not in cursor.loops():
         name = cursor.block.name_hint
-        raise refuse(f"the loop is not around block '{name}'", loop_cursor)
+        raise refuse(f"the loop is not an ancestor of block '{name}'", loop_cursor)
     return scope
 
 

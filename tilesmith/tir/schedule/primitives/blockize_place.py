@@ -121,7 +121,7 @@ def find_place(targets: list[Cursor]) -> Place:
         return Place(scope, [targets[0].stmt], targets[0], None)
     for cursor in targets:
         if cursor.scope() != scope:
-            raise refuse("the blocks belong to different scopes", cursor)
+            raise refuse("the blocks are not in the same block scope", cursor)
     chains = [_chain(cursor, scope) for cursor in targets]
     parent = next(
         cursor for cursor in chains[0][1:] if all(cursor in chain for chain in chains[1:])

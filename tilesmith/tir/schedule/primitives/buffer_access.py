@@ -208,7 +208,7 @@ def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: Dty
         reason = f"buffer '{buffer.name}' is a parameter: its dtype is the callers'"
         raise refuse(reason, block, "copy it with cache_write first")
     if kind.lanes != 1 or buffer.dtype.lanes != 1:
-        raise refuse(f"{kind} is no dtype of single elements", block)
+        raise refuse(f"{kind} is not a dtype of single elements", block)
     if kind is buffer.dtype:
         return
     pointer = Var(buffer.data.name, PointerType(prim_type(kind), buffer.scope()))

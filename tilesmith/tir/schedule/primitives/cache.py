@@ -248,7 +248,9 @@ def cache_read(
             reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
             raise refuse(reason, reader)
         if is_in_init(place, reader):
-            reason = "an initialisation reads it, before which there is no place for a copy"
+            reason = (
+                "an initialisation (T.init) reads it, and a copy cannot be inserted before that"
+            )
             raise refuse(reason, reader)
     part, bounds = _part_read(readers, buffer, place)
     cache = cache_of(buffer, storage_scope)
@@ -296,7 +298,7 @@ def _check_consumers(scope: BlockCursor, consumers: Sequence[BlockCursor]) -> No
         if consumer not in blocks:
             name = consumer.block.name_hint
             raise refuse(
-                f"the consumer '{name}' is not in the same scope as the block",
+                f"the consumer '{name}' and the block are not in the same block scope",
                 consumer,
                 "name the block around it",
             )

@@ -70,7 +70,7 @@ def compute_at(
     node = block.block
     if is_output_block(block, scope):
         raise refuse(
-            f"block '{node.name_hint}' writes an output of its scope",
+            f"block '{node.name_hint}' is an output block of its scope",
             block,
             "compute_at moves a producer to its consumers; reverse_compute_at moves a consumer",
         )
@@ -80,12 +80,13 @@ def compute_at(
         if consumer not in below:
             name = consumer.block.name_hint
             raise refuse(
-                f"block '{node.name_hint}' is read by '{name}', which is not under the loop",
+                f"block '{node.name_hint}' is read by '{name}'; the primitive requires all the "
+                "consumer(s) to be under the loop",
                 consumer,
                 f"choose a loop that is around '{name}' as well, or compute_inline the block",
             )
     if not consumers:
-        raise refuse(f"nobody reads what block '{node.name_hint}' writes", block)
+        raise refuse(f"block '{node.name_hint}' has no consumers in its scope", block)
     _check_order(block, loop, scope)
     check_covers_domain(block)
     buffers = [region.buffer for region in node.writes]
@@ -168,10 +169,10 @@ def _check_place(cursor: BlockCursor, loop_cursor: LoopCursor) -> BlockCursor:
     scope = scope_of(cursor)
     name = cursor.block.name_hint
     if loop_cursor.scope() != scope:
-        raise refuse(f"the loop is not in the scope of block '{name}'", loop_cursor)
+        raise refuse(f"the loop and block '{name}' are not in the same block scope", loop_cursor)
     if loop_cursor in set(cursor.ancestors()):
         raise refuse(
-            f"the loop is around block '{name}' already",
+            f"the loop is already an ancestor of block '{name}'",
             loop_cursor,
             "choose a loop of another nest: that of a consumer or producer",
         )
@@ -288,7 +289,7 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
         raise refuse(reason, loop_cursor)
     _check_made_each_time(cursor, where, values)
     if where.is_open and not _runs_for_all(realize, ranges):
-        reason = f"block '{name}' would not run for all of its values"
+        reason = f"block '{name}' would not run for all values of its iterators"
         raise refuse(reason, loop_cursor)
     _check_reductions_ascend(where, realize, ranges)
     for ancestor in (loop_cursor, *loop_cursor.ancestors()):

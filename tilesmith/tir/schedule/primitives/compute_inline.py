@@ -52,9 +52,9 @@ def compute_inline(block: BlockCursor) -> None:
     node = block.block
     if is_output_block(block, scope):
         raise refuse(
-            f"block '{node.name_hint}' writes an output of its scope",
+            f"block '{node.name_hint}' is an output block of its scope",
             block,
-            "nobody reads it here; reverse_compute_inline moves it into its producer",
+            "its result is needed outside; reverse_compute_inline moves it into its producer",
         )
     mapping = _producer_indices(block, store)
     consumers = consumers_of(block, scope)
@@ -94,9 +94,9 @@ def _single_store(
     reason = why_not_complete(cursor, scope)
     if reason:
         raise refuse(
-            f"block '{block.name_hint}' is not complete: {reason}",
+            f"block '{block.name_hint}' is not a complete block: {reason}",
             cursor,
-            "only a block that computes each element once, independently, can be put inline",
+            "only a block that computes each element once, independently, can be inlined",
         )
     body = block.body
     if isinstance(body, IfThenElse) and is_consumer and body.else_case is None:
@@ -132,7 +132,7 @@ def _producer_indices(cursor: BlockCursor, store: BufferStore) -> list[Any]:
     unit = {v for v in free if is_const(own[v].domain.extent, 1)}
     if free - unit:
         name = sorted(v.name for v in free - unit)[0]
-        raise refuse(f"the value depends on '{name}', which is no index", cursor)
+        raise refuse(f"the value depends on '{name}', which is not an index", cursor)
     indices: list[Any] = list(store.indices)
     return [*indices, {v: own[v].domain.min for v in unit}]
 
@@ -346,7 +346,7 @@ def _inverse_indices(cursor: BlockCursor, producer: BlockCursor, buffer: Buffer)
             raise refuse(
                 f"'{buffer.name}' is read at several different places",
                 cursor,
-                "only a block that reads one element for each that it writes can be put there",
+                "only a block that reads one element per written element can be inlined",
             )
     _check_all_made(cursor, producer, first)
     domain = {iterator.var: iterator.domain for iterator in block.iter_vars}

@@ -77,10 +77,10 @@ class _Padding:
         scope = scope_of(cursor)
         reason = why_not_complete(cursor, scope)
         if reason:
-            raise self.refuse(f"block '{name}' is not complete: {reason}")
+            raise self.refuse(f"block '{name}' is not a complete block: {reason}")
         loops = cursor.loops()
         if loop_cursor not in loops:
-            raise refuse(f"the loop is not around block '{name}'", loop_cursor)
+            raise refuse(f"the loop is not an ancestor of block '{name}'", loop_cursor)
         self.outside: list[For] = [one.stmt for one in loops[: loops.index(loop_cursor)]]
         self.loops: list[For] = [one.stmt for one in loops[loops.index(loop_cursor) :]]
         for outer, inner in zip(self.loops, [*self.loops[1:], self.realize]):
@@ -136,7 +136,7 @@ class _Padding:
             limits = self.limits(clause, used[0]) if len(used) == 1 else None
             if limits is None:
                 raise self.refuse(
-                    f"the condition {clause} is no bound of one iterator",
+                    f"the condition {clause} is not a bound of one iterator",
                     "the padding must be outside of a box",
                 )
             low, high = found[used[0]]

@@ -60,7 +60,9 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
         function, ndim=ndim, index_dtype=str(dtype)
     )
     if separators:
-        raise UnsupportedError("transform_layout: AXIS_SEPARATOR is served by set_axis_separator")
+        raise UnsupportedError(
+            "transform_layout: AXIS_SEPARATOR is not supported; call set_axis_separator"
+        )
     return mapping
 
 
@@ -249,7 +251,7 @@ def _inverse_and_padding(
         raise refuse(
             f"the map gives buffer '{old.name}' padding where {padded}, and no pad_value",
             cursor,
-            "give pad_value, or assume_injective_transform=True to leave the padding open",
+            "give pad_value, or assume_injective_transform=True to leave the padding undefined",
         )
     return inverse, padded
 

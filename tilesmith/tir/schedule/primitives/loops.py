@@ -68,13 +68,13 @@ def _infer_factors(cursor: LoopCursor, factors: list[Any]) -> list[PrimExpr]:
     loop = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
-        advice = "give all factors but one: the extent decides that one"
+        advice = "give all factors but one, which is inferred from the extent"
         raise refuse("more than one factor is None", cursor, advice)
     product = const(1, dtype)
     for factor in factors:
         if factor is not None:
             if isinstance(factor, int) and factor <= 0:
-                advice = "factors are at least 1; None stands for the one that the extent decides"
+                advice = "factors are at least 1; None for the one that the extent implies"
                 raise refuse(f"factor {factor} is not positive", cursor, advice)
             product = product * (cast(dtype, factor) if isinstance(factor, PrimExpr) else factor)
     analyzer = analyzer_for(cursor)
@@ -148,7 +148,8 @@ def _covered(cursor: LoopCursor, extents: list[PrimExpr], total: PrimExpr, infer
     if isinstance(product, IntImm) and isinstance(total, IntImm):
         if product.value < total.value:
             raise refuse(
-                f"the factors cover {product.value} of {total.value} iterations",
+                "the product of factors is not larger than or equal to the extent: "
+                f"{product.value} of {total.value} iterations",
                 cursor,
                 "give a larger factor, or None for one of them",
             )
@@ -156,7 +157,8 @@ def _covered(cursor: LoopCursor, extents: list[PrimExpr], total: PrimExpr, infer
     analyzer = analyzer_for(cursor)
     if not inferred and not analyzer.can_prove(product >= total):
         raise refuse(
-            f"the factors cover {product} iterations, which may be fewer than {total}",
+            f"the product of factors is not proven to be larger than or equal to the extent: "
+            f"{product} and {total}",
             cursor,
             "give None for one of the factors",
         )
@@ -264,7 +266,7 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
             break
     else:
         raise refuse(
-            "the loops are not all on one way from the root",
+            "the loops are not nested in each other",
             cursors[0],
             "give loops of one nest: each around or inside of all others",
         )
@@ -277,7 +279,7 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
             raise refuse(
                 f"loop '{cursor.stmt.loop_var.name}' has several statements",
                 cursor,
-                "only loops that stand directly in each other change places; move the other "
+                "only directly nested loops can be reordered; move the other "
                 "statements away first (compute_at, reverse_compute_at)",
             )
         chain.append(cursor)
@@ -467,7 +469,7 @@ def add_unit_loop(block_or_loop: Cursor) -> LoopCursor:
     """Insert a loop of extent 1 around a block or loop."""
     stmt = block_or_loop.stmt
     if block_or_loop.parent() is None:
-        raise refuse("nothing can stand around the root block", block_or_loop)
+        raise refuse("a loop cannot be added around the root block", block_or_loop)
     variable = Var("u", _index_dtype(stmt))
     loop = For(variable, const(0, variable.dtype), const(1, variable.dtype), ForKind.SERIAL, stmt)
     block_or_loop.replace(loop, {})
@@ -488,7 +490,7 @@ def reorder_block_iter_var(block: BlockCursor, new_order: list[int]) -> None:
     realize = block.stmt
     node = realize.block
     if sorted(new_order) != list(range(len(node.iter_vars))):
-        raise refuse(f"{new_order} is no order of {len(node.iter_vars)} iterators", block)
+        raise refuse(f"{new_order} is not a permutation of {len(node.iter_vars)} iterators", block)
     new = node.with_fields(iter_vars=tuple([node.iter_vars[k] for k in new_order]))
     values = tuple([realize.iter_values[k] for k in new_order])
     block.replace(realize.with_fields(iter_values=values, block=new), {node: new})

@@ -43,7 +43,7 @@ def merge(*loops: LoopCursor) -> LoopCursor:
     siblings = child_statements(parent_of(outer[0]).stmt)
     positions = [next(k for k, s in enumerate(siblings) if s is o.stmt) for o in outer]
     if positions != list(range(positions[0], positions[0] + len(outer))):
-        reason = "the loops do not stand right one after the other"
+        reason = "the loops are not directly consecutive"
         raise refuse(reason, outer[0])
     _check_dependences(levels)
     _merge_nests(levels)
@@ -60,7 +60,7 @@ def _levels(cursors: Sequence[LoopCursor]) -> list[list[LoopCursor]]:
         above: list[LoopCursor] = []
         for cursor, parent in zip(levels[0], parents):
             if len(set(parents)) < len(parents) or not isinstance(parent, LoopCursor):
-                raise refuse("the loops do not stand side by side", cursor)
+                raise refuse("the loops are not in adjacent nests at the same depth", cursor)
             if parent.stmt.body is not cursor.stmt:
                 reason = f"loop '{parent.stmt.loop_var.name}' holds other statements too"
                 raise refuse(reason, cursor)

@@ -164,7 +164,7 @@ class _Einsum:
             elif isinstance(expr, Cast):
                 walk(expr.value)
             elif not is_const(expr):
-                raise self.refuse(f"{expr} is no part of a sum of products")
+                raise self.refuse(f"{expr} is not part of a sum of products")
 
         note(body.buffer, body.indices)
         walk(body.value)
@@ -172,7 +172,7 @@ class _Einsum:
         if init is not None and not (
             isinstance(init, BufferStore) and init.buffer is body.buffer and is_const(init.value)
         ):
-            raise self.refuse("the init is no store of a constant")
+            raise self.refuse("the init is not a store of a constant")
         return found
 
     def check_zeros_add_nothing(self) -> None:

@@ -45,13 +45,13 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     reason = why_not_reduction(block, scope)
     if reason:
         raise refuse(
-            f"block '{node.name_hint}' is no reduction block: {reason}",
+            f"block '{node.name_hint}' is not a reduction block: {reason}",
             block,
-            "only a block that begins with T.init() can be divided into first values and updates",
+            "only a block with T.init() can be split into an initialisation and an update",
         )
     loops = block.loops()
     if loop not in loops:
-        raise refuse(f"the loop is not around block '{node.name_hint}'", loop)
+        raise refuse(f"the loop is not an ancestor of block '{node.name_hint}'", loop)
     inside = loops[loops.index(loop) :]
     bound = realize.with_fields(iter_values=without_lets(block, realize.iter_values))
     _check_no_repetition(bound, inside)
@@ -223,7 +223,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
     reason = why_not_reduction(block, scope)
     realize = block.stmt
     if reason:
-        raise refuse(f"block '{realize.block.name_hint}' is no reduction block: {reason}", block)
+        raise refuse(f"block '{realize.block.name_hint}' is not a reduction block: {reason}", block)
     loops = block.loops()
     for outer, inner in zip(loops, loops[1:]):
         if outer.stmt.body is not inner.stmt:

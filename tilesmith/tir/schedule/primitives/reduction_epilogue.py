@@ -103,15 +103,15 @@ class _Fusion:
     def check_blocks(self) -> None:
         name, other = self.block.name_hint, self.after.name_hint
         if self.epilogue.scope() != self.scope:
-            raise self.refuse(f"blocks '{name}' and '{other}' belong to different scopes")
+            raise self.refuse(f"blocks '{name}' and '{other}' are not in the same block scope")
         reason = why_not_reduction(self.cursor, self.scope)
         if reason:
-            raise self.refuse(f"block '{name}' is no reduction block: {reason}", first=True)
+            raise self.refuse(f"block '{name}' is not a reduction block: {reason}", first=True)
         reason = why_not_complete(self.epilogue, self.scope)
         if reason:
-            raise self.refuse(f"block '{other}' is not complete: {reason}")
+            raise self.refuse(f"block '{other}' is not a complete block: {reason}")
         if is_output_block(self.cursor, self.scope):
-            raise self.refuse(f"block '{name}' writes an output of its scope", first=True)
+            raise self.refuse(f"block '{name}' is an output block of its scope", first=True)
         if consumers_of(self.cursor, self.scope) != [self.epilogue]:
             raise self.refuse(f"block '{other}' is not the only one that reads what '{name}' makes")
         check_covers_domain(self.epilogue)

@@ -72,7 +72,7 @@ def rolling_buffer(block: BlockCursor, write_buffer_index: WrittenBuffer) -> Non
     scope = scope_of(block)
     node = block.block
     if is_output_block(block, scope):
-        reason = f"block '{node.name_hint}' writes an output of its scope"
+        reason = f"block '{node.name_hint}' is an output block of its scope"
         raise refuse(reason, block)
     _check_kind(block, scope)
     check_covers_domain(block)
@@ -134,7 +134,7 @@ def _find(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> _Roll
     raise refuse(
         f"the parts of '{name}' in successive iterations do not overlap",
         place,
-        "rolling serves constant steps that are smaller than the part",
+        "they must move by a constant step that is smaller than the part",
     )
 
 
@@ -142,7 +142,7 @@ def _part_written(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) 
     """Return the box that a block fills in one iteration; refuses a part with gaps."""
     part = exact_region_at(cursor, region, place)
     if part is None or not writes_always(cursor.block, region.buffer):
-        reason = f"the part of '{region.buffer.name}' that one iteration writes is no full box"
+        reason = f"the part of '{region.buffer.name}' that one iteration writes is not a full box"
         raise refuse(reason, cursor)
     return part
 

@@ -38,7 +38,7 @@ def sample_categorical(
 ) -> SampledNumber:
     """Draw one of several numbers with given probabilities; ``decision`` is its position."""
     if not candidates or len(candidates) != len(probs):
-        raise refuse(f"{len(candidates)} candidates do not go with {len(probs)} probabilities")
+        raise refuse(f"{len(candidates)} candidates, but {len(probs)} probabilities")
     if decision is None:
         decision = generator.choices(range(len(candidates)), weights=probs)[0]
     if not 0 <= decision < len(candidates):
@@ -177,7 +177,7 @@ def sample_partitioned_tile(
         raise refuse("the extent is not constant", loop)
     extent = stmt.extent.value
     if extent % innerpart_factor:
-        reason = f"the extent {extent} is no multiple of innerpart_factor {innerpart_factor}"
+        reason = f"the extent {extent} is not a multiple of innerpart_factor {innerpart_factor}"
         raise refuse(reason, loop)
     if decision is not None:
         factors = _repair(loop, extent, n, decision)

@@ -213,7 +213,7 @@ def _divide_mixed(
         if not alone:
             part = parts[number]
             break
-    return f"{part.iterator.var.name} = {part.value} is no outer * extent + inner"
+    return f"{part.iterator.var.name} = {part.value} is not of the form outer * extent + inner"
 
 
 def _take(

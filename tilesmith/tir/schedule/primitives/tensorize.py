@@ -154,7 +154,7 @@ class _Replacement:
         for wanted, given in zip(desc.params, impl.params):
             source, target = desc.buffer_map.get(wanted), impl.buffer_map.get(given)
             if source is None or target is None:
-                raise self.refuse(f"parameter '{wanted.name}' of {self.name} is no buffer")
+                raise self.refuse(f"parameter '{wanted.name}' of {self.name} is not a buffer")
             match = self.matcher.buffers.get(source)
             if match is None:
                 raise self.refuse(f"the description of {self.name} does not use '{source.name}'")

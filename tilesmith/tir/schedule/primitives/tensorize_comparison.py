@@ -191,7 +191,7 @@ class DescriptionMatcher:
             return
         raise Mismatch(
             f"block '{actual.block.name_hint}' runs under the condition {mine}, the "
-            f"description under {other} (a tile that is not full? pad_einsum makes sizes even)"
+            f"description under {other} (is the tile partial? pad_einsum pads the extents)"
         )
 
     def compare_Block(self, actual: Block, wanted: Block) -> None:

@@ -179,9 +179,11 @@ class _Wrapper:
         for var in kernel_parameters(self.func):
             if var not in self.bound and var not in self.renamed:
                 raise UnsupportedError(
-                    f"function '{self.name}' uses '{var.name}', which no argument tells",
+                    f"function '{self.name}' uses '{var.name}', but no argument provides its value",
                     span=self.func.span,
-                    notes=("make it a parameter, or the whole size of a dimension of a buffer",),
+                    notes=(
+                        "make it a parameter, or use it alone as a size of a parameter's buffer",
+                    ),
                 )
             found.append(self.renamed.get(var, var))
         return found

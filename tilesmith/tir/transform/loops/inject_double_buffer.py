@@ -262,7 +262,7 @@ def _divide(body: Stmt, marked: set[Var], loop: For) -> tuple[Stmt, Stmt]:
     filled = set().union(*[touched(stmt)[0] for stmt in stmts[:count]])
     if any(writes & filled for _, writes in later):
         raise UnsupportedError(
-            f"loop '{loop.loop_var.name}' changes what its double buffers are filled from",
+            f"loop '{loop.loop_var.name}' writes memory from which its double buffers are filled",
             span=loop.span,
         )
     return stmt_seq(*stmts[:count]), stmt_seq(*stmts[count:])

@@ -57,17 +57,17 @@ class _CopyInjector(StatementRewriter):
                 loops.append(inner)
             inner = inner.body
         if not isinstance(inner, BufferStore):
-            raise self.no_copy(stmt, "it is no loops around one store")
+            raise self.no_copy(stmt, "it does not consist of loops around one store")
         condition, load, other = _choice(inner.value)
         if not isinstance(load, BufferLoad):
             raise self.no_copy(stmt, "it does not store what it loads")
         if condition is not None and not ops.is_const(other):
-            raise self.no_copy(stmt, "what it stores in the padding is no constant")
+            raise self.no_copy(stmt, "what it stores in the padding is not a constant")
         return self.call(stmt, loops, inner, load, condition, other)
 
     def no_copy(self, stmt: Stmt, reason: str) -> UnsupportedError:
         return UnsupportedError(
-            f"the statement marked '{self.key}' is no copy: {reason}",
+            f"the statement marked '{self.key}' is not a copy: {reason}",
             span=getattr(stmt, "span", None),
         )
 
@@ -89,7 +89,7 @@ class _CopyInjector(StatementRewriter):
         if condition is not None:
             found = detect_clip_bound(condition, variables)
             if not found:
-                raise self.no_copy(stmt, "its condition is no region")
+                raise self.no_copy(stmt, "its condition is not a region")
             for number, loop in enumerate(loops):
                 low, high = found[2 * number], found[2 * number + 1]
                 first = loop.min if _is_none(low) else ops.maximum(low, loop.min)

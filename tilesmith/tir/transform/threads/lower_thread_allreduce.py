@@ -108,7 +108,7 @@ class _Allreduce:
         for axis in axes:
             if axis is not None and not any(axis is var for _, var, _ in known):
                 raise UnsupportedError(
-                    f"tvm_thread_allreduce over '{axis.name}', which is no axis of threads",
+                    f"tvm_thread_allreduce over '{axis.name}', which is not an axis of threads",
                     span=span,
                 )
         if any(extent == 0 for _, _, extent in known):

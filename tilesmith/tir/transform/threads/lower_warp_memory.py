@@ -139,7 +139,9 @@ class _Lowering(Rewriter):
     def place(self, pointer: Var, index: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         if isinstance(index, Ramp):
             if not is_const(index.stride, 1):
-                raise UnsupportedError(f"warp memory '{pointer.name}': vectors lie side by side")
+                raise UnsupportedError(
+                    f"warp memory '{pointer.name}': the elements of a vector must be contiguous"
+                )
             place, lane = self.split(pointer, index.base)
             return Ramp(place, 1, index.lanes), lane
         return self.split(pointer, index)

@@ -75,7 +75,7 @@ def _guarded_branch(vectorizer: Vectorizer, branch: IfThenElse) -> Stmt:
     if condition.dtype.lanes == 1:
         return _shared_branch(vectorizer, branch, condition)
     if not (masks.allowed and isinstance(condition, LT) and masks.present is None):
-        raise NeedsLanes("only some lanes take part, and the code may have no masks")
+        raise NeedsLanes("only some lanes are active, and masks are not allowed")
     index, limit = condition.a, condition.b
     if branch.else_case is not None or not isinstance(index, Ramp):
         raise NeedsLanes("its condition is not of the form index < limit")

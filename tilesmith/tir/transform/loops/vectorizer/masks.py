@@ -56,12 +56,12 @@ class Masks:
         bounds.
         """
         if self.guarded is not None and not structural_equal(index, self.guarded):
-            raise NeedsLanes("an access is elsewhere than where the condition looks")
+            raise NeedsLanes("an access has another index than the condition")
 
     def restrict(self, own: PrimExpr | None, mask: PrimExpr | None) -> PrimExpr | None:
         """Return the conjunction of an access's ``own`` predicate and the current mask."""
         if mask is None:
             return own
         if not self.allowed:
-            raise NeedsLanes("only some lanes take part, and the code may have no masks")
+            raise NeedsLanes("only some lanes are active, and masks are not allowed")
         return mask if own is None else And(own, mask)
