@@ -74,6 +74,11 @@ class Buffer(Node, key="tir.Buffer"):
         """Return the storage scope of the memory ("global" by default)."""
         return self.data.storage_scope or "global"
 
+    def in_scope(self, storage_scope: str) -> Buffer:
+        """Return a buffer like this one in a storage scope, with a pointer of its own."""
+        pointer = PointerType(prim_type(self.dtype), storage_scope)
+        return self.with_fields(data=Var(self.data.name, pointer))
+
     @property
     def ndim(self) -> int:
         """The number of dimensions."""

@@ -17,8 +17,8 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, DeclBuffer, MatchBufferRegion, Stmt
 
 __all__ = [
-    "BufferRemapper", "Renewal", "ir_transform", "post_order_visit", "pre_order_visit",
-    "renew_defs", "substitute",
+    "BufferRemapper", "Renewal", "Substitution", "ir_transform", "post_order_visit",
+    "pre_order_visit", "renew_defs", "substitute",
 ]  # fmt: skip
 
 
@@ -83,15 +83,43 @@ class BufferRemapper(Rewriter):
         return MatchBufferRegion(buffer, source)
 
 
-class _Substitution(BufferRemapper):
-    def __init__(self, mapping: Mapping[Any, Any], buffers: Mapping[Buffer, Buffer]) -> None:
+class Substitution(BufferRemapper):
+    """Replaces variables and buffers: what ``substitute`` does, for those who substitute several
+    times, need to know which blocks changed, or derive a rewriter from it.
+
+    ``reuse`` says which block became which. A view of a buffer that moves to another storage scope
+    moves along.
+    """
+
+    def __init__(
+        self, mapping: Mapping[Var, Any], buffers: Mapping[Buffer, Buffer] | None = None
+    ) -> None:
         super().__init__()
-        self.buffers.update(buffers)
-        self.mapping = {old.data: new.data for old, new in buffers.items()}
-        self.mapping.update(mapping)
+        self.mapping: dict[Var, Any] = dict(mapping)
+        self.reuse: dict[Block, Block] = {}
+        for old, new in (buffers or {}).items():
+            self.buffers[old] = new
+            self.mapping.setdefault(old.data, new.data)
 
     def visit_Var(self, node: Any) -> Any:
+        """Return what stands for a variable, or the variable itself."""
         return self.mapping.get(node, node)
+
+    def visit_Block(self, node: Block) -> Block:
+        """Rewrite a block, and note what it became."""
+        for match in node.match_buffers:  # before the accesses to the view
+            self._move_view(match)
+        new = super().visit_Block(node)
+        if new is not node:
+            self.reuse[node] = new
+        return new
+
+    def _move_view(self, match: MatchBufferRegion) -> None:
+        view, source = match.buffer, match.source.buffer
+        scope = self.visit_Buffer(source).scope()
+        if scope != source.scope() and view not in self.buffers:
+            self.buffers[view] = moved = self.remap_buffer(view).in_scope(scope)
+            self.mapping[view.data] = moved.data
 
     def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
         buffers = {param: self.visit(buffer) for param, buffer in node.buffer_map.items()}
@@ -160,7 +188,7 @@ def substitute(
     if not mapping and not buffers:
         return node
     with deep_recursion():
-        return _map_structure(_Substitution(mapping, buffers or {}).visit, node)
+        return _map_structure(Substitution(mapping, buffers).visit, node)
 
 
 def _map_structure(function: Callable[[Any], Any], value: Any) -> Any:

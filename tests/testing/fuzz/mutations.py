@@ -152,7 +152,7 @@ def compute_inline_of_a_neighbour() -> None:
 
 
 def cache_read_with_a_shifted_index() -> None:
-    cls = module("tir.schedule.primitives.cache").ReplaceBuffer
+    cls = module("tir.schedule.primitives.cache").ThroughCopy
 
     def make(right: Any) -> Any:
         def visit(self: Any, load: BufferLoad) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tilesmith.arith import Analyzer, IntervalSet, estimate_region_strict_bound, eval_set
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import (
     has_affine_binding,
     own_condition,
@@ -18,7 +19,7 @@ from tilesmith.tir.schedule.blocks import (
     why_not_reduction,
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
-from tilesmith.tir.schedule.nests import Replace, analyzer_for
+from tilesmith.tir.schedule.nests import analyzer_for
 from tilesmith.tir.schedule.state import BlockFlags
 from tilesmith.tir.stmt import BlockRealize, For
 
@@ -111,7 +112,7 @@ def _common_ancestor(one: Cursor, other: Cursor) -> Cursor:
 
 def _bound(realize: BlockRealize, region: BufferRegion) -> list[Range]:
     values = {i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)}
-    bind = Replace(values)
+    bind = Substitution(values)
     return [Range.from_min_extent(bind.visit(r.min), bind.visit(r.extent)) for r in region.region]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import sum_of_digits
@@ -20,16 +20,18 @@ from tilesmith.ir import (
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.redirection import AccessRedirection, ViewRedirection
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
-from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt, stmt_seq
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, stmt_seq
 
 __all__ = [
     "Rebuild",
     "Redirect",
-    "Replace",
+    "SimplifiedSubstitution",
     "SimplifyBindings",
     "analyzer_for",
     "append_predicate",
@@ -40,6 +42,7 @@ __all__ = [
     "loop_range",
     "parent_of",
     "remove_block",
+    "rewrite",
     "without_views",
 ]
 
@@ -58,16 +61,39 @@ class Rebuild(Rewriter):
         return new
 
 
-class Replace(Rebuild):
-    """Replaces variables by expressions."""
+class SimplifiedSubstitution(Substitution):
+    """Replaces variables; indices and ranges that change are simplified."""
 
-    def __init__(self, mapping: dict[Var, PrimExpr]) -> None:
-        super().__init__()
-        self.mapping = mapping
+    def __init__(self, mapping: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__(mapping)
+        self.analyzer = analyzer
 
-    def visit_Var(self, variable: Var) -> PrimExpr:
-        """Return the replacement, or the variable itself."""
-        return self.mapping.get(variable, variable)
+    def _simplified(self, old: PrimExpr, new: PrimExpr) -> PrimExpr:
+        return old if new is old else simplified(self.analyzer, new)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
+        """Rewrite a read, with simple indices."""
+        new = self.children(load)
+        if new is load:
+            return load
+        indices = [self._simplified(a, b) for a, b in zip(load.indices, new.indices)]
+        return new.with_fields(indices=tuple(indices))
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """Rewrite a write, with simple indices."""
+        new = self.children(store)
+        if new is store:
+            return store
+        indices = [self._simplified(a, b) for a, b in zip(store.indices, new.indices)]
+        return new.with_fields(indices=tuple(indices))
+
+    def visit_Range(self, part: Range) -> Range:
+        """Rewrite one axis of a region."""
+        new = self.children(part)
+        if new is part:
+            return part
+        low = self._simplified(part.min, new.min)
+        return Range.from_min_extent(low, self._simplified(part.extent, new.extent))
 
 
 class Redirect(AccessRedirection):
@@ -82,12 +108,21 @@ class Redirect(AccessRedirection):
         """Return the new buffer in place of the old one."""
         return self.new if buffer is self.old else None
 
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Sequence[PrimExpr]:
+        """Return the indices: those given."""
+        return indices
+
     def visit_Block(self, block: Block) -> Block:
         """Rewrite the inside and the allocations, and note the change."""
         new = super().visit_Block(block)
         if new is not block:
             self.reuse[block] = new
         return new
+
+
+def rewrite(cursor: Cursor, rewriter: Rebuild | Redirect | Substitution) -> None:
+    """Rewrite a loop or block with all that is in it; blocks keep their identities."""
+    cursor.replace(rewriter.visit(cursor.stmt), rewriter.reuse)
 
 
 def without_views(block: Block, stmt: Stmt) -> Stmt:

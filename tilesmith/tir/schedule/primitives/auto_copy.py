@@ -14,18 +14,18 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range, rewrite
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
-    ReplaceBuffer,
+    ThroughCopy,
     cache_of,
     part_written,
     region_of,
-    replace_buffer,
 )
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
@@ -70,7 +70,7 @@ def read_at(
     realize = _copy(loop, buffer, cache, part, bounds, cache.name)
     first = sorted(readers, key=lambda one: statement_number(loop, one))[0]
     for reader in readers:
-        replace_buffer(reader, ReplaceBuffer({buffer: cache}, only_reads=True))
+        rewrite(reader, ThroughCopy(buffer, cache, only_reads=True))
     insert_nest(loop, realize, first, before=True)
     add_allocation(scope, [cache])
     return scope.block_of(realize.block)
@@ -113,7 +113,7 @@ def write_at(
     realize = _copy(loop, cache, buffer, part, bounds, cache.name)
     last = sorted(users, key=lambda one: statement_number(loop, one))[-1]
     for user in users:
-        replace_buffer(user, ReplaceBuffer({buffer: cache}))
+        rewrite(user, Substitution({}, {buffer: cache}))
     insert_nest(loop, realize, last, before=False)
     add_allocation(scope, [cache])
     return scope.block_of(realize.block)
@@ -205,7 +205,7 @@ def _copy(
             iterators.append(IterVar(domain, own, IterVar.DataPar))
             values.append(loop.loop_var)
             inner.bind(own, domain)
-    rename = Replace(mapping)
+    rename = Substitution(mapping)
     indices: list[PrimExpr] = []
     conditions: list[PrimExpr] = []
     loops: list[tuple[Var, PrimExpr]] = []

@@ -24,17 +24,22 @@ from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, clauses, without_views
+from tilesmith.tir.schedule.nests import (
+    SimplifiedSubstitution,
+    analyzer_for,
+    clauses,
+    without_views,
+)
 from tilesmith.tir.schedule.parameters import Targets
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.blockize_place import Place, find_place
 from tilesmith.tir.schedule.primitives.subspace import (
     Division,
     Part,
-    Substitute,
     divide,
     loops_in_terms_of,
 )
@@ -207,7 +212,7 @@ class _Blockizer:
             for loop in loops
             if loop.loop_var in needed
         }
-        relocate, rename = Replace(dict(moved)), Replace(renamed)
+        relocate, rename = Substitution(dict(moved)), Substitution(renamed)
         conditions = []
         for clause in clauses(inner.predicate):
             used = set(variables(clause))
@@ -217,7 +222,7 @@ class _Blockizer:
                 cursor = self.place.cursor(block)
                 reason = f"a condition mixes reduction and other loops: {clause}"
                 raise refuse(reason, cursor)
-        substitute = Substitute(division.mapping(), self.analyzer)
+        substitute = SimplifiedSubstitution(division.mapping(), self.analyzer)
         init_block = Block(
             iterators,
             (),
@@ -248,7 +253,7 @@ class _Blockizer:
                 _, inside = self.place.loops_around(cursor)
                 self.inits.append(self.init_nest(division, inside, inner))
             self.reuse[division.realize.block] = inner.block
-        expressed = Replace(dict(self.outside))
+        expressed = Substitution(dict(self.outside))
 
         def walk(stmt: Stmt) -> Stmt:
             if isinstance(stmt, BlockRealize):
@@ -269,7 +274,7 @@ class _Blockizer:
         """Return one block in its form inside the new block."""
         realize = division.realize
         block = realize.block
-        substitute = Substitute(division.mapping(), self.analyzer)
+        substitute = SimplifiedSubstitution(division.mapping(), self.analyzer)
         reads = [substitute.visit(region) for region in block.reads]
         writes = [substitute.visit(region) for region in block.writes]
         if lift:  # what remains is an update, which reads what it writes
@@ -391,7 +396,7 @@ def _inside_buffer(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
     return BufferRegion(region.buffer, tuple(ranges))
 
 
-def _copy_of_loop(loop: For, variable: Var, relocate: Replace, body: Stmt) -> For:
+def _copy_of_loop(loop: For, variable: Var, relocate: Substitution, body: Stmt) -> For:
     """Return a loop like another one with its own variable; threads stay threads."""
     binding = loop.thread_binding
     if binding is not None:

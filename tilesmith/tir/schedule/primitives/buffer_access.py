@@ -13,9 +13,11 @@ from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import Redirect, rewrite
 from tilesmith.tir.schedule.parameters import (
     Adapted,
     BlockBuffer,
@@ -24,7 +26,6 @@ from tilesmith.tir.schedule.parameters import (
     WrittenBuffer,
 )
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer
 from tilesmith.tir.stmt import BufferStore
 
 __all__ = [
@@ -169,30 +170,26 @@ def _owner(cursor: BlockCursor, buffer: Buffer) -> tuple[BlockCursor, bool]:
     return last, True
 
 
-class _Retype(ReplaceBuffer):
+class _Retype(Redirect):
     """Casts values on their way into the buffer and back out of it."""
 
-    def __init__(self, old: Buffer, new: Buffer) -> None:
-        super().__init__({old: new})
-        self.old = old
-        self.new = new
+    def visit_Var(self, variable: Var) -> Var:
+        """Return the pointer of the new buffer."""
+        return self.new.data if variable is self.old.data else variable
 
-    def visit_BufferLoad(self, load: BufferLoad) -> Any:
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         """Cast a load back to the old dtype."""
         new = super().visit_BufferLoad(load)
         return cast(load.dtype, new) if load.buffer is self.old else new
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
         """Cast a stored value to the new dtype."""
-        value = self.visit(store.value)
-        indices = [self.visit(index) for index in store.indices]
-        if store.buffer is self.old:
-            lanes = value.dtype.lanes
-            kind = self.new.dtype.with_lanes(lanes) if lanes > 1 else self.new.dtype
-            return BufferStore(self.new, cast(kind, value), indices, store.predicate, store.span)
-        if value is store.value and all(a is b for a, b in zip(indices, store.indices)):
-            return store
-        return BufferStore(store.buffer, value, indices, store.predicate, store.span)
+        new = self.children(store)
+        if store.buffer is not self.old:
+            return new
+        lanes = new.value.dtype.lanes
+        kind = self.new.dtype.with_lanes(lanes) if lanes > 1 else self.new.dtype
+        return new.with_fields(buffer=self.new, value=cast(kind, new.value))
 
 
 @primitive(trace="UnsafeSetDType")
@@ -212,8 +209,7 @@ def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: Dty
     if kind is buffer.dtype:
         return
     pointer = Var(buffer.data.name, PointerType(prim_type(kind), buffer.scope()))
-    rewrite = _Retype(buffer, buffer.with_fields(data=pointer, dtype=kind))
-    owner.replace(rewrite.visit(owner.stmt), rewrite.reuse)
+    rewrite(owner, _Retype(buffer, buffer.with_fields(data=pointer, dtype=kind)))
 
 
 @primitive()
@@ -239,9 +235,8 @@ def set_axis_separator(block: BlockCursor, buffer: BlockBuffer, axis_separators:
     owner, is_parameter = _owner(block, old)
     data = old.data if is_parameter else Var(old.data.name, old.data.type_annotation)
     new = old.with_fields(data=data, axis_separators=tuple(axes))
-    rewrite = ReplaceBuffer({old: new})
     variable = block.variable
-    owner.replace(rewrite.visit(owner.stmt), rewrite.reuse)
+    rewrite(owner, Substitution({}, {old: new}))
     if is_parameter:
         function = block.function
         buffers = {p: new if b is old else b for p, b in function.buffer_map.items()}

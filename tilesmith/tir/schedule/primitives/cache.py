@@ -13,11 +13,12 @@ from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import mentions
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.expr import BufferRegion
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild
+from tilesmith.tir.schedule.nests import Redirect, rewrite
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import (
@@ -38,10 +39,10 @@ from tilesmith.tir.schedule.primitives.copies import (
     writes_always,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, MatchBufferRegion
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 __all__ = [
-    "ReplaceBuffer",
+    "ThroughCopy",
     "buffer_with",
     "cache_of",
     "cache_read",
@@ -49,138 +50,60 @@ __all__ = [
     "first_block",
     "part_written",
     "region_of",
-    "replace_buffer",
     "set_scope",
     "storage_align",
     "writers_of",
 ]
 
 
-class ReplaceBuffer(Rebuild):
-    """Replaces buffers wherever they are used, and where blocks allocate them.
+class ThroughCopy(Redirect):
+    """Lets a block access a copy of a buffer, or of its part from ``start`` on.
 
-    ``only_reads`` or ``only_writes`` leaves the other kind of access as it is. ``start``: the start
-    of the region that the replacement holds, where only one buffer is replaced.
+    ``only_reads`` leaves writes as they are. Views of the buffer move to the storage scope of the
+    copy.
     """
 
     def __init__(
-        self,
-        mapping: dict[Buffer, Buffer],
-        only_reads: bool = False,
-        only_writes: bool = False,
-        start: Sequence[PrimExpr] = (),
+        self, old: Buffer, copy: Buffer, start: Sequence[PrimExpr] = (), only_reads: bool = False
     ) -> None:
-        super().__init__()
-        self.mapping = mapping
+        super().__init__(old, copy)
         self.start = start
+        self.only_reads = only_reads
         self.analyzer = Analyzer()
-        self.data = {old.data: new.data for old, new in mapping.items()}
-        self.reads = not only_writes
-        self.writes = not only_reads
+        self.views: dict[Buffer, Buffer] = {}
+        self.pointers = {old.data: copy.data}
 
-    def visit_Buffer(self, buffer: Buffer) -> Buffer:
-        """Return the replacement."""
-        return self.mapping.get(buffer, buffer)
+    def redirected(self, buffer: Buffer) -> Buffer | None:
+        """Return the copy, or a view of it."""
+        return self.new if buffer is self.old else self.views.get(buffer)
 
-    def visit_Var(self, variable: Var) -> Var:
-        """Return the pointer of the replacement."""
-        return self.data.get(variable, variable)
-
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """Rewrite a read."""
-        indices = [self.visit(index) for index in load.indices]
-        buffer = self.mapping.get(load.buffer, load.buffer) if self.reads else load.buffer
-        if buffer is not load.buffer:
-            indices = self._moved(indices)
-        if buffer is load.buffer and all(a is b for a, b in zip(indices, load.indices)):
-            return load
-        return BufferLoad(buffer, indices, load.predicate, load.span)
-
-    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        """Rewrite a write."""
-        value = self.visit(store.value)
-        indices = [self.visit(index) for index in store.indices]
-        buffer = self.mapping.get(store.buffer, store.buffer) if self.writes else store.buffer
-        if buffer is not store.buffer:
-            indices = self._moved(indices)
-        unchanged = value is store.value and all(a is b for a, b in zip(indices, store.indices))
-        if buffer is store.buffer and unchanged:
-            return store
-        return BufferStore(buffer, value, indices, store.predicate, store.span)
-
-    def _regions(self, regions: tuple[BufferRegion, ...], wanted: bool) -> tuple[BufferRegion, ...]:
-        if not wanted:
-            return regions
-        new = [
-            self._region(region) if region.buffer in self.mapping else region for region in regions
-        ]
-        return tuple(new) if any(a is not b for a, b in zip(new, regions)) else regions
-
-    def visit_Block(self, block: Block) -> Block:
-        """Rewrite the accesses inside, the regions, the allocations."""
-        reads = self._regions(block.reads, self.reads)
-        writes = self._regions(block.writes, self.writes)
-        body = self.visit(block.body)
-        init = None if block.init is None else self.visit(block.init)
-        matches = tuple([self._match(match) for match in block.match_buffers])
-        views = {
-            before.buffer: after.buffer
-            for before, after in zip(block.match_buffers, matches)
-            if after.buffer is not before.buffer
-        }
-        if views:
-            rename = ReplaceBuffer(views)
-            body, init = rename.visit(body), None if init is None else rename.visit(init)
-            self._chain(rename)
-        allocations = block.alloc_buffers
-        if self.reads and self.writes:
-            allocations = tuple([self.mapping.get(buffer, buffer) for buffer in allocations])
-        same = (
-            body is block.body
-            and init is block.init
-            and reads is block.reads
-            and writes is block.writes
-        )
-        if same and all(a is b for a, b in zip(matches, block.match_buffers)):
-            if all(a is b for a, b in zip(allocations, block.alloc_buffers)):
-                return block
-        new = block.with_fields(
-            reads=reads,
-            writes=writes,
-            body=body,
-            init=init,
-            match_buffers=matches,
-            alloc_buffers=allocations,
-        )
-        self.reuse[block] = new
-        return new
-
-    def _match(self, match: MatchBufferRegion) -> MatchBufferRegion:
-        if match.source.buffer not in self.mapping:
-            return match
-        source = self._region(match.source)
-        view = match.buffer
-        if view.scope() != source.buffer.scope():  # a view lies where its source does
-            view = buffer_with(view, view.name, source.buffer.scope())
-        return match.with_fields(buffer=view, source=source)
-
-    def _chain(self, later: ReplaceBuffer) -> None:
-        """Compose the records of blocks that change twice."""
-        for before, after in list(self.reuse.items()):
-            self.reuse[before] = later.reuse.pop(after, after)
-        self.reuse.update(later.reuse)
-
-    def _region(self, region: BufferRegion) -> BufferRegion:
-        parts = region.region
-        if self.start:
-            starts = self._moved([part.min for part in parts])
-            parts = tuple([Range.from_min_extent(s, part.extent) for s, part in zip(starts, parts)])
-        return BufferRegion(self.mapping[region.buffer], parts)
-
-    def _moved(self, indices: list[PrimExpr]) -> list[PrimExpr]:
-        if not self.start:
+    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Sequence[PrimExpr]:
+        """Return the indices in the copied part."""
+        if not self.start or buffer is not self.old:
             return indices
         return [self.analyzer.simplify(index - low) for index, low in zip(indices, self.start)]
+
+    def visit_Var(self, variable: Var) -> Var:
+        """Return the pointer of the copy."""
+        return self.pointers.get(variable, variable)
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        """Rewrite a write, maybe at its old place."""
+        if self.only_reads and store.buffer is self.old:
+            return self.children(store)
+        return super().visit_BufferStore(store)
+
+    def visit_Block(self, block: Block) -> Block:
+        """Rewrite the inside, and what the block declares."""
+        for match in block.match_buffers:  # before the accesses to the view
+            source, view = self.redirected(match.source.buffer), match.buffer
+            if source is not None and source.scope() != view.scope():
+                self.views[view] = moved = view.in_scope(source.scope())
+                self.pointers[view.data] = moved.data
+        new = super().visit_Block(block)
+        if self.only_reads and new is not block:
+            self.reuse[block] = new = new.with_fields(writes=block.writes)
+        return new
 
 
 def buffer_with(buffer: Buffer, name: str, scope: str | None = None, **changes: Any) -> Buffer:
@@ -262,8 +185,7 @@ def cache_read(
         buffer, cache, part, bounds, analyzer_inside(place), cache.name, small=small
     )
     for reader in readers:
-        rewrite = ReplaceBuffer({buffer: cache}, only_reads=True, start=start)
-        replace_buffer(reader, rewrite)
+        rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
     if not writers:
         insert_nest(place, nest, first_block(place), before=True)
     elif consumers:
@@ -383,9 +305,9 @@ def cache_write(
     nest, realize = copy_nest(
         cache, buffer, part, bounds, analyzer_inside(place), cache.name, small=small
     )
-    replace_buffer(block, ReplaceBuffer({buffer: cache}, start=start))
+    rewrite(block, ThroughCopy(buffer, cache, start))
     for consumer in consumers:
-        replace_buffer(consumer, ReplaceBuffer({buffer: cache}, only_reads=True))
+        rewrite(consumer, ThroughCopy(buffer, cache, only_reads=True))
     insert_nest(place, nest, block, before=False)
     add_allocation(scope, [cache])
     return scope.block_of(realize.block)
@@ -426,11 +348,6 @@ def part_written(
     return part, bounds
 
 
-def replace_buffer(cursor: Cursor, rewrite: ReplaceBuffer) -> None:
-    """Replace a buffer inside a block, or inside the body of a loop."""
-    cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
-
-
 def writers_of(scope: BlockCursor, buffer: Buffer) -> list[BlockCursor]:
     """Return the blocks of a scope that write a buffer."""
     return [
@@ -457,9 +374,7 @@ def set_scope(block: BlockCursor, buffer_index: WrittenBuffer, storage_scope: St
         return
     owner = _allocating_block(block, buffer)
     new = buffer_with(buffer, buffer.name, storage_scope)
-    rewrite = ReplaceBuffer({buffer: new})
-    before = owner.stmt
-    owner.replace(rewrite.visit(before), rewrite.reuse)
+    rewrite(owner, Substitution({}, {buffer: new}))
 
 
 def _allocating_block(cursor: BlockCursor, buffer: Buffer) -> Cursor:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.nests import rewrite
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
-    ReplaceBuffer,
     cache_of,
     region_of,
-    replace_buffer,
 )
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
@@ -59,7 +59,7 @@ def cache_inplace(
     cache = cache_of(buffer, storage_scope)
     into, read = copy_nest(buffer, cache, part, part, analyzer_inside(scope), cache.name)
     back, write = copy_nest(cache, buffer, part, part, analyzer_inside(scope), cache.name + "_out")
-    replace_buffer(block, ReplaceBuffer({buffer: cache}))
+    rewrite(block, Substitution({}, {buffer: cache}))
     insert_nest(scope, into, block, before=True)
     insert_nest(scope, back, block, before=False)
     add_allocation(scope, [cache])

@@ -14,6 +14,7 @@ from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import buffers as buffers_used
 from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.schedule.blocks import (
@@ -30,7 +31,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block, simplified
+from tilesmith.tir.schedule.nests import Rebuild, remove_block, simplified
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, MatchBufferRegion, Stmt
@@ -170,7 +171,7 @@ class _Inliner(Rebuild):
         return new
 
 
-class _Copy(Replace):
+class _Copy(Substitution):
     """Copies an expression with variables replaced; its lets bind variables of their own."""
 
     def visit_Let(self, expr: Let) -> Let:
@@ -358,7 +359,7 @@ def _inverse_indices(cursor: BlockCursor, producer: BlockCursor, buffer: Buffer)
     for variable in domain:
         values.setdefault(variable, domain[variable].min)
     partial = not _reads_all(buffer, first, domain)
-    back = Replace(values)
+    back = Substitution(values)
     places = [
         equal(back.visit(index), placeholder)
         for placeholder, index in zip(placeholders, first.indices)
@@ -407,7 +408,7 @@ class _ReverseInliner(Rebuild):
         """Return the consumer's store with this store's value in place of its load."""
         if store.buffer is not self.buffer:
             return store
-        at = Replace(dict(zip(self.inverse.placeholders, store.indices)))
+        at = Substitution(dict(zip(self.inverse.placeholders, store.indices)))
         iterators = {v: at.visit(value) for v, value in self.inverse.values.items()}
         analyzer = self.analyzer
         value = _LoadReplacer(self.buffer, store.value, iterators).visit(self.store.value)
@@ -432,7 +433,7 @@ class _ReverseInliner(Rebuild):
         return new
 
 
-class _LoadReplacer(Replace):
+class _LoadReplacer(Substitution):
     def __init__(self, buffer: Buffer, value: PrimExpr, mapping: dict[Var, PrimExpr]) -> None:
         super().__init__(mapping)
         self.buffer = buffer

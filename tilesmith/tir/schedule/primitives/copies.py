@@ -17,11 +17,12 @@ from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import statements, stores
 from tilesmith.tir.schedule.blocks import ranges_between, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Block,
@@ -209,7 +210,7 @@ def _takes_all(
 
 def bound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
     """Return a region of a block in terms of the loops around it."""
-    bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
+    bind = Substitution({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
     return [
         Range.from_min_extent(bind.visit(part.min), bind.visit(part.extent))
         for part in region.region
@@ -320,7 +321,7 @@ def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
     for ancestor in cursor.ancestors():
         outer = ancestor.stmt
         for let in reversed(_lets_towards(outer, inner)):
-            replace = Replace({let.var: let.value})
+            replace = Substitution({let.var: let.value})
             found = [replace.visit(node) for node in found]
         inner = outer
     return found

@@ -17,12 +17,12 @@ from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
 from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
-from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
-from tilesmith.tir.functor import substitute
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, clauses
+from tilesmith.tir.schedule.nests import SimplifiedSubstitution, clauses
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
@@ -184,7 +184,7 @@ class _Padding:
             variable = Var(iterator.var.name, iterator.var.dtype)
             renamed[iterator.var] = variable
             iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
-        rename = Replace(renamed)
+        rename = Substitution(renamed)
         indices = [rename.visit(index) for index in self.store.indices]
         block = Block(
             iterators,
@@ -198,7 +198,7 @@ class _Padding:
             loop.loop_var: Var(f"{loop.loop_var.name}_pad", loop.loop_var.dtype)
             for loop in self.loops
         }
-        relocate = Replace(moved)
+        relocate = Substitution(moved)
         realize: Stmt = BlockRealize(
             [relocate.visit(self.without_units(value)) for value in self.realize.iter_values],
             relocate.visit(self.realize.predicate),
@@ -286,43 +286,10 @@ class _Padding:
         """Return the block that only stores the value."""
         for iterator in iterators:
             analyzer.bind(iterator.var, iterator.domain)
-        shift = _Shift(shifts, analyzer)
-        store = BufferStore(
-            self.store.buffer,
-            shift.visit(self.value),
-            [shift.index(index) for index in self.store.indices],
-        )
+        shift = SimplifiedSubstitution(shifts, analyzer)
         return self.block.with_fields(
             iter_vars=tuple(iterators),
-            reads=tuple([shift.region(region) for region in self.block.reads]),
-            writes=tuple([shift.region(region) for region in self.block.writes]),
-            body=store,
+            reads=tuple([shift.visit(region) for region in self.block.reads]),
+            writes=tuple([shift.visit(region) for region in self.block.writes]),
+            body=shift.visit(self.store.with_fields(value=self.value)),
         )
-
-
-class _Shift(Replace):
-    """Moves iterators, and simplifies the indices that change."""
-
-    def __init__(self, mapping: dict[Var, PrimExpr], analyzer: Analyzer) -> None:
-        super().__init__(mapping)
-        self.analyzer = analyzer
-
-    def index(self, expr: PrimExpr) -> PrimExpr:
-        """Return an index after the shift."""
-        new = self.visit(expr)
-        return expr if new is expr else self.analyzer.simplify(new)
-
-    def visit_BufferLoad(self, load: BufferLoad) -> BufferLoad:
-        """Rewrite a load, with simple indices."""
-        indices = tuple([self.index(index) for index in load.indices])
-        if all(a is b for a, b in zip(indices, load.indices)):
-            return load
-        return load.with_fields(indices=indices)
-
-    def region(self, region: BufferRegion) -> BufferRegion:
-        """Return a region after the shift."""
-        parts = [
-            Range.from_min_extent(self.index(part.min), self.index(part.extent))
-            for part in region.region
-        ]
-        return BufferRegion(region.buffer, tuple(parts))

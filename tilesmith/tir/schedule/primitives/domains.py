@@ -10,11 +10,11 @@ from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
-from tilesmith.tir.functor import substitute
+from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, simplified
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified
 from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.stmt import Block, For
@@ -48,7 +48,7 @@ def touched_parts(
         realize = cursor.stmt
         ranges = ranges_between(cursor, loop_cursor)
         values = without_lets(cursor, realize.iter_values)
-        bind = Replace({i.var: v for i, v in zip(realize.block.iter_vars, values)})
+        bind = Substitution({i.var: v for i, v in zip(realize.block.iter_vars, values)})
         for region in realize.block.reads if reads else realize.block.writes:
             if id(region.buffer) not in wanted:
                 continue

@@ -8,7 +8,7 @@ from tilesmith.arith import Analyzer, find_iter_map, inverse_affine_iter_map
 from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import variables
-from tilesmith.tir.schedule.nests import Replace
+from tilesmith.tir.functor import Substitution
 
 __all__ = ["inverse_of"]
 
@@ -41,7 +41,7 @@ def inverse_of(
     result = find_iter_map(simple, used, check_level="nocheck")
     if not result.indices:
         return placeholders, found
-    back = Replace(dict(zip(placeholders, simple)))
+    back = Substitution(dict(zip(placeholders, simple)))
     for variable, value in inverse_affine_iter_map(result.indices, list(placeholders)).items():
         if variable not in found and analyzer.can_prove_equal(back.visit(value), variable):
             found[variable] = value

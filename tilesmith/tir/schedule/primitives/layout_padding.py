@@ -15,10 +15,10 @@ from tilesmith.ir.operators import cast, is_const, logical_not, logical_or
 from tilesmith.support.errors import InternalError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.op import if_then_else
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
-from tilesmith.tir.schedule.nests import Replace
 from tilesmith.tir.schedule.primitives.copies import insert_nest, statement_number
 from tilesmith.tir.stmt import (
     Block,
@@ -49,12 +49,12 @@ class Padding(NamedTuple):
 
     def holds_at(self, indices: list[Any]) -> PrimExpr:
         """Return whether an element is padding."""
-        return Replace(dict(zip(self.inverse.initial_indices, indices))).visit(self.condition)
+        return Substitution(dict(zip(self.inverse.initial_indices, indices))).visit(self.condition)
 
     def value_at(self, indices: list[Any]) -> PrimExpr:
         """Return the padding value of an element."""
         places = dict(zip(self.value.initial_indices, indices))
-        return cast(self.buffer.dtype, Replace(places).visit(self.value.final_indices[0]))
+        return cast(self.buffer.dtype, Substitution(places).visit(self.value.final_indices[0]))
 
     def fill(self, owner: BlockCursor, writers: Sequence[Cursor]) -> None:
         """Return a block that writes the padding, for insertion after the writer of the other
@@ -207,7 +207,7 @@ class WholeWriter:
         ]
 
 
-class _AtOwnIndices(Replace):
+class _AtOwnIndices(Substitution):
     """Replaces variables, and moves accesses of the buffer to the given indices."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], buffer: Buffer, indices: list[Any]) -> None:

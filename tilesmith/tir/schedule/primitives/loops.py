@@ -10,12 +10,12 @@ from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import has_affine_binding
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     Rebuild,
-    Replace,
     SimplifyBindings,
     analyzer_for,
     append_predicate,
@@ -116,7 +116,7 @@ def split(
     for variable, extent in zip(variables, extents):
         value = value * extent + variable
         domain[variable] = Range.from_min_extent(const(0, variable.dtype), extent)
-    replace = Replace({stmt.loop_var: value})
+    replace = Substitution({stmt.loop_var: value})
     body = replace.visit(stmt.body)
     inferred = any(factor is None for factor in factors)
     if not disable_predication and not _covered(loop, extents, stmt.extent, inferred):
@@ -214,7 +214,7 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
     extent = analyzer.simplify(extent)
     domain = domain_around(loops[0])
     domain[fused] = Range.from_min_extent(const(0, dtype), extent)
-    replace = Replace(mapping)
+    replace = Substitution(mapping)
     body = replace.visit(stmts[-1].body)
     simplify = SimplifyBindings(domain, preserve_unit_iters)
     body = simplify.visit(body)

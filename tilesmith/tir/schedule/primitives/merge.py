@@ -14,9 +14,10 @@ from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Replace, analyzer_for, loop_range, parent_of
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range, parent_of
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import bound_region
 from tilesmith.tir.schedule.primitives.domains import scale_of
@@ -84,7 +85,7 @@ def _merge_nests(levels: list[list[LoopCursor]]) -> None:
     bodies, reuse = [kept[-1].body], {}
     for number in range(1, len(levels[0])):
         nest: list[For] = [level[number].stmt for level in levels]
-        replace = Replace({own.loop_var: one.loop_var for own, one in zip(nest, kept)})
+        replace = Substitution({own.loop_var: one.loop_var for own, one in zip(nest, kept)})
         bodies.append(replace.visit(nest[-1].body))
         reuse.update(replace.reuse)
     merged: Any = stmt_seq(*bodies)
@@ -186,7 +187,7 @@ def _touched(
             others[loop.loop_var] = loop_range(loop)
         if ancestor == outermost:
             break
-    rename = Replace({own: common})
+    rename = Substitution({own: common})
     realize = cursor.stmt
     found = []
     for region in (*realize.block.reads, *realize.block.writes):

@@ -33,11 +33,12 @@ from tilesmith.ir.intrinsics import ceildiv, if_then_else
 from tilesmith.ir.operators import all_of
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import check_complete_or_reduction, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.schedule.primitives.cache import ReplaceBuffer, buffer_with
+from tilesmith.tir.schedule.primitives.cache import buffer_with
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
@@ -272,8 +273,7 @@ class _Einsum:
 
     def padded(self, copies: dict[Buffer, Buffer]) -> tuple[Stmt, Block]:
         """Return the nest with its new extents, which accesses the copies."""
-        rewrite = ReplaceBuffer(copies)
-        block: Block = rewrite.visit(self.block)
+        block = substitute(self.block, {}, buffers=copies)
         iterators = []
         for iterator in block.iter_vars:
             extent = self.extents[iterator.var]

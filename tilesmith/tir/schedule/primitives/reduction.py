@@ -13,12 +13,12 @@ from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import scope_of, why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
-    Replace,
     analyzer_for,
     clauses,
     domain_of_loops,
@@ -139,7 +139,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     A condition on a loop that is gone speaks of the reduction only: the rest is kept. A loop of one
     iteration says nothing, also next to one that stays.
     """
-    single = Replace({loop.loop_var: loop.min for loop in gone if is_const(loop.extent, 1)})
+    single = Substitution({loop.loop_var: loop.min for loop in gone if is_const(loop.extent, 1)})
     dropped = {loop.loop_var for loop in gone}
     kept = [
         clause
@@ -175,7 +175,7 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
             nest.append((loop, variable))
             loop_mapping[loop.loop_var] = variable
     dropped = {cursor.stmt.loop_var for cursor in inside} - set(loop_mapping)
-    rename, relocate = Replace(renamed), Replace(loop_mapping)
+    rename, relocate = Substitution(renamed), Substitution(loop_mapping)
     init_block = Block(
         tuple(iterators),
         (),
@@ -327,7 +327,7 @@ class _Rfactor:
                         iterators.append(added[variable])
                         values.append(variable)
                     replacements[variable] = added[variable].var
-                mapping[iterator.var] = Replace(replacements).visit(value)
+                mapping[iterator.var] = Substitution(replacements).visit(value)
                 continue
             new = IterVar(
                 iterator.dom, Var(iterator.var.name, iterator.var.dtype), iterator.iter_type
@@ -335,7 +335,7 @@ class _Rfactor:
             mapping[iterator.var] = new.var
             iterators.append(new)
             values.append(value)
-        replace = Replace(mapping)
+        replace = Substitution(mapping)
         indices = self._partial_indices(
             [replace.visit(index) for index in combiner.indices], factor.var
         )
@@ -374,8 +374,8 @@ class _Rfactor:
         """
         analyzer = analyzer_for(self.cursor)
         inner = [s.stmt for s in loops if s.stmt.loop_var in iterators]
-        first = Replace({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
-        rename = Replace({variable: iterator.var for variable, iterator in iterators.items()})
+        first = Substitution({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
+        rename = Substitution({variable: iterator.var for variable, iterator in iterators.items()})
         kept: list[PrimExpr] = []
         moved: list[PrimExpr] = []
         for clause in clauses(self.realize.predicate):
@@ -414,7 +414,7 @@ class _Rfactor:
             if loop.loop_var in needed:
                 nest.append((loop, Var(loop.loop_var.name, loop.loop_var.dtype)))
         relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
-        relocate = Replace(relocated)
+        relocate = Substitution(relocated)
         self.final = self._final_block()
         values = [relocated[self.loop.loop_var], *[relocate.visit(value) for value in spatial]]
         predicate = all_of(*[relocate.visit(c) for c in kept]) if kept else const(True, "bool")
@@ -449,7 +449,7 @@ class _Rfactor:
                 own = Var(iterator.var.name, iterator.var.dtype)
                 mapping[iterator.var] = own
                 iterators.append(IterVar(iterator.dom, own, IterVar.DataPar))
-        replace = Replace(mapping)
+        replace = Substitution(mapping)
         indices = [replace.visit(index) for index in combiner.indices]
         places = self._partial_indices(indices, factor.var)
         values = [BufferLoad(partial, places) for partial in self.partials]

@@ -18,6 +18,7 @@ from tilesmith.ir import Add, BinaryOp, Max, Min, Mul, PrimExpr, Sub, Var, is_co
 from tilesmith.ir import operators as ops
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
@@ -29,7 +30,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, Replace, remove_block
+from tilesmith.tir.schedule.nests import Rebuild, remove_block
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import drop_allocation, with_regions
 from tilesmith.tir.stmt import BlockRealize, BufferStore
@@ -208,7 +209,7 @@ class _Fusion:
 
     def fused(self) -> BlockRealize:
         """Return the reduction that writes the epilogue's output."""
-        replace = Replace(self.mapping)
+        replace = Substitution(self.mapping)
         target = self.store.buffer
         indices = [replace.visit(index) for index in self.store.indices]
         first, addend = self.init.value, replace.visit(self.addend)

@@ -18,11 +18,12 @@ from tilesmith.ir.queries import variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
+from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Redirect, Replace, analyzer_for
+from tilesmith.tir.schedule.nests import Redirect, analyzer_for
 from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageScope, WrittenBuffer
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
@@ -292,7 +293,7 @@ def _stage(
         loops.append((variable, iterator.domain.extent))
         low = iterator.domain.min
         values.append(variable if is_const(low, 0) else low + variable)
-    rename = Replace(mapping)
+    rename = Substitution(mapping)
     old = [rename.visit(index) for index in access.indices]
     new = [rename.visit(index) for index in indices]
     source, source_indices, target, target_indices = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilesmith.arith import (
     Analyzer,
@@ -19,10 +18,10 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.schedule.nests import Replace, clauses, loop_range, simplified
+from tilesmith.tir.schedule.nests import clauses, loop_range
 from tilesmith.tir.stmt import BlockRealize, For
 
-__all__ = ["Division", "Part", "Substitute", "divide", "loops_in_terms_of"]
+__all__ = ["Division", "Part", "divide", "loops_in_terms_of"]
 
 
 class Part:
@@ -148,33 +147,6 @@ def divide(
 def _is_single(iterator: IterVar) -> bool:
     """Return whether an iterator has only one value, so that it needs no inner iterator."""
     return is_const(iterator.domain.extent, 1) and is_const(iterator.domain.min)
-
-
-class Substitute(Replace):
-    """Replaces iterators of divided blocks; indices that change are simplified."""
-
-    def __init__(self, mapping: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
-        super().__init__(dict(mapping))
-        self.analyzer = analyzer
-
-    def _indices(self, old: tuple[PrimExpr, ...], new: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        return [a if a is b else simplified(self.analyzer, b) for a, b in zip(old, new)]
-
-    def _access(self, access: Any) -> Any:
-        new = self.children(access)
-        if new is access:
-            return access
-        return new.with_fields(indices=tuple(self._indices(access.indices, new.indices)))
-
-    visit_BufferLoad = visit_BufferStore = _access
-
-    def visit_Range(self, part: Range) -> Range:
-        """Rewrite one axis of a region."""
-        new = self.children(part)
-        if new is part:
-            return part
-        low, extent = self._indices((part.min, part.extent), (new.min, new.extent))
-        return Range.from_min_extent(low, extent)
 
 
 def _divide_mixed(
