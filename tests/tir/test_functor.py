@@ -38,6 +38,7 @@ from tilesmith.tir import (
 )
 from tilesmith.tir.analysis import undefined_vars, verify_ssa
 from tilesmith.tir.functor import (
+    Substitution,
     ir_transform,
     post_order_visit,
     pre_order_visit,
@@ -254,3 +255,22 @@ def test_substitute_replaces_buffers_where_they_are_defined_and_used():
     assert block.match_buffers[0].source.buffer is new
     assert block.body[1].value.args[1] is new.data
     assert substitute(outer, {}, buffers={view.buffer: view.buffer}) is outer
+
+
+def test_views_move_along_to_another_storage_scope():
+    old, new = decl_buffer((4,), name="X"), decl_buffer((4,), name="Y", scope="local")
+    view = decl_buffer((1,), name="V")
+    inner_view = decl_buffer((1,), name="W")
+    first = MatchBufferRegion(view, BufferRegion.from_point(old, [0]))
+    second = MatchBufferRegion(inner_view, BufferRegion.from_point(view, [0]))
+    store = BufferStore(inner_view, 1.0, [0])
+    inner = Block([], [], [], "inner", store, None, (), [second])
+    outer = Block([], [], [], "outer", BlockRealize([], True, inner), None, (), [first])
+    substitution = Substitution({}, {old: new})
+    moved = substitution.visit(outer)
+    around, inside = moved.match_buffers[0], moved.body.block.match_buffers[0]
+    assert [one.buffer.scope() for one in (around, inside)] == ["local", "local"]
+    assert inside.source.buffer is around.buffer
+    assert moved.body.block.body.buffer is inside.buffer
+    assert inside.buffer.data is not inner_view.data
+    assert substitution.reuse == {outer: moved, inner: moved.body.block}

@@ -13,8 +13,9 @@ from enum import IntEnum
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.ir import IntImm, Node, PrimExpr, Sub, Var, child, const
+from tilesmith.ir import IntImm, Node, PrimExpr, Var, child, const
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 
@@ -169,7 +170,7 @@ def _written_out(
             and op.is_const(source.base, 0)
             and not op.is_const(arg.scale, 1)
             and Analyzer().can_prove_equal(arg.source.extent, arg.extent)
-            and _variables(source) not in bounded
+            and _iterators(source) not in bounded
         ):
             for inner in _written_out(source.args, bounded):
                 scale = inner.scale * arg.scale
@@ -179,15 +180,9 @@ def _written_out(
     return result
 
 
-def _variables(expr: Any) -> frozenset[Var]:
-    """Returns the variables of the iterators of a sum."""
-    if isinstance(expr, IterSumExpr):
-        return frozenset().union(*[_variables(arg) for arg in expr.args])
-    if isinstance(expr, IterSplitExpr):
-        return _variables(expr.source.source)
-    if isinstance(expr, Sub):
-        return _variables(expr.a)
-    return frozenset([expr]) if isinstance(expr, Var) else frozenset()
+def _iterators(expr: IterSumExpr) -> frozenset[PrimExpr]:
+    """Returns the variables that a sum has digits of; not those in its extents and its base."""
+    return frozenset([m.source for m in nodes(expr, IterMark) if isinstance(m.source, Var)])
 
 
 def _spelled_digit(expr: IterSplitExpr, bounded: Sequence[frozenset[Var]]) -> PrimExpr:

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.tir.schedule import programs_script as programs
-from tests.tir.schedule.harness import check, refused
+from tests.tir.schedule.harness import check, refused, schedule_of
 from tilesmith.script import tir as T
+from tilesmith.tir.queries import loads
 
 
 def loops(sch, name):
@@ -422,3 +423,28 @@ def test_views_lie_where_the_copy_does():
     scopes = [match.buffer.scope() for match in sch.get(sch.get_block("C")).match_buffers]
     assert scopes == ["shared", "local"]
     assert sch.get(sch.get_block("inner")).reads[0].buffer.scope() == "shared"
+
+
+def test_regions_at_cached_indices():
+    """A region whose place is read from the cached buffer names the copy too."""
+
+    @T.prim_func
+    def gather(
+        A: T.Buffer((9,), "float32"), B: T.Buffer((6,), "int32"), C: T.Buffer((6,), "float32")
+    ):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(6):
+            with T.block("C"):
+                vi = T.axis.spatial(6, i)
+                T.reads(A[B[vi]], B[vi])
+                T.writes(C[vi])
+                C[vi] = A[B[vi]] + T.float32(1)
+
+    sch = schedule_of(gather)
+    sch.cache_read("C", 1, "shared")
+    names = [[one.buffer.name for one in loads(region)] for region in reads_of(sch, "C")]
+    assert names == [["B_shared"], []]
+
+
+def reads_of(sch, name):
+    return sch.get(sch.get_block(name)).reads

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import PrimExpr, Range, Var, Visitor, const, structural_equal
+from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.queries import accesses, free_variables
 from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -70,23 +71,24 @@ class _Access:
         name, buffer = self.block.name_hint, self.buffer
         if self.reads and any(region.buffer is buffer for region in self.block.writes):
             raise self.refuse(f"block '{name}' writes '{buffer.name}' too")
-        finder = _Accesses(buffer)
-        finder.visit(self.block.body)
-        if self.block.init is not None:
-            finder.visit(self.block.init)
-        if finder.opaque or not finder.found:
+        parts = [one for one in (self.block.body, self.block.init) if one is not None]
+        inner = [region for one in nodes(parts, Block) for region in (*one.reads, *one.writes)]
+        found = [access.indices for access in accesses(parts, buffer)]
+        is_opaque = mentions(parts, {buffer.data}) or any(one.buffer is buffer for one in inner)
+        if is_opaque or not found:
             raise self.refuse(
                 f"block '{name}' uses '{buffer.name}' as a pointer, a matched region, or in blocks "
                 "inside of it"
             )
-        first = finder.found[0]
-        for indices in finder.found[1:]:
+        first, *others = found
+        for indices in others:
             if not all(structural_equal(a, b) for a, b in zip(indices, first)):
                 raise self.refuse(
                     f"block '{name}' accesses '{buffer.name}' at several different places"
                 )
+        free = set(free_variables(parts, sizes=False))
         for variable in variables(first):
-            if variable in finder.inner:
+            if variable not in free:
                 raise self.refuse(
                     f"the place in '{buffer.name}' depends on '{variable.name}', which is bound "
                     "inside of the block"
@@ -97,52 +99,6 @@ class _Access:
         """Return the iterators on which some indices depend, in the order of the block."""
         used = set(variables(indices))
         return [iterator for iterator in self.block.iter_vars if iterator.var in used]
-
-
-class _Accesses(Visitor):
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.found: list[tuple[PrimExpr, ...]] = []
-        self.inner: set[Var] = set()
-        self.opaque = False
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self._note(load)
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self._note(store)
-
-    def _note(self, access: BufferLoad | BufferStore) -> None:
-        if access.buffer is self.buffer:
-            self.found.append(access.indices)
-            for index in access.indices:
-                self.visit(index)
-            if isinstance(access, BufferStore):
-                self.visit(access.value)
-        else:
-            self.visit_children(access)
-
-    def visit_For(self, loop: Any) -> None:
-        self.inner.add(loop.loop_var)
-        self.visit_children(loop)
-
-    def visit_LetStmt(self, stmt: Any) -> None:
-        self.inner.add(stmt.var)
-        self.visit_children(stmt)
-
-    def visit_Let(self, expr: Any) -> None:
-        self.inner.add(expr.var)
-        self.visit_children(expr)
-
-    def visit_Block(self, block: Block) -> None:
-        touched = [region.buffer for region in (*block.reads, *block.writes)]
-        self.opaque = self.opaque or any(buffer is self.buffer for buffer in touched)
-
-    def visit_Buffer(self, buffer: Buffer) -> None:
-        pass
-
-    def visit_Var(self, variable: Var) -> None:
-        self.opaque = self.opaque or variable is self.buffer.data
 
 
 class _Moved(Redirect):

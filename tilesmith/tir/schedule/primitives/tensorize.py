@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
 from tilesmith.ir.operators import floormod, is_const
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import calls, mentions, nodes
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.queries import accesses
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import ParameterKind
@@ -30,7 +31,7 @@ from tilesmith.tir.schedule.primitives.tensorize_comparison import (
     Mismatch,
 )
 from tilesmith.tir.schedule.state import child_statements
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, For, MatchBufferRegion, Stmt
 from tilesmith.tir.tensor_intrin import TensorIntrin
 from tilesmith.tir.transform.blocks.lower_match_buffer import row_major_strides
 
@@ -254,58 +255,24 @@ def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
     return BufferRegion(match.buffer, tuple(ranges))
 
 
-class _LayoutUses(Visitor):
-    """Finds whether a buffer is used through its pointer, or accessed beyond the end of its
-    rows.
-    """
-
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.found = False
-        self.analyzer = Analyzer()
-
-    def visit_Var(self, variable: Var) -> None:
-        self.found = self.found or variable is self.buffer.data
-
-    def visit_For(self, loop: For) -> None:
-        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
-        loop.for_each_child(self.visit)
-
-    def visit_Call(self, call: Call) -> None:
-        if is_call(call, "tir.address_of"):
-            load = call.args[0]
-            if isinstance(load, BufferLoad) and load.buffer is self.buffer:
-                self.found = True
-        call.for_each_child(self.visit)
-
-    def access(self, node: Any) -> None:
-        if node.buffer is self.buffer:
-            for index, size in zip(node.indices, self.buffer.shape):
-                last = index
-                if isinstance(index, Ramp):
-                    last = index.base + index.stride * (index.lanes - 1)
-                if last.dtype.lanes != 1 or not self.analyzer.can_prove(last < size):
-                    self.found = True
-        for child in (*node.indices, *([node.value] if isinstance(node, BufferStore) else [])):
-            self.visit(child)
-
-    visit_BufferLoad = access
-    visit_BufferStore = access
-
-    def visit_Block(self, block: Block) -> None:
-        for match in block.match_buffers:
-            if match.source.buffer is self.buffer:
-                self.found = True
-        for part in (block.init, block.body):
-            if part is not None:
-                self.visit(part)
-
-    def visit_BufferRegion(self, region: BufferRegion) -> None:
-        """Skip declared regions: they are not uses."""
-
-
 def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
-    """Return whether an implementation relies on the strides that it declares for a buffer."""
-    uses = _LayoutUses(buffer)
-    uses.visit(impl.body)
-    return uses.found
+    """Return whether an implementation relies on the strides that it declares for a buffer: it uses
+    the buffer through its pointer, or accesses it beyond the end of its rows.
+    """
+    body = impl.body
+    taken = [call.args[0] for call in calls(body, "tir.address_of")]
+    whole = [one.buffer for one in taken if isinstance(one, BufferLoad)]
+    whole += [match.source.buffer for match in nodes(body, MatchBufferRegion)]
+    if buffer in whole or mentions(body, {buffer.data}):
+        return True
+    analyzer = Analyzer()
+    for loop in nodes(body, For):
+        analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+    for access in accesses(body, buffer):
+        for index, size in zip(access.indices, buffer.shape):
+            last = index
+            if isinstance(index, Ramp):
+                last = index.base + index.stride * (index.lanes - 1)
+            if last.dtype.lanes != 1 or not analyzer.can_prove(last < size):
+                return True
+    return False
