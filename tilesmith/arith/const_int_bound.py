@@ -1,4 +1,4 @@
-"""Defines the constant bounds of an expression, as `Analyzer.const_int_bound` gives them."""
+"""Defines the constant bounds of an expression, the result of `Analyzer.const_int_bound`."""
 
 from __future__ import annotations
 

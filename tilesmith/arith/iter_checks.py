@@ -121,7 +121,7 @@ def _fill(digits: list[IterSplitExpr], begin: int | None, end: int | None) -> bo
 
 
 def _takes_all_values(digits: list[tuple[int, int]], begin: int, end: int) -> bool:
-    """Tells whether the numbers in [begin, end) take all combinations of values of some digits.
+    """Returns True if the numbers in [begin, end) cover all combinations of values of some digits.
 
     ``digits`` are lower factors with extents, the lowest digit first; each divides the next. The
     numbers 12 to 15 do so for the digits of lowest factors 1 and 2, not for those of 2 and 4.

@@ -84,7 +84,7 @@ def check_target(kind: str) -> TargetState:
 
 
 def _run_a_loop(kind: str) -> str:
-    """Compile and run a function of one loop; return what is wrong, if anything."""
+    """Compile and run a function of one loop; return a description of the failure, if any."""
     import numpy as np
 
     from tilesmith import te

@@ -40,7 +40,7 @@ def show_warning(
 
 
 def one_line(error: BaseException) -> str:
-    """Return what was wrong, where, and what to do, on one line."""
+    """Return an error as one line: the problem, its place, and what to do."""
     if isinstance(error, TilesmithError):
         parts = [line.strip() for line in str(error).splitlines()]
         return "; ".join(part for part in parts if part)

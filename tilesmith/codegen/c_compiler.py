@@ -36,7 +36,7 @@ def find_compiler() -> str | None:
 
 
 def missing_compiler(target: Target) -> str:
-    """Return what to install to compile C for `target`; "" if a compiler is found."""
+    """Return the advice which C compiler to install for `target`; "" if one is found."""
     try:
         compiler_command(target)
     except CodegenError as error:

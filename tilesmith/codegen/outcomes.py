@@ -95,8 +95,8 @@ class ModuleOutcomes:
 
 
 def _returned_dtype(function: PrimFunc, outcome: _Outcome) -> DataType | None:
-    """Return the dtype that a function returns; None for a function that returns nothing. The
-    outcome of its body says it where the function has no return type.
+    """Return the dtype that a function returns, or None. Without a declared return type it is taken
+    from the body.
     """
     if isinstance(function.ret_type, PrimType) and not function.ret_type.dtype.is_void:
         return function.ret_type.dtype

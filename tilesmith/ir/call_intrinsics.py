@@ -90,12 +90,12 @@ def tvm_tuple(*value: Any) -> PrimExpr:
 
 
 def start_profile_intrinsic(id: int) -> PrimExpr:
-    """Mark the beginning of a profiled stretch."""
+    """Mark the beginning of a profiled region."""
     return intrinsic_call("handle", "start_profile_intrinsic", id)
 
 
 def end_profile_intrinsic(id: int) -> PrimExpr:
-    """Mark the end of a profiled stretch."""
+    """Mark the end of a profiled region."""
     return intrinsic_call("handle", "end_profile_intrinsic", id)
 
 
@@ -243,7 +243,7 @@ def tvm_warp_shuffle(mask: Any, value: Any, warp_id: Any, width: Any, warp_size:
 
 
 def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: Any, warp_size: Any) -> PrimExpr:
-    """Return the value of the thread that lies ``offset`` lower."""
+    """Return the value of the thread whose number is lower by ``offset``."""
     value = convert(value)
     return intrinsic_call(value.dtype, "tvm_warp_shuffle_up", mask, value, offset, width, warp_size)
 
@@ -251,7 +251,7 @@ def tvm_warp_shuffle_up(mask: Any, value: Any, offset: Any, width: Any, warp_siz
 def tvm_warp_shuffle_down(
     mask: Any, value: Any, offset: Any, width: Any, warp_size: Any
 ) -> PrimExpr:
-    """Return the value of the thread that lies ``offset`` higher."""
+    """Return the value of the thread whose number is higher by ``offset``."""
     value = convert(value)
     return intrinsic_call(
         value.dtype, "tvm_warp_shuffle_down", mask, value, offset, width, warp_size

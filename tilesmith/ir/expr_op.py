@@ -1,4 +1,4 @@
-"""Gives expressions Python's operators as methods."""
+"""Defines Python's operators as methods of expressions."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Field:
         self.scope = scope
 
     def named(self, name: str, annotation: str) -> Field:
-        """Return this field with a name, and the shape that its annotation says."""
+        """Return this field with a name, and the shape given by its annotation."""
         field = Field(self.role, self.default, self.convert, self.scope)
         field.name, field.annotation = name, annotation
         if annotation.startswith(("tuple[", "tuple", "Sequence[")):

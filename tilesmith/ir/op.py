@@ -17,7 +17,7 @@ __all__ = ["CallEffectKind", "Op", "register_intrin_lowering", "register_op_attr
 
 
 class CallEffectKind(IntEnum):
-    """What evaluating a call may do besides returning a value."""
+    """The possible side effects of evaluating a call."""
 
     ExprAnnotation = 0
     Pure = 1

@@ -18,8 +18,8 @@ __all__ = ["PassContext", "PassInfo", "register_config_option"]
 
 
 class PassInfo:
-    """What a context knows about a pass: its name, the lowest ``opt_level`` at which it runs, and
-    the names of the passes that have to run before it.
+    """The properties of a pass: its name, the lowest ``opt_level`` at which it runs, and the names
+    of the passes that must run before it.
     """
 
     def __init__(

@@ -321,8 +321,8 @@ class PassNames:
             import_module(module)
 
     def find(self, name: str) -> Any:
-        """Return what a name in the package stands for: the pass (``UnrollLoop``), or the class of
-        the values of its option (``UnrollLoopConfig``).
+        """Return the object of a name in the package: the pass (``UnrollLoop``), or the class of
+        its option's values (``UnrollLoopConfig``).
         """
         if self.prefix + name in self.modules():
             return pass_factory(self.prefix + name)

@@ -97,7 +97,9 @@ def _var(node: ir.Var, printer: Printer) -> Doc:
 
 
 def as_written(node: Any, printer: Printer) -> Any:
-    """Return what the parser passes to a function for ``node``: a Python int for a bare number."""
+    """Return the value that the parser passes to a function for ``node``: a Python int for a bare
+    number.
+    """
     if node.__class__ is ir.IntImm and node.dtype == printer.config.int_dtype:
         return node.value
     if node.__class__ is ir.StringImm:

@@ -175,8 +175,8 @@ def called_name(node: object) -> str:
 
 
 def checked_size(value: PrimExpr, condition: PrimExpr) -> PrimExpr | None:
-    """Return the size where a condition says that an index lies within an axis: ``size`` of
-    ``0 <= value and value < size``; None for any other condition.
+    """Return ``size`` if a condition is the bounds check ``0 <= value and value < size``, else
+    None.
     """
     if not isinstance(condition, And):
         return None

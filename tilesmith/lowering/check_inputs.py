@@ -1,4 +1,5 @@
-"""Chooses arguments for trial runs of a function, bounds its work, and says why it cannot be run.
+"""Chooses arguments for trial runs of a function, bounds its work, and finds reasons why it cannot
+be run.
 
 What users will pass is unknown. So the arguments are small integers (their sums are exact in every
 order, they are valid indices in most places, they are never NaN), for several choices of symbolic

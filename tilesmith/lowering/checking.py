@@ -78,7 +78,7 @@ def _count(what: str) -> None:
 
 
 def summary() -> dict[str, int]:
-    """Return what this process and its workers have checked so far: kind → count."""
+    """Return the counts of checks by this process and its workers: kind → count."""
     with _lock:
         return dict(sorted(_counts.items()))
 

@@ -309,7 +309,7 @@ class BlockBuilder:
         return var
 
     def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> Var:
-        """Bind a value, checked at run time to be as ``struct_info`` says."""
+        """Bind a value that is checked against ``struct_info`` at run time."""
         frame = self._frame()
         value = self.normalize_argument(as_expr(value))
         kind = DataflowVar if frame.is_dataflow else Var

@@ -228,8 +228,9 @@ class VarBinding(Binding, key="relax.VarBinding"):
 
 
 class MatchCast(Binding, key="relax.MatchCast"):
-    """``var`` is ``value``, checked at run time to be as ``struct_info`` says; variables that occur
-    first in its sizes are bound."""
+    """Binds ``var`` to ``value``, which is checked against ``struct_info`` at run time; variables
+    that occur first in its sizes are bound.
+    """
 
     structural_binds = ("struct_info",)
 

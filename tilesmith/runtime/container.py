@@ -22,7 +22,7 @@ class String(str):
 
 
 class ADT(tuple[Any, ...]):
-    """A tuple of values with a tag that tells which constructor made it."""
+    """A tuple of values with a tag for its constructor."""
 
     tag: int
 

@@ -380,7 +380,7 @@ class Module:
 
 
 def source_only(formats: Sequence[str], advice: str) -> str:
-    """Return what to tell a user who calls a function that exists only as source."""
+    """Return the message for a user who calls a function that exists only as source."""
     shown = f"get_source('{formats[0]}')" if formats else "get_source()"
     return f"there is its source only: {shown}" + (f"; {advice}" if advice else "")
 

@@ -82,8 +82,8 @@ _SUMMED = (Count, Duration, Percent)
 
 
 class MetricCollector:
-    """Base of collectors that measure something besides the time of calls. Subclasses implement the
-    three steps.
+    """Base of collectors of metrics other than the time of calls. Subclasses implement the three
+    steps.
     """
 
     def init(self, devices: Sequence[DeviceWrapper]) -> None:

@@ -102,7 +102,9 @@ class Requirements:
 
 
 def requirements_in(content: Contents) -> list[Requirements]:
-    """Return what an object file or a shared library needs; [] if it does not say."""
+    """Return the requirements recorded in an object file or a shared library; [] if there are
+    none.
+    """
     try:
         places = [
             (symbol.place, symbol.size)
@@ -151,7 +153,7 @@ def _advice() -> str:
 
 @cache
 def machine_of_process() -> str | None:
-    """Return the architecture of this process as its own file says it, None where unknown."""
+    """Return the architecture of this process according to its executable file; None if unknown."""
     try:
         with open("/proc/self/exe", "rb") as file:
             return machine_of(file.read(64))

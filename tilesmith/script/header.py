@@ -49,7 +49,7 @@ def imported_words(text: str) -> dict[str, str]:
 
 
 def apply_header(parser: Parser, text: str) -> None:
-    """Let a parser read the literals of a text as its header says."""
+    """Configure a parser to read the literals of a text according to its header."""
     options: dict[str, str] = {}
     for line in _comments(text):
         if line.startswith(_PRINTED_WITH):
@@ -108,7 +108,7 @@ _BUFFERS = {"alloc_buffer": 1, "decl_buffer": 1, "match_buffer": 2}  # position 
 
 
 def _with_dtype(dtype: str) -> Callable[[Any, list, dict], Any]:
-    """Return a caller of functions that gives buffers without a dtype this one."""
+    """Return a function that calls another one with this dtype for buffers without a dtype."""
 
     def call(function: Any, arguments: list, named: dict) -> Any:
         for name in _PLAIN & named.keys():

@@ -410,7 +410,7 @@ def parse_for(parser: Parser, node: ast.For) -> None:
 
 
 def _iterable(parser: Parser, node: ast.expr) -> Any:
-    """Return what a loop runs over; ``range`` is the serial loop."""
+    """Return the object that a loop iterates over; ``range`` is the serial loop."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         if parser.lookup("range", builtins.range) is builtins.range:
             arguments = [parser.evaluate(argument) for argument in node.args]

@@ -62,7 +62,7 @@ class Feature:
         FEATURES.register(name, self, override=True)
 
     def missing(self, support_required: str = "compile-and-run") -> str:
-        """Return what is missing for this feature, or an empty text.
+        """Return the name of the missing part of this feature, or an empty text.
 
         ``support_required`` is "compile-and-run", "compile-only" (no device needed) or "optional"
         (nothing needed).

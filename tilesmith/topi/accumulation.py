@@ -224,14 +224,14 @@ class _Split:
         return self._element(*place)
 
     def blocks(self) -> Element:
-        """Return the function that gives the result of a block."""
+        """Return the function that computes the result of a block."""
         made = self._made
         if isinstance(made, Tensor):
             return lambda *i: made(*i)
         return lambda *i: tuple([one(*i) for one in made])
 
     def tail(self) -> Element:
-        """Return the function that gives an element behind the last block."""
+        """Return the function that computes an element after the last block."""
         skipped = self._skipped
         return lambda *i: self._element(
             *[index + skipped.get(number, 0) for number, index in enumerate(i)]

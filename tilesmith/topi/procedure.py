@@ -24,7 +24,7 @@ __all__ = ["Row", "index_dtype", "local", "loops", "pointers", "rows_along"]
 
 
 class Row:
-    """One row of a tensor along an axis: called with a place in the row, it gives the indices."""
+    """One row of a tensor along an axis: maps a position in the row to the indices."""
 
     def __init__(self, outer: Sequence[Any], axis: int) -> None:
         self.outer = list(outer)

@@ -73,7 +73,7 @@ class _Heap:
         self._places[at] = op.cast(self._places.dtype, item.place)
 
     def sift_down(self, start: Any, size: PrimExpr, key: PrimExpr, place: PrimExpr) -> None:
-        """Put an element at ``start``, or below, where those above come after it."""
+        """Insert an item at ``start`` or below, moving up the children that come after it."""
         builder = self._builder
         # The element may stand where others are moved to.
         own = _Item(
@@ -99,7 +99,7 @@ def _select_first(
     builder: IRBuilder, data: BufferVar, heap: _Heap, at: Row, size: PrimExpr, count: PrimExpr,
     before: Order,
 ) -> None:  # fmt: skip
-    """Put the ``count`` elements of a row that come first into the results, in order."""
+    """Store the ``count`` first elements of a row in the results, in order."""
     dtype = size.dtype
     with builder.for_range(0, count, "k") as k:
         heap[k] = _Item(data[at(k)], k)
@@ -139,7 +139,7 @@ class _Runs:
         self._places[[*self._row.outer, plane, place]] = op.cast(self._places.dtype, origin)
 
     def sort_runs(self, data: BufferVar, size: PrimExpr) -> None:
-        """Put the row into the first plane, in sorted runs."""
+        """Store the row as sorted runs in the first plane."""
         builder, zero = self._builder, const(0, size.dtype)
         with builder.for_range(0, size, "k") as k:
             start = k - op.floormod(k, const(_RUN, k.dtype))

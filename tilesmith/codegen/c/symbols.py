@@ -38,7 +38,7 @@ class Symbols:
         self.outcomes = ModuleOutcomes(functions, is_on_stack)
 
     def returns(self, name: str) -> str:
-        """Return what a function of the module returns: a C type or `"status"`."""
+        """Return the result of a function of the module: a C type or `"status"`."""
         dtype = self.outcomes.returned[name]
         return "status" if dtype is None else c_type(dtype)
 

@@ -139,7 +139,7 @@ class _Child:
         return self._process
 
     def _last_words(self) -> str:
-        """Return what the process printed before it died."""
+        """Return the output of the process before it died."""
         assert self._process is not None
         status = self._process.wait()
         self._process = None

@@ -118,7 +118,7 @@ def _truncate(out: Builder, value: str, source: DataType, target: DataType) -> s
 
 
 def _round_to_odd(out: Builder, value: str, source: DataType) -> str:
-    """Convert a float64 to a float32 whose last bit says whether anything was lost.
+    """Convert a float64 to a float32 whose last bit is 1 if the conversion was inexact.
 
     Rounding the result to fewer digits is then the same as rounding the float64 directly.
     """

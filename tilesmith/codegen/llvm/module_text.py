@@ -78,7 +78,7 @@ class ModuleText:
         return symbol(name)
 
     def mark(self, name: str, data: bytes = b"\1") -> None:
-        """Define a symbol that says something about the code to the runtime."""
+        """Define a symbol that marks a property of the code for the runtime."""
         line = f'{symbol(name)} = weak constant [{len(data)} x i8] c"{escape(data)}"'
         if line not in self.globals:
             self.globals.append(line)

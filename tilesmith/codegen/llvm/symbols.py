@@ -35,12 +35,14 @@ class Symbols:
         return kernel_symbol(str(public or name))
 
     def returns(self, name: str) -> str:
-        """Return what a function of the module returns: `"status"` or an LLVM type."""
+        """Return the result of a function of the module: `"status"` or an LLVM type."""
         dtype = self.outcomes.returned[name]
         return "status" if dtype is None else register_type(dtype)
 
     def returned_type(self, name: str, call_dtype: DataType) -> str:
-        """Return the result type of a function; for one in another object file the call says it."""
+        """Return the result type of a function; for one in another object file, the type of the
+        call.
+        """
         if name in self.functions:
             return self.returns(name)
         return "status" if call_dtype.is_void else register_type(call_dtype)

@@ -137,7 +137,7 @@ class Alias(ModuleType):
 
 
 def _children(name: str) -> list[str]:
-    """Return the modules that only the table knows to be below a module."""
+    """Return the submodules of a module that exist only in the table."""
     start = name + "."
     return [
         module[len(start) :]

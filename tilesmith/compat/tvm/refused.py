@@ -1,6 +1,4 @@
-"""Refuses passes that users know and that do not apply here. Each says what does the work
-instead.
-"""
+"""Refuses passes that users know but that do not apply here; each message names the alternative."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: there are no tile primitives among our statements."""
+    """Raise UnsupportedError: Tilesmith has no tile primitives."""
     _refuse(
         "TilePrimitiveDispatch",
         "programs have no tile primitives",

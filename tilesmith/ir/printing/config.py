@@ -76,7 +76,7 @@ class PrinterConfig:
         return config
 
     def changed_defaults(self) -> list[str]:
-        """Return what a parser must know to read the literals of the text:
+        """Return the options that a parser needs to read the literals of the text:
         ``int_dtype="int64"``.
         """
         names = ("int_dtype", "float_dtype", "buffer_dtype", "module_alias")

@@ -204,7 +204,7 @@ _METHODS: NodeRules[Callable[[_Matcher, Any, Any], bool]] = NodeRules(
 def match_expr(
     pattern: Any, expr: Any, var2val: Mapping[Any, Any] | None = None
 ) -> dict[Any, Any] | None:
-    """Return what each part of a pattern matched, or None."""
+    """Return the match of each part of a pattern, or None."""
     matcher = _Matcher(var2val)
     return matcher.found if matcher.match(pattern, expr) else None
 

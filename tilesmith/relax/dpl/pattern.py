@@ -70,7 +70,7 @@ class DFPattern:
     def extract_matched_expr(
         self, expr: Any, var2val: Mapping[Any, Any] | None = None
     ) -> dict[DFPattern, Any] | None:
-        """Return what each part of the pattern matched, or None."""
+        """Return the match of each part of the pattern, or None."""
         match_expr: Callable[..., dict[DFPattern, Any] | None]
         match_expr = resolve("tilesmith.relax.dpl.matcher:match_expr")
         return match_expr(self, expr, var2val)

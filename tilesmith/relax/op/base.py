@@ -146,7 +146,7 @@ def call_tir_with_grad(
     te_grad_kwargs: Any = None,
     tir_vars: Any = None,
 ) -> Call:
-    """Like ``call_tir``, with the name of the function that gives the gradient."""
+    """Like ``call_tir``, with the name of the function that computes the gradient."""
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs or {}}
     return Call(
@@ -399,5 +399,5 @@ hint_on_device = define(
 
 @function("register_gradient")
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> Any:
-    """Set the function that gives an operator's gradient; a decorator without ``fgradient``."""
+    """Set the function that computes an operator's gradient; a decorator without ``fgradient``."""
     return register_op_attr(op_name, "FPrimalGradient", fgradient, level)

@@ -167,7 +167,7 @@ class _Legalizer(PyExprMutator):
         return self._keep_tuple(call, result)
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:
-        """Wrap the tensor that the compute of a one-field tuple gives into a tuple again."""
+        """Wrap the tensor from the compute of a one-field tuple into a tuple again."""
         info = call.struct_info
         if isinstance(info, TupleStructInfo) and len(info.fields) == 1:
             if isinstance(known_struct_info(result), TensorStructInfo):

@@ -172,7 +172,7 @@ def _write(doc: StmtDoc, indent: str, step: str, lines: list[str]) -> None:
 
 
 def _header(doc: StmtDoc) -> str:
-    """Return the line that a block stands under."""
+    """Return the first line of a compound statement."""
     if isinstance(doc, docs.IfDoc):
         return f"if {_text(doc.predicate)}:"
     if isinstance(doc, docs.WhileDoc):

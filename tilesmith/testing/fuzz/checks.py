@@ -112,7 +112,7 @@ def _detail(error: Exception) -> str:
 
 
 class Checker:
-    """Runs one program through all checks; ``counts`` says what was tried."""
+    """Runs one program through all checks; ``counts`` holds the number of checks by kind."""
 
     def __init__(self, function: PrimFunc, argument_sets: list[list[dict[str, Any]]]) -> None:
         self.function = function

@@ -237,7 +237,7 @@ class Expressions:
         return [kind, one, other], Known(dtype, pick(a.low, b.low), pick(a.high, b.high))
 
     def shift_by_data(self, left: Value, right: Value) -> Value:
-        """Return a value shifted by 0 to 3 places, as many as another value says."""
+        """Return a value shifted by 0 to 3 places, where the number of places depends on data."""
         (one, a), (other, _) = left, right
         places = ["bitand", other, ["const", a.dtype, 3]]
         low, high = min(a.low << 3, a.low), max(a.high << 3, a.high)

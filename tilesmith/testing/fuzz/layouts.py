@@ -78,7 +78,7 @@ def _aligned(count: int, dtype: Any) -> numpy.ndarray:
 
 
 class _Laid(numpy.ndarray):
-    """A view that knows all of the memory around it."""
+    """A view with access to all of the memory around it."""
 
     memory: numpy.ndarray | None = None
 

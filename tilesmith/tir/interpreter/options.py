@@ -1,4 +1,4 @@
-"""Options of a run of the interpreter: the checks that it makes besides computing the result."""
+"""Options of a run of the interpreter: checks that it makes in addition to computing the result."""
 
 from __future__ import annotations
 

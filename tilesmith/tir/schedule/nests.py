@@ -291,7 +291,7 @@ def append_predicate(stmt: Stmt, condition: PrimExpr) -> Stmt:
 
 
 def parent_of(cursor: Cursor) -> Cursor:
-    """Return the loop or block right around another one; refuses what stands in none."""
+    """Return the directly enclosing loop or block; raises a refusal if there is none."""
     found = cursor.parent()
     if found is None:
         raise refuse("no loop or block stands around it", cursor)

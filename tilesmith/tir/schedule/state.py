@@ -139,7 +139,7 @@ def child_statements(stmt: Stmt) -> list[For | BlockRealize]:
 
 
 def _replace_inside(parent: For | BlockRealize, old: Stmt, new: Stmt) -> For | BlockRealize:
-    """Replace what stands in the place of one of the nearest loops or blocks in ``parent``.
+    """Replace one of the outermost loops or blocks in ``parent``.
 
     Only what lies between the two is rebuilt.
     """
@@ -152,7 +152,7 @@ def _replace_inside(parent: For | BlockRealize, old: Stmt, new: Stmt) -> For | B
 
 
 def _replace_between(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """Replace ``old`` in a statement, where it stands outside of inner loops and blocks."""
+    """Replace ``old`` in a statement, outside of inner loops and blocks."""
     if stmt is old:
         return new
     if type(stmt) is For or type(stmt) is BlockRealize:
@@ -163,7 +163,7 @@ def _replace_between(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 def _key(stmt: For | BlockRealize) -> Var | Block:
-    """Return what the tables find a statement's identity by: it stays while the body changes."""
+    """Return the key of a statement in the tables, which is unchanged when the body changes."""
     return stmt.loop_var if type(stmt) is For else stmt.block
 
 
@@ -501,7 +501,7 @@ class ScheduleState:
     def replace(
         self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: dict[Block, Block] | None = None
     ) -> None:
-        """Put a statement where that of ``src_sref`` is; see ``FunctionState.replace``."""
+        """Replace the statement of ``src_sref``; see ``FunctionState.replace``."""
         variable = self._function_of[src_sref]
         state = self._functions[variable]
         owned = state.own()

@@ -93,7 +93,7 @@ def _newest(schema: Any, version: int) -> Any:
 
 
 def _type_of(value: Any) -> Any:
-    """Return what is known about a value as a TypeProto."""
+    """Return the known type and shape of a value as a TypeProto."""
     onnx = require_onnx()
     if isinstance(value, Weight):
         element = onnx.helper.np_dtype_to_tensor_dtype(value.array.dtype)

@@ -82,7 +82,7 @@ def integer(value: Any) -> Size:
 
 
 def tensor_info(expr: Any) -> TensorStructInfo:
-    """Return what is known about a tensor; raises TypeMismatchError for anything else."""
+    """Return the struct info of a tensor; raises TypeMismatchError for anything else."""
     info = known_struct_info(expr)
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatchError(f"expected a tensor, got {describe(info)}")

@@ -35,7 +35,7 @@ class Place:
         self.is_shared = len(self.blocks) > 1
 
     def cursor(self, block: Block) -> BlockCursor:
-        """Return the cursor of a block as it stands in the program."""
+        """Return the cursor of a block at its current place in the program."""
         return self.scope.block_of(block)
 
     def _blocks(self) -> list[BlockCursor]:

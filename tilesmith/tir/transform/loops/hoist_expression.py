@@ -414,7 +414,7 @@ def hoist_expression(
     "tir.HoistExpression", options={"hoisted_conditionals": 7, "hoisted_let_bindings": 7}
 )
 def hoist_as_configured(func: PrimFunc, options: Mapping[str, Any]) -> PrimFunc:
-    """Hoists loop-invariant conditions and lets out of loops, as the pass option says."""
+    """Hoists loop-invariant conditions and lets out of loops, according to the pass option."""
     return hoist_expression(
         func,
         HoistedConditionals(int(options["hoisted_conditionals"])),

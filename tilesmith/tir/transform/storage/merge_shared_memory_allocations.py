@@ -303,7 +303,7 @@ def merge_shared_memory_allocations(func: PrimFunc, scope: str = "shared.dyn") -
 
 @compiler_pass("tir.MergeSharedMemoryAllocations")
 def merge_shared_memory_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
-    """Merges dynamic shared memory, and static where ``tir.merge_static_smem`` says so."""
+    """Merges dynamic shared memory; static memory too with the option ``tir.merge_static_smem``."""
     func = merge_shared_memory_allocations(func, "shared.dyn")
     if context.get_config("tir.merge_static_smem", False):
         func = merge_shared_memory_allocations(func, "shared")

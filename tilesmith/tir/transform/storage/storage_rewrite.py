@@ -284,6 +284,6 @@ def storage_rewrite(func: PrimFunc) -> PrimFunc:
 
 @compiler_pass("tir.StorageRewrite")
 def storage_rewrite_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
-    """Lets allocations share memory, unless ``tir.disable_storage_rewrite`` says otherwise."""
+    """Lets allocations share memory, except with the option ``tir.disable_storage_rewrite``."""
     disabled = context.get_config("tir.disable_storage_rewrite", False)
     return func if disabled else storage_rewrite(func)
