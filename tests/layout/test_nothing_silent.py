@@ -35,7 +35,7 @@ NOTHING_IS_GIVEN_UP = {
     "relax/analysis/well_formed.py well_formed": "a question",
     "relax/relations.py describe_arguments": "part of an error that is being explained",
     "runtime/library.py __del__": "the interpreter ends",
-    "runtime/module.py enabled": "a question",
+    "runtime/devices.py enabled": "a question",
     "runtime/ndarray.py __repr__": "a tensor of another device is shown without its values",
     "runtime/packed_func.py keep_class": "the error itself goes on, as a RuntimeError",
     "schedule_rules/default.py _is_there": "a question: a rule may have removed the block",

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tilesmith.runtime.module import Module, enabled, load_module
+from tilesmith.runtime.devices import enabled
+from tilesmith.runtime.module import Module, load_module
 from tilesmith.runtime.timing import BenchmarkResult, time_call
 from tilesmith.support.errors import (
     ArtifactError,

@@ -28,6 +28,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tilesmith.support.knobs import knobs
+from tilesmith.support.registry import Registry
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +37,12 @@ __all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "nod
 
 
 AnyNode = TypeVar("AnyNode", bound="Node")
+
+PRINTING: Registry[Callable[..., Any]] = Registry(
+    "printing of nodes", {"": "tilesmith.ir.printing.entry"}
+)
+"""What ``str(node)`` ("text"), ``node.script()`` and ``node.show()`` call: ``printing/entry.py``
+registers the functions, since a printer knows the nodes that it prints."""
 
 
 class Role(Enum):
@@ -373,23 +380,17 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
         return str(self)
 
     def __str__(self) -> str:
-        from tilesmith.ir import printing
-
-        return printing.to_text(self)
+        return str(PRINTING["text"](self))
 
     def script(self, **options: Any) -> str:
         """Return this node as complete text that parses back; see ``ir.printing.PrinterConfig``."""
-        from tilesmith.ir import printing
-
-        return printing.script(self, **options)
+        return str(PRINTING["script"](self, **options))
 
     def show(
         self, style: str | None = None, black_format: bool | None = None, **options: Any
     ) -> None:
         """Print this node for a person: highlighted in terminals, large constants elided."""
-        from tilesmith.ir import printing
-
-        printing.show(self, style, black_format, **options)
+        PRINTING["show"](self, style, black_format, **options)
 
 
 if knobs.check_frozen:

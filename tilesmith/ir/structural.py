@@ -372,11 +372,9 @@ def _side(root: Any, path: ObjectPath) -> str:
     """Print one side as script with the differing node underlined."""
     if not isinstance(root, Node):
         return _value_text(root)
-    from tilesmith.ir import printing
-
     node, marked = root, root
     for step in path:
         node = ObjectPath((step,)).resolve(node)
         if isinstance(node, Node):
             marked = node
-    return printing.script(root, obj_to_underline=[marked], num_context_lines=CONTEXT_LINES)
+    return root.script(obj_to_underline=[marked], num_context_lines=CONTEXT_LINES)

@@ -44,6 +44,7 @@ from tilesmith.relax.op import *  # noqa: F403
 from tilesmith.relax.op import builtin, grad, image, memory, nn  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_function import current_function as _current_function
+from tilesmith.script.definitions import parse_now as _parse_now
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 
@@ -153,15 +154,7 @@ def tuple(*fields: Any) -> _TupleExpr:
     return _TupleExpr(fields)
 
 
-def _parse(function_: Any, frame: Any, options: dict) -> Any:
-    from tilesmith.script.entry import is_part_of_module, parse_definition
-
-    if is_part_of_module(frame):
-        return function_
-    return parse_definition(function_, frame)
-
-
-function = _FunctionDecorator("R", _parse)
+function = _FunctionDecorator("R", _parse_now)
 
 
 def __getattr__(name: _Name) -> Any:

@@ -25,7 +25,7 @@ PUBLIC: dict[str, str] = {
     "cpu": "tilesmith.runtime.devices:cpu",
     "cuda": "tilesmith.runtime.devices:cuda",
     "device": "tilesmith.runtime.devices:device",
-    "enabled": "tilesmith.runtime.module:enabled",
+    "enabled": "tilesmith.runtime.devices:enabled",
     "ext_dev": "tilesmith.runtime.devices:ext_dev",
     "from_dlpack": "tilesmith.runtime.ndarray:from_dlpack",
     "get_global_func": "tilesmith.runtime.registry:get_global_func",

@@ -7,6 +7,7 @@ from tilesmith.runtime.devices import Device as Device
 from tilesmith.runtime.devices import cpu as cpu
 from tilesmith.runtime.devices import cuda as cuda
 from tilesmith.runtime.devices import device as device
+from tilesmith.runtime.devices import enabled as enabled
 from tilesmith.runtime.devices import ext_dev as ext_dev
 from tilesmith.runtime.devices import gpu as gpu
 from tilesmith.runtime.devices import hexagon as hexagon
@@ -22,7 +23,6 @@ from tilesmith.runtime.executable import Executable as Executable
 from tilesmith.runtime.library import Library as Library
 from tilesmith.runtime.module import Module as Module
 from tilesmith.runtime.module import ModulePropertyMask as ModulePropertyMask
-from tilesmith.runtime.module import enabled as enabled
 from tilesmith.runtime.module import load_module as load_module
 from tilesmith.runtime.module import load_static_library as load_static_library
 from tilesmith.runtime.module import module_from_functions as module_from_functions

@@ -12,6 +12,7 @@ from typing import Any
 
 import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same kind
 from tilesmith.runtime import threads
+from tilesmith.runtime.devices import enabled
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import tvm_ffi
 from tilesmith.runtime.ndarray import NDArray, empty_cpu
@@ -49,8 +50,6 @@ def config_threadpool(mode: int, number: int = 0, *more: Any) -> None:
 @_provide("runtime.RuntimeEnabled")
 def runtime_enabled(target: str) -> bool:
     """True if this machine can run code of a kind of target."""
-    from tilesmith.runtime.module import enabled
-
     return enabled(target)
 
 

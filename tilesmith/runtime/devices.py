@@ -317,3 +317,11 @@ def webgpu(dev_id: int = 0) -> Device:
 def hexagon(dev_id: int = 0) -> Device:
     """Return a Hexagon DSP."""
     return Device(16, dev_id)
+
+
+def enabled(target: str) -> bool:
+    """True if this machine can run code of a target kind ("llvm", "cuda", …)."""
+    try:
+        return device(target.split()[0]).exist
+    except UnknownNameError:
+        return False

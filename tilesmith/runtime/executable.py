@@ -50,8 +50,8 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.formats import Format, source_only
 from tilesmith.runtime.library import Library
-from tilesmith.runtime.module import Format, source_only
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.signature import parse_signature

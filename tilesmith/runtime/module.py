@@ -15,7 +15,9 @@ from enum import IntEnum
 from typing import Any
 
 from tilesmith.runtime.devices import Device
-from tilesmith.runtime.library import Library
+from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.formats import Format, source_only
+from tilesmith.runtime.library import Library, process_library
 from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -30,7 +32,6 @@ from tilesmith.support.linker import link_relocatable, link_shared
 from tilesmith.support.registry import Registry
 from tilesmith.support.static_archive import ARCHIVE_MAGIC, archive_members, static_archive
 
-Format = bytes | str | Callable[[], bytes | str]
 MODULE_LOADERS: Registry[Callable[[str], Module]] = Registry(
     "format of a module",
     {"ll": "tilesmith.codegen.llvm.loading", "bc": "tilesmith.codegen.llvm.loading"},
@@ -379,12 +380,6 @@ class Module:
         return f"Module({self._type_key}: {', '.join(self.function_names[:8])})"
 
 
-def source_only(formats: Sequence[str], advice: str) -> str:
-    """Return the message for a user who calls a function that exists only as source."""
-    shown = f"get_source('{formats[0]}')" if formats else "get_source()"
-    return f"there is its source only: {shown}" + (f"; {advice}" if advice else "")
-
-
 def _tar(objects: Sequence[bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -423,8 +418,6 @@ def load_module(path: PathLike, fmt: str = "") -> Any:
     except OSError as error:
         raise ArtifactError(f"cannot read '{text}'", notes=(str(error),)) from error
     fmt = fmt or os.path.splitext(text)[1].lstrip(".")
-    from tilesmith.runtime.executable import Executable
-
     if head[:2] == b"PK" or Executable.is_inside(text):
         return Executable.load(text)
     if fmt == "tar":
@@ -469,8 +462,6 @@ def load_static_library(path: PathLike, func_names: Sequence[str]) -> Module:
 
 def system_lib(symbol_prefix: str = "") -> Module:
     """Return the functions with the packed calling convention that are linked into this process."""
-    from tilesmith.runtime.library import process_library
-
     return Module("system-lib", library=process_library(symbol_prefix))
 
 
@@ -478,16 +469,6 @@ def module_from_functions(functions: Mapping[str, Callable[..., Any]]) -> Module
     """Return a module of Python functions: they get NDArrays, and are called like compiled ones."""
     packed = {name: convert_to_packed(function) for name, function in functions.items()}
     return Module("python", functions=packed)
-
-
-def enabled(target: str) -> bool:
-    """True if this machine can run code of a target kind ("llvm", "cuda", …)."""
-    from tilesmith.runtime.devices import device
-
-    try:
-        return device(target.split()[0]).exist
-    except UnknownNameError:
-        return False
 
 
 def num_threads() -> int:

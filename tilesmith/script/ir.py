@@ -13,6 +13,7 @@ from typing import Any
 from tilesmith.ir import DummyGlobalInfo, GlobalVar, IRModule, Range, VDevice
 from tilesmith.ir import Op as _Op
 from tilesmith.script.builder import Frame, IRBuilder
+from tilesmith.script.definitions import parse_definition
 from tilesmith.script.parsing import ModuleScope, modules
 from tilesmith.support.errors import ScriptError
 
@@ -56,8 +57,6 @@ def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
     ``check_well_formed``: refuse functions that break the rules, such as undefined variables; the
     parser reads it from the text of the decorator.
     """
-    from tilesmith.script.entry import parse_definition
-
     if mod is None and IRBuilder.is_in_scope():
         return ModuleFrame()
     if mod is None:

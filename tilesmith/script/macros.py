@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilesmith.script.definitions import definition_of, variables_around
 from tilesmith.script.diagnostics import Source
+from tilesmith.script.parsing import Parser
 from tilesmith.support.errors import ScriptError
-
-if TYPE_CHECKING:
-    from tilesmith.script.parsing import Parser
 
 __all__ = ["ScriptMacro", "expand_macro", "inline", "local_macro", "macro"]
 
@@ -51,9 +51,6 @@ class ScriptMacro:
 
 def macro(*args: Any, hygienic: bool = True) -> Any:
     """Decorate a function as a macro: ``@T.macro`` or ``@T.macro(hygienic=False)``."""
-    import sys
-
-    from tilesmith.script.entry import definition_of, variables_around
 
     def decorate(function: Any, depth: int = 1) -> ScriptMacro:
         frame = sys._getframe(depth + 1)

@@ -24,7 +24,7 @@ A dialect is one object, registered under the letter that scripts use for it; ``
     R_DIALECT.prepare = lambda parser: …  # optional: adapt ``parser.evaluator`` (its ``operands``,
                                           # ``subscripts``, ``calls``: class of value → function)
 
-The decorator ``R.function`` is ``FunctionDecorator("R", entry.parse_now)``: it works as
+The decorator ``R.function`` is ``FunctionDecorator("R", definitions.parse_now)``: it works as
 ``@R.function`` and as ``@R.function(private=True)``, alone and inside a module; the keyword
 arguments arrive as ``options``.
 

@@ -27,6 +27,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.diagnostics import nearest
 from tilesmith.script.literals import matching as _matching
+from tilesmith.script.macros import ScriptMacro as TIRMacro  # noqa: F401
+from tilesmith.script.macros import inline, macro  # noqa: F401
 from tilesmith.script.tir_blocks import (
     axis,  # noqa: F401
     block,
@@ -37,6 +39,7 @@ from tilesmith.script.tir_blocks import (
     where,  # noqa: F401
     writes,  # noqa: F401
 )
+from tilesmith.script.tir_entry import prim_func  # noqa: F401
 from tilesmith.script.tir_frames import (
     AllocateConstFrame,
     AllocateFrame,
@@ -77,7 +80,7 @@ from tilesmith.tir.expr import (
     Reduce,
 )  # fmt: skip
 from tilesmith.tir.op import *  # noqa: F403
-from tilesmith.tir.printer_buffers import extent_between
+from tilesmith.tir.ranges import extent_between
 from tilesmith.tir.stmt import BufferStore, Evaluate, ForKind, MatchBufferRegion, Prefetch
 
 Ptr = ptr = PtrWord()
@@ -591,9 +594,3 @@ class meta_var:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-# Imported last: the decorators need the parser, which needs these words.
-from tilesmith.script.macros import ScriptMacro as TIRMacro  # noqa: E402, F401
-from tilesmith.script.macros import inline, macro  # noqa: E402, F401
-from tilesmith.script.tir_entry import prim_func  # noqa: E402, F401

@@ -259,7 +259,7 @@ from tilesmith.tir.op import call_packed_lowered as call_packed_lowered
 from tilesmith.tir.op import call_packed_lowered as tvm_call_packed_lowered
 from tilesmith.tir.op import sum as sum
 from tilesmith.tir.op import trace as trace
-from tilesmith.tir.printer_buffers import extent_between as extent_between
+from tilesmith.tir.ranges import extent_between as extent_between
 from tilesmith.tir.stmt import BufferStore as BufferStore
 from tilesmith.tir.stmt import Evaluate as Evaluate
 from tilesmith.tir.stmt import ForKind as ForKind

@@ -11,7 +11,7 @@ from tilesmith.script.tir_frames import BlockFrame, ForFrame, InitFrame, PrimFun
 from tilesmith.script.tir_types import region_of
 from tilesmith.support.errors import ScriptError, TypeMismatchError
 from tilesmith.tir.expr import BufferRegion, IterVar
-from tilesmith.tir.printer_buffers import extent_between
+from tilesmith.tir.ranges import extent_between
 
 __all__ = ["axis", "block", "block_attr", "domain_of", "init", "reads", "where", "writes"]
 

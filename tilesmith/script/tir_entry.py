@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tilesmith.script.definitions import parse_now
 from tilesmith.script.diagnostics import error_at_caller, nearest
-from tilesmith.script.entry import parse_now
 from tilesmith.script.parsing import FunctionDecorator
 from tilesmith.script.tir_frames import PrimFuncFrame
 from tilesmith.support.errors import ScriptError

@@ -27,7 +27,7 @@ from tilesmith.script.diagnostics import error_at_caller
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
-from tilesmith.tir.printer_buffers import extent_between
+from tilesmith.tir.ranges import extent_between
 
 __all__ = [
     "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "index_vectors", "load_of",

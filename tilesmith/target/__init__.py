@@ -20,6 +20,7 @@ from tilesmith.target.factories import (
 )
 from tilesmith.target.features import (
     LLVMMachine,
+    TargetFeatures,
     architecture,
     cpu_features,
     is_host,
@@ -36,7 +37,7 @@ from tilesmith.target.host import HostCPU, host_caches, host_cores, host_cpu
 from tilesmith.target.kind import KINDS, TargetKind, declare_kind
 from tilesmith.target.machine import MachineModel, machine_model, target_identity
 from tilesmith.target.tag import list_tags, register_tag
-from tilesmith.target.target import Target, TargetFeatures, canon_target
+from tilesmith.target.target import Target, canon_target
 from tilesmith.target.virtual_device import VirtualDevice
 
 __all__ = [

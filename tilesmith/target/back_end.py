@@ -23,8 +23,8 @@ from tilesmith.target.target import Target
 if TYPE_CHECKING:
     from tilesmith.ir import Call, IRModule, PrimExpr
     from tilesmith.ir.transform import Pass
+    from tilesmith.runtime.formats import Format
     from tilesmith.runtime.library import Library
-    from tilesmith.runtime.module import Format
     from tilesmith.tir.schedule import Schedule
 
 __all__ = [

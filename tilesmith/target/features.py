@@ -11,10 +11,13 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilesmith.support.errors import TargetError
 from tilesmith.target.host import host_architecture, host_cpu
-from tilesmith.target.target import Target
+
+if TYPE_CHECKING:
+    from tilesmith.target.target import Target
 
 _TABLE = Path(__file__).with_name("cpu_features.json")
 _NAMES = Path(__file__).with_name("feature_names.json")
@@ -267,3 +270,41 @@ def llvm_machine(target: Target) -> LLVMMachine:
         float_abi,
         str(target.attrs.get("mabi", "")),
     )
+
+
+class TargetFeatures:
+    """What a target's CPU can do: `is_aarch64`, `has_asimd`, `has_dotprod`, `has_matmul_i8`,
+    `has_fp16_simd`, `has_sve`, `has_sme`, `has_dsp`, `has_mve`; and `has_avx2`, … for any feature
+    by LLVM's name, with `_` for the characters that Python does not allow. Unknown features are
+    None.
+    """
+
+    _NAMES = {
+        "has_asimd": "neon",
+        "has_matmul_i8": "i8mm",
+        "has_fp16_simd": "fullfp16",
+        "has_fp16": "fp16",
+    }
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> bool | None:
+        if name.startswith("is_"):
+            return architecture(self._target) == name[3:]
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if not name.startswith("has_"):
+            return None
+        wanted = self._NAMES.get(name, name[4:])
+        known = target_features(self._target)
+        if wanted == "mve" and self._target.mcpu in _WITH_MVE:
+            return "-mve" not in self._target.mattr  # optional, so LLVM does not list it
+        return any(feature == wanted or _identifier(feature) == wanted for feature in known)
+
+
+_WITH_MVE = ("cortex-m52", "cortex-m55", "cortex-m85")
+
+
+def _identifier(feature: str) -> str:
+    return feature.replace(".", "_").replace("-", "_")

@@ -12,8 +12,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.support.errors import TargetError
-from tilesmith.target.kind import CPU, KINDS, TargetKind, target_kind
-from tilesmith.target.tag import TAGS
+from tilesmith.target.kind import (
+    CPU,
+    CUDA,
+    HEXAGON,
+    KINDS,
+    METAL,
+    OPENCL,
+    ROCM,
+    VULKAN,
+    WEBGPU,
+    TargetKind,
+    target_kind,
+)
+from tilesmith.target.tag_table import TAGS
 
 # Printed by the target itself, in this order, before its other attributes.
 LEADING = ("kind", "tag", "keys", "host")
@@ -45,6 +57,36 @@ def config_from_text(text: str) -> dict[str, Any]:
         kind = target_kind(name) if "/" not in name else _unknown_tag(name)
         config = {"kind": name}
     return {**config, **_options_from_words(kind, words, text)}
+
+
+_KIND_OF_DEVICE = {
+    CPU: "llvm",
+    CUDA: "cuda",
+    OPENCL: "opencl",
+    VULKAN: "vulkan",
+    METAL: "metal",
+    ROCM: "rocm",
+    WEBGPU: "webgpu",
+    HEXAGON: "hexagon",
+}
+_KIND_OF_NAME = {"cpu": "llvm", "gpu": "cuda", "cl": "opencl"}
+
+
+def config_from_device(dev: Any) -> dict[str, Any]:
+    """Return the configuration of the target for `dev`, a Device or a name such as `"cuda"`."""
+    if isinstance(dev, str):
+        name = dev.partition(":")[0]
+        return config_from_text(_KIND_OF_NAME.get(name, name))
+    kind = _KIND_OF_DEVICE.get(getattr(dev, "device_type", None))
+    if kind is None:
+        raise TargetError(f"no target is known for device {dev}")
+    attributes: dict[str, Any] = {}
+    if dev.device_type != CPU:
+        attributes["from_device"] = int(getattr(dev, "device_id", 0))
+    version = getattr(dev, "compute_version", None)
+    if version and "arch" in target_kind(kind).options:
+        attributes["arch"] = "sm_" + str(version).replace(".", "")
+    return {"kind": kind, **attributes}
 
 
 def _unknown_tag(name: str) -> TargetKind:

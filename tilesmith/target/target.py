@@ -18,8 +18,15 @@ from typing import Any
 
 from tilesmith.ir.node import Node, data
 from tilesmith.support.errors import TargetError
+from tilesmith.target.features import TargetFeatures
 from tilesmith.target.kind import KINDS, TargetKind, target_kind
-from tilesmith.target.parse import LEADING, canonical, config_from_text, to_text
+from tilesmith.target.parse import (
+    LEADING,
+    canonical,
+    config_from_device,
+    config_from_text,
+    to_text,
+)
 
 
 class _Scopes(threading.local):
@@ -257,9 +264,7 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
     @staticmethod
     def from_device(device: Any) -> Target:
         """Return the target for a device (`"cuda"`, `tilesmith.cpu(0)`)."""
-        from tilesmith.target.detect_target import detect_target_from_device
-
-        return detect_target_from_device(device)
+        return Target(config_from_device(device))
 
     @staticmethod
     def list_kinds() -> list[str]:
@@ -319,46 +324,6 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
         if target is None:
             return Target.current(allow_none=False)
         return Target(target)
-
-
-class TargetFeatures:
-    """What a target's CPU can do: `is_aarch64`, `has_asimd`, `has_dotprod`, `has_matmul_i8`,
-    `has_fp16_simd`, `has_sve`, `has_sme`, `has_dsp`, `has_mve`; and `has_avx2`, … for any feature
-    by LLVM's name, with `_` for the characters that Python does not allow. Unknown features are
-    None.
-    """
-
-    _NAMES = {
-        "has_asimd": "neon",
-        "has_matmul_i8": "i8mm",
-        "has_fp16_simd": "fullfp16",
-        "has_fp16": "fp16",
-    }
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def __getattr__(self, name: str) -> bool | None:
-        from tilesmith.target import features
-
-        if name.startswith("is_"):
-            return features.architecture(self._target) == name[3:]
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if not name.startswith("has_"):
-            return None
-        wanted = self._NAMES.get(name, name[4:])
-        known = features.target_features(self._target)
-        if wanted == "mve" and self._target.mcpu in _WITH_MVE:
-            return "-mve" not in self._target.mattr  # optional, so LLVM does not list it
-        return any(feature == wanted or _identifier(feature) == wanted for feature in known)
-
-
-_WITH_MVE = ("cortex-m52", "cortex-m55", "cortex-m85")
-
-
-def _identifier(feature: str) -> str:
-    return feature.replace(".", "_").replace("-", "_")
 
 
 def _plain(value: Any) -> Any:

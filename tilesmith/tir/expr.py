@@ -9,6 +9,7 @@ from tilesmith.ir import ExprOp, Node, PrimExpr, Range, Var, child, const, conve
 from tilesmith.ir import data as data_field
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
+from tilesmith.tir.ranges import extent_between
 
 __all__ = [
     "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "ProducerLoad", "Reduce",
@@ -127,7 +128,6 @@ class BufferRegion(Node, key="tir.BufferRegion"):
 def buffer_slice(buffer: Buffer, indices: Any) -> BufferRegion | BufferLoad:
     """Return ``A[0:4, i]`` as a region; a slice with a step reads a vector (``A[0:8:2]``)."""
     from tilesmith.ir import Ramp
-    from tilesmith.tir.printer_buffers import extent_between
 
     check_rank(buffer, tuple(indices))
     if any(isinstance(index, slice) and index.step is not None for index in indices):

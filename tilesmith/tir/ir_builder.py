@@ -24,7 +24,7 @@ from tilesmith.support.errors import ConfigError, ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.op import likely
-from tilesmith.tir.printer_buffers import extent_between
+from tilesmith.tir.ranges import extent_between
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,

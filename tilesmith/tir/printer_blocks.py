@@ -11,11 +11,12 @@ from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quot
 from tilesmith.ir.printing.doc import Piece, tupled
 from tilesmith.ir.queries import variables
 from tilesmith.ir.structural import structural_equal
-from tilesmith.tir import printer as statements
 from tilesmith.tir import printer_buffers as buffers
+from tilesmith.tir import printer_statements as statements
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.ranges import stop_of
 from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, MatchBufferRegion, Stmt
 
 _AXES = {
@@ -135,7 +136,7 @@ def _write_axis(iterator: IterVar, value: Any, printer: Printer) -> None:
     if is_const(domain.min, 0) and domain.min.dtype is domain.extent.dtype:
         written: Piece = printer.doc(domain.extent)
     else:
-        stop = buffers.stop_of(domain.min, domain.extent)
+        stop = stop_of(domain.min, domain.extent)
         written = tupled([printer.doc(domain.min), printer.doc(stop)])
     arguments = [written] if value is None else [written, printer.doc(value)]
     named: dict[str, Piece | None] = {}

@@ -5,24 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import (
-    Add,
     IntImm,
     PrimExpr,
     PrimType,
     Ramp,
-    Sub,
     Var,
     const,
     is_const,
 )
-from tilesmith.ir.operators import add, subtract
 from tilesmith.ir.printer import declaration
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints, quoted
 from tilesmith.ir.printing.doc import Piece, listed, tupled
 from tilesmith.ir.queries import nodes, variables
-from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
-from tilesmith.target import Target
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import (
     BufferLoad,
@@ -33,46 +28,16 @@ from tilesmith.tir.expr import (
     Reduce,
 )
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.ranges import extent_between, stop_of
 
 __all__ = [
-    "buffer_arguments", "declare_sizes", "define_buffer", "extent_between", "index_docs",
-    "pointer_fits", "points_to", "range_arguments", "region_doc", "stop_of",
+    "buffer_arguments", "declare_sizes", "define_buffer", "index_docs",
+    "pointer_fits", "points_to", "range_arguments", "region_doc",
     "write_buffer",
 ]  # fmt: skip
 
 
 # Ranges: the text has their ends, the nodes have their extents.
-
-
-def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """Return the length of the range from ``start`` to ``stop``: the term that is added to the
-    start, if there is one.
-
-    ``extent_between(i * 4, i * 4 + n)`` is ``n``; else the difference is simplified.
-    """
-    if is_const(start, 0):
-        return stop
-    if isinstance(start, IntImm) and isinstance(stop, IntImm):
-        return const(stop.value - start.value, stop.dtype)
-    if isinstance(stop, Add) and structural_equal(start, stop.a):
-        return stop.b
-    from tilesmith.arith import Analyzer
-
-    return Analyzer().simplify(subtract(stop, start))
-
-
-def stop_of(low: PrimExpr, extent: PrimExpr) -> PrimExpr:
-    """Return the end of a range for printing, such that ``extent_between`` reproduces the
-    extent.
-    """
-    if is_const(low, 0):
-        return extent
-    if isinstance(extent, Sub) and structural_equal(extent.b, low):
-        if structural_equal(extent_between(low, extent.a), extent):
-            return extent.a
-    if isinstance(low, IntImm) and isinstance(extent, IntImm):
-        return add(low, extent)
-    return Add(low, extent)
 
 
 def range_arguments(low: PrimExpr, extent: PrimExpr, printer: Printer) -> list[Piece]:
@@ -346,8 +311,3 @@ def _reduce(node: Reduce, printer: Printer) -> Doc:
         "value_index": str(node.value_index),
     }
     return call(f"{printer.word('T')}.reduce", [printer.doc(node.combiner)], node, **named)
-
-
-@prints(Target)
-def _target(node: Target, printer: Printer) -> Doc:
-    return call(f"{printer.word('T')}.target", [printer.doc(node.export())], node=node)

@@ -23,7 +23,7 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IRModule, StringImm
 from tilesmith.ir.rules import OperatorRules
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.module import Format
+from tilesmith.runtime.formats import Format
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 from tilesmith.tir import stmt as tir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from tilesmith.ir.node import PRINTING
 from tilesmith.ir.printing.config import SPELLING, PrinterConfig
 from tilesmith.ir.printing.doc import Doc, quoted, render
 from tilesmith.ir.printing.printer import Line, Printer
@@ -162,6 +163,7 @@ def _metadata_section(printer: Printer) -> list[str]:
     return lines
 
 
+@PRINTING.register("text")
 def to_text(node: Any) -> str:
     """Return a node as text for a person, without large constants. This is ``str(node)``.
 
@@ -170,6 +172,7 @@ def to_text(node: Any) -> str:
     return _text(node, PrinterConfig(), brief=True)
 
 
+@PRINTING.register("script")
 def script(node: Any, **options: Any) -> str:
     """Return a node as complete text that parses back to an equal one; options as in
     ``PrinterConfig``.
@@ -300,6 +303,7 @@ def _lines_in_context(count: int, marks: dict[Any, Any], context: int | None) ->
     return sorted(shown.union(alone))  # replacing a single line by (...) would save nothing
 
 
+@PRINTING.register("show")
 def show(
     node: Any, style: str | None = None, black_format: bool | None = None, **options: Any
 ) -> None:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilesmith.ir.rules import NodeRules
 from tilesmith.script.evaluator.explanations import explain
+from tilesmith.script.evaluator.host import Host
 from tilesmith.support.errors import ScriptError
-
-if TYPE_CHECKING:
-    from tilesmith.script.parsing import Parser
 
 __all__ = ["Evaluator", "handles_node"]
 
@@ -35,7 +33,7 @@ class Evaluator:
     a class to a function.
     """
 
-    def __init__(self, parser: Parser) -> None:
+    def __init__(self, parser: Host) -> None:
         self.parser = parser
         self.operands: dict[type, Callable[[Any], Any]] = {}
         self.subscripts: dict[type, Callable[[Any, Any], Any]] = {}

@@ -5,19 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilesmith.ir import PrimExpr
 from tilesmith.script.diagnostics import guilty_argument, nearest
+from tilesmith.script.evaluator.host import Host
 from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
-
-if TYPE_CHECKING:
-    from tilesmith.script.parsing import Parser
 
 __all__ = ["elements_of", "explain", "instead_of", "shape_note"]
 
 
-def explain(parser: Parser, node: ast.expr, error: Exception) -> ScriptError:
+def explain(parser: Host, node: ast.expr, error: Exception) -> ScriptError:
     """Return the error, with its marker under the argument or index that is wrong if that is
     known.
     """
@@ -40,7 +38,7 @@ def explain(parser: Parser, node: ast.expr, error: Exception) -> ScriptError:
     return parser.error(place, error, notes)
 
 
-def _no_elements(parser: Parser, node: ast.Subscript, error: Exception) -> ScriptError:
+def _no_elements(parser: Host, node: ast.Subscript, error: Exception) -> ScriptError:
     """Explain the subscript of a value that is not a buffer."""
     value, written = parser.evaluate(node.value), ast.unparse(node.value)
     if not isinstance(value, PrimExpr):
@@ -49,7 +47,7 @@ def _no_elements(parser: Parser, node: ast.Subscript, error: Exception) -> Scrip
     return parser.error(node.value, problem, elements_of(written, value))
 
 
-def _instead_of_python(parser: Parser, node: ast.Call, error: Exception) -> tuple[str, ...]:
+def _instead_of_python(parser: Host, node: ast.Call, error: Exception) -> tuple[str, ...]:
     """Suggest the word of the dialect, where a Python function refuses an expression."""
     dialect = parser.dialect
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -64,13 +62,13 @@ def _instead_of_python(parser: Parser, node: ast.Call, error: Exception) -> tupl
     return (f"write {dialect.letter}.{name}: Python cannot know the value yet",)
 
 
-def _declared(parser: Parser, node: ast.Subscript) -> tuple[str, ...]:
+def _declared(parser: Host, node: ast.Subscript) -> tuple[str, ...]:
     """Say how a buffer was declared."""
     buffer = parser.evaluate(node.value)
     return (shape_note(ast.unparse(node.value), buffer.shape),)
 
 
-def _usage(parser: Parser, node: ast.Call, error: Exception) -> tuple[str, ...]:
+def _usage(parser: Host, node: ast.Call, error: Exception) -> tuple[str, ...]:
     """Return the signature of the function that was called with wrong arguments."""
     if not isinstance(error, TypeError):
         return ()
@@ -82,7 +80,7 @@ def _usage(parser: Parser, node: ast.Call, error: Exception) -> tuple[str, ...]:
     return (f"usage: {ast.unparse(node.func)}{_plain_signature(signature)}",)
 
 
-def instead_of(parser: Parser, name: str) -> tuple[str, ...]:
+def instead_of(parser: Host, name: str) -> tuple[str, ...]:
     """Suggest what to write instead of a name that is not defined."""
     if name in parser.ended:
         return (f"'{name}' is known only inside of the loop, block or branch that makes it",)

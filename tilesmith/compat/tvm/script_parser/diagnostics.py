@@ -7,7 +7,7 @@ import inspect
 from typing import Any, NoReturn
 
 from tilesmith.script import diagnostics
-from tilesmith.script.entry import definition_of
+from tilesmith.script.definitions import definition_of
 from tilesmith.support.errors import ScriptError
 
 __all__ = ["Diagnostics", "Source", "findsource", "getsourcelines"]

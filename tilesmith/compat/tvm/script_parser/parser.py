@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from tilesmith.compat.tvm.script_parser.diagnostics import Diagnostics, Source
 from tilesmith.compat.tvm.script_parser.evaluator import eval_assign, eval_expr
 from tilesmith.script import parsing
-from tilesmith.script.entry import default_variables, parse_node, parse_program, run_parser
+from tilesmith.script.definitions import parse_node, run_parser
+from tilesmith.script.entry import default_variables, parse_program
 from tilesmith.script.macros import ScriptMacro
 
 __all__ = ["Parser", "ScriptMacro", "VarTable", "VarTableFrame"]
