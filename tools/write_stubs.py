@@ -4,13 +4,15 @@
 
 The tables in the packages are the source; editors and type checkers read the stubs. The stub of
 ``T`` (``tilesmith.script.tir``) lists its words, many of which are made when it is imported; the
-stub of the methods of schedules lists those made from the declarations of primitives.
+stub of the methods of schedules lists those made from the declarations of primitives, the stubs of
+``relax.op`` and of its namespaces the functions made from the records of operators.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import re
 import sys
 from pathlib import Path
@@ -20,6 +22,26 @@ from typing import Any
 PACKAGES = ("tilesmith", "tilesmith.runtime")
 WORDS = "tilesmith.script.tir"
 METHODS = "tilesmith.tir.schedule.methods"
+OPERATORS = {
+    "tilesmith.relax.op": "",
+    "tilesmith.relax.op.nn": "nn.",
+    "tilesmith.relax.op.builtin": "builtin.",
+}
+"""Modules whose functions are made from records, with the prefix of the operators' names."""
+OPERATORS_HEAD = """from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol
+
+from tilesmith.ir import Op
+
+_P = ParamSpec("_P")
+
+class _Operator(Protocol[_P]):
+    op: Op
+    __name__: str
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Call: ...
+
+def _operator(function: Callable[_P, Call]) -> _Operator[_P]: ...
+"""
 ORIGINS = (
     "collections.abc", "typing", "tilesmith.ir", "tilesmith.tir", "tilesmith.tir.schedule",
     "tilesmith.tir.schedule.variables",
@@ -103,6 +125,45 @@ def methods_text() -> str:
     return "\n".join([head, "# fmt: off", "", "import random", *imports, "", body]) + "\n"
 
 
+def operators_text(module: str) -> str:
+    """Return the stub of a module of operators: the function of each record of its namespace."""
+    from tilesmith.relax.op.declaration import functions
+
+    imports = {("tilesmith.relax.expr", "Call", "Call")}
+    written = []
+    for name, function in sorted(functions(OPERATORS[module]).items()):
+        signature = _typed_signature(function)
+        _note_types(signature, sys.modules[function.__globals__["__name__"]], imports)
+        decorator = "@_operator\n" if hasattr(function, "op") else ""
+        written.append(f"{decorator}def {name}{signature}:\n{_first_line(function, 4)}\n")
+    imports -= {("typing", "Any", "Any")}
+    if module == "tilesmith.relax.op":
+        others = ("builtin", "grad", "image", "memory", "nn")
+        imports |= {(module, other, other) for other in others}
+        imports |= {("tilesmith.relax.spec", "OpSpec", "OpSpec")}
+        imports |= {("tilesmith.relax.op.declaration", "define", "define")}
+    head = '"""Made by tools/write_stubs.py from the records of operators; do not edit."""'
+    lines = [f"from {origin} import {attribute} as {name}" for origin, attribute, name
+             in sorted(imports)]  # fmt: skip
+    return "\n".join([head, "# fmt: off", "", *lines, OPERATORS_HEAD, *written])
+
+
+def _typed_signature(function: Any) -> str:
+    """Return a signature in which each parameter has a type, and each default can be read back."""
+    signature = inspect.signature(function)
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.annotation is parameter.empty:
+            parameter = parameter.replace(annotation="Any")
+        if isinstance(parameter.default, float) and not math.isfinite(parameter.default):
+            parameter = parameter.replace(default=...)
+        parameters.append(parameter)
+    result = signature.return_annotation
+    result = "Call" if result is signature.empty else result
+    signature = signature.replace(parameters=parameters, return_annotation=result)
+    return _unquoted(signature).replace("= Ellipsis", "= ...")
+
+
 def _function_stub(name: str, function: Any, module: Any, imports: set) -> str:
     """Return ``def name(parameters) -> result``, with the first line of its docstring."""
     signature = _signature(function)
@@ -118,7 +179,11 @@ def _class_stub(name: str, cls: type, module: Any, imports: set) -> str:
 
 def _signature(function: Any) -> str:
     """Return a signature whose annotations are not quoted."""
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
+    return _unquoted(inspect.signature(function))
+
+
+def _unquoted(signature: inspect.Signature) -> str:
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
 
 
 def _first_line(thing: Any, indent: int) -> str:
@@ -143,6 +208,7 @@ def main() -> None:
     texts = {stub_path(package): stub_text(package) for package in PACKAGES}
     texts[stub_path(WORDS)] = words_text()
     texts[stub_path(METHODS)] = methods_text()
+    texts.update({stub_path(module): operators_text(module) for module in OPERATORS})
     for path, text in texts.items():
         path.write_text(text)
         print(f"wrote {path}")
