@@ -80,8 +80,8 @@ def test_packing_of_products_and_sizes():
 @pytest.mark.parametrize(
     ("body", "name", "reason"),
     [
-        (lambda y: op.nn.softmax(y, 1), "nn.softmax", "it cannot go on with the channels last"),
-        (lambda y: op.concat([y, y], 1), "concat", "it cannot go on with the channels last"),
+        (lambda y: op.nn.softmax(y, 1), "nn.softmax", "it does not support the channels last"),
+        (lambda y: op.concat([y, y], 1), "concat", "it does not support the channels last"),
         (
             lambda y: op.add(y, weights(6)),
             "add",
