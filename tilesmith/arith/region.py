@@ -15,6 +15,7 @@ from tilesmith.arith.iter_affine_map import IterMapLevel, detect_iter_map
 from tilesmith.arith.iter_nodes import IterSumExpr
 from tilesmith.ir import PrimExpr, Range, Var, convert
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import mentions
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -46,6 +47,9 @@ def estimate_region_strict_bound(
         if covered is None:
             return None
         result.append(covered)
+    ends = [end for covered in result for end in (covered.min_value, covered.max_value)]
+    if mentions(ends, var_dom.keys()):
+        return None  # loops whose ranges depend on each other, as those of a triangle
     return result
 
 

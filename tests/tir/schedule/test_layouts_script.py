@@ -5,6 +5,7 @@ import pytest
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
 from tilesmith import tir
+from tilesmith.script import ir as I
 from tilesmith.script import tir as T
 
 
@@ -249,3 +250,59 @@ def test_layouts_that_the_user_vouches_for():
         sch.transform_layout("B", "B", lambda i, j: (i // 2, j))
 
     refused(programs.elementwise, shared_places, "elements share places")
+
+
+CHANGES_OF_LAYOUT = {
+    "transform_layout": lambda s, b: s.transform_layout(b, ("write", 0), lambda i, j: (j, i)),
+    "storage_align": lambda s, b: s.storage_align(b, 0, 0, 16, 3),
+    "set_axis_separator": lambda s, b: s.set_axis_separator(b, ("write", 0), [1]),
+    "unsafe_set_dtype": lambda s, b: s.unsafe_set_dtype(b, 0, "float16"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES_OF_LAYOUT)
+@pytest.mark.parametrize("way", ["passed to a function", "declared over"])
+def test_buffers_whose_pointer_is_used_keep_their_layout(name, way):
+    @I.ir_module
+    class Called:
+        @T.prim_func
+        def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+            T.func_attr({"global_symbol": "main"})
+            X = T.alloc_buffer((6, 8), "float32")
+            for i, j in T.grid(6, 8):
+                with T.block("pre"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    X[vi, vj] = A[vi, vj] + T.float32(1)
+            for i in range(6):
+                with T.block("call"):
+                    vi = T.axis.spatial(6, i)
+                    T.reads(X[vi, 0:8])
+                    T.writes(B[vi, 0:8])
+                    Called.row(X.data, B.data, vi)
+
+        @T.prim_func(private=True)
+        def row(a: T.handle("float32"), b: T.handle("float32"), i: T.int32):
+            A = T.decl_buffer((6, 8), data=a)
+            B = T.decl_buffer((6, 8), data=b)
+            for j in range(8):
+                B[i, j] = A[i, j] * T.float32(2)
+
+    @T.prim_func
+    def aliased(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+        X = T.alloc_buffer((6, 8), "float32")
+        for i, j in T.grid(6, 8):
+            with T.block("pre"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = A[vi, vj] + T.float32(1)
+        for i, j in T.grid(6, 8):
+            with T.block("flat"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(X[vi, vj])
+                T.writes(B[vi, vj])
+                Y = T.decl_buffer((48,), "float32", data=X.data)
+                B[vi, vj] = Y[vi * 8 + vj] * T.float32(2)
+
+    module = Called if way == "passed to a function" else aliased
+    sch = tir.Schedule(module)
+    with pytest.raises(tir.ScheduleError, match=r"is used as a pointer \(X.data\)"):
+        CHANGES_OF_LAYOUT[name](sch, sch.get_block("pre", func_name="main"))

@@ -212,6 +212,40 @@ def row_sums(A: T.Buffer((5, 9), "float32"), B: T.Buffer((5,), "float32")):
             B[vi] = B[vi] + A[vi, vk]
 
 
+@pytest.mark.parametrize("which, axis", [(1, 0), (1, 1), (2, 0), (2, 1)])
+def test_rfactor_of_loops_that_begin_elsewhere_than_at_0(which, axis):
+    @T.prim_func
+    def sums(A: T.Buffer((5, 10, 12), "int32"), S: T.Buffer((5,), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(5):
+            for j in range(3, 9):
+                for k in range(2, 7):
+                    with T.block("sum"):
+                        vi = T.axis.spatial(5, i)
+                        vj = T.axis.reduce(T.Range(3, 9), j)
+                        vk = T.axis.reduce(T.Range(2, 7), k)
+                        with T.init():
+                            S[vi] = 0
+                        S[vi] = S[vi] + A[vi, vj, vk]
+
+    check(sums, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("sum"))[which], axis))
+
+
+def test_an_init_of_other_elements_than_the_update():
+    @T.prim_func
+    def shifted(A: T.Buffer((4, 8), "int32"), S: T.Buffer((5,), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(4, 8):
+            with T.block("sum"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    S[vi + 1] = 0
+                S[vi] = S[vi] + A[vi, vj]
+
+    text = "its init and its update write different elements"
+    refused(shifted, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("sum"))[1], 0), text)
+
+
 def test_rfactor_of_the_only_reduction_loop_stores_values():
     @T.prim_func
     def expected(A: T.Buffer((5, 9), "float32"), B: T.Buffer((5,), "float32")):

@@ -9,15 +9,16 @@ independent quasi-affine combinations of the loops around the block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from tilesmith.arith import find_iter_map
+from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set, find_iter_map
 from tilesmith.arith.pattern import conjuncts
-from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.queries import buffers
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
@@ -26,7 +27,7 @@ from tilesmith.tir.schedule.nests import (
     domain_of_loops,
     loop_range,
 )
-from tilesmith.tir.stmt import Block, BlockRealize, For
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For
 
 __all__ = [
     "check_complete_or_reduction",
@@ -56,6 +57,22 @@ def read_buffers(block: Block) -> list[Buffer]:
 def written_buffers(block: Block) -> list[Buffer]:
     """Return the buffers that a block writes."""
     return [region.buffer for region in block.writes]
+
+
+def check_not_a_pointer(owner: Cursor, buffer: Buffer, cursor: BlockCursor) -> None:
+    """Check that the elements of a buffer are only accessed by their indices below its owner: a
+    function that gets its pointer, or another buffer declared over its memory, knows the layout
+    and dtype that it has."""
+    aliased = any(
+        other is not buffer and other.data is buffer.data for other in buffers(owner.stmt)
+    )
+    if aliased or mentions(owner.stmt, {buffer.data}):
+        raise refuse(
+            f"buffer '{buffer.name}' is used as a pointer ({buffer.name}.data), by code that knows "
+            "its present layout",
+            cursor,
+            "copy it first (cache_read, cache_write) and change the copy",
+        )
 
 
 def producers_of(cursor: BlockCursor, scope: BlockCursor) -> list[BlockCursor]:
@@ -124,6 +141,9 @@ def why_not_reduction(cursor: BlockCursor, scope: BlockCursor) -> str:
             reduction.add(iterator.var)
         elif iterator.iter_type != IterVar.DataPar:
             return f"iterator '{iterator.var.name}' is neither data-parallel nor a reduction"
+    if isinstance(block.init, BufferStore) and isinstance(block.body, BufferStore):
+        if not structural_equal(block.init.indices, block.body.indices):
+            return "its init and its update write different elements"
     for region in block.writes:
         for variable in variables(region.region):
             if variable in reduction:
@@ -193,16 +213,130 @@ def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> boo
     return True
 
 
-def check_covers_domain(cursor: BlockCursor) -> None:
-    """Check that the predicate of a block excludes only values outside of its iterators' domains.
+def check_covers_domain(cursor: BlockCursor, wanted: Container[Var] | None = None) -> None:
+    """Check that a block runs for all values of its iterators (or of some), in all combinations.
 
-    A condition that leaves out values of the iterators would be lost with the loops.
+    Loops through a part of the domains only, as through a triangle, and a condition that leaves out
+    values of the iterators would be lost with the loops.
     """
+    realize: BlockRealize = cursor.stmt
+    if not runs_for_all(realize, ranges_between(cursor, scope_of(cursor)), wanted):
+        raise refuse(
+            f"the loops around block '{realize.block.name_hint}' may leave out some values of its "
+            "iterators, or some combinations of them",
+            cursor,
+            "the domains in T.axis have to be those that the loops run through",
+        )
+    check_no_condition(cursor)
+
+
+def check_no_condition(cursor: BlockCursor) -> None:
+    """Check that the condition of a block only cuts off iterations outside of its iterators'
+    domains."""
     clause = own_condition(cursor)
     if clause is not None:
         name = cursor.block.name_hint
         reason = f"block '{name}' runs under a condition of its own: {clause}"
         raise refuse(reason, cursor)
+
+
+def runs_for_all(
+    realize: BlockRealize, ranges: dict[Var, Range], wanted: Container[Var] | None = None
+) -> bool:
+    """Return whether loops bind a block's iterators (or some of them) to all values of their
+    domains, in all combinations."""
+    analyzer = Analyzer()
+    taken: set[Var] = set()
+    iterators, values = [], []
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if wanted is not None and iterator.var not in wanted:
+            continue
+        if (
+            isinstance(value, Var)
+            and value in ranges
+            and value not in taken
+            and not mentions(ranges[value], ranges.keys())
+        ):
+            taken.add(value)
+            if _covers(analyzer, ranges[value].min, _last(ranges[value]), iterator):
+                continue
+            return False
+        iterators.append(iterator)
+        values.append(value)
+    if not values:
+        return True
+    if not taken.intersection(variables(values)):
+        points = [Range.from_min_extent(value, const(1, value.dtype)) for value in values]
+        box = estimate_region_strict_bound(points, ranges, realize.predicate)
+        box = box or estimate_region_strict_bound(points, ranges)
+        if box is not None:
+            return all(
+                _covers(analyzer, covered.min_value, covered.max_value, iterator)
+                for covered, iterator in zip(box, iterators)
+            )
+    for iterator, value in zip(iterators, values):
+        used = _with_ranges(value, ranges)
+        if used & taken:
+            return False
+        taken |= used
+        covered = eval_set(value, ranges)
+        if not (covered.has_lower_bound() and covered.has_upper_bound()):
+            return False
+        if not _covers(analyzer, covered.min_value, covered.max_value, iterator):
+            return False
+    return True
+
+
+def reduction_without_start(
+    realize: BlockRealize, ranges: dict[Var, Range], analyzer: Analyzer
+) -> IterVar | None:
+    """Return a reduction iterator whose least value the loops may leave out, where the block would
+    initialise its result; None if there is none."""
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if realize.block.init is None or iterator.iter_type != IterVar.CommReduce:
+            continue
+        taken = eval_set(value, ranges)
+        if taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= iterator.domain.min):
+            continue
+        if not runs_for_all(realize, ranges, {iterator.var}):
+            return iterator
+    return None
+
+
+def check_reduction_starts(cursor: BlockCursor) -> None:
+    """Check that the loops around a reduction block run through the start of the reduction, where
+    its init is carried out."""
+    scope = scope_of(cursor)
+    ranges = ranges_between(cursor, scope)
+    iterator = reduction_without_start(cursor.stmt, ranges, analyzer_for(scope))
+    if iterator is not None:
+        raise refuse(
+            f"the loops around block '{cursor.block.name_hint}' may leave out the start of its "
+            f"reduction iterator '{iterator.var.name}', and with it the init",
+            cursor,
+        )
+
+
+def _last(range_: Range) -> PrimExpr:
+    return range_.min + range_.extent - 1
+
+
+def _covers(analyzer: Analyzer, low: PrimExpr, last: PrimExpr, iterator: IterVar) -> bool:
+    """Return whether values from ``low`` to ``last`` include the domain of an iterator."""
+    starts = analyzer.can_prove(low <= iterator.domain.min)
+    return starts and analyzer.can_prove(last >= _last(iterator.domain))
+
+
+def _with_ranges(value: PrimExpr, ranges: dict[Var, Range]) -> set[Var]:
+    """Return the loops that a binding uses, and those that their ranges depend on."""
+    found: set[Var] = set()
+    pending = [*variables(value)]
+    while pending:
+        variable = pending.pop()
+        if variable in ranges and variable not in found:
+            found.add(variable)
+            pending += variables(ranges[variable])
+    return found
 
 
 def own_condition(cursor: BlockCursor) -> PrimExpr | None:

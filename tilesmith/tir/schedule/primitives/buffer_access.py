@@ -15,6 +15,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.schedule.blocks import check_not_a_pointer
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, rewrite
@@ -208,6 +209,7 @@ def unsafe_set_dtype(block: BlockCursor, buffer_index: WrittenBuffer, dtype: Dty
         raise refuse(f"{kind} is not a dtype of single elements", block)
     if kind is buffer.dtype:
         return
+    check_not_a_pointer(owner, buffer, block)
     pointer = Var(buffer.data.name, PointerType(prim_type(kind), buffer.scope()))
     rewrite(owner, _Retype(buffer, buffer.with_fields(data=pointer, dtype=kind)))
 
@@ -233,6 +235,7 @@ def set_axis_separator(block: BlockCursor, buffer: BlockBuffer, axis_separators:
     if old.strides:
         raise refuse(f"buffer '{old.name}' has strides", block)
     owner, is_parameter = _owner(block, old)
+    check_not_a_pointer(owner, old, block)
     data = old.data if is_parameter else Var(old.data.name, old.data.type_annotation)
     new = old.with_fields(data=data, axis_separators=tuple(axes))
     variable = block.variable

@@ -15,7 +15,12 @@ from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import Substitution
-from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
+from tilesmith.tir.schedule.blocks import (
+    check_no_condition,
+    check_not_a_pointer,
+    is_dominant,
+    scope_of,
+)
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, rewrite
@@ -342,8 +347,8 @@ def part_written(
         if not always:
             reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
         raise refuse(reason, cursor)
-    if region.buffer not in scope.block.alloc_buffers or place != scope:
-        check_covers_domain(cursor)
+    if place != scope:
+        check_no_condition(cursor)
     check_fills(cursor, region.buffer, place)
     return part, bounds
 
@@ -403,7 +408,7 @@ def storage_align(
         )
     if factor <= 0:
         raise refuse(f"factor {factor} is not positive", block)
-    _allocating_block(block, buffer)
+    check_not_a_pointer(_allocating_block(block, buffer), buffer, block)
     axis = axis % len(buffer.shape)
     realize = block.stmt
     rows = [

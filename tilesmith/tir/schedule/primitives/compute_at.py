@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilesmith.arith import Analyzer, estimate_region_strict_bound, find_iter_map
+from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import mentions, variables
@@ -23,6 +23,7 @@ from tilesmith.tir.schedule.blocks import (
     consumers_of,
     is_output_block,
     producers_of,
+    runs_for_all,
     scope_of,
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
@@ -88,7 +89,8 @@ def compute_at(
     if not consumers:
         raise refuse(f"block '{node.name_hint}' has no consumers in its scope", block)
     _check_order(block, loop, scope)
-    check_covers_domain(block)
+    # Of the other iterators, the values that the consumers need are enough.
+    check_covers_domain(block, {i.var for i in node.iter_vars if i.iter_type == IterVar.CommReduce})
     buffers = [region.buffer for region in node.writes]
     touched = touched_parts(consumers, loop, buffers, reads=True)
     domains = producer_domains(node, touched)
@@ -288,7 +290,7 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
         reason = f"block '{name}' would be computed several times"
         raise refuse(reason, loop_cursor)
     _check_made_each_time(cursor, where, values)
-    if where.is_open and not _runs_for_all(realize, ranges):
+    if where.is_open and not runs_for_all(realize, ranges):
         reason = f"block '{name}' would not run for all values of its iterators"
         raise refuse(reason, loop_cursor)
     _check_reductions_ascend(where, realize, ranges)
@@ -344,21 +346,6 @@ def _check_made_each_time(cursor: BlockCursor, where: _Place, values: list[PrimE
                 name = producer.block.name_hint
                 reason = f"block '{name}' does not run in each iteration of the loop"
                 raise refuse(reason, ancestor)
-
-
-def _runs_for_all(realize: BlockRealize, ranges: dict[Var, Range]) -> bool:
-    """Return whether the loops run a block for all combinations of values of its iterators."""
-    points = [Range.from_min_extent(v, const(1, v.dtype)) for v in realize.iter_values]
-    box = estimate_region_strict_bound(points, ranges, realize.predicate)
-    box = box or estimate_region_strict_bound(points, ranges)
-    analyzer = Analyzer()
-    return box is not None and all(
-        analyzer.can_prove(covered.min_value <= iterator.domain.min)
-        and analyzer.can_prove(
-            covered.max_value >= iterator.domain.min + iterator.domain.extent - 1
-        )
-        for covered, iterator in zip(box, realize.block.iter_vars)
-    )
 
 
 def _contains(stmt: Stmt, target: Stmt) -> bool:

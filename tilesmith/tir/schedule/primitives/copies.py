@@ -7,19 +7,23 @@ from typing import Any
 
 from tilesmith.arith import (
     Analyzer,
-    IterSumExpr,
     estimate_region_strict_bound,
     eval_set,
-    find_iter_map,
 )
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
-from tilesmith.ir.queries import nodes, variables
+from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import statements, stores
-from tilesmith.tir.schedule.blocks import ranges_between, scope_of
+from tilesmith.tir.schedule.blocks import (
+    check_no_condition,
+    ranges_between,
+    reduction_without_start,
+    runs_for_all,
+    scope_of,
+)
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range
@@ -157,52 +161,32 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
     block, scope = realize.block, scope_of(cursor)
     if buffer in scope.block.alloc_buffers:
         return  # nothing else has written it
-    regions = [part for one in block.writes if one.buffer is buffer for part in one.region]
-    used = set(variables(regions)) if place == scope else set()
-    ranges, analyzer = ranges_between(cursor, scope), analyzer_inside(scope)
+    check_no_condition(cursor)
+    ranges, name = ranges_between(cursor, scope), block.name_hint
     values = without_lets(cursor, realize.iter_values)
-    for iterator, value in zip(block.iter_vars, values):
-        is_used = iterator.var in used
-        if not is_used and (block.init is None or iterator.iter_type != IterVar.CommReduce):
-            continue
-        taken, low = eval_set(value, ranges), iterator.domain.min
-        last = low + iterator.domain.extent - 1
-        starts = taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= low)
-        ends = taken.has_upper_bound() and analyzer.can_prove(taken.max_value >= last)
-        if starts and (ends or not is_used):
-            continue
-        if _takes_all(analyzer, value, ranges, iterator):
-            continue
-        name, variable = block.name_hint, iterator.var.name
-        reason = (
-            f"block '{name}' may take only a part of the values of its iterator '{variable}'; the "
-            f"copy would overwrite other parts of '{buffer.name}'"
-        )
-        if not is_used:
-            reason = (
-                f"the loops in block '{scope.block.name_hint}' may leave out the start of reduction"
-                f" iterator '{variable}', where block '{name}' initialises '{buffer.name}'; the "
-                "copy is empty"
+    bound = realize.with_fields(iter_values=values)
+    if place == scope:
+        regions = [part for one in block.writes if one.buffer is buffer for part in one.region]
+        used = [i.var for i in block.iter_vars if mentions(regions, {i.var})]
+        if not runs_for_all(bound, ranges, set(used)):
+            raise refuse(
+                f"block '{name}' may take only a part of the values of "
+                f"{_named(used)}; the copy would overwrite other parts of '{buffer.name}'",
+                cursor,
             )
-        raise refuse(reason, cursor)
+    iterator = reduction_without_start(bound, ranges, analyzer_inside(scope))
+    if iterator is not None:
+        raise refuse(
+            f"the loops in block '{scope.block.name_hint}' may leave out the start of reduction"
+            f" iterator '{iterator.var.name}', where block '{name}' initialises "
+            f"'{buffer.name}'; the copy is empty",
+            cursor,
+        )
 
 
-def _takes_all(
-    analyzer: Analyzer, value: PrimExpr, ranges: dict[Var, Range], iterator: IterVar
-) -> bool:
-    """Return whether a binding is one digit of the loops that takes every value of an iterator's
-    domain, as ``f // m`` of a loop that was fused from ``n * m``: the bounds of such a quotient say
-    too little where the extents are symbols."""
-    found = find_iter_map([value], ranges, check_level="nocheck").indices
-    if len(found) != 1 or not isinstance(found[0], IterSumExpr):
-        return False
-    digits, domain = found[0].args, iterator.domain
-    return (
-        len(digits) == 1
-        and is_const(digits[0].scale, 1)
-        and analyzer.can_prove_equal(found[0].base, domain.min)
-        and analyzer.can_prove_equal(digits[0].extent, domain.extent)
-    )
+def _named(iterators: Sequence[Var]) -> str:
+    names = ", ".join([f"'{variable.name}'" for variable in iterators])
+    return f"its iterator {names}" if len(iterators) == 1 else f"its iterators {names}"
 
 
 # --- what -----------------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ class _ConsumerDomains:
                 if one is None:
                     continue
                 variable, low, high, step = one
-                if not self.analyzer.can_prove(part.extent <= step):
+                if not self._is_made_at_once(part, interval, (variable, low, high), step):
                     raise self.refuse(
                         f"block '{self.block.name_hint}' reads '{region.buffer.name}' over several "
                         f"iterations of '{self.loop_name}'",
@@ -247,6 +247,28 @@ class _ConsumerDomains:
                     )
                 self._note(variable, (low, high))
         return self.domains, self.is_inverted
+
+    def _is_made_at_once(
+        self,
+        part: Range,
+        interval: Interval,
+        values: tuple[Var, PrimExpr, PrimExpr],
+        step: PrimExpr,
+    ) -> bool:
+        """Return whether all that some values of an iterator read lies within what one iteration of
+        the loop makes."""
+        if is_const(part.extent, 1):
+            return True  # the values were chosen so
+        if not self.analyzer.can_prove(part.extent <= step):
+            return False
+        variable, low, high = values
+        read = eval_set(part, {variable: IntervalSet(low, high)})
+        return (
+            read.has_lower_bound()
+            and read.has_upper_bound()
+            and self.analyzer.can_prove(read.min_value >= interval[0])
+            and self.analyzer.can_prove(read.max_value <= interval[1])
+        )
 
     def _check_made(
         self, region: BufferRegion, part: Range, interval: Interval, size: PrimExpr

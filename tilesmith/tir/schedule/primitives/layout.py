@@ -16,7 +16,7 @@ from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
+from tilesmith.tir.schedule.blocks import check_not_a_pointer, has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect
@@ -213,6 +213,7 @@ def transform_layout(
     )
     variable = block.variable
     owner = _owner(block, old)
+    check_not_a_pointer(owner, old, block)
     rewrite = _TransformAccess(old, new, index_map)
     before = owner.stmt
     whole = None

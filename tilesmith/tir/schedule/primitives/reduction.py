@@ -15,7 +15,7 @@ from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule.blocks import scope_of, why_not_reduction
+from tilesmith.tir.schedule.blocks import check_reduction_starts, scope_of, why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
@@ -54,6 +54,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
         raise refuse(f"the loop is not an ancestor of block '{node.name_hint}'", loop)
     inside = loops[loops.index(loop) :]
     bound = realize.with_fields(iter_values=without_lets(block, realize.iter_values))
+    check_reduction_starts(block)
     _check_no_repetition(bound, inside)
     _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)
     init_nest, init_block = _init_nest(bound, inside)
@@ -243,6 +244,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
             "write the accesses to the buffers themselves",
         )
     stmt = loop.stmt
+    check_reduction_starts(block)
     _check_rfactor_loops(realize, stmt, loops, loop)
     ndim = len(combiner.indices)
     if not -ndim - 1 <= factor_axis <= ndim:
@@ -270,10 +272,22 @@ def _check_rfactor_loops(
             "reduction loops of the block: "
             + (", ".join(sorted([v.name for v in reduction - spatial])) or "none"),
         )
+    around = {cursor.stmt.loop_var for cursor in loops}
     for other in loops:
         variable = other.stmt.loop_var
+        if variable in reduction and mentions(loop_range(other.stmt), around):
+            raise refuse(
+                f"the range of loop '{variable.name}' depends on other loops",
+                other,
+                "the buffer of partial results needs one shape for all of their iterations",
+            )
         if variable in reduction and variable in spatial:
             raise refuse(f"loop '{variable.name}' drives both kinds of iterators", other)
+
+
+def _from_zero(loop: For) -> PrimExpr:
+    """Return the number of an iteration of a loop."""
+    return loop.loop_var if is_const(loop.min, 0) else loop.loop_var - loop.min
 
 
 class _Rfactor:
@@ -312,7 +326,7 @@ class _Rfactor:
         block, combiner = self.block, self.combiner
         factor = self._factor_iterator(IterVar.DataPar)
         iterators: list[IterVar] = [factor]
-        values: list[PrimExpr] = [self.loop.loop_var]
+        values: list[PrimExpr] = [_from_zero(self.loop)]
         mapping: dict[Var, PrimExpr] = {}
         added: dict[Var, IterVar] = {self.loop.loop_var: factor}
         for iterator, value in zip(block.iter_vars, self.realize.iter_values):
@@ -326,7 +340,7 @@ class _Rfactor:
                         added[variable] = self._iterator_of(variable, loops)
                         iterators.append(added[variable])
                         values.append(variable)
-                    replacements[variable] = added[variable].var
+                    replacements[variable] = self._value_of(variable, added[variable])
                 mapping[iterator.var] = Substitution(replacements).visit(value)
                 continue
             new = IterVar(
@@ -375,7 +389,7 @@ class _Rfactor:
         analyzer = analyzer_for(self.cursor)
         inner = [s.stmt for s in loops if s.stmt.loop_var in iterators]
         first = Substitution({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
-        rename = Substitution({variable: iterator.var for variable, iterator in iterators.items()})
+        rename = Substitution({v: self._value_of(v, i) for v, i in iterators.items()})
         kept: list[PrimExpr] = []
         moved: list[PrimExpr] = []
         for clause in clauses(self.realize.predicate):
@@ -393,8 +407,15 @@ class _Rfactor:
 
     def _iterator_of(self, variable: Var, loops: Sequence[LoopCursor]) -> IterVar:
         loop = next(s.stmt for s in loops if s.stmt.loop_var is variable)
-        domain = Range.from_min_extent(const(0, variable.dtype), loop.extent)
-        return IterVar(domain, Var("v" + variable.name, variable.dtype), IterVar.CommReduce)
+        return IterVar(
+            loop_range(loop), Var("v" + variable.name, variable.dtype), IterVar.CommReduce
+        )
+
+    def _value_of(self, variable: Var, iterator: IterVar) -> PrimExpr:
+        """Return the value of a loop variable in terms of its iterator: the factored loop counts
+        from 0 there, as the places of partial results do."""
+        is_factored = variable is self.loop.loop_var and not is_const(self.loop.min, 0)
+        return iterator.var + self.loop.min if is_factored else iterator.var
 
     def write_back(self, loops: Sequence[LoopCursor]) -> Stmt:
         """Return the nest that combines the partial results: spatial loops and the factored one."""
@@ -416,7 +437,10 @@ class _Rfactor:
         relocated: dict[Var, PrimExpr] = {loop.loop_var: variable for loop, variable in nest}
         relocate = Substitution(relocated)
         self.final = self._final_block()
-        values = [relocated[self.loop.loop_var], *[relocate.visit(value) for value in spatial]]
+        values = [
+            relocate.visit(_from_zero(self.loop)),
+            *[relocate.visit(value) for value in spatial],
+        ]
         predicate = all_of(*[relocate.visit(c) for c in kept]) if kept else const(True, "bool")
         body: Stmt = BlockRealize(tuple(values), predicate, self.final)
         for loop, variable in reversed(nest):

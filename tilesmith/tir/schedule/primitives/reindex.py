@@ -21,7 +21,7 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import accesses, free_variables
-from tilesmith.tir.schedule.blocks import check_covers_domain, is_dominant, scope_of
+from tilesmith.tir.schedule.blocks import is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, analyzer_for
@@ -313,7 +313,6 @@ def _check_place(access: _Access) -> None:
             )
         if not is_dominant(cursor, scope):
             raise access.refuse(f"another block writes '{buffer.name}' too")
-        check_covers_domain(cursor)
         check_fills(cursor, buffer, scope)
         if not writes_always(access.block, buffer):
             name = access.block.name_hint
