@@ -329,7 +329,7 @@ def llvm_with_truncated_remainders() -> None:
             return emit.value(truncmod(expr.a, expr.b))
         return right(emit, expr)
 
-    rules[FloorMod] = truncated
+    rules.handles(FloorMod)(truncated)
 
 
 def c_without_parentheses() -> None:
