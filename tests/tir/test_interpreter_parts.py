@@ -7,6 +7,7 @@ from tilesmith.ir import Add, BinaryOp, Call, FloorMod, Mod, Op, Var
 from tilesmith.support.errors import ExecutionError, OutOfBoundsError
 from tilesmith.tir import BufferLoad, BufferStore, Evaluate, PrimFunc, decl_buffer
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.interpreter.accesses import Accesses
 from tilesmith.tir.interpreter.arithmetic import BINARY_RULES
 from tilesmith.tir.interpreter.call_rules import (
     CALLS,
@@ -71,9 +72,10 @@ def test_loads_and_stores_of_constants():
     frame = Frame()
     views = BufferViews(frame, constants)
     buffer = decl_buffer((4,), "int32", "A")
-    store = Stores(frame, views, constants).store(BufferStore(buffer, 7, [2]))
-    load = Loads(frame, views, constants).load(BufferLoad(buffer, [2]))
-    outside = Loads(frame, views, constants).load(BufferLoad(buffer, [4]))
+    accesses = Accesses(frame, views, constants)
+    store = Stores(accesses).store(BufferStore(buffer, 7, [2]))
+    load = Loads(accesses).load(BufferLoad(buffer, [2]))
+    outside = Loads(accesses).load(BufferLoad(buffer, [4]))
     env = [None] * frame.size
     with pytest.raises(ExecutionError, match="before its memory exists"):
         load(env)

@@ -35,6 +35,7 @@ from tilesmith.ir import (
 from tilesmith.runtime.dtype import DataType, ScalableLanes
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.interpreter.accesses import Accesses
 from tilesmith.tir.interpreter.arithmetic import BINARY_RULES
 from tilesmith.tir.interpreter.call_rules import CALLS
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, Frame
@@ -69,8 +70,8 @@ class ExpressionCompiler(Dispatcher[Evaluate]):
         self.scope = Scope()
         observer = AccessObserver(self.frame, options) if options.watched else None
         self.views = BufferViews(self.frame, self.visit)
-        self.loads = Loads(self.frame, self.views, self.visit, observer)
-        self.stores = Stores(self.frame, self.views, self.visit, observer)
+        accesses = Accesses(self.frame, self.views, self.visit, observer)
+        self.loads, self.stores = Loads(accesses), Stores(accesses)
 
     def visit_default(self, node: Any) -> Evaluate:
         raise UnsupportedError(

@@ -8,15 +8,10 @@ import numpy
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.frame import Frame
-from tilesmith.tir.interpreter.values import (
-    CompileExpr,
-    Environment,
-    Evaluate,
-    element_type,
-)
-from tilesmith.tir.interpreter.views import BufferViews, check_vector, out_of_bounds
-from tilesmith.tir.interpreter.watch import AccessObserver
+from tilesmith.tir.interpreter.accesses import Accesses
+from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
+from tilesmith.tir.interpreter.views import check_vector, out_of_bounds
+from tilesmith.tir.interpreter.watch import Observe
 
 __all__ = ["Loads", "item"]
 
@@ -29,26 +24,15 @@ def item(value: Any, dtype: DataType) -> Any:
 
 
 class Loads:
-    """Compiles loads to closures; ``observer`` is notified of each access."""
+    """Compiles loads to closures."""
 
-    def __init__(
-        self,
-        frame: Frame,
-        views: BufferViews,
-        compile_expr: CompileExpr,
-        observer: AccessObserver | None = None,
-    ) -> None:
-        self.frame = frame
-        self.views = views
-        self.compile_expr = compile_expr
-        self.observer = observer
+    def __init__(self, accesses: Accesses) -> None:
+        self.accesses = accesses
 
     def load(self, node: BufferLoad) -> Evaluate:
         """Return the closure of a load, with a call of the observer."""
         found = self._plain_load(node)
-        if self.observer is None:
-            return found
-        observe = self.observer.access(node.buffer, False)
+        observe = self.accesses.observe(node.buffer, False)
         return found if observe is None else self._observed(node, found, observe)
 
     def _plain_load(self, node: BufferLoad) -> Evaluate:
@@ -63,15 +47,11 @@ class Loads:
     def _scalar_load(self, node: BufferLoad, get: Any) -> Evaluate:
         """Return a load of one element, with one closure per number of dimensions."""
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
-        indices = [self.compile_expr(index) for index in node.indices]
+        (slot, bind), indices = self.accesses.slot(buffer), self.accesses.indices(node.indices)
         is_int4 = buffer.dtype.is_integer and buffer.dtype.bits < 8
 
-        def array_of(env: Environment) -> Any:
-            array = env[slot]
-            return bind(env) if array is None else array
-
         if not indices:
+            array_of = self.accesses.array(buffer)
             return lambda env: item(array_of(env)[()], buffer.dtype)
         if is_int4:
             general = self._general_load(node)
@@ -125,16 +105,11 @@ class Loads:
     def _general_load(self, node: BufferLoad) -> Evaluate:
         """Return a load of an element that is itself a vector, or a pointer, or of many
         dimensions."""
-        buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
-        indices = [self.compile_expr(index) for index in node.indices]
-        dtype = buffer.dtype
+        buffer, span, dtype = node.buffer, node.span, node.buffer.dtype
+        array_of, place_of = self.accesses.array(buffer), self.accesses.place(node.indices)
 
         def load(env: Environment) -> Any:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place = tuple([index(env) for index in indices])
+            array, place = array_of(env), place_of(env)
             if not place or min(place) >= 0:
                 try:
                     found = array[place]
@@ -148,19 +123,12 @@ class Loads:
     def _vector_load(self, node: BufferLoad) -> Evaluate:
         """Return a load along a vector of last indices, with lanes masked by the predicate."""
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
-        outer = [self.compile_expr(index) for index in node.indices[:-1]]
-        last = self.compile_expr(node.indices[-1])
-        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
+        array_of, lanes_of = self.accesses.array(buffer), self.accesses.lanes(node)
         kind = element_type(node.dtype)
 
         def load(env: Environment) -> Any:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place = tuple([index(env) for index in outer])
-            picked = numpy.atleast_1d(last(env))
-            mask = None if predicate is None else numpy.atleast_1d(predicate(env))
+            array = array_of(env)
+            place, picked, mask = lanes_of(env)
             wanted = picked if mask is None else picked[mask]
             check_vector(buffer, array, place, wanted, span, "the load")
             if mask is None:
@@ -171,19 +139,19 @@ class Loads:
 
         return load
 
-    def _observed(self, node: BufferLoad, load: Evaluate, observe: Any) -> Evaluate:
+    def _observed(self, node: BufferLoad, load: Evaluate, observe: Observe) -> Evaluate:
         """Return the same load, followed by a call of the observer."""
-        slot = self.frame.slot(node.buffer)
-        indices = [self.compile_expr(index) for index in node.indices]
-        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
+        array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
+        lanes_of = None if node.predicate is None else self.accesses.lanes(node)
 
         def observed(env: Environment) -> Any:
             value = load(env)
-            place: Any = tuple([index(env) for index in indices])
-            if predicate is not None:
-                mask = numpy.atleast_1d(predicate(env))
-                place = (*place[:-1], numpy.atleast_1d(place[-1])[mask])
-            observe(env, env[slot], place)
+            if lanes_of is None:
+                where = place_of(env)
+            else:
+                place, picked, mask = lanes_of(env)
+                where = (*place, picked[mask])
+            observe(env, array_of(env), where)
             return value
 
         return observed

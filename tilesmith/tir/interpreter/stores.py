@@ -11,15 +11,9 @@ import numpy
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.frame import Frame
-from tilesmith.tir.interpreter.values import (
-    CompileExpr,
-    Environment,
-    Evaluate,
-    poison,
-)
-from tilesmith.tir.interpreter.views import BufferViews, check_vector, out_of_bounds
-from tilesmith.tir.interpreter.watch import AccessObserver
+from tilesmith.tir.interpreter.accesses import Accesses
+from tilesmith.tir.interpreter.values import Environment, Evaluate, poison
+from tilesmith.tir.interpreter.views import check_vector, out_of_bounds
 from tilesmith.tir.stmt import BufferStore
 
 __all__ = ["Prepare", "StoreValue", "Stores"]
@@ -31,34 +25,18 @@ StoreValue = Callable[[Environment, Any], None]
 
 
 class Stores:
-    """Compiles stores to closures; ``observer`` is notified of each access."""
+    """Compiles stores to closures."""
 
-    def __init__(
-        self,
-        frame: Frame,
-        views: BufferViews,
-        compile_expr: CompileExpr,
-        observer: AccessObserver | None = None,
-    ) -> None:
-        self.frame = frame
-        self.views = views
-        self.compile_expr = compile_expr
-        self.observer = observer
+    def __init__(self, accesses: Accesses) -> None:
+        self.accesses = accesses
 
     def store(self, node: BufferStore) -> Evaluate:
         """Return the closure of a store that is carried out at once."""
-        if self.observer is not None:
+        if self.accesses.observer is not None or _has_lanes(node):
             prepare = self.prepared(node)
-
-            def observed(env: Environment) -> None:
-                prepare(env)()
-
-            return observed
-        lanes = node.indices[-1].dtype.lanes if node.indices else 1
-        if node.predicate is not None or lanes > 1:
-            return self._vector_store(node)
-        value = self.compile_expr(node.value)
-        indices = [self.compile_expr(index) for index in node.indices]
+            return lambda env: prepare(env)()
+        value = self.accesses.compile_expr(node.value)
+        indices = self.accesses.indices(node.indices)
         if len(indices) == 1:
             return self._one_index(node, indices[0], value)
         if len(indices) == 2:
@@ -67,7 +45,7 @@ class Stores:
 
     def _one_index(self, node: BufferStore, index: Evaluate, value: Evaluate) -> Evaluate:
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        slot, bind = self.accesses.slot(buffer)
 
         def store(env: Environment) -> None:
             array = env[slot]
@@ -87,7 +65,7 @@ class Stores:
 
     def _two_indices(self, node: BufferStore, indices: list[Evaluate], value: Evaluate) -> Evaluate:
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        slot, bind = self.accesses.slot(buffer)
         first, second = indices
 
         def store(env: Environment) -> None:
@@ -110,7 +88,7 @@ class Stores:
         self, node: BufferStore, indices: list[Evaluate], value: Evaluate
     ) -> Evaluate:
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
+        slot, bind = self.accesses.slot(buffer)
 
         def store(env: Environment) -> None:
             array = env[slot]
@@ -128,32 +106,6 @@ class Stores:
 
         return store
 
-    def _vector_store(self, node: BufferStore) -> Evaluate:
-        buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
-        value = self.compile_expr(node.value)
-        outer = [self.compile_expr(index) for index in node.indices[:-1]]
-        last = self.compile_expr(node.indices[-1])
-        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
-        inner_lanes = buffer.dtype.lanes
-
-        def store(env: Environment) -> None:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place = tuple([index(env) for index in outer])
-            picked = numpy.atleast_1d(last(env))
-            stored = numpy.atleast_1d(value(env))
-            if inner_lanes > 1:
-                stored = stored.reshape(len(picked), inner_lanes)
-            if predicate is not None:
-                mask = numpy.atleast_1d(predicate(env))
-                picked, stored = picked[mask], stored[mask]
-            check_vector(buffer, array, place, picked, span, "the store")
-            array[(*place, picked)] = stored
-
-        return store
-
     # In two steps.
 
     def prepared(self, node: BufferStore) -> Prepare:
@@ -164,30 +116,26 @@ class Stores:
         comes too early is noticed.
         """
         buffer, span = node.buffer, node.span
-        slot, bind = self.frame.slot(buffer), self.views.binder(buffer)
-        value = self.compile_expr(node.value)
-        indices = [self.compile_expr(index) for index in node.indices]
-        predicate = None if node.predicate is None else self.compile_expr(node.predicate)
-        vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
+        array_of, place_of = self.accesses.array(buffer), self.accesses.place(node.indices)
+        value = self.accesses.compile_expr(node.value)
+        lanes_of = self.accesses.lanes(node) if _has_lanes(node) else None
         inner_lanes = buffer.dtype.lanes
-        observe = None if self.observer is None else self.observer.access(buffer, True)
+        observe = self.accesses.observe(buffer, True)
 
         def prepare(env: Environment, later: bool = False) -> Callable[[], None]:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place: Any = tuple([index(env) for index in indices])
-            stored = value(env)
-            if vector or predicate is not None:
-                picked, stored = numpy.atleast_1d(place[-1]), numpy.atleast_1d(stored)
+            array = array_of(env)
+            if lanes_of is not None:
+                outer, picked, mask = lanes_of(env)
+                stored = numpy.atleast_1d(value(env))
                 if inner_lanes > 1:
                     stored = stored.reshape(len(picked), inner_lanes)
-                if predicate is not None:
-                    mask = numpy.atleast_1d(predicate(env))
+                if mask is not None:
                     picked, stored = picked[mask], stored[mask]
-                check_vector(buffer, array, place[:-1], picked, span, "the store")
-                place = (*place[:-1], picked)
-            elif any(not 0 <= i < size for i, size in zip(place, array.shape)):
+                check_vector(buffer, array, outer, picked, span, "the store")
+                place = (*outer, picked)
+            else:
+                place, stored = place_of(env), value(env)
+            if lanes_of is None and any(not 0 <= i < size for i, size in zip(place, array.shape)):
                 out_of_bounds(buffer, array, place, span, "the store")
 
             if later:
@@ -209,7 +157,7 @@ class Stores:
         if isinstance(target, BufferLoad):
             return self._element(target)
         if isinstance(target, Var):
-            slot = self.frame.slot(target)
+            slot = self.accesses.frame.slot(target)
             annotation = getattr(target.type_annotation, "element_type", None)
             dtype = annotation.dtype if annotation is not None else None
             if dtype is not None:
@@ -221,17 +169,21 @@ class Stores:
         raise UnsupportedError("tvm_thread_allreduce: a result goes to an element of a buffer")
 
     def _element(self, target: BufferLoad) -> StoreValue:
-        slot, bind = self.frame.slot(target.buffer), self.views.binder(target.buffer)
-        indices = [self.compile_expr(index) for index in target.indices]
-        observe = None if self.observer is None else self.observer.access(target.buffer, True)
+        array_of, place_of = (
+            self.accesses.array(target.buffer),
+            self.accesses.place(target.indices),
+        )
+        observe = self.accesses.observe(target.buffer, True)
 
         def store(env: Environment, value: Any) -> None:
-            array = env[slot]
-            if array is None:
-                array = bind(env)
-            place = tuple([index(env) for index in indices])
+            array, place = array_of(env), place_of(env)
             array[place] = value
             if observe is not None:
                 observe(env, array, place)
 
         return store
+
+
+def _has_lanes(node: BufferStore) -> bool:
+    vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
+    return vector or node.predicate is not None

@@ -19,7 +19,7 @@ from tilesmith.tir.interpreter.options import Options
 from tilesmith.tir.interpreter.threads import Thread, by_block, by_warp, sharing_level
 from tilesmith.tir.interpreter.values import Environment, Place, Pointer
 
-__all__ = ["AccessObserver", "Watch", "touch_bytes"]
+__all__ = ["AccessObserver", "Observe", "Watch", "touch_bytes"]
 
 Observe = Callable[..., None]
 
