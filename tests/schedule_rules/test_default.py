@@ -147,6 +147,69 @@ def test_tiles_fit_the_registers():
     assert best_rows(1, 2, machine) == 1
 
 
+@pytest.mark.parametrize("rows", [97, 127, 197])
+def test_rows_that_nothing_divides_get_full_tiles(rows):
+    machine = machine_model(Target("llvm"))
+    for columns in (64, 256, 768, 1000):
+        tile = best_tile(rows, columns, machine)
+        assert tile.rows * tile.vectors >= machine.vector_registers // 2
+
+
+def packed_product(rows, columns, width, epilogue=True):
+    x, w, b = place((rows, 48), (-(-columns // width), 48, width), (columns,))
+    made = topi.nn.matmul_packed(x, w, columns)
+    return [x, w, b], topi.nn.relu(topi.add(made, b)) if epilogue else topi.add(made, b)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(13, 64), (31, 100), (7, 33), (1, 50), (197, 16)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_products_of_odd_extents(rows, columns, cores):
+    width = 16
+    weights = random(48, -(-columns // width) * width, seed=1)
+    weights[:, columns:] = 0
+    inputs = [random(rows, 48), None, random(columns, seed=2)]
+    inputs[1] = weights.reshape(48, -1, width).transpose(1, 0, 2).copy()
+    tensors, result = packed_product(rows, columns, width)
+    function = te.create_prim_func([*tensors, result], index_dtype_override="int64")
+    made = scheduled(function, f"llvm -num-cores={cores}")
+    out = ts.nd.array(np.zeros((rows, columns), "float32"))
+    ts.build(made, target="llvm")["main"](*[ts.nd.array(x) for x in inputs], out)
+    want = np.maximum(inputs[0] @ weights[:, :columns] + inputs[2], 0)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_one_kernel_serves_all_numbers_of_rows():
+    """Full tiles, and what is left over, in one kernel without a tile of one row for all."""
+    n = te.size_var("n", "int64")
+    tensors, result = packed_product(n, 80, 16)
+    function = te.create_prim_func([*tensors, result])
+    made = scheduled(function)
+    assert "pragma_loop_partition_hint" in made.script()
+    built = ts.build(made, target="llvm")["main"]
+    weights = random(48, 80, seed=1)
+    packed = weights.reshape(48, 5, 16).transpose(1, 0, 2).copy()
+    for rows in (0, 1, 2, 5, 13, 16, 17, 50):
+        x, bias = random(rows, 48), random(80, seed=2)
+        out = ts.nd.array(np.zeros((rows, 80), "float32"))
+        built(ts.nd.array(x), ts.nd.array(packed), ts.nd.array(bias), out)
+        want = np.maximum(x @ weights + bias, 0)
+        np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(3, 7, 5, 9), (2, 33, 40, 17), (1, 1, 8, 1), (12, 20, 16, 64)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_products_of_symbolic_extents(sizes, cores):
+    names = [te.size_var(name, "int64") for name in "bmkn"]
+    b, m, k, n = names
+    x, y = te.placeholder((b, m, k), name="x"), te.placeholder((b, k, n), name="y")
+    function = te.create_prim_func([x, y, topi.nn.batch_matmul(x, y, transpose_b=False)])
+    built = ts.build(scheduled(function, f"llvm -num-cores={cores}"), target="llvm")["main"]
+    first, second = random(*sizes[:3]), random(sizes[0], *sizes[2:], seed=1)
+    out = ts.nd.array(np.zeros((sizes[0], sizes[1], sizes[3]), "float32"))
+    built(ts.nd.array(first), ts.nd.array(second), out)
+    np.testing.assert_allclose(out.numpy(), first @ second, rtol=1e-4, atol=1e-4)
+
+
 def strided_product(x, y):
     k = te.reduce_axis((0, 48))
     return te.compute((8, 32), lambda i, j: te.sum(x[i, k] * y[k, j * 2], k), name="strided")

@@ -16,6 +16,7 @@ one operand runs along it at stride 1 and the others do not depend on it, or all
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, FloorMod, IntImm, Mul, PrimExpr, Var
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.schedule_rules.loops import step
-from tilesmith.schedule_rules.tiles import best_rows, best_tile
+from tilesmith.schedule_rules.tiles import MANY, best_rows, best_tile
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
 from tilesmith.tir.queries import loads
@@ -32,6 +33,7 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
+_PARTITIONED = ("pragma_loop_partition_hint", True)
 _FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
 
 
@@ -83,7 +85,7 @@ def find_contraction(block: Block) -> Contraction | None:
         for position in reversed(range(len(spatial))):
             variable = spatial[position]
             used = any(mentions(load.indices, {variable}) for load in streams)
-            if variable is not last and not used and _extent(block, variable) > 1:
+            if variable is not last and not used and _extent(block, variable) != 1:
                 rows = position
                 break
     return Contraction(places[0], rows, _packed_width(streams, last))
@@ -94,6 +96,7 @@ def _is_product(value: PrimExpr) -> bool:
 
 
 def _extent(block: Block, variable: Var) -> int:
+    """Return the extent of an iterator, 0 if it is symbolic."""
     extent = next(i.dom.extent for i in block.iter_vars if i.var is variable)
     return extent.value if isinstance(extent, IntImm) else 0
 
@@ -121,16 +124,22 @@ def schedule_contraction(
         if columns is None or columns % width:
             width = lanes
     vectors = max(1, width // lanes)
-    rows = best_rows(rows_extent, vectors, machine) if rows_extent else 1
+    rows = best_rows(rows_extent or MANY, vectors, machine) if row is not None else 1
     vector_0, vector_1 = sch.split(vector, [None, width])
-    inner = [vector_1]
+    inner, last = [vector_1], []
     if row is not None:
         row_0, row_1 = sch.split(row, [None, rows])
-        inner = [row_1, vector_1]
+        if rows_extent is None or rows_extent % rows:
+            sch.annotate(row_0, *_PARTITIONED)
+        inner, last = [row_1, vector_1], [row_0]
         outer = [loop for loop in outer if loop is not row]
-        order = _outer_order(outer, row_0, vector_0)
+    is_uneven = columns is None or columns % width != 0
+    if is_uneven and math.prod([_constant(sch, loop) or MANY for loop in outer]) >= threads:
+        # The other loops suffice for the threads, so that this one can be partitioned.
+        sch.annotate(vector_0, *_PARTITIONED)
+        order = [*outer, vector_0, *last]
     else:
-        order = [*outer, vector_0]
+        order = _outer_order(outer, vector_0, last)
     sch.reorder(*order, *inner)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
@@ -205,12 +214,14 @@ def _constant(sch: Schedule, loop: LoopRV | None) -> int | None:
     return extent.value if isinstance(extent, IntImm) else None
 
 
-def _outer_order(outer: list[LoopRV], row_0: LoopRV, vector_0: LoopRV) -> list[LoopRV]:
+def _outer_order(outer: list[LoopRV], vector_0: LoopRV, last: list[LoopRV]) -> list[LoopRV]:
     """Order the outer loops: batches, then tiles of columns, then the rest. So the weights of a
     tile stay in the cache while all rows use them.
     """
+    if not last:
+        return [*outer, vector_0]
     batch = outer[:1] if len(outer) > 1 else []
-    return [*batch, vector_0, *outer[len(batch) :], row_0]
+    return [*batch, vector_0, *outer[len(batch) :], *last]
 
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
@@ -267,13 +278,15 @@ def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
     chosen: list[LoopRV] = []
     count = 1
     for loop in order[:-1]:
+        if sch.get(loop).annotations:
+            break  # one that is partitioned keeps its variable
         chosen.append(loop)
         extent = _constant(sch, loop)
         count *= extent if extent is not None else threads
         if count >= 4 * threads:
             break
     if not chosen:
-        if (_constant(sch, order[0]) or threads) > 1:
+        if (_constant(sch, order[0]) or threads) > 1 and not sch.get(order[0]).annotations:
             sch.parallel(order[0])
         return
     sch.parallel(sch.fuse(*chosen))

@@ -33,7 +33,7 @@ from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
-from tilesmith.schedule_rules.tiles import best_tile
+from tilesmith.schedule_rules.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model
@@ -45,15 +45,15 @@ _PERMUTE = operators.permute_dims.op
 _FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
 
-def _sizes(expr: Any) -> list[int] | None:
-    """Return the shape of a value if all of it is constant."""
+def _sizes(expr: Any) -> list[int | None] | None:
+    """Return the shape of a value, None for its symbolic sizes; None if it has no shape."""
     info = known_struct_info(expr)
     if not isinstance(info, TensorStructInfo) or info.shape is None:
         return None
     values = getattr(info.shape, "values", None)
-    if values is None or not all(isinstance(value, IntImm) for value in values):
+    if values is None:
         return None
-    return [value.value for value in values]
+    return [value.value if isinstance(value, IntImm) else None for value in values]
 
 
 _SERVED = "a float of up to 32 bits in and out"
@@ -148,8 +148,8 @@ class _Pack(PyExprMutator):
         plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
         if not plain or attrs.out_layout not in (None, "", "NCHW"):
             return _unpacked(call, "its layouts are not NCHW and OIHW")
-        if sizes is None:
-            return _unpacked(call, "the sizes of its input are not constant")
+        if sizes is None or sizes[1] is None:
+            return _unpacked(call, "its channels are not constant")
         if not isinstance(weight, Constant):
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
@@ -162,7 +162,7 @@ class _Pack(PyExprMutator):
         ]
         if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
             out = _sizes(call)
-            tile = best_tile(out[3] if out else 1, array.shape[0], self.machine)
+            tile = best_tile((out and out[3]) or MANY, array.shape[0], self.machine)
             width = max(tile.vectors, 1) * self.machine.lanes(32)
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
@@ -196,7 +196,7 @@ class _Pack(PyExprMutator):
         if array.shape[1] < _FEWEST_COLUMNS:
             return _unpacked(call, f"its weights have fewer than {_FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
-        rows = sizes[-2] if sizes else 1
+        rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
         packed = const(_tiled(array, width))
         return self.builder_.call_te(
@@ -261,8 +261,9 @@ class _Pack(PyExprMutator):
         sizes = _sizes(call.args[0])
         if data is None or sizes is None or sizes[2:] != [1, 1]:
             return None
-        wanted = _sizes(call)
-        return None if wanted is None else operators.reshape(data, wanted)
+        info = known_struct_info(call)
+        shape = info.shape if isinstance(info, TensorStructInfo) else None
+        return None if shape is None else operators.reshape(data, shape)
 
 
 @compiler_pass("PackForVectors")
