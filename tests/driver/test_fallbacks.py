@@ -37,7 +37,7 @@ def odd(kernel, block, steps):
 
 
 def odd_reduction(kernel, block, steps):
-    reason = f"the reduction has {steps} steps, not a multiple of 8 of at least 16"
+    reason = f"the reduction has {steps} steps, fewer than 16"
     return ("vectorization", f"{kernel}: block '{block}'", reason, 1)
 
 

@@ -143,14 +143,14 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
     outer, inner = spatial, None
     if not reduction or _runs_along(sch.get(block), sch, spatial[-1]):
         outer, inner = spatial[:-1], spatial[-1]
-    if inner is not None and _extent(sch, inner) % lanes:
+    if reduction and inner is not None and _extent(sch, inner) >= lanes:
+        _reduction_outside(sch, block, reduction, inner, lanes)
+    elif inner is not None and _extent(sch, inner) % lanes:
         if _extent(sch, inner) > 1:
             reason = (
                 f"the innermost loop has {_extent(sch, inner)} steps, not a multiple of {lanes}"
             )
             record_fallback("vectorization", describe(sch, block), reason)
-    elif reduction and inner is not None:
-        _reduction_outside(sch, block, reduction, inner, lanes)
     elif inner is not None:
         sch.vectorize(sch.split(inner, [None, lanes])[1])
     if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
