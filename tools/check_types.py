@@ -26,7 +26,7 @@ BUDGET = {
     "target": 10,
     "te": 22,
     "testing": 43,
-    "topi": 108,
+    "topi": 107,
 }
 
 

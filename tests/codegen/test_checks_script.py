@@ -157,3 +157,19 @@ def test_tails_are_checked_up_to_their_end(target):
     places[10] = 8
     with pytest.raises(OutOfBoundsError):
         module(values, places, result)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_divisors_in_local_memory(target):
+    @T.prim_func
+    def halves(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        width = T.decl_buffer((1,), "int32", scope="local")
+        width[0] = A[0]
+        for i in range(8):
+            B[i] = i // width[0]
+
+    module, result = built(halves, target), np.zeros(8, "int32")
+    module(np.full(8, 3, "int32"), result)
+    np.testing.assert_array_equal(result, np.arange(8) // 3)
+    with pytest.raises(DivisionByZeroError):
+        module(np.zeros(8, "int32"), result)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
@@ -15,7 +15,16 @@ from tilesmith.tir import IterVar
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
 from tilesmith.topi.math import sqrt
-from tilesmith.topi.utils import Axes, Shape, equal_const_int, normalize_axes, product
+from tilesmith.topi.utils import (
+    Axes,
+    Shape,
+    equal_const_int,
+    largest,
+    normalize_axes,
+    product,
+    simplify,
+    smallest,
+)
 
 __all__ = [
     "all", "any", "argmax", "argmin", "collapse_sum", "max", "mean", "min", "prod", "std", "sum",
@@ -93,12 +102,12 @@ def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the largest value over axes."""
-    return _reduce(data, axis, keepdims, te.max, "T_max")
+    return _reduce(data, axis, keepdims, largest, "T_max")
 
 
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the smallest value over axes."""
-    return _reduce(data, axis, keepdims, te.min, "T_min")
+    return _reduce(data, axis, keepdims, smallest, "T_min")
 
 
 def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -141,7 +150,19 @@ def _arg(
         return reducer((flat, data(*own)), axis=iterators)
 
     index, _ = te.compute(axes.shape, element, name="T_" + name + "_red", tag=tag.COMM_REDUCE_IDX)
-    return te.compute(axes.shape, lambda *i: index(*i), name="T_" + name, tag=tag.ELEMWISE)
+    count = _count(data, axis)
+    if equal_const_int(count, 0):
+        raise ShapeError(f"{name} of no elements")
+
+    def found(*i: Any) -> PrimExpr:
+        place: PrimExpr = index(*i)
+        if isinstance(simplify(count), IntImm):
+            return place
+        empty = f"ShapeError: {name} of no elements"
+        made: PrimExpr = tir.checked(place, op.greater_equal(place, 0), empty)
+        return made
+
+    return te.compute(axes.shape, found, name="T_" + name, tag=tag.ELEMWISE)
 
 
 def argmax(

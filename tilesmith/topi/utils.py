@@ -17,8 +17,9 @@ from tilesmith.tir.analysis import undefined_vars
 
 __all__ = [
     "Axes", "DType", "Number", "Shape", "arange_size", "checked_index", "equal_const_int",
-    "get_const_int", "get_const_tuple", "index_from_end", "is_tensor", "normalize_axes", "product",
-    "ravel_index", "same_size", "simplify", "slice_bounds", "unravel_index",
+    "get_const_int", "get_const_tuple", "highest", "index_from_end", "is_tensor", "largest",
+    "lowest", "normalize_axes", "product", "ravel_index", "same_size", "simplify", "slice_bounds",
+    "smallest", "unravel_index",
 ]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -178,6 +179,28 @@ def slice_bounds(
         count = op.floordiv(first - last + (-stride - 1), const(-stride, size.dtype))
     count = simplify(count)
     return first, count if assume_inbound else simplify(op.maximum(count, zero))
+
+
+def lowest(dtype: DType) -> PrimExpr:
+    """Return what is not greater than any value of a dtype: minus infinity where there is one."""
+    dtype = DataType(dtype)
+    made: PrimExpr = (
+        const(float("-inf"), dtype) if dtype.is_float and dtype.bits >= 16 else tir.min_value(dtype)
+    )
+    return made
+
+
+def highest(dtype: DType) -> PrimExpr:
+    """Return what is not less than any value of a dtype: infinity where there is one."""
+    dtype = DataType(dtype)
+    made: PrimExpr = (
+        const(float("inf"), dtype) if dtype.is_float and dtype.bits >= 16 else tir.max_value(dtype)
+    )
+    return made
+
+
+largest = tir.comm_reducer(lambda x, y: tir.Max(x, y), lowest, name="max")
+smallest = tir.comm_reducer(lambda x, y: tir.Min(x, y), highest, name="min")
 
 
 def checked_index(index: PrimExpr, size: PrimExpr, operator: str, given: PrimExpr) -> PrimExpr:

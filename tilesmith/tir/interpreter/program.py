@@ -18,6 +18,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
 )  # fmt: skip
 from tilesmith.tir.analysis import undefined_vars
+from tilesmith.tir.empty_reductions import complete_reductions
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter import collectives, matrix_units, memory_calls  # noqa: F401 - rules
 from tilesmith.tir.interpreter.async_copies import Copies
@@ -121,16 +122,17 @@ class Program:
             raise ExecutionError(f"the function '{name}' uses {names} without binding them")
         expressions = ExpressionCompiler(options)
         statements = StatementCompiler(expressions)
+        body = complete_reductions(func.body)
         self.binders = [
             bind_parameter(expressions, param, func.buffer_map.get(param), name)
             for param in func.params
         ]
         self.has_threads = options.watched or needs_groups(func)
         if self.has_threads:
-            together = GroupCompiler(statements, Cooperation(func)).visit(func.body)
+            together = GroupCompiler(statements, Cooperation(func)).visit(body)
             self.body: Evaluate = lambda env: together([env])
         else:
-            self.body = statements.visit(func.body)
+            self.body = statements.visit(body)
         self.size = expressions.frame.size
         self.warp_size = _warp_size(func, options)
         self.launch_params = tuple(func.attrs.get(LAUNCH_PARAMS, ()))

@@ -20,7 +20,7 @@ from tilesmith.topi.nn.utils import (
     per_axis,
     window_count,
 )
-from tilesmith.topi.utils import get_const_int
+from tilesmith.topi.utils import get_const_int, largest, lowest
 from tilesmith.topi.variants import variant
 
 __all__ = [
@@ -107,10 +107,13 @@ def _pool(
         return own
 
     if pool_type == "max":
-        worst = tir.min_value(data.dtype)
-        padded = pad(data, pad_before, pad_after, worst, name="pad_temp")
-        largest = lambda *i: te.max(padded(*place(i)), axis=iterators)  # noqa: E731
-        return te.compute(shape, largest, name="pool_max", tag="pool_max")
+        padded = pad(data, pad_before, pad_after, lowest(data.dtype), name="pad_temp")
+
+        def greatest(*i: Any) -> PrimExpr:
+            found: PrimExpr = largest(padded(*place(i)), axis=iterators)
+            return found
+
+        return te.compute(shape, greatest, name="pool_max", tag="pool_max")
     padded = pad(data, pad_before, pad_after, 0, name="pad_temp")
     total = te.compute(
         shape,
@@ -204,10 +207,11 @@ def _adaptive_pool(
             inside.append(op.less(start + iterators[k], end))
         value = data(*own)
         if not even:
-            missing = tir.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
+            missing = lowest(data.dtype) if pool_type == "max" else const(0, data.dtype)
             value = tir.if_then_else(tir.all(*inside), value, missing)
         if pool_type == "max":
-            return te.max(value, axis=iterators)
+            greatest: PrimExpr = largest(value, axis=iterators)
+            return greatest
         return te.sum(widened(value), axis=iterators)
 
     if pool_type == "max":

@@ -5,6 +5,8 @@ with T.block("C"):                          with T.block("C"):
     with T.init():                              if vk == 0:
         C[vi] = 0.0                                 C[vi] = 0.0
     C[vi] = C[vi] + A[vi, vk]                   C[vi] = C[vi] + A[vi, vk]
+
+Where a reduction may be empty, the ``init`` also precedes it (`tir/empty_reductions.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from tilesmith.ir import Rewriter
 from tilesmith.ir.operators import all_of, equal
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.tir.empty_reductions import complete_reductions
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, IfThenElse, stmt_seq
@@ -39,4 +42,4 @@ def lower_init_block(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` with each ``init`` moved into its block's body.
     """
-    return func.with_body(_InitLowerer().visit(func.body))
+    return func.with_body(_InitLowerer().visit(complete_reductions(func.body)))

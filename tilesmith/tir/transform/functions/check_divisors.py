@@ -31,7 +31,7 @@ from tilesmith.ir.intrinsics import checked
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import variables
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import loads
+from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["check_divisors"]
@@ -61,7 +61,7 @@ class _DivisorChecker(ScopedAnalyzer, Rewriter):
             return divisor.value != 0
         if divisor.dtype.lanes > 1:
             return False
-        if self.sizes.issuperset(variables(divisor)) and not any(loads(divisor)):
+        if self.sizes.issuperset(variables(divisor)) and not reads_memory(divisor):
             return True
         return bool(self.analyzer.can_prove(ops.not_equal(divisor, 0)))
 

@@ -1,0 +1,86 @@
+"""Reductions over nothing store the first values, however the loops are scheduled."""
+
+import numpy as np
+import pytest
+
+import tilesmith
+from tilesmith import te, tir
+from tilesmith.script import tir as T
+from tilesmith.tir import interpreter
+from tilesmith.tir.empty_reductions import complete_reductions
+
+ROWS = 6
+
+
+def sums(depth=None):
+    n = tir.Var("n", "int32") if depth is None else depth
+    a = te.placeholder((ROWS, n), "float32", "A")
+    k = te.reduce_axis((0, n), "k")
+    return te.create_prim_func([a, te.compute((ROWS,), lambda i: te.sum(a[i, k], k), "C")])
+
+
+def plain(schedule):
+    pass
+
+
+def reduction_outside(schedule):
+    i, k = schedule.get_loops("C")
+    schedule.reorder(k, i)
+
+
+def tiles(schedule):
+    i, k = schedule.get_loops("C")
+    i0, i1 = schedule.split(i, [None, 4])
+    k0, k1 = schedule.split(k, [None, 4])
+    schedule.reorder(k0, i0, k1, i1)
+    schedule.vectorize(i1)
+
+
+def factors(schedule):
+    _, k = schedule.get_loops("C")
+    _, k1 = schedule.split(k, [None, 4])
+    schedule.rfactor(k1, 0)
+
+
+def threads(schedule):
+    i, _ = schedule.get_loops("C")
+    schedule.parallel(i)
+
+
+@pytest.mark.parametrize("rearrange", [plain, reduction_outside, tiles, factors, threads])
+def test_symbolic_extents(rearrange):
+    schedule = tir.Schedule(sums())
+    rearrange(schedule)
+    built = tilesmith.build(schedule.mod)
+    for depth in (0, 1, 3, 8):
+        data = np.random.default_rng(0).random((ROWS, depth)).astype("float32")
+        for run in (built, lambda *arrays: interpreter.run(schedule.mod, *arrays)):
+            result = np.full(ROWS, 7, "float32")
+            run(data, result)
+            np.testing.assert_allclose(result, data.sum(1), rtol=1e-6)
+
+
+def test_known_extents():
+    """A reduction that is known to have iterations stays as it is."""
+    full, empty = sums(3), sums(0)
+    assert complete_reductions(full.body) is full.body
+    assert "C_init" in str(empty.with_body(complete_reductions(empty.body)))
+
+
+def test_extents_that_depend_on_rows():
+    @T.prim_func
+    def triangle(A: T.Buffer((ROWS, ROWS), "float32"), C: T.Buffer((ROWS,), "float32")):
+        for i in range(ROWS):
+            for k in range(i):
+                with T.block("C"):
+                    vi = T.axis.spatial(ROWS, i)
+                    vk = T.axis.reduce(ROWS, k)
+                    with T.init():
+                        C[vi] = T.float32(0)
+                    C[vi] = C[vi] + A[vi, vk]
+
+    data = np.random.default_rng(0).random((ROWS, ROWS)).astype("float32")
+    for run in (tilesmith.build(triangle), lambda *arrays: interpreter.run(triangle, *arrays)):
+        result = np.full(ROWS, 7, "float32")
+        run(data, result)
+        np.testing.assert_allclose(result, np.tril(data, -1).sum(1), rtol=1e-6)

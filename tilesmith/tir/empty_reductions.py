@@ -1,0 +1,166 @@
+"""Gives results of reductions over nothing their first values.
+
+    for i, k in T.grid(4, n):           for i in range(4):
+        with T.block("C"): ...              if n <= 0:
+                                                with T.block("C_init"): ...  # C[i] = 0.0
+                                            for k in range(n):
+                                                with T.block("C"): ...
+
+A block runs its ``init`` in the first iteration of its reduction. Where a loop of the reduction may
+have no iterations, the ``init`` also stands in front of the loops of the reduction, under that
+condition.
+"""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import And, Not, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir.operators import all_of, any_of, less_equal
+from tilesmith.ir.queries import variables
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.functor import renew_defs
+from tilesmith.tir.queries import reads_memory
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    stmt_seq,
+)
+
+__all__ = ["complete_reductions"]
+
+
+def complete_reductions(body: Stmt) -> Stmt:
+    """Return a statement in which reductions over nothing store their first values."""
+    return _Completer().visit(body)
+
+
+class _Completer(Rewriter):
+    """Keeps the statements around the present one, up to the block around, from outside inwards."""
+
+    def __init__(self) -> None:
+        self.path: list[Stmt] = []
+        self.inits: dict[int, list[Stmt]] = {}  # by the id of the loop that they precede
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.path.append(loop)
+        new = self.children(loop)
+        self.path.pop()
+        inits = self.inits.pop(id(loop), [])
+        return stmt_seq(*inits, new) if inits else new
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        self.path.append(let)
+        new = self.children(let)
+        self.path.pop()
+        return new
+
+    def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
+        cases = []
+        for condition, case in (
+            (branch.condition, branch.then_case),
+            (Not(branch.condition), branch.else_case),
+        ):
+            self.path.append(IfThenElse(condition, branch.then_case))
+            cases.append(None if case is None else self.visit(case))
+            self.path.pop()
+        if cases[0] is branch.then_case and cases[1] is branch.else_case:
+            return branch
+        return branch.with_fields(then_case=cases[0], else_case=cases[1])
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        if realize.block.init is not None:
+            self.complete(realize)
+        outer, self.path = self.path, []
+        new = self.children(realize)
+        self.path = outer
+        return new
+
+    def visit_PrimExpr(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+    def complete(self, realize: BlockRealize) -> None:
+        """Note the ``init`` of a block in front of the outermost loop of its reduction, if one of
+        these loops may have no iterations.
+        """
+        reducing: list[PrimExpr] = []
+        values: list[PrimExpr] = []
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            is_reduced = iterator.iter_type == IterVar.CommReduce
+            (reducing if is_reduced else values).append(value)
+        driving = set(variables(reducing))
+        loops = [one for one in self.path if isinstance(one, For) and one.loop_var in driving]
+        carried = {loop.loop_var for loop in loops}
+        extents = [
+            loop.extent for loop in loops if carried.isdisjoint(variables(loop.extent))
+        ]  # another extent belongs to a tile, which is not empty
+        extents = self.maybe_empty(extents)
+        if not extents or not carried.isdisjoint(variables(values)):
+            return
+        inside = self.path[self.path.index(loops[0]) + 1 :]
+        init = _init_realize(realize, values, carried)
+        nest = _around(init, inside, carried, any_of(*[less_equal(one, 0) for one in extents]))
+        self.inits.setdefault(id(loops[0]), []).append(nest)
+
+    def maybe_empty(self, extents: list[PrimExpr]) -> list[PrimExpr]:
+        """Return the extents that are not known to be positive."""
+        analyzer = Analyzer()
+        for loop in self.path:
+            if isinstance(loop, For):
+                analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+        return [one for one in extents if not analyzer.can_prove(one >= 1)]
+
+
+def _init_realize(realize: BlockRealize, values: list[PrimExpr], carried: set[Var]) -> BlockRealize:
+    """Return a block that stores the first values, without the iterators of the reduction."""
+    block = realize.block
+    kept = [it for it in block.iter_vars if it.iter_type != IterVar.CommReduce]
+    own = {it.var for it in block.iter_vars} - {it.var for it in kept}
+    assert block.init is not None
+    reads = [region for region in block.reads if own.isdisjoint(variables([region]))]
+    init = Block(
+        kept, reads if reads_memory(block.init) else (), block.writes, block.name_hint + "_init",
+        block.init, None, (), block.match_buffers, span=block.span,
+    )  # fmt: skip
+    clauses = [one for one in _clauses(realize.predicate) if carried.isdisjoint(variables(one))]
+    return BlockRealize(values, all_of(*clauses) if clauses else const(True, "bool"), init)
+
+
+def _clauses(condition: PrimExpr) -> list[PrimExpr]:
+    """Return the conditions that all have to hold."""
+    if isinstance(condition, And):
+        return [*_clauses(condition.a), *_clauses(condition.b)]
+    return [condition]
+
+
+def _around(stmt: Stmt, inside: list[Stmt], carried: set[Var], condition: PrimExpr) -> Stmt:
+    """Return a statement under copies of the loops and conditions that it needs, and under the
+    condition that the reduction is empty.
+    """
+    mentioned = set(variables(condition))
+    copied = [one for one in inside if not _depends(one, carried)]
+    bound = {one.loop_var if isinstance(one, For) else getattr(one, "var", None) for one in copied}
+    is_inner = not mentioned.isdisjoint(bound)
+    if is_inner:
+        stmt = IfThenElse(condition, stmt)
+    for one in reversed(copied):
+        if isinstance(one, For):
+            stmt = one.with_fields(body=stmt)
+        elif isinstance(one, LetStmt):
+            stmt = LetStmt(one.var, one.value, stmt, one.span)
+        elif isinstance(one, IfThenElse):
+            stmt = IfThenElse(one.condition, stmt)
+    return renew_defs(stmt if is_inner else IfThenElse(condition, stmt))
+
+
+def _depends(stmt: Stmt, carried: set[Var]) -> bool:
+    """Return whether a loop, condition or let is about the reduction, so that the first values do
+    not need it.
+    """
+    if isinstance(stmt, For):
+        return stmt.loop_var in carried
+    about = stmt.value if isinstance(stmt, LetStmt) else getattr(stmt, "condition", None)
+    return about is not None and not carried.isdisjoint(variables(about))
