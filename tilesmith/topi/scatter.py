@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const
-from tilesmith.ir import operators as op
+from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.procedure import loops, pointers
-from tilesmith.topi.utils import get_const_int, normalize_axes
+from tilesmith.topi.utils import get_const_int, index_from_end, normalize_axes
 
 __all__ = ["scatter_elements", "scatter_nd"]
 
@@ -41,26 +40,15 @@ def _copy(builder: IRBuilder, out: BufferVar, data: BufferVar, shape: Sequence[P
         out[place] = data[place]
 
 
-def _place(
-    builder: IRBuilder, index: PrimExpr, size: PrimExpr, name: str
-) -> tuple[PrimExpr, PrimExpr]:
-    """Return an index as one from the front (negative ones count from the end), and whether it is
-    within an axis.
-    """
-    given = builder.let(name, op.cast("int64", index))
-    wide = op.cast("int64", size)
-    found = builder.let(name, tir.Select(given < 0, given + wide, given))
-    return op.cast(size.dtype, found), tir.And(const(0, "int64") <= found, found < wide)
-
-
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update"
 ) -> Tensor:
     """Return ``data`` with ``updates`` at the places that ``indices`` give along an axis.
 
     ``indices`` and ``updates`` have one shape, no larger than that of ``data`` in the other axes;
-    negative indices count from the end, those out of range change nothing. ``reduction``: "update",
-    "add", "mul", "min" or "max" of the old and the new element, in order of the updates.
+    negative indices count from the end, those out of range are an error when the program runs.
+    ``reduction``: "update", "add", "mul", "min" or "max" of the old and the new element, in order
+    of the updates.
     """
     (axis,) = normalize_axes(axis, len(data.shape))
     if not len(data.shape) == len(indices.shape) == len(updates.shape):
@@ -73,9 +61,9 @@ def scatter_elements(
         _copy(builder, out, old, data.shape)
         with ExitStack() as stack:
             update = loops(builder, stack, indices.shape, "u")
-            index, is_within = _place(builder, where[update], size, "index")
+            given = builder.let("given", where[update])
+            index = builder.let("index", index_from_end(given, size, "scatter_elements"))
             place = [*update[:axis], index, *update[axis + 1 :]]
-            stack.enter_context(builder.if_scope(is_within))
             out[place] = merge(out[place], new[update])
         return builder.get()
 
@@ -108,12 +96,12 @@ def scatter_nd(
             update = loops(builder, stack, outer, "u")
             places = []
             for number, size in enumerate(data.shape[:depth]):
-                given = where[[*update, number] if tuples_last else [number, *update]]
-                places.append(_place(builder, given, size, f"index{number}"))
-            is_within = tir.all(const(True, "bool"), *[inside for _, inside in places])
-            stack.enter_context(builder.if_scope(is_within))
+                at = [*update, number] if tuples_last else [number, *update]
+                given = builder.let(f"given{number}", where[at])
+                index = index_from_end(given, size, "scatter_nd")
+                places.append(builder.let(f"index{number}", index))
             rest = loops(builder, stack, data.shape[depth:], "i")
-            target = [*[place for place, _ in places], *rest]
+            target = [*places, *rest]
             out[target] = merge(out[target], new[[*update, *rest]])
         return builder.get()
 

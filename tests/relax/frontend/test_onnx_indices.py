@@ -73,6 +73,46 @@ def test_indices_out_of_range(operator, fused, target):
         run(DATA, bad)
 
 
+SCATTERS = {
+    "ScatterElements": ([[0, 1, 7, -8], [3, 2, 1, 0]], {"axis": 0, "reduction": "add"}),
+    "ScatterND": ([[[-8, 3], [7, -4], [0, 1], [2, 2]]] * 2, {"reduction": "add"}),
+}
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("operator", SCATTERS)
+def test_updates_out_of_range(operator, target):
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+    good, attributes = SCATTERS[operator]
+    good = np.array(good)
+    node = helper.make_node(operator, ["x", "i", "u"], ["y"], name="update", **attributes)
+    inputs = [("x", "f", [8, 4]), ("i", "i", good.shape), ("u", "f", [2, 4])]
+    run = tilesmith.compile(model([node], inputs, [("y", "f", [8, 4])]), target=target)
+    updates = np.random.default_rng(1).random((2, 4)).astype("float32")
+    wanted = DATA.copy()
+    rows, columns = (good, np.arange(4)[None]) if operator == "ScatterElements" else (
+        good[..., 0], good[..., 1]
+    )  # fmt: skip
+    np.add.at(wanted, (rows, columns), updates)
+    np.testing.assert_allclose(run(DATA, good, updates).numpy(), wanted, rtol=1e-6)
+    for wrong in WRONG:
+        bad = good.copy()
+        bad[(1, 0, 0) if operator == "ScatterND" else (1, 3)] = wrong
+        with pytest.raises(OutOfBoundsError) as caught:
+            run(DATA, bad, updates)
+        assert f"the index {wrong} is outside of an axis of size 8" in str(caught.value)
+        assert f"{operator} node 'update'" in str(caught.value)
+
+
+def test_one_hot_gives_off_values_out_of_range():
+    node = helper.make_node("OneHot", ["i", "d", "v"], ["y"])
+    constants = [("d", np.array([3])), ("v", np.array([5, 7]))]
+    run = tilesmith.compile(model([node], [("i", "i", [4])], [("y", "i", [4, 3])], constants))
+    wanted = [[5, 5, 5], [5, 5, 7], [5, 5, 5], [7, 5, 5]]
+    np.testing.assert_array_equal(run(np.array([3, -1, -4, 0])).numpy(), wanted)
+
+
 def test_symbolic_sizes():
     node = helper.make_node("GatherND", ["x", "i"], ["y"], name="look_up")
     run = tilesmith.compile(

@@ -64,17 +64,6 @@ def _gather_elements(node: OnnxNode) -> Any:
     return op.gather_elements(x, node[1], node.axis(0, rank_of(x)))
 
 
-def _from_front_each(node: OnnxNode, indices: Any, sizes: list[Size]) -> Any:
-    """Apply ``from_front`` to vectors of indices along the last axis, one size for each."""
-    if isinstance(indices, Constant) and not (as_array(indices) < 0).any():
-        return indices
-    if not all(isinstance(size, int) for size in sizes):
-        raise node.unsupported("indices that may be negative on axes of symbolic size")
-    dtype = dtype_of(indices)
-    wrapped = op.add(indices, vector(sizes, dtype))
-    return op.where(op.less(indices, scalar(0, dtype)), wrapped, indices)
-
-
 @converter("GatherND")
 def _gather_nd(node: OnnxNode) -> Any:
     x, indices = node[0], node[1]
@@ -92,17 +81,14 @@ def _scatter_elements(node: OnnxNode) -> Any:
     x = node[0]
     axis = node.axis(0, rank_of(x))
     reduction = _REDUCTIONS[node.choice("reduction", "none", *_REDUCTIONS)]
-    indices = from_front(node, node[1], shape_of(x)[axis])
-    return op.scatter_elements(x, indices, node[2], axis, reduction)
+    return op.scatter_elements(x, node[1], node[2], axis, reduction)
 
 
 @converter("ScatterND")
 def _scatter_nd(node: OnnxNode) -> Any:
     x, indices = node[0], node[1]
-    depth = shape_of(indices)[-1]
-    if not isinstance(depth, int):
+    if not isinstance(shape_of(indices)[-1], int):
         raise node.unsupported("vectors of indices of symbolic length")
-    indices = _from_front_each(node, indices, shape_of(x)[:depth])
     reduction = _REDUCTIONS[node.choice("reduction", "none", *_REDUCTIONS)]
     return op.scatter_nd(x, indices, node[2], reduction)
 
