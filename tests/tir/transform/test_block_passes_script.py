@@ -522,3 +522,25 @@ def test_storage_align():
     assert [int(stride) for stride in buffer.strides] == [8, 1]
     assert_same_results(func, apply(got, transform.LowerOpaqueBlock(), transform.FlattenBuffer()))
     assert_same_results(func, got)
+
+
+def test_what_an_opaque_iterator_reads_is_allocated_above_its_loop():
+    """The second block uses the row that an earlier iteration has left."""
+
+    @T.prim_func
+    def before(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8, 4), "float32")):
+        B = T.alloc_buffer((8, 4), "float32")
+        for i in range(8):
+            for j in range(4):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+            for j in range(4):
+                with T.block("C"):
+                    vi = T.axis.opaque(8, i)
+                    vj = T.axis.spatial(4, j)
+                    C[vi, vj] = B[vi, vj] + T.if_then_else(vi >= 1, B[vi - 1, vj], T.float32(0))
+
+    after = apply(before, transform.PlanAndUpdateBufferAllocationLocation())
+    assert [buffer.name for buffer in after.body.block.alloc_buffers] == ["B"]
+    assert_same_results(before, after)

@@ -578,3 +578,62 @@ def test_warp_memory_that_cannot_be_exchanged():
 
     with pytest.raises(UnsupportedError, match="which register is read differs"):
         apply(func, LowerWarpMemory())
+
+
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_a_result_is_used_outside_of_the_threads_of_its_reduction(scope):
+    """The first block moves the result on, the second one leaves the kernel with it."""
+
+    @T.prim_func
+    def func(A: T.Buffer((5, 16), "float32"), C: T.Buffer((5, 2), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((5,), scope=scope)
+        D = T.alloc_buffer((5,), scope=scope)
+        for i in T.thread_binding(5, thread="blockIdx.x"):
+            for k in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+            with T.block("D"):
+                vi = T.axis.spatial(5, i)
+                D[vi] = B[vi] * T.float32(2)
+            for j in range(2):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = D[vi] + T.Cast("float32", vj)
+
+    after = apply(func, LowerCrossThreadReduction())
+    # only values in registers are moved by each thread
+    assert str(after).count("T.where(tx == 0)") == (1 if scope == "local" else 2)
+    same(func, apply(after, UnifyThreadBinding()), CHECKED)
+
+
+def test_results_in_registers_and_in_memory_of_one_reduction():
+    """All threads get the number in registers; the first one writes the largest value."""
+
+    @T.prim_func
+    def func(
+        A: T.Buffer((16,), "float32"), best: T.Buffer((1,), "float32"), C: T.Buffer((16,), "int32")
+    ):
+        T.func_attr({"global_symbol": "main"})
+        where = T.alloc_buffer((1,), "int32", scope="local")
+        for _ in T.thread_binding(1, thread="blockIdx.x"):
+            for k in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("argmax"):
+                    vk = T.axis.reduce(16, k)
+                    with T.init():
+                        where[0] = -1
+                        best[0] = T.min_value("float32")
+                    number: T.int32 = T.Select(best[0] >= A[vk], where[0], vk)
+                    value: T.float32 = T.Select(best[0] >= A[vk], best[0], A[vk])
+                    where[0] = number
+                    best[0] = value
+            for k in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("C"):
+                    vk = T.axis.spatial(16, k)
+                    C[vk] = where[0] + vk
+
+    after = apply(func, LowerCrossThreadReduction())
+    same(func, apply(after, UnifyThreadBinding()), CHECKED)

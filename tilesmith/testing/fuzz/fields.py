@@ -64,6 +64,10 @@ def _threads(case: Case, rng: random.Random) -> None:
     drawn = [kind for kind, (weight, _) in THREAD_STEPS.items() if weight]
     weights = [THREAD_STEPS[kind][0] for kind in drawn]
     kinds = rng.choices(["ComputeInline", "ReverseComputeInline"], k=rng.choice([0, 0, 1, 2]))
+    if rng.random() < 0.25:
+        stages = {name: STAGES[name] for name in ("reduce", "contraction", "epilogue", "argmax")}
+        case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
+        kinds += ["threads: reduce"] * 2
     kinds += ["threads: tile"] + rng.choices(drawn, weights, k=rng.choice([1, 2, 3, 4, 6]))
     kinds += rng.choices(_IN_KERNELS, k=rng.choice([0, 0, 1]))
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]

@@ -23,6 +23,7 @@ from tilesmith import tir
 from tilesmith.ir import PrimExpr, Range, StringImm, Var, const, structural_equal
 from tilesmith.testing.fuzz.stages import StageBuilder
 from tilesmith.tir import Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, decl_buffer
+from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import (
     AssertStmt,
     Block,
@@ -52,7 +53,7 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
         spatial += 1
     plain = stage["kind"] == "compute" and stage["binding"] == "plain"
     choices = ["assertion", "nothing", "wide"]
-    if stage["kind"] != "scatter":
+    if stage["kind"] not in ("scatter", "carry"):
         choices += ["assumption", "shift", "loops", "let"]
     if stage["kind"] in _SIMPLE and stage["binding"] == "plain":
         choices += ["nested"] * 3 + ["matched"] * 4 + ["local"] * 2 + ["view"] * 2
@@ -97,7 +98,7 @@ class FormBuilder(StageBuilder):
 
     def nest(self) -> Stmt:
         """Return the loops with the block, and the statements around them."""
-        nest = super().nest()
+        nest = self._carrying_nest() if self.stage["kind"] == "carry" else super().nest()
         if self.form.get("assertion"):
             least = self.extents[0] >= const(1, self.index)
             nest = AssertStmt(least, StringImm("a size is too small"), nest)
@@ -292,6 +293,33 @@ class FormBuilder(StageBuilder):
             store = super()._loop(self.iterators[number], self.extents[number], store)
         self.axes = []
         return stmt_seq(clear, store), None
+
+    def _carrying_nest(self) -> Stmt:
+        """Return one loop over rows, in which a block makes a row and another one combines it with
+        the row before: its first iterator is opaque, since the rows come in order.
+        """
+        axes = self.axes
+        value, combined = (self.builder.make(self.stage[key]) for key in ("value", "other"))
+        (result, indices), (kept, _) = self._target(), self._target(1)
+        everything = list(range(len(axes)))
+        parts = []
+        for name, store, is_ordered in (
+            ("_row", BufferStore(kept, value, indices), self.stage["ordered"]),
+            ("", BufferStore(result, combined, indices), True),
+        ):
+            kinds = ["O" if is_ordered else "S", *["S"] * (len(axes) - 1)]
+            self.axes = [{**axis, "type": kind} for axis, kind in zip(axes, kinds)]
+            block = self._block(everything, self.stage["name"] + name, store, None)
+            parts.append(renew_defs(block))
+        row = Var("i0", self.index)
+        nests = []
+        for block in parts:
+            inner = [Var(f"i{k}", self.index) for k in everything[1:]]
+            nest: Stmt = BlockRealize([row, *inner], True, block)
+            for variable, extent in reversed(list(zip(inner, self.extents[1:]))):
+                nest = super()._loop(variable, extent, nest)
+            nests.append(nest)
+        return super()._loop(row, self.extents[0], stmt_seq(*nests))
 
     def _body_until(self) -> tuple[Stmt, None]:
         """Add up a value as often as the data say."""

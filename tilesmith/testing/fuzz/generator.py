@@ -473,6 +473,25 @@ def _until(make: Generator) -> None:
     make.add(stage, [axis["size"] for axis in axes], [total])
 
 
+def _carry(make: Generator) -> None:
+    """Combine each row of a tensor with the row before it, which an earlier iteration has left."""
+    axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 2, 2]))], "SS")
+    dtype = make.rng.choice(["int32", "float32", "int8", "float64"])
+    value, known = make.expressions(axes).value(dtype, 1)
+    kept = f"T{len(make.recipe['stages'])}_1"
+    places: list[list[Any]] = [["axis", k] for k in range(len(axes))]
+    before = ["load", kept, ["sub", places[0], ["int", 1]], *places[1:]]
+    begin = make.rng.choice([1, 1, 2])
+    old = ["if", ["le", ["int", begin], places[0]], before, ["const", dtype, 0]]
+    stage = {
+        "kind": "carry", "axes": axes, "value": value, "indices": places,
+        "other": [make.rng.choice(["max", "min"]), ["load", kept, *places], old],
+        "ordered": make.rng.random() < 0.5,
+    }  # fmt: skip
+    result = known._replace(low=min(known.low, 0), high=max(known.high, 0))
+    make.add(stage, [axis["size"] for axis in axes], [result, known])
+
+
 Stages = dict[str, tuple[float, Callable[[Generator], None]]]
 STAGES: Stages = {
     "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
@@ -482,7 +501,9 @@ STAGES: Stages = {
 }  # fmt: skip
 """Kinds of stages: how often each is drawn, and the function that draws it."""
 
-MORE_STAGES: Stages = {**STAGES, "scatter": (2, _scatter), "until": (2, _until)}
+MORE_STAGES: Stages = {
+    **STAGES, "scatter": (2, _scatter), "until": (2, _until), "carry": (2, _carry),
+}  # fmt: skip
 """The same with stages whose blocks are opaque to the schedule."""
 
 

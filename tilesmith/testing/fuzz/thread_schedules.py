@@ -176,7 +176,7 @@ def keep(pick: Pick) -> None:
     number = pick.among(range(len(pick.statement(block).writes)))
     cache = pick.call("cache_write", block, number, "local")
     if not _try(pick, "reverse_compute_at", cache, loops[last]):
-        pick.call("set_scope", block, 0, _fitting_scope(pick, cache))
+        pick.call("set_scope", block, number, _fitting_scope(pick, cache))
 
 
 def reduce(pick: Pick) -> None:
@@ -197,6 +197,25 @@ def reduce(pick: Pick) -> None:
     pick.call("bind", outer, "blockIdx.x")
     parts = pick.call("split", loop, [None, pick.among([2, 3, 4, 8, 16, 32])])
     pick.call("bind", parts[1 if pick.chance(0.8) else 0], "threadIdx.x")
+    if pick.chance(0.6):
+        _follow(pick, block, outer)
+
+
+def _follow(pick: Pick, block: Any, loop: Any) -> None:
+    """Put a consumer of a reduction into its kernel, outside of the threads; the result may then
+    stay inside of the kernel.
+    """
+    consumers = pick.call("get_consumers", block)
+    consumer = pick.among([one for one in consumers if not _bound(pick, one)])
+    if not _try(pick, "reverse_compute_at", consumer, loop):
+        return
+    (*_, written) = pick.statement(block).writes
+    if len(consumers) == 1 and not pick.is_parameter(written.buffer):
+        last = len(pick.statement(block).writes) - 1
+        # registers, and memory of a kernel in scope "global", belong to one thread
+        several = "threadIdx.y" in _bound(pick, block)
+        scope = "shared" if several else pick.among(["local", "shared", "global"])
+        pick.call("set_scope", block, last, scope)
 
 
 def bind_the_rest(pick: Pick) -> None:

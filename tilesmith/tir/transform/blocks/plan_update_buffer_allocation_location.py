@@ -8,9 +8,11 @@ all accesses of the buffer.
                                                             ...B[i, ...]
 
 The result of a reduction must be live across the loop of the reduction: a buffer that is written in
-a block whose reduction (or opaque) iterators depend on a loop stays outside of that loop. Memory in
-scope "global" goes no deeper than the outermost loop over ``blockIdx``. A new block declares what
-its body reads and writes of the buffers that live outside of it.
+a block whose reduction iterators depend on a loop stays outside of that loop. So does a buffer that
+a block with opaque iterators writes or reads: the iterations of its loop run in order and may use
+what an earlier one has left. Memory in scope "global" goes no deeper than the outermost loop over
+``blockIdx``. A new block declares what its body reads and writes of the buffers that live outside
+of it.
 """
 
 from __future__ import annotations
@@ -34,14 +36,15 @@ __all__ = ["plan_and_update_buffer_allocation_location"]
 class _Scope:
     """A loop or block on the path from the root, where buffers can be allocated."""
 
-    __slots__ = ("depth", "limit", "node", "parent")
+    __slots__ = ("depth", "limit", "node", "parent", "read_limit")
 
     def __init__(self, node: Any, parent: _Scope | None) -> None:
         self.node = node
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        # The innermost scope in which what is written here may live.
+        # The innermost scopes in which what is written here, and what is read here, may live.
         self.limit: _Scope | None = parent.limit if parent is not None else None
+        self.read_limit: _Scope | None = parent.read_limit if parent is not None else None
 
 
 def _common(a: _Scope, b: _Scope) -> _Scope:
@@ -52,6 +55,13 @@ def _common(a: _Scope, b: _Scope) -> _Scope:
     while a is not b:
         a, b = a.parent, b.parent  # type: ignore[assignment]
     return a
+
+
+def _outer(known: _Scope | None, other: _Scope | None) -> _Scope | None:
+    """Return the outer one of two scopes on one path."""
+    if known is None or (other is not None and other.depth < known.depth):
+        return other
+    return known
 
 
 class _AccessFinder(Visitor):
@@ -70,8 +80,9 @@ class _AccessFinder(Visitor):
         if home is None:
             return
         scope = self.scope
-        if is_write and scope.limit is not None and scope.limit.depth < scope.depth:
-            scope = scope.limit
+        limit = scope.limit if is_write else scope.read_limit
+        if limit is not None and limit.depth < scope.depth:
+            scope = limit
         if self.grid is not None and self.grid.depth < scope.depth:
             if pointer.storage_scope in ("", "global"):
                 scope = self.grid
@@ -126,8 +137,9 @@ class _AccessFinder(Visitor):
                 continue
             self.loops[iterator.var] = loop
             if iterator.iter_type != IterVar.DataPar:
-                if scope.limit is None or loop.parent.depth < scope.limit.depth:  # type: ignore[union-attr]
-                    scope.limit = loop.parent
+                scope.limit = _outer(scope.limit, loop.parent)
+            if iterator.iter_type == IterVar.Opaque:
+                scope.read_limit = _outer(scope.read_limit, loop.parent)
         self.scope = scope
         for buffer in block.alloc_buffers:
             self.homes[buffer.data] = scope

@@ -15,8 +15,9 @@ Each thread first combines the values of its own loops, then the threads combine
 Memory that other threads see is written by one thread; each thread gets a copy where the result
 lives in registers ("local"). Loops over threads move outside of the serial loops of the reduction;
 other statements may stand in a loop over threads as long as they do not need the result there.
-Blocks of the kernel that stand outside of these loops and need a result in global memory are run by
-the thread that has written it: the others would have to wait for it.
+Blocks of the kernel that stand outside of these loops and need a result are run by the first
+thread, which has written it: the others would have to wait for it. What only moves values from
+registers to registers is run by each thread.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class _Lowering(Rewriter):
         self.allocations: list[list[Buffer]] = []
         self.around: list[For] = []  # loops of the present block, outermost first
         self.bound: list[For] = []  # loops over blocks and threads around, of all blocks
-        self.written: dict[Buffer, list[For]] = {}  # by one thread of these loops, in this kernel
+        # by threads of these loops, in this kernel: by each one in registers, else by the first
+        self.written: dict[Buffer, list[For]] = {}
 
     def visit_Block(self, block: Block) -> Block:
         self.allocations.append([])
@@ -138,35 +140,39 @@ class _Lowering(Rewriter):
             outer = self.reduced_around(realize)
             if any(_is_thread(one) for one in outer):
                 return self.lowered([], realize, outer)
-        loops = self.loops_of_writer(realize.block) if self.written else []
+        loops = self.missing_threads(realize.block) if self.written else []
         if loops:
-            return self.by_writer(realize, loops)
+            return self.on_threads(realize, loops)
         block = self.visit(realize.block)
         return realize if block is realize.block else realize.with_fields(block=block)
 
-    def loops_of_writer(self, block: Block) -> list[For]:
+    def missing_threads(self, block: Block) -> list[For]:
         """Return the loops over threads that must be added around a block so that it runs on the
-        thread that wrote its inputs."""
+        threads that hold its inputs."""
         tags = [_tag(loop) for loop in self.bound]
         found: dict[str, For] = {}
         for region in (*block.reads, *block.writes):
             for loop in self.written.get(region.buffer, ()):
                 if _tag(loop) not in tags:
                     found.setdefault(_tag(loop), loop)
-        if any(region.buffer.scope() == "local" for region in block.writes):
-            return []
         return list(found.values()) if found and _is_leaf(block) else []
 
-    def by_writer(self, realize: BlockRealize, loops: list[For]) -> Stmt:
-        """Return a block that only the first thread executes."""
+    def on_threads(self, realize: BlockRealize, loops: list[For]) -> Stmt:
+        """Return a block that runs on the first thread only; on each thread where it moves values
+        that each thread has in its registers."""
+        block = realize.block
         variables = [Var("t" + _tag(loop)[-1], loop.loop_var.dtype) for loop in loops]
-        first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
-        stmt: Stmt = realize.with_fields(predicate=all_of(*_clauses(realize.predicate), *first))
+        known = [region.buffer for region in block.reads if region.buffer in self.written]
+        written = [region.buffer for region in block.writes]
+        stmt: Stmt = realize
+        if not all(buffer.scope() == "local" for buffer in (*known, *written)):
+            first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
+            predicate = all_of(*_clauses(realize.predicate), *first)
+            stmt = realize.with_fields(predicate=predicate)
         for var, loop in reversed(list(zip(variables, loops))):
             stmt = loop.with_fields(loop_var=var, body=stmt, annotations={})
-        for region in realize.block.writes:
-            if region.buffer.scope() == "global":
-                self.written[region.buffer] = loops
+        for buffer in written:
+            self.written[buffer] = loops
         return stmt
 
     def reduced_around(self, realize: BlockRealize) -> list[For]:
@@ -188,9 +194,9 @@ class _Lowering(Rewriter):
                 )
         reduction = _Reduction(loops, realize, self.allocations[-1], outer)
         if any(_tag(loop).startswith("blockIdx") for loop in self.bound):
+            threads = [loop for loop in (*self.bound, *loops) if _is_thread(loop)]
             for store in reduction.reduction.stores:
-                if store.buffer.scope() == "global":
-                    self.written[store.buffer] = reduction.threads
+                self.written[store.buffer] = threads
         return reduction.lowered()
 
 
@@ -230,7 +236,7 @@ class _Reduction:
         steps: list[Stmt] = []
         if partial:
             steps += [self.initialise(partial), self.accumulate(partial)]
-        steps += [self.exchange(partial, total), self.write_back(total)]
+        steps += [self.exchange(partial, total), *self.write_back(total)]
         body = stmt_seq(*steps)
         for loop in reversed(self.outer):
             body = loop.with_fields(body=body)
@@ -309,38 +315,57 @@ class _Reduction:
         block = Block((), reads, _first_elements(total), name, body, span=self.block.span)
         return BlockRealize((), True, block)
 
-    def write_back(self, total: list[Buffer]) -> Stmt:
-        """Return the block that stores the results in the block's own buffers."""
+    def write_back(self, total: list[Buffer]) -> list[Stmt]:
+        """Return the blocks that store the results in the block's own buffers: in registers of each
+        thread, in other memory once."""
+        found = [buffer[0] for buffer in total]
+        identity = self.reduction.reducer.identity_element
+        if not all(structural_equal(a, b) for a, b in zip(identity, self.reduction.starts)):
+            found = list(combine(self.reduction.reducer, self.reduction.starts, found))
+        pairs = list(zip(self.reduction.stores, found))
+        once = [pair for pair in pairs if pair[0].buffer.scope() != "local"]
+        each = [pair for pair in pairs if pair[0].buffer.scope() == "local"]
+        blocks, name = [], self.block.name_hint + "_write_back"
+        if once:
+            blocks.append(self.write_back_of(name, once, True))
+        if each:
+            name += "_local" if once else ""
+            blocks.append(self.write_back_of(name, each, False))
+        return blocks
+
+    def write_back_of(
+        self, name: str, results: list[tuple[BufferStore, PrimExpr]], is_once: bool
+    ) -> Stmt:
+        """Return the block that stores some of the results, on each thread or on the first one."""
         spatial = [
             (iterator, value)
             for iterator, value in zip(self.block.iter_vars, self.realize.iter_values)
             if iterator.iter_type != IterVarType.CommReduce
         ]
         iterators, mapping = self.renewed([iterator for iterator, _ in spatial])
-        found = [buffer[0] for buffer in total]
-        identity = self.reduction.reducer.identity_element
-        if not all(structural_equal(a, b) for a, b in zip(identity, self.reduction.starts)):
-            starts = substitute(self.reduction.starts, mapping)
-            found = list(combine(self.reduction.reducer, starts, found))
-        stores = [
-            BufferStore(store.buffer, value, substitute(store.indices, mapping))
-            for store, value in zip(self.reduction.stores, found)
+        buffers = {store.buffer for store, _ in results}
+        writes = [region for region in self.block.writes if region.buffer in buffers]
+        body = [
+            BufferStore(
+                store.buffer, substitute(value, mapping), substitute(store.indices, mapping)
+            )
+            for store, value in results
         ]
-        writes = substitute(self.block.writes, mapping)
+        used = list(dict.fromkeys([load.buffer for _, value in results for load in loads(value)]))
         block = Block(
-            iterators, _first_elements(total), writes, self.block.name_hint + "_write_back",
-            stmt_seq(*stores),
+            iterators, _first_elements(used), substitute(tuple(writes), mapping), name,
+            stmt_seq(*body),
         )  # fmt: skip
-        return BlockRealize([value for _, value in spatial], self.write_condition(), block)
+        return BlockRealize([value for _, value in spatial], self.write_condition(is_once), block)
 
-    def write_condition(self) -> PrimExpr:
-        """Return the condition that selects one of the threads that hold the result."""
+    def write_condition(self, is_once: bool) -> PrimExpr:
+        """Return the condition for the threads that store the result, maybe only the first one."""
         reduced = {loop.loop_var for loop in self.reduced}
         conditions: list[PrimExpr] = []
         for clause in _clauses(self.realize.predicate):
             if not uses_variable(clause, reduced):
                 conditions.append(clause)
-        if any(store.buffer.scope() != "local" for store in self.reduction.stores):
+        if is_once:
             conditions += [loop.loop_var.equal(loop.min) for loop in self.threads]
         return all_of(*conditions) if conditions else const(True, "bool")
 
