@@ -180,7 +180,8 @@ class _Lowering:
         if isinstance(info, ShapeStructInfo) and info.values is not None:
             values = []
             for number, extent in enumerate(info.values):
-                if isinstance(extent, Var) and extent not in self.params:
+                known = any(param is extent for param in self.params)
+                if isinstance(extent, Var) and not known:
                     self.params.append(extent)
                     values.append(extent)
                 else:

@@ -218,7 +218,9 @@ class PyExprMutator(ExprFunctor):
         return info
 
     def visit_expr_post_order(self, expr: Any) -> Any:
-        """Rewrite the operands of an expression and normalise the result."""
+        """Rewrite the operands of an expression by the default rule and normalise the result; the
+        caller's own rule for the expression itself is not called again.
+        """
         rebuilt = self._rebuild(expr)
         return rebuilt if rebuilt is expr else self.builder_.normalize(rebuilt)
 
@@ -243,7 +245,11 @@ class PyExprMutator(ExprFunctor):
             if cond is expr.cond and true is expr.true_branch and false is expr.false_branch:
                 return expr
             return If(cond, true, false, expr.span)
-        return ExprFunctor.visit_expr(self, expr)
+        if isinstance(expr, Function):
+            return PyExprMutator.visit_function_(self, expr)
+        if isinstance(expr, SeqExpr):
+            return PyExprMutator.visit_seq_expr_(self, expr)
+        return PyExprMutator.visit_var_(self, expr) if isinstance(expr, Var) else expr
 
     def visit_call_(self, op: Call) -> Any:
         """Rewrite callee and arguments."""

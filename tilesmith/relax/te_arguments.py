@@ -32,6 +32,9 @@ from tilesmith.relax.struct_info import (
     TupleStructInfo,
 )
 from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.te.create_prim_func import operations_in_order
+from tilesmith.tir.free_variables import free_variables
+from tilesmith.tir.functor import renew_defs
 
 __all__ = ["gen_call_tir_inputs", "te_tensor"]
 
@@ -52,27 +55,26 @@ def te_tensor(value: Any, tir_var_map: dict[Any, Any], name: str = "rxplaceholde
 
 
 class _Arguments:
-    """Turns graph arguments into te arguments and remembers their tensors."""
+    """Turns graph arguments into te arguments and remembers their tensors. Sizes stay the graph's
+    own variables: the function that is called may know them too.
+    """
 
     def __init__(self) -> None:
-        self.sizes: dict[SymbolicVar, SymbolicVar] = {}  # of the graph → of the PrimFunc
+        self.sizes: dict[SymbolicVar, None] = {}
         self.tensors: list[Any] = []
         self.values: list[Any] = []
 
     def size(self, expr: PrimExpr) -> PrimExpr:
-        """Convert a scalar expression to the PrimFunc's own variables."""
-        for var in symbolic_vars(expr):
-            if var not in self.sizes:
-                self.sizes[var] = type(var)(var.name, var.dtype)
-        return substitute_sizes(expr, self.sizes)
+        """Record the sizes that a scalar expression names."""
+        self.sizes.update(dict.fromkeys(symbolic_vars(expr)))
+        return expr
 
     def tensor(self, value: Any) -> Any:
         """Make a placeholder for a graph tensor."""
-        for var in symbolic_vars(known_struct_info(value)):
-            self.size(var)
+        self.sizes.update(dict.fromkeys(symbolic_vars(known_struct_info(value))))
         number = len(self.tensors)
         name = chr(ord("A") + number) if number < 26 else f"input{number}"
-        made = te_tensor(value, self.sizes, name)
+        made = te_tensor(value, {}, name)
         self.tensors.append(made)
         self.values.append(value)
         return made
@@ -118,6 +120,17 @@ def _flatten(outputs: Any) -> tuple[list[Any], bool]:
     return [outputs], False
 
 
+def _sizes_in(outputs: list[te.Tensor]) -> list[SymbolicVar]:
+    """Return the sizes that tensors and what they are computed from name."""
+    found: dict[SymbolicVar, None] = {}
+    for op in operations_in_order(outputs):
+        inside = [axis.var for axis in (*getattr(op, "axis", ()), *getattr(op, "reduce_axis", ()))]
+        parts = [*getattr(op, "body", ())] if isinstance(op, te.ComputeOp) else []
+        parts += [size for number in range(op.num_outputs) for size in op.output(number).shape]
+        found.update(dict.fromkeys(free_variables(parts, inside)))
+    return [var for var in found if var.dtype.is_integer]
+
+
 def gen_call_tir_inputs(
     func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> tuple[Any, list[Any], Any, ShapeExpr | None]:
@@ -129,24 +142,21 @@ def gen_call_tir_inputs(
     te_args = [arguments.convert(arg) for arg in args]
     te_kwargs = {key: arguments.convert(value) for key, value in kwargs.items()}
     outputs, is_tuple = _flatten(func(*te_args, **te_kwargs))
+    sizes = list(dict.fromkeys([*arguments.sizes, *_sizes_in(outputs)]))
     bound = {
         var
         for value in arguments.values
         for var in definable_symbolic_vars(known_struct_info(value))
     }
-    extra = [var for var in arguments.sizes if var not in bound]
-    prim_func = te.create_prim_func(
-        [*arguments.tensors, *outputs, *[arguments.sizes[var] for var in extra]],
-        index_dtype_override="int64",
+    extra = [var for var in sizes if var not in bound]
+    prim_func = renew_defs(
+        te.create_prim_func(
+            [*arguments.tensors, *outputs, *extra], index_dtype_override="int64"
+        ).without_attr("global_symbol")
     )
-    prim_func = prim_func.without_attr("global_symbol")
     if attrs:
         prim_func = prim_func.with_attrs(attrs)
-    back = {inner: outer for outer, inner in arguments.sizes.items()}
-    infos = [
-        TensorStructInfo([_int64(substitute_sizes(size, back)) for size in out.shape], out.dtype)
-        for out in outputs
-    ]
+    infos = [TensorStructInfo([_int64(size) for size in out.shape], out.dtype) for out in outputs]
     out_sinfo = TupleStructInfo(tuple(infos)) if is_tuple else infos[0]
     return prim_func, arguments.values, out_sinfo, ShapeExpr(extra) if extra else None
 
