@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 25,
     "lowering": 11,
-    "relax": 454,
+    "relax": 453,
     "schedule_rules": 204,
     "script": 41,
     "target": 10,
