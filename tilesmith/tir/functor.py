@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
-from tilesmith.ir import Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
+from tilesmith.ir import IntImm, Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
 from tilesmith.ir.expr import convert
 from tilesmith.ir.node import AnyNode, Role
 from tilesmith.support.errors import TypeMismatchError
@@ -104,6 +104,17 @@ class Substitution(BufferRemapper):
     def visit_Var(self, node: Any) -> Any:
         """Return what stands for a variable, or the variable itself."""
         return self.mapping.get(node, node)
+
+    def visit_IntImm(self, node: IntImm) -> IntImm:
+        """Return the constant: most leaves are such."""
+        return node
+
+    def remap_buffer(self, node: Buffer) -> Buffer:
+        """Return ``node`` with its data, shape, strides and offset rewritten."""
+        sizes = (*node.shape, *node.strides, node.elem_offset)
+        if node.data not in self.mapping and all(size.__class__ is IntImm for size in sizes):
+            return node  # the usual case: there is nothing to visit
+        return super().remap_buffer(node)
 
     def visit_Block(self, node: Block) -> Block:
         """Rewrite a block, and note what it became."""

@@ -54,6 +54,14 @@ class _AxisSeparator:
         return "IndexMap.AXIS_SEPARATOR"
 
 
+def _simplified(values: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return expressions simplified; a permutation of dimensions needs no analyzer."""
+    if all(isinstance(value, (Var, IntImm)) for value in values):
+        return list(values)
+    analyzer = Analyzer()
+    return [analyzer.simplify(value) for value in values]
+
+
 class IndexMap(Node, key="tir.IndexMap"):
     """A mapping from indices to indices; ``inverse_index_map`` overrides the computed inverse."""
 
@@ -129,9 +137,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         """Return the new indices of an element."""
         self._check_rank(indices, "indices")
         mapping = dict(zip(self.initial_indices, [convert(index) for index in indices]))
-        final = self._retyped(mapping)
-        analyzer = Analyzer()
-        return [analyzer.simplify(index) for index in final]
+        return _simplified(self._retyped(mapping))
 
     def _retyped(self, mapping: Mapping[Var, PrimExpr]) -> list[PrimExpr]:
         """Return the final indices over other indices, in the dtype of these; constants adapt."""
@@ -322,8 +328,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         found = self._digits(sizes, outputs)
         if found is None:
             found = self._affine(sizes, outputs), [None] * len(sizes)
-        analyzer = Analyzer()
-        return [analyzer.simplify(value) for value in found[0]], found[1]
+        return _simplified(found[0]), found[1]
 
     def _digits(
         self, given_sizes: list[PrimExpr], outputs: list[Var]

@@ -116,6 +116,13 @@ class Primitive:
             )
             for name, one in inspect.signature(function).parameters.items()
         ]
+        self._kinds = [(one.name, one.kind) for one in self.parameters]
+        self._defaults = {one.name: one.default for one in self.parameters}
+        # What positions alone can give: the frequent case, which needs no search by name.
+        self._is_plain = not any(
+            one.is_rest or one.is_keyword or one.kind.is_hidden for one in self.parameters
+        )
+        self._needed = sum(one.default is _EMPTY for one in self.parameters)
         self.result = _result_kind(function, types["return"])
         self.signature = self._signature()
         self.kind: InstructionKind | None = None
@@ -185,25 +192,30 @@ class Primitive:
         result.
         """
         given = self._bind(sch, args, kwargs)
-        known = dict(given)
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
+        known = given.copy()
         before = sch.state.copy() if self.is_composed else None
         try:
-            for name, kind, _, is_rest, is_keyword in self.parameters:
-                known[name] = value = kind.resolve(sch, name, given[name], known)
-                if is_rest:
-                    positional += value
-                elif is_keyword:
-                    named[name] = value
-                else:
-                    positional.append(value)
-            result = self.function(*positional, **named)
+            for name, kind in self._kinds:
+                known[name] = kind.resolve(sch, name, given[name], known)
+            result = self.function(*known.values()) if self._is_plain else self._call(known)
         except Exception as error:
             if before is not None:
                 sch.state.restore(before)
             self._raise(sch, error)
         return self._finish(sch, given, known, result)
+
+    def _call(self, resolved: dict[str, Any]) -> Any:
+        """Call the function with arguments of all kinds, given by name."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for one in self.parameters:
+            if one.is_rest:
+                positional += resolved[one.name]
+            elif one.is_keyword:
+                named[one.name] = resolved[one.name]
+            else:
+                positional.append(resolved[one.name])
+        return self.function(*positional, **named)
 
     def _raise(self, sch: PrimitiveMethods, error: Exception) -> NoReturn:
         """Raise the error for the user: with the name of the primitive, in the requested detail."""
@@ -225,7 +237,11 @@ class Primitive:
         self, sch: PrimitiveMethods, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the arguments by name, with defaults."""
-        given: dict[str, Any] = {}
+        if self._is_plain and not kwargs and self._needed <= len(args) <= len(self._kinds):
+            given = self._defaults.copy()
+            given.update(zip(self._defaults, args))
+            return given
+        given = {}
         used, left, is_missing = 0, len(kwargs), False
         for name, kind, default, is_rest, is_keyword in self.parameters:
             if is_rest:

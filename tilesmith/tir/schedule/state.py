@@ -24,7 +24,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.block_scope import BlockScope
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 
 __all__ = [
     "BlockFlags", "FunctionState", "ScheduleDebugMask", "ScheduleState", "StmtSRef",
@@ -126,10 +126,12 @@ def child_statements(stmt: Stmt) -> list[For | BlockRealize]:
     def walk(node: Node) -> None:
         if type(node) is For or type(node) is BlockRealize:
             found.append(node)
-        elif isinstance(node, Stmt):
+        elif type(node) is not BufferStore and isinstance(node, Stmt):
             node.for_each_child(walk)
 
-    if isinstance(stmt, BlockRealize):
+    if type(stmt) is For:
+        walk(stmt.body)
+    elif type(stmt) is BlockRealize:
         if stmt.block.init is not None:
             walk(stmt.block.init)
         walk(stmt.block.body)
@@ -153,13 +155,20 @@ def _replace_inside(parent: For | BlockRealize, old: Stmt, new: Stmt) -> For | B
 
 def _replace_between(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """Replace ``old`` in a statement, outside of inner loops and blocks."""
+
+    def walk(node: Node) -> Node:
+        if node is old:
+            return new
+        kind = type(node)
+        if kind is For or kind is BlockRealize or kind is BufferStore or not isinstance(node, Stmt):
+            return node
+        return node.map_children(walk)
+
     if stmt is old:
         return new
     if type(stmt) is For or type(stmt) is BlockRealize:
         return stmt
-    return stmt.map_children(
-        lambda child: _replace_between(child, old, new) if isinstance(child, Stmt) else child
-    )
+    return stmt.map_children(walk)
 
 
 def _key(stmt: For | BlockRealize) -> Var | Block:

@@ -74,7 +74,7 @@ class ThroughCopy(Redirect):
         super().__init__(old, copy)
         self.start = start
         self.only_reads = only_reads
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer() if start else None
         self.views: dict[Buffer, Buffer] = {}
         self.pointers = {old.data: copy.data}
 
@@ -84,7 +84,7 @@ class ThroughCopy(Redirect):
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Sequence[PrimExpr]:
         """Return the indices in the copied part."""
-        if not self.start or buffer is not self.old:
+        if self.analyzer is None or buffer is not self.old:
             return indices
         return [self.analyzer.simplify(index - low) for index, low in zip(indices, self.start)]
 

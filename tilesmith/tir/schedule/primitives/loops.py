@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,27 +64,33 @@ def check_plain(cursor: LoopCursor) -> For:
     return loop
 
 
-def _infer_factors(cursor: LoopCursor, factors: list[Any]) -> list[PrimExpr]:
+def _infer_factors(cursor: LoopCursor, factors: list[int | PrimExpr | None]) -> list[PrimExpr]:
     """Return the factors as expressions; None is replaced by the factor that the extent implies."""
     loop = cursor.stmt
     dtype = loop.loop_var.dtype
     if sum(factor is None for factor in factors) > 1:
         advice = "give all factors but one, which is inferred from the extent"
         raise refuse("more than one factor is None", cursor, advice)
-    product = const(1, dtype)
-    for factor in factors:
-        if factor is not None:
-            if isinstance(factor, int) and factor <= 0:
-                advice = "factors are at least 1; None for the one that the extent implies"
-                raise refuse(f"factor {factor} is not positive", cursor, advice)
+    given = [factor for factor in factors if factor is not None]
+    for factor in given:
+        if isinstance(factor, int) and factor <= 0:
+            advice = "factors are at least 1; None for the one that the extent implies"
+            raise refuse(f"factor {factor} is not positive", cursor, advice)
+    whole = [factor for factor in given if isinstance(factor, int)]
+    rest: PrimExpr
+    if len(whole) == len(given) and isinstance(loop.extent, IntImm):
+        rest = const(-(-loop.extent.value // math.prod(whole)), dtype)
+    else:
+        product: PrimExpr = const(1, dtype)
+        for factor in given:
             product = product * (cast(dtype, factor) if isinstance(factor, PrimExpr) else factor)
-    analyzer = analyzer_for(cursor)
-    result = []
-    for factor in factors:
-        if factor is None:
-            factor = analyzer.simplify(floordiv(loop.extent + product - 1, product))
-        result.append(cast(dtype, factor) if isinstance(factor, PrimExpr) else const(factor, dtype))
-    return result
+        rest = analyzer_for(cursor).simplify(floordiv(loop.extent + product - 1, product))
+    return [
+        rest if factor is None
+        else cast(dtype, factor) if isinstance(factor, PrimExpr)
+        else const(factor, dtype)
+        for factor in factors
+    ]  # fmt: skip
 
 
 @primitive()
@@ -204,14 +211,14 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
             raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
     dtype = stmts[0].loop_var.dtype
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
-    analyzer = analyzer_for(loops[0])
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
     for stmt in reversed(stmts):
         value = floordiv(fused, extent)
         mapping[stmt.loop_var] = value if stmt is stmts[0] else floormod(value, stmt.extent)
         extent = stmt.extent * extent
-    extent = analyzer.simplify(extent)
+    if not is_const(extent):
+        extent = analyzer_for(loops[0]).simplify(extent)
     domain = domain_around(loops[0])
     domain[fused] = Range.from_min_extent(const(0, dtype), extent)
     replace = Substitution(mapping)
@@ -324,10 +331,10 @@ def loop_partition(
     dtype = stmt.loop_var.dtype
     if not isinstance(stmt.extent, IntImm):
         raise refuse("the extent is not constant", loop)
-    if factors.count(None) > 1:
+    if sum(factor is None for factor in factors) > 1:
         raise refuse("more than one factor is None", loop)
     given = [factor for factor in factors if isinstance(factor, int)]
-    if len(given) + factors.count(None) < len(factors):
+    if any(isinstance(factor, PrimExpr) for factor in factors):
         raise refuse(f"the parts {[str(one) for one in factors]} are not constant lengths", loop)
     rest = stmt.extent.value - sum(given)
     lengths = [factor if isinstance(factor, int) else rest for factor in factors]

@@ -386,13 +386,16 @@ class _Rfactor:
         Each partial result must be initialised. So a condition that can fail for some iteration of
         the factored loop in all iterations of the others guards the value instead.
         """
+        conditions = clauses(self.realize.predicate)
+        if not conditions:
+            return const(True, "bool"), None
         analyzer = analyzer_for(self.cursor)
         inner = [s.stmt for s in loops if s.stmt.loop_var in iterators]
         first = Substitution({loop.loop_var: loop.min for loop in inner if loop is not self.loop})
         rename = Substitution({v: self._value_of(v, i) for v, i in iterators.items()})
         kept: list[PrimExpr] = []
         moved: list[PrimExpr] = []
-        for clause in clauses(self.realize.predicate):
+        for clause in conditions:
             uses_loop = mentions(clause, {self.loop.loop_var})
             if not uses_loop or analyzer.can_prove(first.visit(clause)):
                 kept.append(clause)
