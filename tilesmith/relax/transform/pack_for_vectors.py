@@ -25,6 +25,7 @@ from tilesmith.relax.expr import (
     Constant,
     Function,
     RelaxExpr,
+    ShapeExpr,
     Tuple,
     const,
     known_struct_info,
@@ -32,6 +33,7 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -88,6 +90,9 @@ class _Pack(PyExprMutator):
         self.machine = machine
         self.rules: dict[Op, Callable[[Call], Any]] = {
             operators.nn.conv2d.op: self.convolution,
+            operators.nn.conv2d_transpose.op: self.transposed_convolution,
+            operators.nn.conv1d.op: self.lifted,
+            operators.nn.conv1d_transpose.op: self.lifted,
             operators.matmul.op: self.product,
             operators.mean.op: self.mean,
         }
@@ -143,6 +148,11 @@ class _Pack(PyExprMutator):
     # Operators
 
     def convolution(self, call: Call) -> Any:
+        made = self.packed_convolution(call)
+        return None if made is None else self.back(made)
+
+    def packed_convolution(self, call: Call) -> Any:
+        """Return a convolution of packed weights, with its channels last."""
         data, weight = call.args[:2]
         attrs, sizes = call.attrs, _sizes(data)
         plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
@@ -180,7 +190,63 @@ class _Pack(PyExprMutator):
             return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
         else:
             return _unpacked(call, "it has groups of more than one channel")
-        return self.back(made)
+        return made
+
+    def transposed_convolution(self, call: Call) -> Any:
+        data, weight = call.args[:2]
+        attrs: Any = call.attrs
+        info = known_struct_info(call)
+        plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "IOHW"
+        if not plain or attrs.out_layout not in (None, "", "NCHW"):
+            return _unpacked(call, "its layouts are not NCHW and IOHW")
+        if not isinstance(weight, Constant):
+            return _unpacked(call, "its weights are not constant")
+        if int(attrs.groups) != 1 or any(int(value) != 1 for value in attrs.dilation):
+            return _unpacked(call, "it has groups, or a dilation")
+        padding = [int(value) for value in attrs.padding]
+        shape = info.shape if isinstance(info, TensorStructInfo) else None
+        if min(padding) < 0 or not isinstance(shape, ShapeExpr):
+            return _unpacked(call, "it has no known shape, or a negative padding")
+        strides = [int(value) for value in attrs.strides]
+        extra = [int(value) for value in attrs.output_padding]
+        phases = phase_convolution(weight.data.numpy(), strides, padding, extra)
+        plan = operators.nn.conv2d(data, const(phases.weight), padding=phases.padding)
+        made = self.packed_convolution(self.builder_.normalize(plan))
+        if made is None:
+            return None
+        made = self.builder_.emit(made)
+        sizes = shape.values[2:]
+        return self.back(interleaved(self.builder_.emit, made, strides, padding[:2], sizes))
+
+    def lifted(self, call: Call) -> Any:
+        """Compute a convolution along one axis as one along two."""
+        data, weight = call.args[:2]
+        attrs: Any = call.attrs
+        transposes = call.op is operators.nn.conv1d_transpose.op
+        layouts = (attrs.data_layout, attrs.kernel_layout)
+        plain = layouts == ("NCW", "IOW" if transposes else "OIW")
+        if not plain or attrs.out_layout not in (None, "", "NCW"):
+            return _unpacked(call, "its layouts are not the plain ones")
+        if not isinstance(weight, Constant):
+            return _unpacked(call, "its weights are not constant")
+        if not transposes and int(attrs.strides[0]) == 1:
+            return None  # vectors run along the axis itself
+        before, after = [int(value) for value in attrs.padding]
+        options: dict[str, Any] = {
+            "strides": [1, int(attrs.strides[0])],
+            "padding": [0, before, 0, after],
+            "dilation": [1, int(attrs.dilation[0])],
+            "groups": int(attrs.groups),
+            "out_dtype": attrs.out_dtype,
+        }
+        if transposes:
+            options["output_padding"] = [0, int(attrs.output_padding[0])]
+        function = operators.nn.conv2d_transpose if transposes else operators.nn.conv2d
+        plane = self.builder_.emit(operators.expand_dims(data, [2]))
+        kernel = const(weight.data.numpy()[:, :, None, :])
+        wide = self.builder_.normalize(function(plane, kernel, **options))
+        made = (self.transposed_convolution if transposes else self.convolution)(wide)
+        return None if made is None else operators.squeeze(self.builder_.emit(made), [2])
 
     def product(self, call: Call) -> Any:
         data, weight = call.args[:2]
