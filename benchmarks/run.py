@@ -20,6 +20,7 @@ from benchmarks import report
 from benchmarks.contestants import CONTESTANTS, Run, installed, largest_error, prepare
 from benchmarks.machine import peak_flops
 from benchmarks.models import MODELS, build_model, model_inputs
+from benchmarks.operators import OPERATORS
 from benchmarks.workloads import KERNELS
 from tilesmith.inspect.timing import Timing, format_seconds, interleave, ratio
 from tilesmith.support.progress import status
@@ -219,6 +220,27 @@ def kernels(
     report_failures(results)
     saved = {name: record(result) for name, result in results.items()}
     click.echo(report.save("kernels", saved, path, threads=threads, rounds=rounds))
+
+
+@main.command()
+@click.option("--match", default="", help="Only operators whose name contains this.")
+@threads_option
+@rounds_option
+@json_option
+def operators(match: str, threads: int, rounds: int, path: Path | None) -> None:
+    """Measure forty operators that had cliffs, against onnxruntime: medians and their ratio."""
+    results = {}
+    for name, make in OPERATORS.items():
+        if match in name:
+            workload = make(name)
+            results[name] = contest(workload.model, workload.feed, (OURS, RIVAL), threads, rounds)
+    columns = [OURS, RIVAL]
+    rows = [row(name, result, columns) for name, result in results.items()]
+    title = f"operators on {threads} threads, in turns; ×: times as fast as the rival"
+    report.show(title, table_columns(columns), rows)
+    report_failures(results)
+    saved = {name: record(result) for name, result in results.items()}
+    click.echo(report.save("operators", saved, path, threads=threads, rounds=rounds))
 
 
 def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) -> dict[str, Any]:

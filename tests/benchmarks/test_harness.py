@@ -12,6 +12,7 @@ from benchmarks import run
 from benchmarks.contestants import largest_error, onnxruntime_contestant
 from benchmarks.models import MODELS, build_model, model_inputs
 from benchmarks.models.__main__ import main as write_model
+from benchmarks.operators import OPERATORS
 from benchmarks.workloads import KERNELS
 
 # Millions of weights of the published networks (bert: without the position ids).
@@ -98,3 +99,24 @@ def test_kernels_command_writes_json(tmp_path):
     latency = saved["results"]["softmax 1536x128"]["latency"]["onnxruntime"]
     assert latency["median_ms"] > 0 and saved["settings"]["threads"] == 1
     assert saved["machine"]["versions"]["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize("name", ["TopK 500 of 1000", "MatMul n=7 x768x768", "CumSum 10x4000"])
+def test_operators_run_in_onnxruntime(name):
+    workload = OPERATORS[name](name)
+    onnx.checker.check_model(workload.model)
+    assert onnxruntime_contestant(workload.model, workload.feed, 1)()
+
+
+def test_the_table_of_operators(tmp_path):
+    """Two operators on both sides, in turns, with the ratio of their medians in the file."""
+    path = tmp_path / "operators.json"
+    arguments = ["--match", "CumSum 4000x10", "--rounds", "2", "--threads", "1"]
+    finished = CliRunner().invoke(run.main, ["operators", *arguments, "--json", str(path)])
+    assert finished.exit_code == 0, finished.output
+    (figures,) = json.loads(path.read_text())["results"].values()
+    assert figures["times_as_fast"]["onnxruntime"] > 0 and figures["failures"] == {}
+
+
+def test_forty_operators():
+    assert len(OPERATORS) == 40
