@@ -180,12 +180,13 @@ class _Runs:
         plane = local(builder, dtype, "plane", const(0, dtype))
         width = local(builder, dtype, "width", const(_RUN, dtype))
         with builder.while_loop(width[0] < size):
-            pairs = op.floordiv(size + 2 * width[0] - 1, 2 * width[0])
-            with builder.for_range(0, pairs, "pair") as pair:
-                start = builder.let("start", pair * 2 * width[0])
-                middle = builder.let("middle", op.minimum(start + width[0], size))
-                end = builder.let("end", op.minimum(start + 2 * width[0], size))
-                self.merge(plane[0], start, middle, end)
+            start = local(builder, dtype, "start", const(0, dtype))
+            with builder.while_loop(start[0] < size):
+                first = builder.let("first", start[0])
+                middle = builder.let("middle", op.minimum(first + width[0], size))
+                end = builder.let("end", op.minimum(first + 2 * width[0], size))
+                self.merge(plane[0], first, middle, end)
+                start[0] = end
             plane[0] = 1 - plane[0]
             width[0] = width[0] * 2
         return plane
