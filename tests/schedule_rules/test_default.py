@@ -263,3 +263,17 @@ def test_reductions_of_tuples_run_in_vectors():
     want = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
     text = check([x], topi.nn.layer_norm(x, None, None, -1), want, [a])
     assert "T_moments_rf" in text and "T.vectorized(" in text
+
+
+@pytest.mark.parametrize("name", ["sum", "max"])
+def test_rows_of_symbolic_length_run_in_vectors(name):
+    n, m = te.size_var("n", "int64"), te.size_var("m", "int64")
+    x = te.placeholder((n, m), name="x")
+    made = scheduled(te.create_prim_func([x, getattr(topi, name)(x, 1)]))
+    assert "T.vectorized(" in made.script()
+    built = ts.build(made, target="llvm")["main"]
+    for shape in ((3, 1), (2, 7), (5, 16), (4, 33), (1, 1000)):
+        a = random(*shape)
+        out = ts.nd.array(np.zeros(shape[0], "float32"))
+        built(ts.nd.array(a), out)
+        np.testing.assert_allclose(out.numpy(), getattr(np, name)(a, 1), rtol=1e-4, atol=1e-4)

@@ -93,10 +93,8 @@ def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: i
         return
     row = _row(sch, block, reduction)
     extent = sch.get(row).extent
-    if not isinstance(extent, IntImm) or extent.value < 2 * lanes:
-        reason = f"the reduction has {extent} steps, which are not known to be {2 * lanes} or more"
-        if isinstance(extent, IntImm):
-            reason = f"the reduction has {extent.value} steps, fewer than {2 * lanes}"
+    if isinstance(extent, IntImm) and extent.value < 2 * lanes:
+        reason = f"the reduction has {extent.value} steps, fewer than {2 * lanes}"
         record_fallback("vectorization", describe(sch, block), reason)
         return
     total = 1
