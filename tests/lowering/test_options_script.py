@@ -89,9 +89,9 @@ def test_instrument_bound_checkers():
         for i in range(8):
             A[i] = A[I[i]]
 
-    assert count(lowered(gather), "AssertStmt") == 0
+    assert "T.checked" not in lowered(gather).script()
     checked = lowered(gather, tir__instrument_bound_checkers=True)
-    assert count(checked, "AssertStmt") == 1
+    assert checked.script().count("T.checked") == 1
 
 
 def test_instrument_lwp():

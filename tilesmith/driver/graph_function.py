@@ -379,7 +379,9 @@ class _Lowering:
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         operands = [*arguments, *kept]
-        words = kernel_arguments(kernel, function, operands, sizes)
+        words, checks = kernel_arguments(kernel, function, operands, sizes, self.analyzer)
+        for check in checks:
+            self._step(check.statement, [])
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
         place = operators_of(call)

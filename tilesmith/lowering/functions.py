@@ -18,11 +18,17 @@ from tilesmith.lowering.devices import build_for_device
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
 from tilesmith.runtime.module import Module
-from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import (
+    ConfigError,
+    OutOfBoundsError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 from tilesmith.support.knobs import knobs
 from tilesmith.support.memory_planner import check_algorithm
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, find_back_end, part
+from tilesmith.tir.analysis.out_of_bounds import find_out_of_bounds
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
@@ -191,6 +197,7 @@ def build(
     runtime: Any = None,
     name: str = "default_function",
     binds: Mapping[Any, Any] | None = None,
+    bounds: str | None = None,
 ) -> Module:
     """Compile tensor programs to a ``runtime.Module`` of callable functions.
 
@@ -199,8 +206,16 @@ def build(
     ``target`` is a Target or its text; without one the attribute ``target`` of each function
     counts, the current target, else "llvm". The loops are compiled as they are given: no schedule
     is chosen here. ``runtime`` is "cpp" or "crt": the code is the same for both.
-    Raises UnsupportedError when there is no back end for the target, and what lowering raises.
+    ``bounds="check"``: an access that is not proven to be inside of its buffer is checked when the
+    program runs (OutOfBoundsError); the compile report lists these accesses.
+    Raises OutOfBoundsError for accesses that are provably outside of their buffers,
+    UnsupportedError when there is no back end for the target, and what lowering raises.
     """
+    if bounds not in (None, "check"):
+        raise ConfigError(f"bounds={bounds!r} is unknown", notes=('use bounds="check"',))
+    if bounds == "check":
+        with _checking_bounds():
+            return build(inputs, args, target, target_host, runtime, name, binds)
     if runtime is not None and str(runtime).split()[0] not in ("cpp", "crt"):
         raise UnsupportedError(f"there is no runtime '{runtime}'", notes=("cpp or crt",))
     if isinstance(inputs, Mapping):
@@ -212,6 +227,27 @@ def build(
     chosen = _target(target, target_host)
     with checked_passes():
         return _build(inputs, args, target, chosen, name, binds)
+
+
+def _checking_bounds() -> PassContext:
+    """Return the current context with checks of accesses."""
+    now = PassContext.current()
+    config = {**now.config, "tir.instrument_bound_checkers": True}
+    return PassContext(now.opt_level, now.required_pass, now.disabled_pass, now.instruments, config)
+
+
+def _refuse_out_of_bounds(module: IRModule) -> None:
+    """Raise OutOfBoundsError for an access that is known to leave its buffer."""
+    for variable, function in module.functions.items():
+        if not isinstance(function, PrimFunc):
+            continue
+        reached = [access for access in find_out_of_bounds(function) if access.is_reached]
+        if reached:
+            raise OutOfBoundsError(
+                f"in the function '{variable.name_hint}' {reached[0].text}",
+                reached[0].span or function.span,
+                tuple([access.text for access in reached[1:5]]),
+            )
 
 
 def _by_target(module: IRModule) -> dict[Target, IRModule]:
@@ -230,6 +266,7 @@ def _by_target(module: IRModule) -> dict[Target, IRModule]:
 
 def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
     """Build for one target."""
+    _refuse_out_of_bounds(_as_module(inputs, args, name))
     module = _with_public_functions(lower(inputs, args, name, binds))
     if target is None:
         for func in module.functions.values():

@@ -52,6 +52,7 @@ KINDS: dict[str, Kind] = {
     "inlining": Kind("a cheap block is not inlined; its result is stored in memory"),
     "schedule": Kind("a default schedule does not apply; the block keeps simpler loops"),
     "vectorization": Kind("a loop is not vectorized here: LLVM may do it, or it runs lane by lane"),
+    "bounds": Kind("an access is not proven to be in bounds; it is checked when the program runs"),
     "code": Kind("only source code was generated; it cannot run on this machine"),
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor
@@ -13,9 +13,28 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+from tilesmith.tir.stmt import (
+    AttrStmt,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
 
-__all__ = ["OOBChecker", "find_out_of_bounds"]
+__all__ = ["OOBChecker", "Outside", "find_out_of_bounds"]
+
+
+class Outside(NamedTuple):
+    """An access outside of its buffer. ``is_reached``: it is known that some iteration makes it;
+    loops around it may else be empty, or conditions never hold.
+    """
+
+    text: str
+    span: Any
+    is_reached: bool
 
 
 class _BoundsFinder(Visitor):
@@ -23,16 +42,38 @@ class _BoundsFinder(Visitor):
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
-        self.found: list[str] = []
+        self.found: list[Outside] = []
+        self.is_reached = True  # the loops around have iterations
+        self.span: Any = None  # of the present statement
         self.ranged: set[Any] = set()  # variables that take all values of a known range
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
+
+    def visit(self, node: Any) -> None:
+        span = getattr(node, "span", None) if isinstance(node, Stmt) else None
+        if span is not None:
+            outer, self.span = self.span, span
+            super().visit(node)
+            self.span = outer
+        else:
+            super().visit(node)
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
         self.visit(loop.extent)
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         self.ranged.add(loop.loop_var)
+        if self.analyzer.can_prove(loop.extent <= 0):
+            return
+        outer = self.is_reached
+        self.is_reached = outer and self.analyzer.can_prove(loop.extent >= 1)
         self.visit(loop.body)
+        self.is_reached = outer
+
+    def visit_While(self, loop: While) -> None:
+        self.visit(loop.condition)
+        outer, self.is_reached = self.is_reached, False
+        self.visit(loop.body)
+        self.is_reached = outer
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> None:
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
@@ -119,10 +160,11 @@ class _BoundsFinder(Visitor):
         if not outside and self.is_exact(index):
             outside = low < 0 or (limit.min_value == limit.max_value and high >= limit.max_value)
         if outside:
-            self.found.append(
+            text = (
                 f"the buffer '{node.buffer.name}' is {what} outside of its axis {axis}: the index "
                 f"{index} lies in [{low}, {high}], the size is {size}"
             )
+            self.found.append(Outside(text, self.span, self.is_reached and not any(self.narrowed)))
 
     def is_exact(self, index: PrimExpr) -> bool:
         """Return whether some iteration reaches the bounds of an index: it is linear in loop
@@ -139,8 +181,8 @@ class _BoundsFinder(Visitor):
         return bool(detect_linear_equation(index, variables))
 
 
-def find_out_of_bounds(func: PrimFunc) -> list[str]:
-    """Return descriptions of the accesses of a function that are outside of their buffers."""
+def find_out_of_bounds(func: PrimFunc) -> list[Outside]:
+    """Return the accesses of a function that are outside of their buffers."""
     finder = _BoundsFinder()
     with deep_recursion():
         finder.visit(func.body)
@@ -157,9 +199,9 @@ def OOBChecker() -> Pass:
                 found = find_out_of_bounds(func)
                 if found:
                     raise VerifyError(
-                        f"in the function '{variable.name_hint}' {found[0]}",
-                        notes=tuple(found[1:5]),
-                        span=func.span,
+                        f"in the function '{variable.name_hint}' {found[0].text}",
+                        notes=tuple([access.text for access in found[1:5]]),
+                        span=found[0].span or func.span,
                     )
         return mod
 
