@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from tilesmith.cli import arrays
 from tilesmith.cli.main import COMMANDS, one_line, tilesmith
 from tilesmith.cli.options import InputShape
-from tilesmith.support.errors import ConfigError, ShapeError, TilesmithError, UnknownNameError
+from tilesmith.support.errors import ConfigError, TilesmithError, UnknownNameError
+from tilesmith.support.packages import install_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
@@ -169,8 +170,14 @@ def test_wrong_inputs(files, monkeypatch, given, error, words):
 def test_random_inputs():
     made = arrays.random_inputs(INPUTS)
     assert made["image"].dtype == np.float32 and set(made["ids"]) <= {0, 1}
-    with pytest.raises(ShapeError, match="--input-shape x:batch,3"):
-        arrays.random_inputs([arrays.InputInfo("x", "float32", ("batch", 3))])
+    opened = [
+        arrays.InputInfo("x", "bfloat16", ("n", "m", 3)),
+        arrays.InputInfo("y", "int8", ("n",)),
+    ]
+    made = arrays.random_inputs(opened)
+    assert made["x"].shape == (1, 1, 3) and str(made["x"].dtype) == "bfloat16"
+    filled, chosen = arrays.chosen_sizes(opened, batch=4)
+    assert chosen == {"n": 4, "m": 1} and filled[1].shape == (4,)
 
 
 def test_doctor():
@@ -178,7 +185,7 @@ def test_doctor():
     found = json.loads(result.stdout)
     by_name = {package["package"]: package for package in found["packages"]}
     assert by_name["numpy"]["version"] == np.__version__
-    assert by_name["onnx"]["install"] == "pip install 'tilesmith[onnx]'"
+    assert by_name["onnx"]["install"] == install_command("onnx", "onnx")
     states = {state["kind"]: state for state in found["targets"]}
     assert states["llvm"]["works"], states["llvm"]["detail"]
     assert result.exit_code == 0

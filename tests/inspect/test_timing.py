@@ -44,3 +44,11 @@ def test_rounds_interleave_and_ratios_compare():
 )
 def test_units(seconds, text):
     assert timing.format_seconds(seconds) == text
+
+
+def test_percentiles_of_single_calls():
+    nothing = {"pass": lambda: None}
+    found = timing.interleave(nothing, rounds=2, sample_seconds=0.0001, each_call=True)["pass"]
+    assert len(found.samples) == 2 <= len(found.calls)
+    assert 0 < found.percentile(50) <= found.percentile(90) <= found.percentile(99)
+    assert timing.interleave(nothing, rounds=2)["pass"].calls == ()

@@ -14,6 +14,8 @@ from tilesmith.runtime.relax_vm import VirtualMachine
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.support.errors import (
     ArtifactError,
+    FileError,
+    OutOfMemoryError,
     ShapeError,
     TypeMismatchError,
     UnknownNameError,
@@ -233,3 +235,15 @@ def test_virtual_machine(executable):
         vm.set_instrument(print)
     with pytest.raises(TypeMismatchError):
         VirtualMachine("model.so", ts.cpu())
+
+
+def test_memory_that_the_system_does_not_have_is_a_typed_error():
+    with pytest.raises(OutOfMemoryError, match="no memory for .* GiB") as error:
+        ts.nd.empty((1 << 45, 1 << 10), "float32")
+    assert isinstance(error.value, MemoryError)
+
+
+def test_a_missing_folder_is_named(executable, tmp_path):
+    for name in ("model.tsm", "model.so"):
+        with pytest.raises(FileError, match=f"missing/{name}.*\n.*no folder"):
+            executable.export_library(tmp_path / "missing" / name)

@@ -8,7 +8,8 @@ from tilesmith import relax, te
 from tilesmith.relax import BlockBuilder, TensorStructInfo
 from tilesmith.runtime import load_module, requirements
 from tilesmith.runtime.requirements import Requirements, check_code, requirements_in
-from tilesmith.support.errors import ArtifactError, IncompatibleCodeError
+from tilesmith.support.errors import ArtifactError, CodegenError, IncompatibleCodeError
+from tilesmith.support.linker import find_linkers
 from tilesmith.target import Target
 from tilesmith.target.features import architecture
 
@@ -92,6 +93,27 @@ def test_another_architecture_is_named(tmp_path, suffix):
             load_module(path)["main"]
     with pytest.raises(IncompatibleCodeError, match="is for aarch64, this machine is x86_64"):
         model(target)(np.ones((2, 8), "float32"))
+
+
+@pytest.mark.parametrize(
+    "target, system",
+    [
+        ("llvm -mtriple=arm64-apple-macos", "macOS"),
+        ("llvm -mtriple=x86_64-pc-windows-msvc", "Windows"),
+        ("llvm -mtriple=wasm32-unknown-unknown", "WebAssembly"),
+        ("llvm -mtriple=aarch64-linux-gnu", "aarch64, this machine"),
+    ],
+)
+def test_a_model_for_another_system_is_saved_and_refused_here(tmp_path, target, system):
+    executable = model(target)
+    executable.save(tmp_path / "model.tsm")
+    with pytest.raises(IncompatibleCodeError, match=f"'.*model.tsm' is for {system}"):
+        tilesmith.load(tmp_path / "model.tsm")
+    if not find_linkers() or any(linker.command[0] == "zig" for linker in find_linkers()):
+        return
+    with pytest.raises(CodegenError, match="linking .* failed"):
+        executable.export_library(tmp_path / "model.so")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.tsm"]
 
 
 def test_c_for_a_named_cpu_says_what_it_needs(old_cpu):

@@ -1,10 +1,12 @@
 import inspect
 import pickle
+from pathlib import Path
 
 import pytest
 
+import tilesmith
 from tilesmith import error as public
-from tilesmith.support import errors
+from tilesmith.support import errors, packages
 from tilesmith.support.errors import (
     MissingDependencyError,
     OpNotImplemented,
@@ -13,6 +15,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     format_span,
 )
+from tilesmith.support.packages import install_command
 
 CLASSES = [
     item
@@ -73,6 +76,26 @@ def test_span_with_its_own_format():
 
 def test_missing_dependency_names_the_command():
     found = MissingDependencyError("onnx", "onnx", "importing a model")
-    assert "pip install 'tilesmith[onnx]'" in str(found)
+    assert install_command("onnx", "onnx") in str(found)
     assert isinstance(found, ImportError)
-    assert found.command == "pip install 'tilesmith[onnx]'"
+    assert found.command == install_command("onnx", "onnx")
+
+
+def test_commands_of_pip_work_from_a_checkout(monkeypatch):
+    monkeypatch.setattr(packages, "_pip", lambda: "pip")
+    root = Path(tilesmith.__file__).resolve().parents[1]
+    monkeypatch.chdir(root)
+    assert packages.install_command("onnx", "onnx") == "pip install -e '.[onnx]'"
+    monkeypatch.chdir("/")
+    assert packages.install_command("onnx", "onnx") == f"pip install -e '{root}[onnx]'"
+    monkeypatch.setattr(packages, "_checkout", lambda: None)
+    assert packages.install_command("onnx", "onnx") == "pip install 'tilesmith[onnx]'"
+    assert packages.install_command("ziglang") == "pip install ziglang"
+
+
+def test_pip_is_that_of_this_python(monkeypatch):
+    monkeypatch.setattr(packages.sys, "executable", "/house/.venv/bin/python")
+    monkeypatch.setattr(packages.shutil, "which", lambda name: "/usr/bin/pip")
+    assert packages.install_command("rich") == "/house/.venv/bin/python -m pip install rich"
+    monkeypatch.setattr(packages.shutil, "which", lambda name: "/house/.venv/bin/pip")
+    assert packages.install_command("rich") == "pip install rich"

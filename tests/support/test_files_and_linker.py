@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from tilesmith.support import linker
-from tilesmith.support.errors import CodegenError, ConfigError, MissingDependencyError
+from tilesmith.support.errors import CodegenError, ConfigError, FileError, MissingDependencyError
 from tilesmith.support.files import make_atomically, replace_file, write_atomically
 from tilesmith.support.knobs import knobs
 
@@ -85,3 +85,28 @@ def test_a_failing_linker_is_quoted(tmp_path):
 def test_a_bad_linker_command_is_an_error(command):
     with knobs.override(linker=command), pytest.raises(ConfigError, match="TILESMITH_LINKER"):
         linker.find_linkers()
+
+
+def test_a_refusal_of_the_system_names_the_file(tmp_path, monkeypatch):
+    with pytest.raises(FileError, match="(?s)x.bin': No such file.*no folder '.*missing'"):
+        write_atomically(tmp_path / "missing" / "x.bin", b"data")
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(FileError, match="x.bin': No space left on device") as error:
+        write_atomically(tmp_path / "x.bin", b"data")
+    assert isinstance(error.value, OSError) and error.value.errno == 28
+    with pytest.raises(FileError, match="y.bin': No space"):
+        make_atomically(tmp_path / "y.bin", lambda path: open(path, "w").close())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, b"data")
+    assert os.read(reader, 10) == b"data" and pipe.is_fifo()
+    os.close(reader)

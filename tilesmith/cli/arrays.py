@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import (
     ConfigError,
-    ShapeError,
     UnknownNameError,
     UnsupportedError,
 )
@@ -68,7 +68,7 @@ def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.n
     arrays: dict[str, np.ndarray] = {}
     in_order: list[Path] = []
     for text in given:
-        name, equals, path = text.partition("=")
+        name, equals, named = text.partition("=")
         if not equals or Path(text).exists():
             in_order.append(Path(text))
         elif name not in names:
@@ -78,7 +78,7 @@ def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.n
         elif name in arrays:
             raise ConfigError(f"input '{name}' is given twice")
         else:
-            arrays[name] = load_array(Path(path))
+            arrays[name] = load_array(Path(named))
     open_names = [name for name in names if name not in arrays]
     if len(in_order) > len(open_names):
         raise ConfigError(
@@ -95,22 +95,64 @@ def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.n
     return [arrays[name] for name in names]
 
 
+def chosen_sizes(
+    inputs: Sequence[InputInfo], batch: int | None = None
+) -> tuple[list[InputInfo], dict[str, int]]:
+    """Return the inputs with their symbolic sizes filled in, and what was chosen, by name.
+
+    `batch` is the size of symbolic first axes; other sizes, and those without `batch`, become 1.
+    """
+    chosen: dict[str, int] = {}
+    for info in inputs:
+        for axis, size in enumerate(info.shape):
+            if not isinstance(size, int) and size not in chosen:
+                chosen[size] = batch if axis == 0 and batch is not None else 1
+    filled = [
+        InputInfo(
+            info.name,
+            info.dtype,
+            tuple([size if isinstance(size, int) else chosen[size] for size in info.shape]),
+        )
+        for info in inputs
+    ]
+    return filled, chosen
+
+
+def model_inputs(path: Path) -> list[InputInfo]:
+    """Describe the inputs of an ONNX model in order, from its file alone. Open sizes without a name
+    get one; inputs of an open rank are left out.
+    """
+    from tilesmith.relax.frontend.onnx.model import load_model
+
+    graph = load_model(path).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    found = []
+    for item in graph.input:
+        if item.name in constants or not item.type.tensor_type.HasField("shape"):
+            continue
+        shape = tuple(
+            [
+                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"axis {axis}"
+                for axis, dim in enumerate(item.type.tensor_type.shape.dim)
+            ]
+        )
+        found.append(InputInfo(item.name, "", shape))
+    return found
+
+
 def random_inputs(inputs: Sequence[InputInfo], seed: int = 0) -> dict[str, np.ndarray]:
-    """Make arrays that fit: normally distributed floats, integers 0 and 1 (safe as indices)."""
+    """Make arrays that fit: normally distributed floats, integers 0 and 1 (safe as indices). Open
+    sizes are chosen as `chosen_sizes` does.
+    """
     rng = np.random.default_rng(seed)
     arrays = {}
-    for info in inputs:
-        still_open = [size for size in info.shape if not isinstance(size, int)]
-        if still_open:
-            sizes = ",".join(str(size) for size in info.shape)
-            raise ShapeError(
-                f"input '{info.name}' has the symbolic size '{still_open[0]}'",
-                notes=(f"fix it: --input-shape {info.name}:{sizes}",),
-            )
+    for info in chosen_sizes(inputs)[0]:
+        shape = tuple([int(size) for size in info.shape])
         if info.dtype.startswith(("float", "bfloat")):
-            arrays[info.name] = rng.standard_normal(info.shape).astype(info.dtype)
+            dtype = DataType(info.dtype).numpy()
+            arrays[info.name] = rng.standard_normal(shape).astype(dtype)
         else:
-            arrays[info.name] = rng.integers(0, 2, info.shape).astype(info.dtype)
+            arrays[info.name] = rng.integers(0, 2, shape).astype(info.dtype)
     return arrays
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,17 @@ from tilesmith.cli.options import (
     target_option,
 )
 
+_PERCENTILES = (50, 90, 99)
+
 
 @click.command("bench")
 @click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all CPUs of this process.")
 @click.option("--rounds", type=click.IntRange(min=2), default=20, show_default=True)
+@click.option(
+    "--batch", "batches", type=click.IntRange(min=0), multiple=True,
+    help="Size of symbolic first axes; repeatable, to compare sizes. Default: 1.",
+)  # fmt: skip
 @target_option
 @input_shape_option
 @json_option
@@ -31,6 +38,7 @@ def bench_command(
     model: Path,
     threads: int | None,
     rounds: int,
+    batches: tuple[int, ...],
     target: str,
     input_shapes: InputShapes,
     as_json: bool,
@@ -40,56 +48,102 @@ def bench_command(
     Where onnxruntime is installed it runs the same model on the same threads, in turns, and the
     largest difference between the outputs is printed as well.
     """
-    from tilesmith.cli.arrays import as_arrays, describe_inputs, random_inputs
+    from tilesmith.cli.arrays import InputInfo, chosen_sizes, describe_inputs, model_inputs
     from tilesmith.driver import compile as compile_model
-    from tilesmith.inspect.timing import interleave
     from tilesmith.runtime import executable as executables
     from tilesmith.runtime.threads import num_threads, set_num_threads
-    from tilesmith.support.progress import progress, status
+    from tilesmith.support.errors import ConfigError
+    from tilesmith.support.progress import status
     from tilesmith.target import Target
 
     existing_file(model, "a model")
     is_artifact = model.suffix == ".tsm"
+    if is_artifact and input_shapes:
+        raise ConfigError("--input-shape is for models; a compiled model has its sizes")
     chosen = Target(target)
     if threads is not None:
         set_num_threads(threads)
-    threads = num_threads()
-    start = time.perf_counter()
-    with status(f"{'loading' if is_artifact else 'compiling'} {model.name}"):
-        if is_artifact:
-            executable = executables.load(str(model))
-        else:
-            executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
-    seconds = time.perf_counter() - start
-    feed = random_inputs(describe_inputs(executable))
-    arrays = list(feed.values())
-    contestants: dict[str, Any] = {"tilesmith": lambda: executable(*arrays)}
-    record: dict[str, Any] = {"model": str(model), "threads": threads, "compile_seconds": seconds}
-    rival = None if is_artifact else _onnxruntime(model, threads)
-    if rival is not None:
-        outputs = rival.run(None, feed)
-        record["largest_difference"] = _largest_difference(as_arrays(executable(*arrays)), outputs)
-        contestants["onnxruntime"] = lambda: rival.run(None, feed)
+    given = shapes(input_shapes) or {}
+    loaded = executables.load(str(model)) if is_artifact else None
+    inputs = model_inputs(model) if loaded is None else describe_inputs(loaded)
+    inputs = [InputInfo(one.name, one.dtype, given.get(one.name, one.shape)) for one in inputs]
+    if batches and not chosen_sizes(inputs)[1]:
+        raise ConfigError("--batch: no input has a symbolic size", notes=("leave --batch out",))
+    results = []
+    for batch in batches or (None,):
+        filled, opened = chosen_sizes(inputs, batch)
+        start = time.perf_counter()
+        executable = loaded
+        if executable is None:
+            sizes: dict[str, Any] = {one.name: one.shape for one in filled}
+            with status(f"compiling {model.name}"):
+                executable = compile_model(
+                    str(model), target=chosen, input_shapes={**sizes, **given}
+                )
+        seconds = time.perf_counter() - start
+        filled = chosen_sizes(describe_inputs(executable), batch)[0]
+        measured = _measure(executable, filled, None if is_artifact else model, rounds)
+        results.append({"sizes": opened, "compile_seconds": seconds, **measured})
+    record = {"model": str(model), "threads": num_threads(), "results": results}
+    if as_json:
+        print_json(record)
+    else:
+        _print(record, asked=bool(batches))
+
+
+def _measure(
+    executable: Any, inputs: Sequence[Any], model: Path | None, rounds: int
+) -> dict[str, Any]:
+    """Time the executable and, where onnxruntime can run the model, both in turns."""
+    from tilesmith.cli.arrays import as_arrays, random_inputs
+    from tilesmith.inspect.timing import interleave, ratio
+    from tilesmith.runtime.threads import num_threads
+    from tilesmith.support.progress import progress
+
+    arrays = list(random_inputs(inputs).values())
+    contestants: dict[str, Callable[[], Any]] = {"tilesmith": lambda: executable(*arrays)}
+    ours = as_arrays(executable(*arrays))
+    found: dict[str, Any] = {}
+    if model is not None and importlib.util.find_spec("onnxruntime") is not None:
+        try:
+            run = _onnxruntime(model, num_threads(), arrays)
+            found["largest_difference"] = _largest_difference(ours, run())
+            contestants["onnxruntime"] = run
+        except Exception as error:  # whatever a rival raises must not end the measurement
+            found["onnxruntime_cannot"] = " ".join(str(error).split()) or type(error).__name__
     with progress("timing") as report:
-        timings = interleave(contestants, rounds, progress=lambda done, all: report(done, all))
-    record["latency"] = {name: timing.as_json() for name, timing in timings.items()}
-    _print(record, timings, as_json)
+        timings = interleave(
+            contestants, rounds, progress=lambda done, all: report(done, all), each_call=True
+        )
+    found["latency"] = {
+        name: {
+            **timing.as_json(),
+            **{f"p{p}_ms": timing.percentile(p) * 1e3 for p in _PERCENTILES},
+            "calls": len(timing.calls),
+        }
+        for name, timing in timings.items()
+    }
+    if "onnxruntime" in timings:
+        times = ratio(timings["onnxruntime"], timings["tilesmith"])
+        found["times_as_fast_as_onnxruntime"] = times
+    return found
 
 
-def _onnxruntime(model: Path, threads: int) -> Any:
-    """Return an onnxruntime session for the model, or None if onnxruntime is not installed."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        return None
+def _onnxruntime(model: Path, threads: int, arrays: Sequence[Any]) -> Callable[[], Any]:
+    """Return a function that runs the model with onnxruntime on the arrays."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4  # what it raises is shown, so nothing has to be logged
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    feed = dict(zip(names, arrays, strict=True))
+    return lambda: session.run(None, feed)
 
 
-def _largest_difference(ours: list, theirs: list) -> float:
+def _largest_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """Return max |a - b| over all outputs."""
     import numpy as np
 
@@ -99,31 +153,33 @@ def _largest_difference(ours: list, theirs: list) -> float:
     )
 
 
-def _print(record: dict[str, Any], timings: dict[str, Any], as_json: bool) -> None:
-    from tilesmith.inspect.timing import format_seconds, ratio
-
-    ours, theirs = timings["tilesmith"], timings.get("onnxruntime")
-    if theirs is not None:
-        record["times_as_fast_as_onnxruntime"] = ratio(theirs, ours)
-    if as_json:
-        print_json(record)
-        return
+def _print(record: dict[str, Any], asked: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"latency of {record['model']}, {record['threads']} threads, in turns")
-    table.add_column("")
-    for column in ("median", "10 %", "90 %"):
-        table.add_column(column, justify="right")
-    for name, timing in timings.items():
-        figures = (timing.median, timing.low, timing.high)
-        table.add_row(name, *(format_seconds(seconds) for seconds in figures))
+    from tilesmith.inspect.timing import format_seconds
+    from tilesmith.support.packages import install_command
+
     console = Console()
-    console.print(table)
-    if theirs is None:
-        console.print("to compare with onnxruntime: pip install onnxruntime")
-        return
-    console.print(
-        f"{record['times_as_fast_as_onnxruntime']:.2f} times as fast as onnxruntime; "
-        f"largest difference between the outputs: {record['largest_difference']:.1e}"
-    )
+    for result in record["results"]:
+        opened = ", ".join([f"{name} = {size}" for name, size in result["sizes"].items()])
+        if opened and not asked:
+            opened += " (chosen; others with --batch or --input-shape)"
+        title = f"latency of {record['model']}, {record['threads']} threads, in turns"
+        click.echo(f"{title}: {opened}" if opened else title)
+        table = Table("")
+        for percent in _PERCENTILES:
+            table.add_column(f"p{percent}", justify="right")
+        for name, figures in result["latency"].items():
+            times = [figures[f"p{percent}_ms"] / 1e3 for percent in _PERCENTILES]
+            table.add_row(name, *[format_seconds(seconds) for seconds in times])
+        console.print(table)
+        if "onnxruntime_cannot" in result:
+            click.echo(f"onnxruntime cannot run this model: {result['onnxruntime_cannot']}")
+        elif "onnxruntime" in result["latency"]:
+            click.echo(
+                f"{result['times_as_fast_as_onnxruntime']:.2f} times as fast as onnxruntime; "
+                f"largest difference between the outputs: {result['largest_difference']:.1e}"
+            )
+        elif importlib.util.find_spec("onnxruntime") is None:
+            click.echo(f"to compare with onnxruntime: {install_command('onnxruntime')}")

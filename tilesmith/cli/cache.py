@@ -42,7 +42,8 @@ _cache_option = click.option(
 def cache_command() -> None:
     """Look at the caches of compiled models and kernels, and make them smaller.
 
-    They only save time: whatever is removed is compiled again when it is needed.
+    They only save time: whatever is removed is compiled again when it is needed. Each of the
+    commands below has --json.
     """
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +22,9 @@ from tilesmith.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from tilesmith.runtime.executable import Executable
     from tilesmith.support.fallbacks import FallbackReport
+    from tilesmith.support.summary import Summary
 
 
 @click.command("compile")
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
     "--report", is_flag=True,
     help="Also tell what the compiler gave up or did in a slower way, and why.",
 )  # fmt: skip
+@click.option(
+    "-v", "--verbose", is_flag=True,
+    help="Also sum up: operators, kernels, time by phase, memory.",
+)  # fmt: skip
 @json_option
 def compile_command(
     model: Path,
@@ -43,22 +50,29 @@ def compile_command(
     target: str,
     input_shapes: InputShapes,
     report: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Compile MODEL.onnx into one file that runs without it."""
     from tilesmith.support.fallbacks import collect_fallbacks
     from tilesmith.support.progress import status
+    from tilesmith.support.summary import collect_summary, phase
     from tilesmith.target import Target
 
     existing_file(model, "a model")
     output = writable_place(output or model.with_suffix(".tsm"), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
     start = time.perf_counter()
-    with status(f"compiling {model.name}"), collect_fallbacks() as fallbacks:
+    with (
+        status(f"compiling {model.name}"),
+        collect_fallbacks() as fallbacks,
+        collect_summary() as summary,
+    ):
         from tilesmith.driver import compile as compile_model
 
         executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
-        executable.save(str(output))
+        with phase("saving"):
+            executable.save(str(output))
     seconds = time.perf_counter() - start
     size = output.stat().st_size
     if as_json:
@@ -70,12 +84,52 @@ def compile_command(
                 "seconds": seconds,
                 "bytes": size,
                 **({"fallbacks": fallbacks.to_json()} if report else {}),
+                **({"summary": _summed_up(summary, executable)} if verbose else {}),
             }
         )
     else:
         click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")
+        if verbose:
+            _print_summary(_summed_up(summary, executable))
         if report:
             _print_fallbacks(fallbacks)
+
+
+def _summed_up(summary: Summary, executable: Executable) -> dict[str, Any]:
+    """Return counts, seconds by phase, and bytes of memory, as JSON values."""
+    workspace = executable.metadata["functions"].get("main", {}).get("workspace_bytes")
+    return {
+        "counts": summary.counts,
+        "seconds": summary.seconds,
+        "bytes": {
+            "constants": sum([array.nbytes for array in executable.constants.values()]),
+            "workspace": workspace if isinstance(workspace, int) else None,
+            "peak of this process": peak_memory(),
+        },
+    }
+
+
+def peak_memory() -> int | None:
+    """Return the most bytes that this process has had in memory; None where unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024
+
+
+def _print_summary(found: dict[str, Any]) -> None:
+    """Print a line each of counts, times and memory."""
+    counts = ", ".join([f"{number} {name}" for name, number in found["counts"].items()])
+    click.echo(f"counts: {counts or 'none, the model was in the cache'}")
+    times = [f"{name} {seconds:.2f} s" for name, seconds in found["seconds"].items()]
+    click.echo(f"time: {', '.join(times)}")
+    sizes = {
+        name: "depends on the sizes" if size is None else f"{size / 1e6:.1f} MB"
+        for name, size in found["bytes"].items()
+    }
+    click.echo(f"memory: {', '.join([f'{name} {size}' for name, size in sizes.items()])}")
 
 
 def _print_fallbacks(report: FallbackReport) -> None:

@@ -15,7 +15,7 @@ import click
 
 from tilesmith import __version__
 from tilesmith.cli.options import json_option, print_json
-from tilesmith.support.packages import Package
+from tilesmith.support.packages import Package, install_command
 
 
 def has_module(name: str) -> bool:
@@ -34,12 +34,6 @@ def installed_version(package: Package) -> str | None:
         return importlib.metadata.version(package.name)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
-
-
-def install_command(package: Package) -> str:
-    """Return the command that installs a package."""
-    wanted = f"'tilesmith[{package.extra}]'" if package.extra else package.name
-    return f"pip install {wanted}"
 
 
 PACKAGES = (
@@ -74,7 +68,7 @@ def check_target(kind: str) -> TargetState:
         return TargetState(kind, False, "this version has no back end for it")
     for package in record.packages:
         if installed_version(package) is None:
-            return TargetState(kind, False, install_command(package))
+            return TargetState(kind, False, install_command(package.name, package.extra))
     try:
         detail = "back end installed" if record.describe is None else part(record.describe)()
         wrong = "" if record.is_device else _run_a_loop(kind)
@@ -132,7 +126,7 @@ def examine() -> dict[str, Any]:
             "version": installed_version(package),
             "purpose": package.purpose,
             "required": not package.extra,
-            "install": install_command(package),
+            "install": install_command(package.name, package.extra),
         }
         for package in dict.fromkeys([*PACKAGES, *[p for r in records for p in r.packages]])
     ]

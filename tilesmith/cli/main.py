@@ -2,6 +2,7 @@
 
 Exit codes: 0 success; 1 the model, the data or the machine is at fault (one line on standard error
 says what to do); 2 the command line is invalid; 70 an internal error of Tilesmith; 130 interrupted.
+With `--json` an error is also one JSON object on standard output: {"error", "kind", "exit_code"}.
 `TILESMITH_TRACEBACK=full` shows the internal frames of any error.
 """
 
@@ -10,14 +11,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+import warnings
+from typing import Any, NoReturn
 
 import click
 
 from tilesmith import __version__
+from tilesmith.cli.options import print_json
 from tilesmith.support.errors import InternalError, TilesmithError
 
-FAILED, INTERNAL, INTERRUPTED = 1, 70, 130
+FAILED, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
 
 # Subcommand → module. Imported at first use, so that `--help` is quick.
 COMMANDS = {
@@ -44,6 +47,8 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, TilesmithError):
         parts = [line.strip() for line in str(error).splitlines()]
         return "; ".join(part for part in parts if part)
+    if isinstance(error, MemoryError):
+        return "the machine has not enough memory for this"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return where + (error.strerror or str(error))
@@ -77,15 +82,30 @@ class Tilesmith(click.Group):
                 error.message += f" Did you mean '{near[0]}'?"
             raise
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, and remember whether errors are reported as JSON."""
+        context.meta[_WANTS_JSON] = "--json" in args
+        return super().parse_args(context, args)
+
     def invoke(self, context: click.Context) -> Any:
         """Run a subcommand; turn its errors into one line and an exit code."""
+        shown, warnings.showwarning = warnings.showwarning, show_warning
+        try:
+            return self._invoke(context)
+        finally:
+            warnings.showwarning = shown
+
+    def _invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "tilesmith"
+            text = f"{' '.join(error.format_message().split())} See: {command} --help"
+            _fail(context, "error", text, "UsageError", USAGE)
+        except (click.ClickException, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            context.exit(INTERRUPTED)
+        except (KeyboardInterrupt, click.Abort):
+            _fail(context, "", "interrupted", "KeyboardInterrupt", INTERRUPTED)
         except BrokenPipeError:
             # The reader of our output closed the pipe (`| head`). Python must not flush again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -93,16 +113,23 @@ class Tilesmith(click.Group):
         except Exception as error:
             if os.environ.get("TILESMITH_TRACEBACK") == "full":
                 raise
-            is_expected = isinstance(error, TilesmithError | OSError)
+            kind = type(error).__name__
+            is_expected = isinstance(error, TilesmithError | OSError | MemoryError)
             if is_expected and not isinstance(error, InternalError):
-                click.echo(f"error: {one_line(error)}", err=True)
-                context.exit(FAILED)
-            click.echo(
-                f"internal error: {one_line(error)}; "
-                "TILESMITH_TRACEBACK=full shows where, please report it",
-                err=True,
-            )
-            context.exit(INTERNAL)
+                _fail(context, "error", one_line(error), kind, FAILED)
+            advice = "TILESMITH_TRACEBACK=full shows where, please report it"
+            _fail(context, "internal error", f"{one_line(error)}; {advice}", kind, INTERNAL)
+
+
+_WANTS_JSON = "tilesmith.wants_json"
+
+
+def _fail(context: click.Context, word: str, text: str, kind: str, code: int) -> NoReturn:
+    """Report an error on one line, and as JSON where it is asked for; end with an exit code."""
+    click.echo(f"{word}: {text}" if word else text, err=True)
+    if context.meta.get(_WANTS_JSON):
+        print_json({"error": text, "kind": kind, "exit_code": code})
+    context.exit(code)
 
 
 @click.group(

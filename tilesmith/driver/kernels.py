@@ -101,6 +101,11 @@ class KernelTable:
         self._target = target
         self._symbols: dict[str, GlobalVar] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """The names that the kernels have in the module."""
+        return list(self._symbols)
+
     def symbol(self, kernel: GlobalVar) -> GlobalVar:
         """Return the symbol of a kernel's object code; the first call adds the kernel."""
         found = self._symbols.get(kernel.name_hint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
     FrontendError,
+    TypeMismatchError,
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
+from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
@@ -46,6 +48,7 @@ def compile(
     compiles even if this model is in the cache.
     """
     chosen = Target(target)
+    _check_shapes(input_shapes)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
     key = None
     settings = deciding_settings()
@@ -55,7 +58,8 @@ def compile(
         )
     if cache and path is not None and not params and settings is not None:
         key = _model_key(path, chosen, input_shapes, settings)
-        cached = _cached(key)
+        with phase("reading the cache"):
+            cached = _cached(key)
         if cached is not None:
             return cached
     if path is None and _is_tensor_program(model_or_module):
@@ -67,13 +71,14 @@ def compile(
 
     if back_end_of(chosen).kernel_object is not None:
         start_workers(chosen)  # workers import their modules while this process reads the model
-    with collect_fallbacks() as importing:
+    with collect_fallbacks() as importing, phase("importing"):
         module = import_model(model_or_module, input_shapes)
     executable = build(module, chosen, params)
     executable.add_fallbacks(importing)
     if key is not None and executable.is_runnable:
         try:
-            MODEL_CACHE.put_file(key, executable.save)
+            with phase("storing in the cache"):
+                MODEL_CACHE.put_file(key, executable.save)
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
@@ -92,6 +97,30 @@ def _cached(key: str) -> Executable | None:
         return None
     executable.fallbacks.record()
     return executable
+
+
+def _check_shapes(shapes: Any) -> None:
+    """Raise TypeMismatchError unless sizes of inputs are given by name."""
+    if shapes is None:
+        return
+    example = 'such as {"image": (1, 3, 224, 224)}'
+    if not isinstance(shapes, Mapping):
+        kind = type(shapes).__name__
+        raise TypeMismatchError(
+            f"input_shapes maps names of inputs to shapes, got {kind}", notes=(example,)
+        )
+    for name, shape in shapes.items():
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise TypeMismatchError(
+                f"input_shapes: the shape of '{name}' is a list of sizes, got {shape!r}",
+                notes=(example,),
+            )
+        for size in shape:
+            if isinstance(size, float) or (isinstance(size, str) and not size.isidentifier()):
+                raise TypeMismatchError(
+                    f"input_shapes: a size of '{name}' is an integer, or the name of a symbolic "
+                    f"size, got {size!r}"
+                )
 
 
 def _is_tensor_program(model: Any) -> bool:

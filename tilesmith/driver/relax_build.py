@@ -17,11 +17,13 @@ from tilesmith.lowering import build as build_functions
 from tilesmith.lowering import lower_entries
 from tilesmith.lowering.functions import check_options
 from tilesmith.relax import transform as graph
+from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.support.summary import count, phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import PrimFunc
@@ -60,7 +62,9 @@ def build(
         mod = IRModule.from_expr(mod)
     chosen = _target(target)
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
-        module = graph_pipeline(mod, chosen, params, relax_pipeline or pipeline)
+        count("operators", _calls(mod))
+        with phase("graph passes"):
+            module = graph_pipeline(mod, chosen, params, relax_pipeline or pipeline)
         executable = build_graph(module, chosen)
     executable.add_fallbacks(fallbacks)
     return executable
@@ -89,6 +93,15 @@ def graph_pipeline(
     return graph.LegalizeOps()(mod)  # a no-op after a full pipeline
 
 
+def _calls(module: IRModule) -> int:
+    """Return how many calls the graph functions of a module have."""
+    functions = [module[variable] for variable in public_functions(module)]
+    bodies = [function.body for function in functions if isinstance(function, relax.Function)]
+    blocks = [block for body in bodies if isinstance(body, relax.SeqExpr) for block in body.blocks]
+    values = [binding.value for block in blocks for binding in block.bindings]
+    return sum([isinstance(value, relax.Call) for value in values])
+
+
 def public_functions(module: IRModule) -> list[GlobalVar]:
     """Return the graph functions that are not private."""
     found = []
@@ -111,12 +124,18 @@ def build_graph(module: IRModule, target: Target) -> Executable:
             notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
         )
     constants, kernels = ConstantTable(), KernelTable(module, target)
-    lowered = [
-        lower_graph_function(module, name, constants, kernels) for name in public_functions(module)
-    ]
+    with phase("lowering graph functions"):
+        lowered = [
+            lower_graph_function(module, name, constants, kernels)
+            for name in public_functions(module)
+        ]
     entries = _entries(lowered)
-    code = _compiled(entries, kernels, target)
+    with phase("compiling kernels"):
+        code = _compiled(entries, kernels, target)
     functions = {variable.name_hint: function for variable, function in module.items()}
+    count("kernel calls", _calls(module))
+    count("kernels", len(kernels.jobs))
+    count("fused groups", sum([name.startswith(FUSED_PREFIX) for name in kernels.names]))
     metadata = {
         "functions": {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered},
         "constants": list(constants.arrays),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from tilesmith.driver.relax_build import graph_pipeline
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.ir import IRModule
 from tilesmith.lowering import lower_kernels
-from tilesmith.support.errors import ConfigError
+from tilesmith.support.errors import ConfigError, UnknownNameError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
@@ -33,8 +34,9 @@ def stages(
     """Return a model as text at one of ``STAGES``; ``function`` picks one kernel.
 
     "graph": as imported; "fused": after the graph passes; "tir": kernels as scheduled; "lowered":
-    as flat loops; "source": what the target's back end writes; "llvm": LLVM text; "asm": machine
-    code.
+    as flat loops; "source": what the target's back end writes; "llvm": LLVM text; "asm": the
+    target's assembly, or its source where the back end leaves the rest to another compiler. A
+    function that is given, but not there, raises UnknownNameError.
     """
     if stage not in STAGES:
         raise ConfigError(f"there is no stage '{stage}'", notes=("stages: " + ", ".join(STAGES),))
@@ -47,6 +49,7 @@ def stages(
         if stage == "fused":
             return str(module)
         kernels = IRModule()
+        _check_name(function, module)
         for variable, value in module.items():
             if isinstance(value, PrimFunc) and function in (None, variable.name_hint):
                 # Without a public name the code generator would drop an uncalled function.
@@ -57,4 +60,17 @@ def stages(
         lowered = lower_kernels(kernels, chosen)
         if stage == "lowered":
             return str(lowered)
-        return generate(lowered, chosen).get_source(_FORMATS[stage])
+        built = generate(lowered, chosen)
+        form = _FORMATS[stage]
+        # what a back end without assembly of this name writes is its last text: PTX, C
+        return built.get_source("" if form == "asm" and form not in built.formats else form)
+
+
+def _check_name(function: str | None, module: IRModule) -> None:
+    """Raise UnknownNameError, with the nearest name, if the module has no kernel of this name."""
+    names = [v.name_hint for v, value in module.items() if isinstance(value, PrimFunc)]
+    if function is None or function in names:
+        return
+    near = difflib.get_close_matches(function, names, n=1)
+    advice = f"did you mean '{near[0]}'?" if near else f"kernels: {', '.join(names[:20])}"
+    raise UnknownNameError(f"the model has no kernel '{function}'", notes=(advice,))

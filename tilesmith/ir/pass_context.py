@@ -118,6 +118,14 @@ def _checked_value(name: str, kind: Any, value: Any) -> Any:
 # The context.
 
 
+def _level(value: Any) -> int:
+    """Return an optimisation level as a number. Raises ConfigError for anything else."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"opt_level is a number such as 0, 2 or 3, got {value!r}") from None
+
+
 class PassContext:
     """The settings under which passes run; entered with ``with``, one stack per thread."""
 
@@ -136,7 +144,7 @@ class PassContext:
         num_evals: int = 0,
         tuning_api_database: Any = None,
     ) -> None:
-        self.opt_level = int(opt_level)
+        self.opt_level = _level(opt_level)
         self.required_pass = _names(required_pass, "required_pass")
         self.disabled_pass = _names(disabled_pass, "disabled_pass")
         self.instruments: tuple[Any, ...] = tuple(instruments or ())

@@ -13,6 +13,9 @@ __all__ = ["Expr", "ExprWithOp", "GraphExpr", "StructInfo"]
 
 Expr = RelaxExpr
 
+FUSED_PREFIX = "fused_"
+"""The begin of the names of functions that hold several calls."""
+
 SYNTAX: Registry[Callable[..., Any]] = Registry(
     "Python syntax of graph expressions", {"": "tilesmith.relax.expr"}
 )

@@ -21,6 +21,7 @@ from tilesmith.runtime.ndarray import (
     array,
     empty_cpu,
     from_dlpack,
+    out_of_memory,
 )
 from tilesmith.runtime.signature import Parameter, Result, Signature, describe
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnknownNameError
@@ -339,7 +340,10 @@ def _maker(leaf: Result) -> Callable[[], NDArray]:
 
     def make() -> NDArray:
         # `aligned_numpy`, written out for the known size and dtype
-        buffer = make_buffer(size, plain)
+        try:
+            buffer = make_buffer(size, plain)
+        except (MemoryError, ValueError):
+            raise out_of_memory(size) from None
         offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
         return _from_dlpack(make_array(shape, numpy_dtype, buffer, offset))
 

@@ -50,19 +50,21 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.formats import Format, source_only
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
-from tilesmith.runtime.requirements import check_code
+from tilesmith.runtime.requirements import check_code, machine_of_process
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
     ArtifactError,
+    CodegenError,
     MissingDependencyError,
     UnknownNameError,
     UnsupportedError,
 )
-from tilesmith.support.fallbacks import FallbackReport
+from tilesmith.support.fallbacks import FallbackReport, record_fallback
 from tilesmith.support.files import PathLike
 from tilesmith.support.linker import find_linkers, link_shared
 
@@ -96,6 +98,7 @@ class Executable:
         self._library = code if isinstance(code, Library) else None
         self._objects = [] if isinstance(code, Library) else list(code)
         self._shared = shared
+        self._linking_failed: CodegenError | None = None
         self._make_sources = sources
         self._load = load
         self._advice = advice
@@ -234,7 +237,8 @@ class Executable:
         """Write an artifact (`.tsm`), completely or not at all.
 
         The code is a shared library where a linker is found, so that loading needs no compiler
-        package; else object files, which llvmlite links when they are loaded.
+        package; else object files, which llvmlite links when they are loaded. Code for another
+        machine, which this one's linkers refuse, is saved as object files, too.
         """
         write_artifact(path, self.metadata, self._code_members(), self._constants)
 
@@ -246,6 +250,8 @@ class Executable:
             prefix = self._shared_bytes()
             if prefix is None and not self._objects:
                 raise self._source_only("exported")
+            if prefix is None and self._linking_failed is not None:
+                raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
             write_artifact(path, self.metadata, {}, self._constants, prefix)
@@ -264,7 +270,14 @@ class Executable:
         if self._shared is None and self._objects and find_linkers():
             with tempfile.TemporaryDirectory(prefix="tilesmith-save-") as folder:
                 path = os.path.join(folder, SHARED_LIBRARY)
-                link_shared(self._objects, path)
+                try:
+                    link_shared(self._objects, path)
+                except CodegenError as error:
+                    if not _is_foreign(self._objects):
+                        raise
+                    record_fallback("code", "linking", error)
+                    self._linking_failed = error
+                    return None
                 with open(path, "rb") as file:
                     self._shared = file.read()
         return None if self._shared is None else bytes(self._shared)
@@ -363,6 +376,12 @@ def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[st
             value = aligned
         found[name] = value
     return found
+
+
+def _is_foreign(objects: Sequence[bytes]) -> bool:
+    """True if the code is for another architecture, or another system, than this process."""
+    own = machine_of_process()
+    return own is not None and any(machine_of(content) != own for content in objects)
 
 
 def _address(value: numpy.ndarray) -> int:

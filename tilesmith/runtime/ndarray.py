@@ -27,7 +27,12 @@ from tilesmith.runtime.devices import (  # noqa: F401 - users expect them here, 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
-from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import (
+    OutOfMemoryError,
+    ShapeError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,10 +306,22 @@ def aligned_numpy(shape: tuple[int, ...], dtype: numpy.dtype) -> numpy.ndarray:
     count = 1
     for extent in shape:
         count *= extent
-    buffer = numpy.empty(count * dtype.itemsize + ALIGNMENT, "uint8")
+    size = count * dtype.itemsize
+    try:
+        buffer = numpy.empty(size + ALIGNMENT, "uint8")
+    except (MemoryError, OverflowError, ValueError):
+        raise out_of_memory(size) from None
     # through DLPack: three times faster than `buffer.ctypes.data`
     offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
     return numpy.ndarray(shape, dtype, buffer, offset)
+
+
+def out_of_memory(size: int) -> OutOfMemoryError:
+    """Return the error for memory of `size` bytes that the system does not have."""
+    return OutOfMemoryError(
+        f"there is no memory for {size / 2**30:.3g} GiB",
+        notes=("call it with smaller inputs, or end what else needs memory",),
+    )
 
 
 def empty(

@@ -71,6 +71,14 @@ _BY_INTRINSIC = {
     "aarch64": {"aes": "aes"},
 }  # fmt: skip
 
+# How object files begin on systems other than those with ELF files.
+_OTHER_SYSTEMS = {
+    b"\xcf\xfa\xed\xfe": "macOS",
+    b"\0asm": "WebAssembly",
+    b"\x64\x86": "Windows (x86_64)",
+    b"\x64\xaa": "Windows (aarch64)",
+}
+
 # Levels of x86-64 that every newer CPU has, best first: what to compile for instead.
 _LEVELS = {
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
@@ -128,8 +136,17 @@ def check_code(content: Contents, what: str) -> None:
         raise IncompatibleCodeError(
             f"{what} is for {machine}, this machine is {own}", notes=(_advice(),)
         )
+    system = _system_of(content)
+    if own is not None and system is not None:
+        raise IncompatibleCodeError(f"{what} is for {system}", notes=(_advice(),))
     for needed in requirements_in(content):
         check(needed, what)
+
+
+def _system_of(content: Contents) -> str | None:
+    """Return the system whose object files these are, if it is none that has ELF files."""
+    begin = bytes(content[:4])
+    return next((name for magic, name in _OTHER_SYSTEMS.items() if begin.startswith(magic)), None)
 
 
 def check(needed: Requirements, what: str) -> None:

@@ -51,6 +51,7 @@ def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
 
 def _rows(extent: int, vectors: int, machine: MachineModel) -> tuple[int, float]:
     """Return the best number of rows, and the cost per row and vector."""
+    extent = max(extent, 1)  # no rows need no tile, but their code has a form as well
 
     def cost(rows: int) -> float:
         left = Tile(extent % rows, vectors)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.support.caller import place_of_caller
+from tilesmith.support.packages import install_command
 
 
 def format_span(span: Any) -> str:
@@ -210,6 +211,28 @@ class ArtifactError(TilesmithError):
     """A saved model that is truncated, tampered with, or of another version."""
 
 
+class FileError(TilesmithError, OSError):
+    """A file that cannot be written; the message names it and says why."""
+
+    def __init__(
+        self,
+        message: object = "",
+        span: Any = None,
+        notes: Iterable[str] = (),
+        reason: OSError | None = None,
+    ) -> None:
+        super().__init__(message, span, notes)
+        if reason is not None:
+            self.errno, self.strerror = reason.errno, reason.strerror or str(reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileError, (self.message, format_span(self.span) or None, self.notes)
+
+
+class OutOfMemoryError(TilesmithError, MemoryError):
+    """The system has no memory left for a tensor or for the workspace of a call."""
+
+
 class IncompatibleCodeError(ArtifactError, UnsupportedError):
     """Compiled code that this machine cannot run; the message names the architecture or the CPU's
     features that it lacks.
@@ -228,7 +251,7 @@ class MissingDependencyError(TilesmithError, ImportError):
     """An optional package is not installed; `extra` is the extra of Tilesmith that brings it."""
 
     def __init__(self, package: str, extra: str | None = None, purpose: str = "") -> None:
-        command = f"pip install 'tilesmith[{extra}]'" if extra else f"pip install {package}"
+        command = install_command(package, extra)
         needed = f"{purpose} needs the package '{package}'" if purpose else f"package '{package}'"
         super().__init__(f"{needed}, which is not installed", notes=(f"install it: {command}",))
         self.package = package

@@ -131,6 +131,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            process_group=0,  # Ctrl-C reaches only the parent, also while the worker starts
         )
 
     def request(

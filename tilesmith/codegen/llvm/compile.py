@@ -135,6 +135,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                process_group=0,  # Ctrl-C reaches only the parent
             )
         return self._process
 

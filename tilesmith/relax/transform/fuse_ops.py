@@ -20,6 +20,7 @@ from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
 from tilesmith.relax.analysis.op_pattern import FusionKind
+from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.relax.binding import copy_with_new_vars
 from tilesmith.relax.expr import (
     Binding,
@@ -251,7 +252,7 @@ class _FuseOps(PyExprMutator):
         found = [getattr(binding.value, "span", None) for binding in bindings]
         spans = list(dict.fromkeys([span for span in found if span is not None]))
         place = SequentialSpan(spans) if len(spans) > 1 else spans[0] if spans else None
-        name = self.builder_.add_func(function, "_".join(["fused", *names]))
+        name = self.builder_.add_func(function, FUSED_PREFIX + "_".join(names))
         return Call(name, args, span=place)
 
 
