@@ -180,3 +180,8 @@ def test_long_reductions_over_outer_and_several_axes(shape, axis):
 def test_the_mean_of_very_many_equal_numbers():
     got = run(op.mean, np.full(25_000_000, 0.1, "float32"))
     assert abs(got - np.float32(0.1)) < 1e-7
+
+
+def test_products_of_long_vectors_go_by_blocks():
+    x, ones = np.full(1_000_000, 0.1, "float32"), np.ones(1_000_000, "float32")
+    assert abs(run(op.matmul, x, ones) - 100_000) < 1

@@ -277,3 +277,25 @@ def test_rows_of_symbolic_length_run_in_vectors(name):
         out = ts.nd.array(np.zeros(shape[0], "float32"))
         built(ts.nd.array(a), out)
         np.testing.assert_allclose(out.numpy(), getattr(np, name)(a, 1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "shapes, subscripts",
+    [
+        (((2, 40, 33), (2, 50, 33)), "bid,bjd->bij"),
+        (((1, 40, 3, 16), (1, 37, 3, 16)), "bihd,bjhd->bhij"),
+    ],
+)
+def test_products_of_rows_get_a_transposed_operand(shapes, subscripts):
+    a, b = random(*shapes[0]), random(*shapes[1], seed=1)
+    tensors = place(*shapes)
+    want = np.einsum(subscripts, a, b)
+    text = check(tensors, topi.einsum(subscripts, *tensors), want, [a, b])
+    assert "x1_global" in text and "T_einsum_local" in text
+
+
+def test_few_rows_do_not_transpose_an_operand():
+    tensors = place((4, 64), (50, 64))
+    a, b = random(4, 64), random(50, 64, seed=1)
+    text = check(tensors, topi.nn.dense(*tensors), a @ b.T, [a, b])
+    assert "x1_global" not in text and "T.vectorized(" in text

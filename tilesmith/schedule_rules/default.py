@@ -7,6 +7,7 @@ that does not apply leaves the function unchanged: correct, only slower.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.queries import mentions, variables
@@ -18,6 +19,7 @@ from tilesmith.schedule_rules.contraction import (
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
+from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
@@ -51,7 +53,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     return sch
 
 
-def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], None]) -> Schedule:
+def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], object]) -> Schedule:
     """Return the schedule after a change, or the unchanged one if some primitive refuses."""
     trial = sch.copy()
     try:
@@ -74,6 +76,8 @@ def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
     for block in _blocks(sch):
         if not _is_there(sch, block):
             continue
+        if find_contraction(sch.get(block)) is None and multiplies_and_adds(sch.get(block)):
+            sch = _attempt(sch, block, partial(transpose_operand, block=block))
         plan = find_contraction(sch.get(block))
         if plan is not None:
             sch = _attempt(

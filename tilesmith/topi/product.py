@@ -10,7 +10,7 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
-from tilesmith.topi.accumulation import accumulator, rounded, widened
+from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
 from tilesmith.topi.broadcast import broadcast_shape
 from tilesmith.topi.utils import DType, same_size
 
@@ -27,7 +27,8 @@ def matmul(
     """Return the product over the last axis of ``a`` and the last but one of ``b``, as numpy's
     ``@``.
 
-    Vectors get an axis that is dropped again; leading axes are batches and broadcast.
+    Vectors get an axis that is dropped again; leading axes are batches and broadcast. Products of
+    two vectors go by blocks, see `accumulation`; others add in one loop.
     """
     out_dtype = out_dtype or a.dtype
     dtype = accumulator(out_dtype)
@@ -69,6 +70,15 @@ def matmul(
             right += [column, k] if transp_b else [k, column]
         return te.sum(op.cast(dtype, a(*left)) * op.cast(dtype, b(*right)), axis=k)
 
+    if vector_a and vector_b:
+        total = reduce_axes(
+            [Axis(inner_a, True)],
+            lambda i: op.cast(dtype, a(i)) * op.cast(dtype, b(i)),
+            te.sum,
+            "T_matmul",
+            tag="matmul",
+        )
+        return rounded(total, out_dtype)
     shape = [*batch, *rows, *columns]
     return rounded(te.compute(shape, element, name="T_matmul", tag="matmul"), out_dtype)
 
