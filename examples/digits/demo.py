@@ -25,7 +25,7 @@ from tilesmith.inspect.timing import format_seconds, interleave, ratio
 MODEL = Path(__file__).with_name("digits.onnx")
 PICTURE = Path(__file__).with_name("predictions.png")
 TOLERANCE = 1e-5
-SCALE, COLUMNS, ROWS, CAPTION = 8, 10, 4, 16
+SCALE, COLUMNS, ROWS, CAPTION, TITLE = 9, 8, 5, 26, 34
 GREEN, RED = (30, 130, 60), (200, 30, 30)
 
 
@@ -45,21 +45,24 @@ def as_numpy(result: object) -> np.ndarray:
 
 
 def draw(images: np.ndarray, guesses: np.ndarray, labels: np.ndarray, path: Path) -> None:
-    """A sheet of digits with the guess under each: all wrong ones first, then right ones."""
+    """A sheet of digits, under each the guess and the truth: wrong ones first, then right ones."""
     wrong = np.flatnonzero(guesses != labels)
     right = np.flatnonzero(guesses == labels)
     chosen = np.concatenate([wrong, right])[: COLUMNS * ROWS]
     width, height = 8 * SCALE + 8, 8 * SCALE + 8 + CAPTION
-    sheet = Image.new("RGB", (COLUMNS * width, ROWS * height), "white")
+    sheet = Image.new("RGB", (COLUMNS * width, TITLE + ROWS * height), "white")
     pen = ImageDraw.Draw(sheet)
+    pen.text((4, 4), f"{len(right)} of {len(labels)} held-out digits are guessed right", "black")
+    shown = f"shown: all {len(wrong)} wrong ones (red), then right ones (green)"
+    pen.text((4, 18), shown, "black")
     for position, index in enumerate(chosen):
-        x, y = position % COLUMNS * width + 4, position // COLUMNS * height + 4
+        x, y = position % COLUMNS * width + 4, TITLE + position // COLUMNS * height + 4
         pixels = (255 * (1 - images[index, 0])).astype("uint8")
         digit = Image.fromarray(pixels).resize((8 * SCALE, 8 * SCALE), Image.Resampling.NEAREST)
         sheet.paste(digit.convert("RGB"), (x, y))
         is_right = guesses[index] == labels[index]
-        text = str(guesses[index]) if is_right else f"{guesses[index]}, not {labels[index]}"
-        pen.text((x + 4, y + 8 * SCALE + 2), text, fill=GREEN if is_right else RED)
+        text = f"guess: {guesses[index]}\ntruth: {labels[index]}"
+        pen.text((x + 4, y + 8 * SCALE), text, fill=GREEN if is_right else RED)
     sheet.save(path)
 
 
