@@ -32,7 +32,9 @@ def _model(nodes: list[onnx.NodeProto], feed: dict[str, Array], weights: dict[st
         nodes,
         "kernel",
         [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
             for name, array in feed.items()
         ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
@@ -144,6 +146,21 @@ def row_sums(name: str, rows: int, columns: int) -> Workload:
     return Workload(name, _model(nodes, {"x": x}, weights), {"x": x}, in_numpy, bytes=x.nbytes)
 
 
+def look_up(
+    name: str, operator: str, shape: tuple[int, ...], places: tuple[int, ...], axis: int
+) -> Workload:
+    """Return a look-up by indices, which are all checked against the axis."""
+    x = _random(*shape)
+    indices = np.random.default_rng(1).integers(0, shape[axis], places)
+    node = helper.make_node(operator, ["x", "i"], ["y"], axis=axis)
+    take = np.take if operator == "Gather" else np.take_along_axis
+    in_numpy = lambda: [take(x, indices, axis)]  # noqa: E731
+    feed = {"x": x, "i": indices}
+    return Workload(
+        name, _model([node], feed, {}), feed, in_numpy, bytes=2.0 * in_numpy()[0].nbytes
+    )
+
+
 KERNELS: dict[str, Callable[[str], Workload]] = {
     "conv3x3 64@56": lambda name: conv(name, (64, 64), 56, 3),
     "conv3x3 128@28": lambda name: conv(name, (128, 128), 28, 3),
@@ -165,4 +182,10 @@ KERNELS: dict[str, Callable[[str], Workload]] = {
     "gelu 128x3072": lambda name: gelu(name, 128, 3072),
     "relu(add) 4M": lambda name: relu_add(name, 1 << 22),
     "row sums 4096x4096": lambda name: row_sums(name, 4096, 4096),
+    "gather rows 512 of 30000x768": lambda name: look_up(name, "Gather", (30000, 768), (512,), 0),
+    "gather 100000 numbers": lambda name: look_up(name, "Gather", (100000,), (100000,), 0),
+    "gather columns 1000x1000": lambda name: look_up(name, "Gather", (1000, 1000), (1000,), 1),
+    "gather elements 1000x1000": lambda name: look_up(
+        name, "GatherElements", (1000, 1000), (1000, 1000), 1
+    ),
 }
