@@ -92,6 +92,11 @@ CASES = {
         [f32(2, 3, 4, 5), f32(3), f32(3), f32(3), positive(3)],
         {"axis": 1},
     ),
+    "batch_norm_training": (
+        op.nn.batch_norm,
+        [f32(2, 3, 4, 5), f32(3), f32(3), f32(3), positive(3)],
+        {"axis": 1, "training": True, "momentum": 0.3},
+    ),
     "layer_norm": (op.nn.layer_norm, [f32(2, 3, 7), f32(7), f32(7)], {"axes": [-1]}),
     "layer_norm_two": (op.nn.layer_norm, [f32(2, 3, 7), f32(3, 7), f32(3, 7)], {"axes": [1, 2]}),
     "group_norm": (

@@ -74,12 +74,25 @@ def _infer_batch_norm(call: Call) -> Any:
 def _batch_norm(attrs: Any, data: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
     shape = [1] * data.ndim
     shape[attrs.axis] = -1
+    given = mean, var
+    if attrs.training:
+        others = tuple([k for k in range(data.ndim) if k != attrs.axis % data.ndim])
+        wide = data.astype("float64")
+        mean, var = wide.mean(axis=others), wide.var(axis=others)
+        count = data.size // len(mean)
+        found = mean, var * (count / (count - 1) if count > 1 else numpy.nan)
+        given = tuple(
+            [
+                (old * (1 - attrs.momentum) + new * attrs.momentum).astype(old.dtype)
+                for old, new in zip(given, found)
+            ]
+        )
     scaled = (data - mean.reshape(shape)) / numpy.sqrt(var.reshape(shape) + attrs.epsilon)
     if attrs.scale:
         scaled = scaled * gamma.reshape(shape)
     if attrs.center:
         scaled = scaled + beta.reshape(shape)
-    return scaled.astype(data.dtype), mean, var
+    return scaled.astype(data.dtype), *given
 
 
 batch_norm = define(
@@ -88,7 +101,8 @@ batch_norm = define(
     _infer_batch_norm,
     description="""``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` by axis.
 
-    Gives a tuple: the result, the mean and the variance (unchanged: this is inference).
+    Gives a tuple: the result, the mean and the variance, unchanged unless in ``training``: then the
+    statistics are those of the batch, and the moving ones come nearer to them by ``momentum``.
     """,
     schema=Schema(
         axis=integer(1),
@@ -96,6 +110,7 @@ batch_norm = define(
         center=boolean(True),
         scale=boolean(True),
         momentum=number(0.1),
+        training=boolean(False),
     ),
     compute="topi.nn.batch_norm",
     evaluate=_batch_norm,

@@ -76,7 +76,7 @@ def decompose_batch_norm(builder: Any, call: Call) -> Any:
 class _Decompose(PyExprMutator):
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
-        if isinstance(call, Call) and call.op is _BATCH_NORM:
+        if isinstance(call, Call) and call.op is _BATCH_NORM and not call.attrs.training:
             return decompose_batch_norm(self.builder_, call)
         if isinstance(call, Call) and call.op is _DROPOUT:
             mask = self.builder_.emit(operators.ones_like(call.args[0]))

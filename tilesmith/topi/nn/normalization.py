@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith import te, tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
-from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, widened
@@ -90,32 +91,43 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
 ) -> list[Tensor]:
-    """Normalise with given statistics; return the result and the unchanged statistics."""
-    if training:
-        raise UnsupportedError("batch_norm: training is not supported; pass the statistics")
+    """Normalise with the given statistics, or in training with those of the batch.
+
+    Returns the result and the moving statistics: as they are, or in training moved by ``momentum``
+    towards those of the batch, whose variance is then the estimate ``squares / (count - 1)``.
+    """
     (axis,) = normalize_axes(axis, len(data.shape))
+    batch = _Moments(data, [k for k in range(len(data.shape)) if k != axis]) if training else None
 
     def element(*i: Any) -> PrimExpr:
         c = i[axis]
-        variance = widened(moving_var(c))
-        value = widened(data(*i)) - widened(moving_mean(c))
-        value = value / tir.sqrt(variance + const(epsilon, variance.dtype))
+        if batch is None:
+            variance = widened(moving_var(c))
+            value = widened(data(*i)) - widened(moving_mean(c))
+            value = value / tir.sqrt(variance + const(epsilon, variance.dtype))
+        else:
+            value = batch.normal(data(*i), i, epsilon)
         if scale:
             value = value * widened(gamma(c))
         return op.cast(data.dtype, value + widened(beta(c)) if center else value)
 
     normal = te.compute(data.shape, element, name="T_batch_norm", tag=tag.BROADCAST)
-    copies = [
-        te.compute(
-            t.shape,
-            lambda *i, t=t: t(*i),
-            name="T_statistics",
-            tag=tag.ELEMWISE,
-            varargs_names=["i"],
-        )
-        for t in (moving_mean, moving_var)
-    ]
-    return [normal, *copies]
+    moving: list[tuple[Tensor, Any]] = [(moving_mean, None), (moving_var, None)]
+    if batch is not None:
+        moving = [(moving_mean, batch.mean), (moving_var, batch.estimated_variance)]
+
+    def statistics(old: Tensor, new: Any) -> Tensor:
+        def moved(*i: Any) -> PrimExpr:
+            if new is None:
+                return old(*i)
+            current = new(i)
+            kept = op.cast(current.dtype, old(*i)) * const(1 - momentum, current.dtype)
+            return op.cast(old.dtype, kept + current * const(momentum, current.dtype))
+
+        kind = tag.ELEMWISE if new is None else tag.INJECTIVE
+        return te.compute(old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"])
+
+    return [normal, *[statistics(old, new) for old, new in moving]]
 
 
 _MOMENTS = tir.comm_reducer(
@@ -139,6 +151,15 @@ class _Moments:
 
         space = [Axis(size, k in axes) for k, size in enumerate(data.shape)]
         self._total, self._squares = reduce_axes(space, element, _MOMENTS, "T_moments")
+
+    def mean(self, outer: Sequence[Any]) -> PrimExpr:
+        """Return the mean at the indices of the axes that are kept."""
+        return self._total(*outer) / self._count
+
+    def estimated_variance(self, outer: Sequence[Any]) -> PrimExpr:
+        """Return the unbiased estimate of the variance; of one value alone it is not known: NaN."""
+        deviations = self._squares(*outer) - self._total(*outer) * self.mean(outer)
+        return deviations / (self._count - const(1, self._dtype))
 
     def normal(self, value: PrimExpr, indices: tuple, epsilon: float) -> PrimExpr:
         """Return ``(value - mean) / sqrt(variance + epsilon)`` in the dtype of the sums."""
