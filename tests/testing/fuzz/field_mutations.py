@@ -76,6 +76,34 @@ def parser_of_ramps_without_steps() -> None:
     names.Ramp = names.ramp = lambda base, stride, lanes: Ramp(base, 1, lanes)
 
 
+def lets_that_declarations_lose() -> None:
+    simplify = module("tir.transform.simplification.simplify")
+    replace(simplify, "_is_of_a_declaration", lambda _: lambda var, body: False)
+
+
+def carried_rows_allocated_in_their_loop() -> None:
+    """Memory is placed by what opaque iterators write, not by what they read."""
+    owner = module("tir.transform.blocks.plan_update_buffer_allocation_location")._AccessFinder
+
+    def make(right: Any) -> Any:
+        def access(self: Any, pointer: Any, is_write: bool) -> None:
+            self.scope.read_limit = None
+            right(self, pointer, is_write)
+
+        return access
+
+    replace(owner, "access", make)
+
+
+def consumers_outside_of_the_threads() -> None:
+    owner = module("tir.transform.threads.lower_cross_thread_reduction")._Lowering
+    replace(owner, "missing_threads", lambda _: lambda self, block: [])
+
+
+def constants_of_narrow_floats_that_c_does_not_round() -> None:
+    replace(module("codegen.c.values"), "rounded_to", lambda _: lambda value, dtype: value)
+
+
 FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -85,6 +113,20 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (one_thread_too_few, "pass: tir.LowerOpaqueBlock", "threads", "pass"),
         (pipelines_of_one_version, "pass: tir.InjectSoftwarePipeline", "pipelines", "pass"),
         (stores_to_realized_parts_that_begin_late, "pass: tir.StorageFlatten", "loops", "pass"),
+        (lets_that_declarations_lose, "pass: tir.Simplify", "statements", "pass"),
+        (
+            carried_rows_allocated_in_their_loop,
+            "pass: tir.PlanAndUpdateBufferAllocationLocation",
+            "statements",
+            "pass",
+        ),
+        (
+            consumers_outside_of_the_threads,
+            "pass: tir.LowerCrossThreadReduction",
+            "threads",
+            "pass",
+        ),
+        (constants_of_narrow_floats_that_c_does_not_round, "codegen: c", "narrow", "codegen"),
         (tensors_whose_sums_start_late, "program: tensors", "tensors", "primitive"),
         (parser_of_ramps_without_steps, "script: print and parse", "scripts", "pass"),
     ]

@@ -65,9 +65,7 @@ def pipeline(pick: Pick) -> None:
         pick.rng.shuffle(stages)
     if pick.chance(0.5):
         pick.rng.shuffle(order)
-    # Only copies may run asynchronously: a sum would read its own result before it is written.
-    alone = "block" not in made and count == len(made) + 1 and stages[-1] > 0
-    if pick.chance(0.3) and alone:
+    if pick.chance(0.3) and stages[-1] > 0:
         pick.call("annotate", loop, "software_pipeline_async_stages", [0])
     pick.call("annotate", loop, "software_pipeline_stage", stages)
     pick.call("annotate", loop, "software_pipeline_order", order)
