@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from tilesmith.ir import IRModule
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.transform import LowerCrossThreadReduction
 
 RACES = Options(check_races=True, check_undefined=True)
 
@@ -340,3 +342,34 @@ def test_threads_do_not_return(barrier):
 
     with pytest.raises(UnsupportedError, match="a thread of a kernel cannot leave"):
         run(func, np.zeros(4, "int32"))
+
+
+def test_a_kernel_beside_a_reduction_that_may_have_no_iterations():
+    """The second reduction is completed for the case that ``n`` is 0; threads of the first one
+    exchange values.
+    """
+
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), b: T.handle, C: T.Buffer((2,), "float32")):
+        n = T.int32()
+        B = T.match_buffer(b, (2, n), "float32")
+        S = T.alloc_buffer((1,), scope="local")
+        for _ in T.thread_binding(1, thread="blockIdx.x"):
+            for k in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("sum"):
+                    v = T.axis.reduce(16, k)
+                    with T.init():
+                        S[0] = T.float32(0)
+                    S[0] = S[0] + A[v]
+        for i, j in T.grid(2, n):
+            with T.block("rows"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + B[vi, vj]
+
+    lowered = LowerCrossThreadReduction()(IRModule({"main": func}))
+    for size in (0, 3):
+        result = np.ones(2, "float32")
+        run(lowered, np.ones(16, "float32"), np.ones((2, size), "float32"), result)
+        np.testing.assert_array_equal(result, np.full(2, size))

@@ -76,8 +76,8 @@ def decompose_batch_norm(builder: Any, call: Call) -> Any:
 class _Decompose(PyExprMutator):
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
-        if isinstance(call, Call) and call.op is _BATCH_NORM and not call.attrs.training:
-            return decompose_batch_norm(self.builder_, call)
+        if isinstance(call, Call) and call.op is _BATCH_NORM and call.attrs is not None:
+            return call if call.attrs.training else decompose_batch_norm(self.builder_, call)
         if isinstance(call, Call) and call.op is _DROPOUT:
             mask = self.builder_.emit(operators.ones_like(call.args[0]))
             return Tuple([call.args[0], mask])

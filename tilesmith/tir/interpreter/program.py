@@ -129,7 +129,7 @@ class Program:
         ]
         self.has_threads = options.watched or needs_groups(func)
         if self.has_threads:
-            together = GroupCompiler(statements, Cooperation(func)).visit(body)
+            together = GroupCompiler(statements, Cooperation(func.with_body(body))).visit(body)
             self.body: Evaluate = lambda env: together([env])
         else:
             self.body = statements.visit(body)

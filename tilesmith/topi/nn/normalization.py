@@ -125,7 +125,10 @@ def batch_norm(
             return op.cast(old.dtype, kept + current * const(momentum, current.dtype))
 
         kind = tag.ELEMWISE if new is None else tag.INJECTIVE
-        return te.compute(old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"])
+        made: Tensor = te.compute(
+            old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"]
+        )
+        return made
 
     return [normal, *[statistics(old, new) for old, new in moving]]
 
@@ -154,11 +157,12 @@ class _Moments:
 
     def mean(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the mean at the indices of the axes that are kept."""
-        return self._total(*outer) / self._count
+        mean: PrimExpr = self._total(*outer) / self._count
+        return mean
 
     def estimated_variance(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the unbiased estimate of the variance; of one value alone it is not known: NaN."""
-        deviations = self._squares(*outer) - self._total(*outer) * self.mean(outer)
+        deviations: PrimExpr = self._squares(*outer) - self._total(*outer) * self.mean(outer)
         return deviations / (self._count - const(1, self._dtype))
 
     def normal(self, value: PrimExpr, indices: tuple, epsilon: float) -> PrimExpr:
