@@ -61,7 +61,7 @@ def batch_flatten(data: Any) -> Call:
     """All axes but the first in one."""
 
 @_operator
-def batch_norm(data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, axis: Any = 1, epsilon: Any = 1e-05, center: Any = True, scale: Any = True, momentum: Any = 0.1) -> Call:
+def batch_norm(data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, axis: Any = 1, epsilon: Any = 1e-05, center: Any = True, scale: Any = True, momentum: Any = 0.1, training: Any = False) -> Call:
     """``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` by axis."""
 
 @_operator
