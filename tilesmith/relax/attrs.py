@@ -194,16 +194,22 @@ def optional(field: AttrField) -> AttrField:
     return AttrField(_optional(field.convert), None, field.description + " or None")
 
 
-def repeated(count: int, default: int = 1) -> AttrField:
-    """Declare ``count`` integers, one for each axis; a single one holds for all of them."""
+def repeated(count: int, default: int = 1, least: int | None = None) -> AttrField:
+    """Declare ``count`` integers, one for each axis, of at least ``least``; a single one holds for
+    all of them.
+    """
 
     def convert(value: Any) -> tuple[int, ...]:
         values = _as_ints(value)
         if len(values) not in (1, count):
             raise ValueError
+        if least is not None and min(values) < least:
+            raise ValueError
         return values * count if len(values) == 1 else values
 
     wanted = f"an integer or {count} of them" if count > 1 else "an integer"
+    if least is not None:
+        wanted += f", at least {least}"
     return AttrField(convert, (default,) * count, wanted)
 
 

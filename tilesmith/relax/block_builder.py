@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.relax.expr import (
     Binding,
@@ -45,7 +46,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.struct_info import FuncStructInfo
-from tilesmith.support.errors import DiagnosticError, TilesmithError
+from tilesmith.support.errors import DiagnosticError, TilesmithError, points_at_caller
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -110,6 +111,7 @@ class FunctionScope:
         self.builder._enter_function_scope(self)
         return self
 
+    @points_at_caller
     def __exit__(
         self,
         exc_type: type[BaseException] | None,
@@ -181,6 +183,7 @@ class BlockBuilder:
 
     # Scopes
 
+    @points_at_caller
     def function(
         self,
         name: str,
@@ -281,6 +284,7 @@ class BlockBuilder:
 
     # Emitting
 
+    @points_at_caller
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Bind an expression (or a tuple of them) to a new variable."""
         frame = self._frame()
@@ -297,6 +301,7 @@ class BlockBuilder:
         self._values[binding.var] = binding.value
         self._names.reserve(binding.var.name_hint)
 
+    @points_at_caller
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is visible outside the dataflow block."""
         if not self._frame().is_dataflow:
@@ -308,6 +313,7 @@ class BlockBuilder:
         self.emit_normalized(VarBinding(var, value))
         return var
 
+    @points_at_caller
     def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> Var:
         """Bind a value that is checked against ``struct_info`` at run time."""
         frame = self._frame()
@@ -319,15 +325,25 @@ class BlockBuilder:
         self.emit_normalized(MatchCast(var, value, info))
         return var
 
+    @points_at_caller
     def emit_func_output(self, output: Any, params: Any = None) -> GlobalVar:
         """Finish the function with its result (an expression or a tuple of them)."""
         if not self._function_scopes:
-            raise DiagnosticError("emit_func_output belongs inside `with bb.function(...):`")
+            raise DiagnosticError(
+                "emit_func_output belongs inside `with bb.function(...):`",
+                notes=("indent it to the level of the calls of emit",),
+            )
         scope = self._function_scopes[-1]
         if scope.has_output:
-            raise DiagnosticError(f"the function '{scope.name}' has a result already")
+            raise DiagnosticError(
+                f"the function '{scope.name}' has a result already",
+                notes=("give several results as one tuple: emit_func_output([a, b])",),
+            )
         if self.current_block_is_dataflow():
-            raise DiagnosticError("emit_func_output belongs after the dataflow block, not inside")
+            raise DiagnosticError(
+                "emit_func_output belongs after the dataflow block, not inside",
+                notes=("indent it one level less than the calls of emit",),
+            )
         if params is not None:
             scope.params = [params] if isinstance(params, Var) else list(params)
         if scope.params is None:
@@ -335,7 +351,9 @@ class BlockBuilder:
                 f"the parameters of '{scope.name}' are not known",
                 notes=("give them to bb.function or to emit_func_output",),
             )
+        _check_distinct(scope)
         body = self.normalize_argument(as_expr(output))
+        self._check_visible(scope, body)
         self._finish_block()
         self.begin_binding_block()
         scope.has_output = True
@@ -345,10 +363,20 @@ class BlockBuilder:
         self._set_function(variable, function)
         return variable
 
+    def _check_visible(self, scope: FunctionScope, output: Any) -> None:
+        """Refuse variables of a dataflow block that are used after its end."""
+        for block in [*scope.blocks, BindingBlock(tuple(self._frame().bindings))]:
+            own = {binding.var for binding in block.bindings}
+            for binding in block.bindings:
+                _refuse_hidden(scope.name, binding.value, own)
+        _refuse_hidden(scope.name, output, set())
+
+    @points_at_caller
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
         """Make a PrimFunc of a tensor expression and bind its call; see ``call_te``."""
         return self.emit(self.call_te(func, *args, **kwargs), kwargs.pop("name_hint", ""))
 
+    @points_at_caller
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
         """Return a call of the PrimFunc made from ``func``, a function of te tensors, for graph
         arguments.
@@ -370,6 +398,7 @@ class BlockBuilder:
 
     # Normal form
 
+    @points_at_caller
     def normalize(self, expr: Any) -> Any:
         """Return an expression whose arguments are variables, constants, shapes, or tuples of
         them.
@@ -447,6 +476,7 @@ class BlockBuilder:
         """Return the module built so far."""
         return self._module.shallow_copy()
 
+    @points_at_caller
     def finalize(self) -> IRModule:
         """Return the finished module; all functions must have their result."""
         if self._function_scopes:
@@ -547,6 +577,33 @@ class _Normalization:
         ):
             return expr
         return SeqExpr(flatten_blocks(blocks), body, expr.span)
+
+
+def _check_distinct(scope: FunctionScope) -> None:
+    """Refuse a parameter that is listed twice."""
+    twice = [param for number, param in enumerate(scope.params) if param in scope.params[:number]]
+    if twice:
+        raise DiagnosticError(
+            f"'{twice[0].name_hint}' is twice among the parameters of '{scope.name}'",
+            notes=("make a variable of its own for each parameter",),
+        )
+
+
+def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:
+    """Refuse an expression that uses a variable of a dataflow block, except for those in ``own``
+    and those that the expression binds itself.
+    """
+    if isinstance(value, SeqExpr | If | Function):
+        return
+    hidden = next((var for var in nodes(value, DataflowVar) if var not in own), None)
+    if hidden is not None:
+        raise DiagnosticError(
+            f"'{hidden.name_hint}' is used after the end of its dataflow block in '{name}'",
+            notes=(
+                "what is used outside leaves the block with emit_output: "
+                f"{hidden.name_hint} = bb.emit_output(...)",
+            ),
+        )
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:

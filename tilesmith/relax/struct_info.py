@@ -14,7 +14,7 @@ from tilesmith.ir import PrimExpr, child, const, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.relax.base import ExprWithOp, GraphExpr, StructInfo
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.errors import ShapeError, TypeMismatchError, points_at_caller
 
 __all__ = [
     "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo", "ShapeStructInfo", "StructInfo",
@@ -159,6 +159,11 @@ class ShapeExpr(ExprWithOp, key="relax.ShapeExpr"):
 def _size(value: Any) -> PrimExpr:
     if isinstance(value, PrimValue):
         value = value.value
+    if isinstance(value, str):
+        raise ShapeError(
+            f"a size is an integer or an expression, got the text '{value}'",
+            notes=('a size that is known later is a variable: tir.Var("n", "int64")',),
+        )
     value = convert(value)
     if value.dtype == "int64":
         return value
@@ -212,6 +217,7 @@ class TensorStructInfo(StructInfo, key="relax.TensorStructInfo"):
     ndim: int = data_field(default=-1)
     span: Any = note(default=None)
 
+    @points_at_caller
     def __init__(
         self,
         shape: Any = None,

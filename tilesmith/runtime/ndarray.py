@@ -331,7 +331,11 @@ def empty(
     mem_scope: str | None = None,
 ) -> NDArray:
     """Return a new tensor with undefined contents; `shape` is an integer or a sequence of them."""
-    sizes = (int(shape),) if not hasattr(shape, "__iter__") else tuple(int(n) for n in shape)
+    if isinstance(shape, str) or not hasattr(shape, "__iter__"):
+        shape = (shape,)
+    if any(isinstance(extent, str) for extent in shape):
+        raise ShapeError(f"the sizes of a tensor are integers, got the texts {shape!r}")
+    sizes = tuple([int(extent) for extent in shape])
     dtype = DataType(dtype)
     if any(extent < 0 for extent in sizes):
         raise ShapeError(f"a tensor cannot have the shape {sizes}")

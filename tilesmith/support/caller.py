@@ -8,7 +8,7 @@ import linecache
 import sys
 from types import CodeType, FrameType
 
-__all__ = ["CallerPlace", "frame_of_caller", "place_of_caller"]
+__all__ = ["CallerPlace", "called_by_user", "frame_of_caller", "place_of_caller"]
 
 
 class CallerPlace:
@@ -52,9 +52,18 @@ class CallerPlace:
 def frame_of_caller() -> FrameType | None:
     """Return the innermost stack frame that does not belong to Tilesmith."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilesmith."):
+    while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return frame
+
+
+def called_by_user(depth: int = 2) -> bool:
+    """Return whether the function that asks was called by the user's program, not by Tilesmith."""
+    return not _is_ours(sys._getframe(depth))
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("tilesmith.")
 
 
 def place_of_caller() -> CallerPlace | None:

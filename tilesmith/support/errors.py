@@ -9,12 +9,16 @@ marker), and what to do. Code raises the class that names the user's mistake:
 
 from __future__ import annotations
 
+import functools
 import linecache
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
-from tilesmith.support.caller import place_of_caller
+from tilesmith.support.caller import called_by_user, place_of_caller
 from tilesmith.support.packages import install_command
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def format_span(span: Any) -> str:
@@ -89,6 +93,23 @@ def _rebuild(
     error = kind.__new__(kind)
     TilesmithError.__init__(error, message, span, notes)
     return error
+
+
+def points_at_caller(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorate a public function: where the user's program calls it, its errors that have no
+    position get that of the call.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except TilesmithError as error:
+            if error.span is None and called_by_user():
+                error.span = place_of_caller()
+            raise
+
+    return call
 
 
 class InternalError(TilesmithError):

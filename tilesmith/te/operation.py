@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Range, SizeVar, Var, const, convert
+from tilesmith.ir import IntImm, PrimExpr, Range, SizeVar, StringImm, Var, const, convert
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.errors import ShapeError, TypeMismatchError, points_at_caller
 from tilesmith.te.tag import TagScope
 from tilesmith.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -22,16 +22,33 @@ __all__ = [
 
 
 def _shape(shape: Any) -> tuple[PrimExpr, ...]:
-    if isinstance(shape, (int, PrimExpr)):
+    if isinstance(shape, (int, str, PrimExpr)):
         shape = (shape,)
-    return tuple([size if isinstance(size, PrimExpr) else convert(size) for size in shape])
+    return tuple([_size(size) for size in shape])
 
 
+def _size(size: Any) -> PrimExpr:
+    """Return a size as an expression: an integer that is not negative, or a symbolic one."""
+    size = size if isinstance(size, PrimExpr) else convert(size)
+    if not size.dtype.is_integer:
+        raise TypeMismatchError(
+            f"the sizes of a shape are integers or expressions, got {size} ({size.dtype})"
+            if not isinstance(size, StringImm)
+            else f"the sizes of a shape are integers or expressions, got the text '{size.value}'",
+            notes=('a size that is known later is a variable: te.var("n")',),
+        )
+    if isinstance(size, IntImm) and size.value < 0:
+        raise ShapeError(f"a size cannot be negative, got {size.value}")
+    return size
+
+
+@points_at_caller
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """Make an input tensor of a shape and dtype (float32 by default)."""
     return PlaceholderOp(name, "", None, _shape(shape), DataType(dtype or "float32")).output(0)
 
 
+@points_at_caller
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -59,6 +76,11 @@ def compute(
     body = fcompute(*[iterator.var for iterator in axis])
     if not isinstance(body, (list, tuple)):
         body = [body]
+    if any(value is None for value in body):
+        raise TypeMismatchError(
+            f"fcompute of '{name}' returned None, the value of an element is needed",
+            notes=("return it: lambda i: A[i] + 1.0",),
+        )
     values = tuple([convert(value) for value in body])
     for value in values:
         if not isinstance(value, PrimExpr):
@@ -72,6 +94,10 @@ def compute(
     op = ComputeOp(name, tag, attrs, axis, values)
     outputs = tuple([op.output(k) for k in range(op.num_outputs)])
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
 
 
 def _iterator_names(
@@ -88,23 +114,29 @@ def _iterator_names(
         required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
         if not len(required) <= ndim <= len(names) and len(names) != ndim:
             raise ShapeError(
-                f"fcompute takes {len(names)} indices, the shape has {ndim} dimensions"
+                f"fcompute takes {_counted(len(names), 'index', 'indices')}, the shape has "
+                f"{_counted(ndim, 'dimension', 'dimensions')}",
+                notes=("give it one parameter for each dimension, or take all: lambda *indices:",),
             )
         return names[:ndim]
     if varargs_names is not None:
         if len(names) + len(varargs_names) != ndim:
             raise ShapeError(
-                f"varargs_names has {len(varargs_names)} names for {ndim - len(names)} indices"
+                f"varargs_names has {_counted(len(varargs_names), 'name', 'names')} for "
+                f"{_counted(ndim - len(names), 'index', 'indices')}",
+                notes=("give one name for each index that no parameter of its own takes",),
             )
         return names + list(varargs_names)
     return names + [f"i{k}" for k in range(ndim - len(names))]
 
 
+@points_at_caller
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """Make an iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
     return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
 
 
+@points_at_caller
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
     """Make an iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32),
     "threadIdx.x")``.
@@ -128,6 +160,7 @@ def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Size
     return SizeVar(name, dtype, span)
 
 
+@points_at_caller
 def extern(
     shape: Any,
     inputs: list[Tensor],
@@ -182,6 +215,7 @@ def _extern_dtypes(name: str, dtype: Any, inputs: list[Tensor], count: int) -> l
     return list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
 
 
+@points_at_caller
 def extern_primfunc(input_tensors: list[Tensor], primfunc: Any, **kwargs: Any) -> Any:
     """Make tensors from a PrimFunc: its first parameters are the inputs, the others the outputs."""
     buffers = primfunc.buffers

@@ -10,11 +10,17 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-__all__ = ["OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
+from tilesmith.runtime.dtype import DataType
+
+__all__ = ["DTYPE_NAMES", "OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
 
 TYPE_MARK = "\x02"
 """At the end of a text in the message of an assertion: the number that follows is the type index of
-a value, and its name is shown."""
+a value, or that of a dtype (see ``DTYPE_NAMES``), and its name is shown."""
+
+DTYPE_NAMES = 1 << 20
+"""Where the numbers of dtypes begin in ``TYPE_NAMES``: there lie the vectors, and at
+``DTYPE_NAMES + type code * 256 + bits`` the dtype of one element."""
 
 TYPE_NAMES = {
     0: "None", 1: "an integer", 2: "a truth value", 3: "a float", 4: "a pointer",
@@ -22,7 +28,22 @@ TYPE_NAMES = {
     12: "bytes", 65: "a text", 66: "bytes", 68: "a function", 69: "a shape", 70: "a tensor",
     71: "a list", 72: "a dictionary", 73: "a module",
 }  # fmt: skip
-"""What the values of tvm-ffi's type indices are called in errors; at most 24 letters."""
+"""What the values of tvm-ffi's type indices, and dtypes, are called in errors; at most 24
+letters."""
+_DTYPES = (
+    "bool", "int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32",
+    "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
+    "float4_e2m1fn", "complex64", "complex128",
+)  # fmt: skip
+_COMPLEX = {"complex64": (5, 64), "complex128": (5, 128)}  # in DLPack; no DataType
+
+
+def _dtype_number(name: str) -> int:
+    code, bits = _COMPLEX.get(name) or (DataType(name).type_code, DataType(name).bits)
+    return DTYPE_NAMES + code * 256 + (8 if name == "bool" else bits)
+
+
+TYPE_NAMES |= {DTYPE_NAMES: "a vector", **{_dtype_number(name): name for name in _DTYPES}}
 OTHER_TYPE = "another object"
 
 

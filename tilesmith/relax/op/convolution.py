@@ -44,6 +44,32 @@ def _check_channels(call: Call, channels: Any, wanted: Any, groups: int) -> None
         )
 
 
+def check_windows(call: Call, what: str, sizes: Any, results: Any) -> None:
+    """Refuse a window (``what``) that does not fit into the padded data once along some axis, for
+    sizes that are constants; data without elements has results without.
+    """
+    for axis, (size, result_size) in enumerate(zip(sizes, results)):
+        if not isinstance(result_size, IntImm):
+            continue
+        is_empty = isinstance(size, IntImm) and size.value == 0
+        if result_size.value < 0 or (result_size.value == 0 and not is_empty):
+            raise ShapeError(
+                f"{call.op.name}: the {what} is larger than the padded data along spatial axis "
+                f"{axis}, of size {size_text(size)} without padding",
+                notes=(f"pad the data, or make the {what} smaller",),
+            )
+
+
+def check_not_negative(call: Call, results: Any) -> None:
+    """Refuse a padding that takes more than there is."""
+    for axis, size in enumerate(results):
+        if isinstance(size, IntImm) and size.value < 0:
+            raise ShapeError(
+                f"{call.op.name}: the padding takes more than the result has along spatial axis "
+                f"{axis}: its size would be {size.value}"
+            )
+
+
 def _infer(rank: int, transpose: bool) -> Any:
     def infer(call: Call) -> Any:
         data, weight, attrs = tensor(call, 0), tensor(call, 1), call.attrs
@@ -76,11 +102,11 @@ def _infer(rank: int, transpose: bool) -> Any:
                 spatial.append((sizes[i + 2] - 1) * strides[i] + extent - pad + extra[i])
             else:
                 spatial.append((sizes[i + 2] + pad - extent) // strides[i] + 1)
-        info = result(from_primal([sizes[0], channels, *spatial], out_layout, primal), out_dtype)
-        for size in info.shape:
-            if isinstance(size, IntImm) and size.value < 0:
-                raise ShapeError(f"{call.op.name}: the kernel is larger than the padded data")
-        return info
+        if transpose:
+            check_not_negative(call, spatial)
+        else:
+            check_windows(call, "kernel", sizes[2:], spatial)
+        return result(from_primal([sizes[0], channels, *spatial], out_layout, primal), out_dtype)
 
     return infer
 
@@ -272,10 +298,10 @@ def _gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> lis
 
 def _schema(rank: int, kernel_layout: str, **more: AttrField) -> Schema:
     return Schema(
-        strides=repeated(rank),
+        strides=repeated(rank, least=1),
         padding=paddings(rank),
         **more,
-        dilation=repeated(rank),
+        dilation=repeated(rank, least=1),
         groups=integer(1),
         data_layout=text("NC" + SPATIAL[rank]),
         kernel_layout=text(kernel_layout + SPATIAL[rank]),

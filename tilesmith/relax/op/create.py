@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import FloatImm, IntImm
 from tilesmith.relax.attrs import Schema, dtype, integer
 from tilesmith.relax.expr import Call, PrimValue, RelaxExpr, const
 from tilesmith.relax.op.common import as_shape, result, shape_argument, sizes_of, tensor
 from tilesmith.relax.op.declaration import OpFunction, call, define, function_of
 from tilesmith.relax.spec import Layout, no_gradient, topi
 from tilesmith.relax.struct_info import PrimStructInfo, TensorStructInfo
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
 
 
 def _infer_full(call: Call) -> Any:
@@ -146,6 +147,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Cal
     values = [
         item if isinstance(item, PrimValue) else PrimValue(item) for item in (start, end, step)
     ]
+    stride = values[2].value
+    if isinstance(stride, (IntImm, FloatImm)) and stride.value == 0:
+        raise OpAttributeInvalid("relax.arange: the step is 0, so the end is never reached")
     if dtype is None:
         floats = [item for item in values if item.value.dtype.is_float]
         dtype = "float32" if floats else "int64"

@@ -37,6 +37,7 @@ from tilesmith.relax.spec import (
     Precision,
     parse_arguments,
 )
+from tilesmith.support.errors import points_at_caller
 
 __all__ = [
     "CONVERT", "OpFunction", "call", "define", "find_function", "function",
@@ -144,8 +145,9 @@ def function(name: str) -> Callable[[Written], Written]:
 
 
 def _publish(name: str, made: Written) -> Written:
-    _FUNCTIONS[name] = cast(OpFunction, made)
-    return made
+    published = points_at_caller(made)
+    _FUNCTIONS[name] = cast(OpFunction, published)
+    return cast(Written, published)
 
 
 def functions(prefix: str = "") -> dict[str, OpFunction]:

@@ -45,10 +45,10 @@ end_checkpoint = _marker("end_checkpoint", "The end of a part that is computed a
 def window_schema(rank: int) -> Schema:
     """Return the attributes of a pooling over ``rank`` spatial axes."""
     return Schema(
-        pool_size=repeated(rank),
-        strides=repeated(rank),
+        pool_size=repeated(rank, least=1),
+        strides=repeated(rank, least=1),
         padding=paddings(rank),
-        dilation=repeated(rank),
+        dilation=repeated(rank, least=1),
         ceil_mode=boolean(False),
         count_include_pad=boolean(False),
         layout=text("NC" + "DHW"[-rank:]),

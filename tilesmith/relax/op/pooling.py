@@ -13,6 +13,7 @@ from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import check_ndim, result, size, sizes_of, tensor
 from tilesmith.relax.op.convolution import (
     SPATIAL,
+    check_windows,
     from_primal_array,
     to_primal_array,
 )
@@ -41,6 +42,7 @@ def _infer_pool(rank: int) -> Any:
             if attrs.ceil_mode:
                 reach += strides[i] - 1
             spatial.append((sizes[i + 2] + reach) // strides[i] + 1)
+        check_windows(call, "window", sizes[2:], spatial)
         return result(from_primal([*sizes[:2], *spatial], out_layout, primal), data.dtype)
 
     return infer

@@ -14,6 +14,7 @@ from tilesmith.relax.frontend.onnx import functions, symbolic
 from tilesmith.relax.frontend.onnx.folding import fold
 from tilesmith.relax.frontend.onnx.inputs import InputReader
 from tilesmith.relax.frontend.onnx.model import (
+    check_names,
     check_nodes,
     check_operators,
     load_model,
@@ -68,6 +69,12 @@ def from_onnx(
     converter at once), MissingDependencyError (without the package onnx).
     """
     model = load_model(model)
+    for name, given in (("shape_dict", shape_dict), ("dtype_dict", dtype_dict)):
+        if given is not None and not isinstance(given, (Mapping, str)) or given == "":
+            raise FrontendError(
+                f"{name} maps names of inputs to what they get, got {given!r}",
+                notes=("for example: shape_dict={'x': (1, 3, 224, 224)}",),
+            )
     importer = ONNXGraphImporter(
         dict(shape_dict or {}), dtype_dict, keep_params_in_input, sanitize_input_names
     )
@@ -119,6 +126,7 @@ class ONNXGraphImporter:
         check_operators(model, self.versions, self._is_known)
         known = [node for node in model.graph.node if self._is_standard(node)]
         check_nodes(known, model.ir_version, self.versions)
+        check_names(model.graph)
         self.output_names = {item.name for item in model.graph.output}
         reader = InputReader(self.shapes, self.dtypes, self.sanitize)
         inputs = reader.read(model.graph)

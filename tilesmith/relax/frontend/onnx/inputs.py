@@ -104,6 +104,11 @@ class InputReader:
 
     def _given_size(self, size: Any, name: str) -> Any:
         if isinstance(size, str):
+            if not size.strip() or size.strip().lstrip("+-").isdigit():
+                raise FrontendError(
+                    f"shape_dict: a size of '{name}' is the text '{size}'",
+                    notes=("write a number without quotes; a text names a size known later: 'n'",),
+                )
             return self._named(size)
         if isinstance(size, IntImm):
             size = int(size.value)

@@ -7,6 +7,7 @@ read other files.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,9 +208,50 @@ def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
     }
     if opset is not None:
         versions[""] = int(opset)
-    if versions.get("", 1) < 1:
-        raise FrontendError(f"the model has the opset version {versions['']}")
+    version = versions.get("", 1)
+    newest = require_onnx().defs.onnx_opset_version()
+    if not 1 <= version <= newest:
+        raise FrontendError(
+            f"the model has the opset version {version}; the installed package onnx knows the "
+            f"versions 1 to {newest}",
+            notes=("export the model with one of these, or install a newer onnx",),
+        )
     return versions
+
+
+def check_names(graph: Any) -> None:
+    """Raise FrontendError where a graph gives one name to two inputs, weights or results of nodes,
+    or lists an output twice.
+
+    A weight may have an input's name: it is the input's default value.
+    """
+    inputs = [item.name for item in graph.input]
+    weights = [item.name for item in graph.initializer]
+    weights += [item.values.name for item in graph.sparse_initializer]
+    _check_distinct(inputs, "the model has two inputs with the name")
+    _check_distinct(weights, "the model has two weights with the name")
+    _check_distinct([item.name for item in graph.output], "the model lists twice the output")
+    made = dict.fromkeys(weights, "a weight of the model") | dict.fromkeys(
+        inputs, "an input of the model"
+    )
+    for index, node in enumerate(graph.node):
+        title = f"{node.op_type} node '{node_name(node, index)}'"
+        for name in filter(None, node.output):
+            if name in made:
+                raise FrontendError(
+                    f"{title} computes '{name}', which is {made[name]} already",
+                    notes=("each value of a model needs a name of its own; export it again",),
+                )
+            made[name] = f"a result of the {title}"
+
+
+def _check_distinct(names: list[str], problem: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise FrontendError(
+            f"{problem} '{twice[0]}'",
+            notes=("each value of a model needs a name of its own; export it again",),
+        )
 
 
 def _subgraphs(node: Any) -> Iterator[Any]:
@@ -284,4 +326,4 @@ def check_nodes(nodes: Any, ir_version: int, versions: dict[str, int]) -> None:
             ) from None
 
 
-__all__ += ["has_converter", "node_name"]
+__all__ += ["check_names", "has_converter", "node_name"]

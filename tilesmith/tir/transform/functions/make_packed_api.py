@@ -54,7 +54,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.struct_fields import TYPE_MARK, StructField
+from tilesmith.tir.struct_fields import DTYPE_NAMES, TYPE_MARK, StructField
 from tilesmith.tir.transform.functions.kernel import (
     declared_alignment,
     kernel_function,
@@ -279,10 +279,11 @@ class _Wrapper:
         bits = get(StructField.ARRAY_TYPE_BITS, "uint8")
         lanes = get(StructField.ARRAY_TYPE_LANES, "uint16")
         matches = _dtype_matches(dtype, code, bits, lanes)
+        given = ops.cast("int64", code) * 256 + ops.cast("int64", bits)
+        single = ops.equal(lanes, const(1, "uint16"))
         message = self.message(
-            "TypeMismatchError", f"{where} must be of dtype {dtype}, got one with type code ",
-            ops.cast("int64", code), ", ", ops.cast("int64", bits), " bits and ",
-            ops.cast("int64", lanes), " lanes",
+            "TypeMismatchError", f"{where} must be of dtype {dtype}, got {TYPE_MARK}",
+            Select(single, given, const(0, "int64")) + const(DTYPE_NAMES, "int64"),
         )  # fmt: skip
         self.check(matches, message)
 

@@ -1,0 +1,11 @@
+from tilesmith import relax
+from tilesmith.script import relax as R
+
+bb = relax.BlockBuilder()
+x = relax.Var("x", R.Tensor((2, 3), "float32"))
+with bb.function("main", [x]):
+    with bb.dataflow():
+        a = bb.emit(relax.op.nn.relu(x))
+    b = bb.emit(relax.op.nn.relu(a))
+    bb.emit_func_output(b)
+m = bb.get()

@@ -1,0 +1,4 @@
+from tilesmith import te
+
+A = te.placeholder((4, 4), name="A")
+B = te.compute((4, 4), lambda i: A[i, i])

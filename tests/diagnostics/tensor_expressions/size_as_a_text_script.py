@@ -1,0 +1,4 @@
+from tilesmith import te
+
+A = te.placeholder(("4",), name="A")
+print(A.shape)
