@@ -27,9 +27,9 @@ def _shape(shape: Any) -> tuple[PrimExpr, ...]:
     return tuple([_size(size) for size in shape])
 
 
-def _size(size: Any) -> PrimExpr:
+def _size(given: Any) -> PrimExpr:
     """Return a size as an expression: an integer that is not negative, or a symbolic one."""
-    size = size if isinstance(size, PrimExpr) else convert(size)
+    size: PrimExpr = given if isinstance(given, PrimExpr) else convert(given)
     if not size.dtype.is_integer:
         raise TypeMismatchError(
             f"the sizes of a shape are integers or expressions, got {size} ({size.dtype})"
