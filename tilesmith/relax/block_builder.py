@@ -353,7 +353,7 @@ class BlockBuilder:
             )
         _check_distinct(scope)
         body = self.normalize_argument(as_expr(output))
-        self._check_visible(scope, body)
+        _check_visible(scope, self._frame().bindings, body)
         self._finish_block()
         self.begin_binding_block()
         scope.has_output = True
@@ -362,14 +362,6 @@ class BlockBuilder:
         variable = GlobalVar(self._global_names.fresh(scope.name))
         self._set_function(variable, function)
         return variable
-
-    def _check_visible(self, scope: FunctionScope, output: Any) -> None:
-        """Refuse variables of a dataflow block that are used after its end."""
-        for block in [*scope.blocks, BindingBlock(tuple(self._frame().bindings))]:
-            own = {binding.var for binding in block.bindings}
-            for binding in block.bindings:
-                _refuse_hidden(scope.name, binding.value, own)
-        _refuse_hidden(scope.name, output, set())
 
     @points_at_caller
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
@@ -587,6 +579,17 @@ def _check_distinct(scope: FunctionScope) -> None:
             f"'{twice[0].name_hint}' is twice among the parameters of '{scope.name}'",
             notes=("make a variable of its own for each parameter",),
         )
+
+
+def _check_visible(scope: FunctionScope, last: list[Binding], output: Any) -> None:
+    """Refuse variables of a dataflow block that are used after its end; ``last`` are the bindings
+    of the block that is not finished.
+    """
+    for block in [*scope.blocks, BindingBlock(tuple(last))]:
+        own = {binding.var for binding in block.bindings}
+        for binding in block.bindings:
+            _refuse_hidden(scope.name, binding.value, own)
+    _refuse_hidden(scope.name, output, set())
 
 
 def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:
