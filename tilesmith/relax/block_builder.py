@@ -12,14 +12,12 @@ mod = bb.get()
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
 from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op
-from tilesmith.ir.queries import nodes
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.relax.expr import (
     Binding,
@@ -45,6 +43,7 @@ from tilesmith.relax.expr import (
     as_struct_info,
     known_struct_info,
 )
+from tilesmith.relax.scopes import NameSupply, check_parameters, check_visible
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError, points_at_caller
 from tilesmith.support.recursion import deep_recursion
@@ -60,29 +59,6 @@ LEAVES = (
 """Expressions that an operation takes as arguments as they are; others are bound to a variable."""
 
 _current = threading.local()
-
-
-class NameSupply:
-    """Supplies unique names: ``conv2d``, ``conv2d1``, ``conv2d2``."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken = set(taken)
-        self._next: dict[str, int] = {}
-
-    def reserve(self, name: str) -> None:
-        """Mark a name as taken."""
-        self.taken.add(name)
-
-    def fresh(self, prefix: str) -> str:
-        """Return ``prefix``, with a number if it is taken; invalid characters become ``_``."""
-        prefix = re.sub(r"\W", "_", prefix) or "v"
-        name, number = prefix, self._next.get(prefix, 0)
-        while name in self.taken:
-            number += 1
-            name = f"{prefix}{number}"
-        self._next[prefix] = number
-        self.taken.add(name)
-        return name
 
 
 class _Frame:
@@ -351,9 +327,10 @@ class BlockBuilder:
                 f"the parameters of '{scope.name}' are not known",
                 notes=("give them to bb.function or to emit_func_output",),
             )
-        _check_distinct(scope)
+        check_parameters(scope.name, scope.params)
         body = self.normalize_argument(as_expr(output))
-        _check_visible(scope, self._frame().bindings, body)
+        last = BindingBlock(tuple(self._frame().bindings))
+        check_visible(scope.name, [*scope.blocks, last], body)
         self._finish_block()
         self.begin_binding_block()
         scope.has_output = True
@@ -569,44 +546,6 @@ class _Normalization:
         ):
             return expr
         return SeqExpr(flatten_blocks(blocks), body, expr.span)
-
-
-def _check_distinct(scope: FunctionScope) -> None:
-    """Refuse a parameter that is listed twice."""
-    twice = [param for number, param in enumerate(scope.params) if param in scope.params[:number]]
-    if twice:
-        raise DiagnosticError(
-            f"'{twice[0].name_hint}' is twice among the parameters of '{scope.name}'",
-            notes=("make a variable of its own for each parameter",),
-        )
-
-
-def _check_visible(scope: FunctionScope, last: list[Binding], output: Any) -> None:
-    """Refuse variables of a dataflow block that are used after its end; ``last`` are the bindings
-    of the block that is not finished.
-    """
-    for block in [*scope.blocks, BindingBlock(tuple(last))]:
-        own = {binding.var for binding in block.bindings}
-        for binding in block.bindings:
-            _refuse_hidden(scope.name, binding.value, own)
-    _refuse_hidden(scope.name, output, set())
-
-
-def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:
-    """Refuse an expression that uses a variable of a dataflow block, except for those in ``own``
-    and those that the expression binds itself.
-    """
-    if isinstance(value, SeqExpr | If | Function):
-        return
-    hidden = next((var for var in nodes(value, DataflowVar) if var not in own), None)
-    if hidden is not None:
-        raise DiagnosticError(
-            f"'{hidden.name_hint}' is used after the end of its dataflow block in '{name}'",
-            notes=(
-                "what is used outside leaves the block with emit_output: "
-                f"{hidden.name_hint} = bb.emit_output(...)",
-            ),
-        )
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:

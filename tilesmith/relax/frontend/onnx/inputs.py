@@ -8,9 +8,9 @@ from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
-from tilesmith.relax.block_builder import NameSupply
 from tilesmith.relax.expr import ShapeExpr, Var
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
+from tilesmith.relax.scopes import NameSupply
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.support.errors import FrontendError, UnsupportedError
 
