@@ -133,7 +133,9 @@ def operators_text(module: str) -> str:
     written = []
     for name, function in sorted(functions(OPERATORS[module]).items()):
         signature = _typed_signature(function)
-        _note_types(signature, sys.modules[function.__globals__["__name__"]], imports)
+        _note_types(
+            signature, sys.modules[inspect.unwrap(function).__globals__["__name__"]], imports
+        )
         decorator = "@_operator\n" if hasattr(function, "op") else ""
         written.append(f"{decorator}def {name}{signature}:\n{_first_line(function, 4)}\n")
     imports -= {("typing", "Any", "Any")}
