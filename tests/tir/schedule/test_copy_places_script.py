@@ -176,3 +176,29 @@ def test_a_copy_of_a_part_leaves_other_parts_alone(name):
         check(lower_rows, steps)
     else:
         refused(lower_rows, steps, "may take only a part of the values of its iterator 'vi'")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda sch: sch.cache_read(sch.get_block("C"), 0, "local"),
+        lambda sch: sch.reindex(sch.get_block("C"), ("read", 0)),
+        lambda sch: sch.reindex_cache_read(sch.get_block("C"), 0, "local", lambda i: (i,)),
+        lambda sch: sch.read_at(
+            sch.get_loops(sch.get_block("C"))[0], sch.get_block("C"), 0, "local"
+        ),
+    ],
+    ids=["cache_read", "reindex", "reindex_cache_read", "read_at"],
+)
+def test_copies_of_declared_buffers_stand_inside_of_the_declaration(steps):
+    @T.prim_func
+    def table(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        data = T.allocate_const([1.0, 2.0, 4.0, 8.0], "float32", (4,))
+        K = T.decl_buffer((4,), "float32", data=data)
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = K[vi] + A[vi]
+
+    check(table, steps)

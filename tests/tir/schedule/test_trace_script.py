@@ -380,3 +380,16 @@ def test_decisions_for_another_extent_are_fitted_from_the_innermost_outward(
     sch = schedule_of(fill)
     drawn = sch.sample_perfect_tile(sch.get_loops("A")[0], len(decision), 64, decision=decision)
     assert [int(sch.get(factor)) for factor in drawn] == expected
+
+
+def test_a_block_given_by_its_name_is_recorded_as_what_was_found():
+    sch = schedule_of(programs.elementwise)
+    i, _ = sch.get_loops("C")
+    sch.compute_at("B", i)
+    sch.cache_read("C", 0, "local", consumer_blocks=["C"])
+    text = str(sch.trace)
+    assert 'block="' not in text and '["C"]' not in text, text
+    replay = schedule_of(programs.elementwise)
+    sch.trace.apply_to_schedule(replay, remove_postproc=False)
+    assert str(replay.trace) == text
+    assert_structural_equal(replay.mod, sch.mod)

@@ -47,6 +47,14 @@ class ParameterKind:
     """Part of the instruction's inputs or attributes."""
     argument = Argument("")
     """How the trace keeps it; the name is the parameter's."""
+    accepts_names = False
+    """Users may name a block instead of giving its variable."""
+
+    def with_variables(self, sch: PrimitiveMethods, value: Any) -> Any:
+        """Return an argument with variables of blocks in the place of their names, where it
+        ``accepts_names``, so that the trace keeps which blocks were found.
+        """
+        return sch.get_block(value) if isinstance(value, str) else value
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         """Return the value that is passed to the primitive.
@@ -94,20 +102,18 @@ class _LoopOrMark(_Loop):
 class _BlockOrLoop(ParameterKind):
     users_type = "BlockRV | LoopRV | str"
     argument = Argument("", is_input=True)
+    accepts_names = True
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        if isinstance(value, str):
-            value = sch.get_block(value)
         return cursor_of(sch.state, sch.variables.sref(value))
 
 
 class _Block(ParameterKind):
     users_type = "BlockRV | str"
     argument = Argument("", is_input=True)
+    accepts_names = True
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        if isinstance(value, str):
-            value = sch.get_block(value)
         sref = sch.variables.sref(value)
         stmt = sch.state.stmt(sref)
         if type(stmt) is not BlockRealize:
@@ -120,12 +126,13 @@ class _Blocks(_Block):
     users_type = "Sequence[BlockRV | str] | None"
     argument = Argument("", is_input=True, form="list", optional=True)
 
+    def with_variables(self, sch: PrimitiveMethods, value: Any) -> Any:
+        one = super().with_variables
+        return [one(sch, block) for block in value or []]
+
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         one = super().resolve
         return [one(sch, name, block, known) for block in value or []]
-
-    def kept(self, value: Any, resolved: Any) -> Any:
-        return list(value or [])
 
 
 class _Targets(_BlockOrLoop):
@@ -133,13 +140,16 @@ class _Targets(_BlockOrLoop):
 
     users_type = "BlockRV | LoopRV | Sequence[BlockRV | str]"
 
+    def with_variables(self, sch: PrimitiveMethods, value: Any) -> Any:
+        one = super().with_variables
+        if isinstance(value, (list, tuple)):
+            return [one(sch, block) for block in value]
+        return one(sch, value)
+
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         if isinstance(value, (list, tuple)):
             return [_BLOCK.resolve(sch, name, block, known) for block in value]
         return [super().resolve(sch, name, value, known)]
-
-    def kept(self, value: Any, resolved: Any) -> Any:
-        return list(value) if isinstance(value, tuple) else value
 
 
 class _Rest(ParameterKind):
@@ -149,6 +159,10 @@ class _Rest(ParameterKind):
         self.kind = kind
         self.users_type = kind.users_type
         self.argument = kind.argument._replace(form="rest")
+        self.accepts_names = kind.accepts_names
+
+    def with_variables(self, sch: PrimitiveMethods, value: Any) -> Any:
+        return [self.kind.with_variables(sch, item) for item in value]
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         return [self.kind.resolve(sch, name, item, known) for item in value]

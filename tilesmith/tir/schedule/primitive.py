@@ -128,6 +128,7 @@ class Primitive:
         self.kind: InstructionKind | None = None
         recorded = [p for p in self.parameters if p.kind.is_recorded]
         self._recorded = [(p.name, p.kind, p.kind.argument.is_input) for p in recorded]
+        self._naming = [(p.name, p.kind) for p in self.parameters if p.kind.accepts_names]
         if trace:
             arguments = [p.kind.argument._replace(name=p.name) for p in recorded]
             is_list = self.result.is_list
@@ -195,6 +196,8 @@ class Primitive:
         known = given.copy()
         before = sch.state.copy() if self.is_composed else None
         try:
+            for name, kind in self._naming:
+                given[name] = known[name] = kind.with_variables(sch, given[name])
             for name, kind in self._kinds:
                 known[name] = kind.resolve(sch, name, given[name], known)
             result = self.function(*known.values()) if self._is_plain else self._call(known)

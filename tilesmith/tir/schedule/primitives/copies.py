@@ -29,9 +29,12 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
     ForKind,
     IfThenElse,
@@ -88,20 +91,38 @@ def insert_nest(place: Cursor, nest: Stmt, cursor: Cursor, before: bool) -> None
     anchor = chain[chain.index(place) - 1].stmt
     stmt = place.stmt
     body = stmt.body if isinstance(stmt, For) else stmt.block.body
-    new: list[Stmt] = [nest] if is_in_init(place, cursor) else []
-    for inner in stmt_list(body):
-        if inner is anchor or (
-            not isinstance(inner, (For, BlockRealize))
-            and any(child is anchor for child in child_statements(inner))
-        ):
-            new += [nest, inner] if before else [inner, nest]
-        else:
-            new.append(inner)
+    if is_in_init(place, cursor):
+        new = [nest, *stmt_list(body)]
+    else:
+        new = _beside(body, nest, anchor, before)
     if isinstance(stmt, For):
         place.replace(stmt.with_fields(body=stmt_seq(*new)))
         return
     block = stmt.block.with_fields(body=stmt_seq(*new))
     place.replace(stmt.with_fields(block=block), {stmt.block: block})
+
+
+_DECLARATIONS = (Allocate, AllocateConst, DeclBuffer, LetStmt)
+
+
+def _beside(body: Stmt, nest: Stmt, anchor: Stmt, before: bool) -> list[Stmt]:
+    """Return the statements of a body with a nest before or after the one that holds ``anchor``,
+    inside of declarations around it: the nest may use what they declare.
+    """
+    new: list[Stmt] = []
+    for inner in stmt_list(body):
+        holds = inner is anchor or (
+            not isinstance(inner, (For, BlockRealize))
+            and any(child is anchor for child in child_statements(inner))
+        )
+        if holds and isinstance(inner, _DECLARATIONS):
+            statements = _beside(inner.body, nest, anchor, before)
+            new.append(inner.with_fields(body=stmt_seq(*statements)))
+        elif holds:
+            new += [nest, inner] if before else [inner, nest]
+        else:
+            new.append(inner)
+    return new
 
 
 def is_in_init(place: Cursor, cursor: Cursor) -> bool:
