@@ -31,7 +31,7 @@ def test_loops_that_llvm_must_not_vectorise():
 
     ((kind, subject, reason),) = told(turned)
     assert kind == "vectorization" and "turned" in subject and subject.endswith(": loop 'i'")
-    assert reason == "a mask reduces its variable: LLVM is told to make no vectors of it"
+    assert reason == "its variable is reduced by a mask; LLVM would vectorize it wrongly"
 
 
 def test_loops_that_become_vectors_are_not_told():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer, detect_linear_equation
-from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor
+from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor, const
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.support.errors import VerifyError
@@ -140,17 +141,21 @@ class _BoundsFinder(Visitor):
     def access(self, node: Any, what: str) -> None:
         if node.predicate is not None:
             return  # its lanes may be switched off
-        for axis, (index, size) in enumerate(zip(node.indices, node.buffer.shape)):
-            if index.dtype.lanes > 1:
-                if not isinstance(index, Ramp):
-                    continue
-                ends = [index.base, index.base + index.stride * (index.lanes - 1)]
-            else:
-                ends = [index]
-            for end in ends:
-                self.check(node, what, axis, end, size)
+        shape = node.buffer.shape
+        for axis, (index, size) in enumerate(zip(node.indices, shape)):
+            where = f"of its axis {axis}"
+            if index.dtype.lanes == 1:
+                self.check(node, what, where, index, size)
+            elif isinstance(index, Ramp):
+                last = index.base + index.stride * (index.lanes - 1)
+                self.check(node, what, where, index.base, size)
+                if axis > 0 and axis == len(shape) - 1 and not node.buffer.strides:
+                    # a vector may run on into the next rows
+                    self.check(node, what, "of its memory", *_in_memory(node, shape, last))
+                else:
+                    self.check(node, what, where, last, size)
 
-    def check(self, node: Any, what: str, axis: int, index: PrimExpr, size: PrimExpr) -> None:
+    def check(self, node: Any, what: str, where: str, index: PrimExpr, size: PrimExpr) -> None:
         """Record an index that is out of bounds for some iteration of the loops with constant
         bounds."""
         bound = self.analyzer.const_int_bound(index)
@@ -161,7 +166,7 @@ class _BoundsFinder(Visitor):
             outside = low < 0 or (limit.min_value == limit.max_value and high >= limit.max_value)
         if outside:
             text = (
-                f"the buffer '{node.buffer.name}' is {what} outside of its axis {axis}: the index "
+                f"the buffer '{node.buffer.name}' is {what} outside {where}: the index "
                 f"{index} lies in [{low}, {high}], the size is {size}"
             )
             self.found.append(Outside(text, self.span, self.is_reached and not any(self.narrowed)))
@@ -179,6 +184,20 @@ class _BoundsFinder(Visitor):
         if any(not known.isdisjoint(variables) for known in self.narrowed):
             return False
         return bool(detect_linear_equation(index, variables))
+
+
+def _in_memory(
+    node: BufferLoad | BufferStore, shape: Sequence[PrimExpr], last: PrimExpr
+) -> tuple[PrimExpr, PrimExpr]:
+    """Return the place of an element in the memory of a compact buffer, given its last index, and
+    the number of elements there.
+    """
+    place: PrimExpr = const(0, last.dtype)
+    size: PrimExpr = const(1, last.dtype)
+    for index, extent in zip((*node.indices[:-1], last), shape):
+        place = place * extent + index
+        size = size * extent
+    return place, size
 
 
 def find_out_of_bounds(func: PrimFunc) -> list[Outside]:
