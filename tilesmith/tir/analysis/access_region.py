@@ -32,10 +32,13 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
     AttrStmt,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
     LetStmt,
     MatchBufferRegion,
@@ -123,6 +126,8 @@ class _AccessFinder(Visitor):
         self.domains: dict[Var, Range] = {}  # loops inside the block, outermost first
         self.values: dict[Var, PrimExpr] = {}  # variables bound by `let`
         self.matched: dict[Buffer, MatchBufferRegion] = {}
+        self.allocated: set[Var] = {buffer.data for buffer in block.alloc_buffers}
+        self.views: dict[Buffer, Buffer | None] = {}  # declared in the block; over what
         self.reads: dict[Buffer, list[Region]] = {}
         self.writes: dict[Buffer, list[Region]] = {}
         self.opaque: dict[Buffer, list[Region]] = {}
@@ -186,6 +191,20 @@ class _AccessFinder(Visitor):
         self.visit(node.body)
         del self.values[node.var]
 
+    def visit_Allocate(self, node: Allocate | AllocateConst) -> None:
+        self.allocated.add(node.buffer_var)
+        node.for_each_child(self.visit)
+
+    visit_AllocateConst = visit_Allocate
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
+        data = node.buffer.data
+        if data in self.allocated:
+            self.views[node.buffer] = None
+        elif data in self.buffer_of and self.buffer_of[data] is not node.buffer:
+            self.views[node.buffer] = self.buffer_of[data]
+        self.visit(node.body)
+
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.record(self.writes, node.buffer, self.point(node.buffer, node.indices))
         node.for_each_child(self.visit)
@@ -242,6 +261,11 @@ class _AccessFinder(Visitor):
     # Regions.
 
     def record(self, found: dict[Buffer, list[Region]], buffer: Buffer, region: Region) -> None:
+        if buffer in self.views:
+            viewed = self.views[buffer]
+            if viewed is None:
+                return  # memory of the block itself
+            buffer, region = viewed, _everything(viewed)
         match = self.matched.get(buffer)
         while match is not None:
             source = match.source
