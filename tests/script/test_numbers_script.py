@@ -53,7 +53,7 @@ def test_nothing_overflows_on_the_way():
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("int32", "float32"), ("float32", "int32"), ("float32", "float16"), ("int64", "int8")],
+    [("int32", "float32"), ("bool", "int32"), ("float32", "float16"), ("int64", "int8")],
 )
 def test_stores_convert(source: str, target: str):
     @T.prim_func
@@ -64,7 +64,7 @@ def test_stores_convert(source: str, target: str):
 
     assert copy.body.seq[0].body.value.dtype == target
     assert copy.body.seq[1].value.dtype == target + "x4"
-    values = numpy.array([0, 1, 2, 3, -4, 5, -6, 7], source)
+    values = numpy.array([0, 1, 2, 3, -4, 5, -6, 7]).astype(source)
     result = nd.array(numpy.zeros(8, target))
     interpreter.run(copy, nd.array(values), result)
     assert result.numpy().tolist() == values.tolist()

@@ -154,6 +154,8 @@ class Parser:
         self.module_alias = "cls"
         self.prepare_evaluator: Callable[[Evaluator], None] | None = None
         self.dialect: Dialect | None = None
+        self.function_body: list[ast.stmt] = []
+        """The statements of the function that is being parsed."""
         self._open: list[ExitStack] = []
 
     # Errors.

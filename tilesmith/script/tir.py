@@ -455,12 +455,15 @@ def Else() -> ElseFrame:
 
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted."""
-    from tilesmith.script.tir_types import index_vectors
+    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted, but a
+    fraction does not become an integer unasked.
+    """
+    from tilesmith.script.tir_types import check_kept, index_vectors
 
     span = IRBuilder.current().span
     indices = indices if isinstance(indices, (list, tuple)) else [indices]
     stored = buffer.dtype
+    check_kept(value, stored, f"stored to the {stored} buffer '{buffer.name}'")
     if isinstance(value, PrimExpr) and value.dtype.element is not stored.element:
         if stored.lanes == 1 and not value.dtype.is_handle and not stored.is_handle:
             lanes = value.dtype.lanes

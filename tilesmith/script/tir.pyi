@@ -427,7 +427,7 @@ def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
     """Set an attribute for the rest of the block."""
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> None:
-    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted."""
+    """Store a value: ``buffer[indices] = value``; a value of another dtype is converted, but a"""
 
 def buffer_var(dtype: str, storage_scope: str = 'global') -> Var:
     """Return a new pointer."""

@@ -11,17 +11,15 @@ from typing import Any
 from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, PrimType, Span, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, IRBuilder, name_fresh
+from tilesmith.script.carried import outlives_its_scope
 from tilesmith.script.evaluator import elements_of, shape_note
 from tilesmith.script.macros import expand_macro, local_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, Parser
 from tilesmith.script.tir_frames import (
     BlockFrame,
-    ElseFrame,
     ForFrame,
     LetFrame,
     PrimFuncFrame,
-    ThenFrame,
-    WhileFrame,
     emit,
 )
 from tilesmith.script.tir_types import as_type, load_of, subscript_buffer
@@ -120,6 +118,7 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
             if node.returns is not None:
                 written = parser.evaluate(node.returns)
                 frame.ret_type = as_type(written)
+            parser.function_body = node.body
             parser.body(node.body)
         if options.get("check_well_formed", parser.check_well_formed):
             _verify(parser, node, frame.function)
@@ -272,7 +271,8 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
         notes = (shape_note(ast.unparse(target.value), buffer.shape),)
         raise parser.error(target.slice, error, notes) from error
     except TypeMismatchError as error:
-        raise parser.error(written, error, ("a number is needed here",)) from error
+        advice = () if error.notes else ("a number is needed here",)
+        raise parser.error(written, error, advice) from error
     except Exception as error:
         raise parser.error(written, error) from error
 
@@ -280,6 +280,8 @@ def _store(parser: Parser, target: ast.Subscript, value: Any, written: ast.expr)
 @T_DIALECT.statement(ast.Assign)
 def parse_assign(parser: Parser, node: ast.Assign) -> None:
     """Parse ``A[i] = value``, ``x = value``, ``vi, vj = T.axis.remap(…)``."""
+    for name in [target.id for target in node.targets if isinstance(target, ast.Name)]:
+        _check_value_is_near(parser, node, name)
     value = parser.evaluate(node.value)
     for target in node.targets:
         _assign(parser, target, value, node.value)
@@ -294,6 +296,7 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     if node.value is None:
         _bind(parser, node, node.target.id, Var("", type_))
         return
+    _check_value_is_near(parser, node, node.target.id)
     value = parser.evaluate(node.value)
     if isinstance(value, Frame):
         _bind(parser, node, node.target.id, value)
@@ -311,22 +314,24 @@ def parse_augmented_assign(parser: Parser, node: ast.AugAssign) -> None:
     _assign(parser, node.target, parser.evaluate(reading), node.value)
 
 
-def _check_value_is_near(parser: Parser, node: ast.AST, name: str) -> None:
-    """Refuse ``total += A[i]`` in a loop where ``total`` is a value bound outside the loop."""
-    value, between = parser.lookup(name), False
-    for frame in reversed(parser.builder.frames):
-        if isinstance(frame, LetFrame) and frame.var is value:
-            break
-        between = between or isinstance(frame, (ForFrame, WhileFrame, ThenFrame, ElseFrame))
-    else:
+def _check_value_is_near(
+    parser: Parser, node: ast.Assign | ast.AnnAssign | ast.AugAssign, name: str
+) -> None:
+    """Refuse an assignment to a value made outside of the loop or branch around it, where the loop
+    or what follows would have to see the new value: ``total = total + A[i]``.
+    """
+    value = parser.lookup(name)
+    frames = parser.builder.frames
+    if not any(isinstance(frame, LetFrame) and frame.var is value for frame in frames):
         return
-    if between:
+    if outlives_its_scope(parser.function_body, node, name):
+        written = "+=" if isinstance(node, ast.AugAssign) else "="
         memory = f'{name} = T.alloc_buffer((1,), "{value.dtype}")'
         raise parser.error(
             node,
             f"'{name}' is a value, made outside of this loop or branch: that one would stay as it "
             f"is, and a new '{name}' be made each time",
-            (f"use memory: {memory}, then {name}[0] += …",),
+            (f"use memory: {memory}, then {name}[0] {written} …",),
         )
 
 

@@ -30,7 +30,8 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
 from tilesmith.tir.ranges import extent_between
 
 __all__ = [
-    "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "index_vectors", "load_of",
+    "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "check_kept", "index_vectors",
+    "load_of",
     "parameter_of", "region_of", "subscript_buffer",
 ]  # fmt: skip
 
@@ -291,3 +292,24 @@ def load_of(region: BufferRegion) -> BufferLoad:
         for item in region.region
     ]
     return BufferLoad(region.buffer, index_vectors(region.buffer, indices))
+
+
+def check_kept(value: Any, dtype: DataType, what: str) -> None:
+    """Refuse a float where an integer is kept (``what`` says where): it would lose its fraction.
+
+    A number of Python that is whole is one of every dtype.
+    """
+    if not (dtype.is_integer or dtype.is_bool):
+        return
+    if isinstance(value, PrimExpr):
+        given = value.dtype
+        loses = not (given.is_integer or given.is_bool or given.is_handle or given.is_void)
+        shown = f"a value of {given}"
+    else:
+        loses = isinstance(value, float) and not value.is_integer()
+        shown = f"the number {value}"
+    if loses:
+        raise TypeMismatchError(
+            f"{shown} is {what}, which would drop its fraction",
+            notes=(f'say that it is meant: T.Cast("{dtype.element}", value)',),
+        )
