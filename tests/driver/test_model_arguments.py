@@ -15,7 +15,10 @@ DIGITS = "examples/digits/digits.onnx"
         ([(1, 1, 8, 8)], 'maps names of inputs to shapes, got list.*{"image"'),
         ({"image": 3}, "the shape of 'image' is a list of sizes, got 3"),
         ({"image": "1,1,8,8"}, "a list of sizes, got '1,1,8,8'"),
-        ({"image": ("1", 1, 8, 8)}, "a size of 'image' is an integer, or a name.*got '1'"),
+        (
+            {"image": ("1", 1, 8, 8)},
+            "a size of 'image' is an integer, or the name .*got '1'",
+        ),
         ({"image": (1.5, 1, 8, 8)}, "got 1.5"),
     ],
 )

@@ -217,6 +217,7 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
     load.
     """
     indices = indices if isinstance(indices, tuple) else (indices,)
+    indices = tuple([load_of(one) if isinstance(one, BufferRegion) else one for one in indices])
     check_rank(buffer, indices)
     slices = [index for index in indices if isinstance(index, slice)]
     if not slices:
@@ -277,6 +278,8 @@ def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
                 )
             lanes = -(-int(extent.value) // int(convert(step)))  # type: ignore[attr-defined]
             index = Ramp(low, step, lanes) if lanes > 1 else low
+        elif isinstance(index, BufferRegion):
+            index = load_of(index)
         result.append(convert(index))
         if result[-1].dtype.is_handle:
             raise TypeMismatchError(f"buffer '{buffer.name}' has no element {index!r}")

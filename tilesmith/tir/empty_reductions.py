@@ -94,6 +94,9 @@ class _Completer(Rewriter):
         driving = set(variables(reducing))
         loops = [one for one in self.path if isinstance(one, For) and one.loop_var in driving]
         carried = {loop.loop_var for loop in loops}
+        for let in self.path:  # what a let takes from these loops is carried as well
+            if isinstance(let, LetStmt) and not carried.isdisjoint(variables(let.value)):
+                carried.add(let.var)
         extents = [
             loop.extent for loop in loops if carried.isdisjoint(variables(loop.extent))
         ]  # another extent belongs to a tile, which is not empty

@@ -250,7 +250,7 @@ def test_contradicting_sizes():
 
 def test_without_onnx(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'tilesmith\[onnx\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install .*\[onnx\]'"):
         from_onnx("model.onnx")
 
 

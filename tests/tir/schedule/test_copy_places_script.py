@@ -202,3 +202,27 @@ def test_copies_of_declared_buffers_stand_inside_of_the_declaration(steps):
                 C[vi] = K[vi] + A[vi]
 
     check(table, steps)
+
+
+def test_what_earlier_iterations_have_written_is_not_copied_inside_of_the_loop():
+    @T.prim_func
+    def carried(C: T.Buffer((3, 2), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((3, 2), "int32")
+        for i in range(3):
+            for j in range(2):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = vi - 3
+            for j in range(2):
+                with T.block("C"):
+                    vi = T.axis.opaque(3, i)
+                    vj = T.axis.spatial(2, j)
+                    T.reads(B[0 : vi + 1, vj])
+                    T.writes(C[vi, vj])
+                    C[vi, vj] = T.max(B[vi, vj], B[0, vj])
+
+    def steps(sch):
+        sch.cache_read(sch.get_block("C"), 0, "global")
+
+    refused(carried, steps, "may read what earlier iterations have written to 'B'")

@@ -21,7 +21,7 @@ from tilesmith.tir.schedule.blocks import (
     is_dominant,
     scope_of,
 )
-from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, rewrite
 from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenBuffer
@@ -30,6 +30,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     check_fills,
     check_finished,
+    check_made_at,
     check_outside_init,
     common_place,
     copy_nest,
@@ -271,6 +272,9 @@ def _part_read(
     bounds = hull(analyzer, [possible_region(analyzer, one.block, region) for one, region in read])
     if isinstance(place, BlockCursor):
         return bounds, bounds
+    if isinstance(place, LoopCursor):
+        for one, region in read:
+            check_made_at(one, region, place)
     return hull(analyzer, [region_at(one, region, place) for one, region in read]), bounds
 
 

@@ -324,11 +324,13 @@ def _check_all_made(cursor: BlockCursor, producer: BlockCursor, load: BufferLoad
         analyzer.bind(iterator.var, iterator.domain)
     for store in stores(block.body, load.buffer):
         for index, written in zip(load.indices, store.indices):
-            low, high = written, written
-            if not is_const(written):
-                covered = eval_set(written, ranges)
-                low, high = covered.min_value, covered.max_value
-            if not (analyzer.can_prove(index >= low) and analyzer.can_prove(index <= high)):
+            covered = eval_set(written, ranges)
+            is_bounded = covered.has_lower_bound() and covered.has_upper_bound()
+            if not (
+                is_bounded
+                and analyzer.can_prove(index >= covered.min_value)
+                and analyzer.can_prove(index <= covered.max_value)
+            ):
                 name = cursor.block.name_hint
                 raise refuse(
                     f"block '{name}' runs for more than the elements of '{load.buffer.name}' "

@@ -48,8 +48,8 @@ from tilesmith.tir.stmt import (
 
 __all__ = [
     "analyzer_inside", "bound_region", "box_around", "check_fills", "check_finished",
-    "check_outside_init", "common_place", "copy_nest", "exact_box", "insert_nest", "is_in_init",
-    "nest_of", "possible_region", "statement_number",
+    "check_made_at", "check_outside_init", "common_place", "copy_nest", "exact_box",
+    "insert_nest", "is_in_init", "nest_of", "possible_region", "statement_number",
 ]  # fmt: skip
 
 
@@ -295,8 +295,7 @@ def _is_conditional(stmt: Stmt) -> bool:
 
 
 def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range]:
-    """Return the elements that a block accesses by a region in one iteration of a place; ``exact``:
-    without gaps.
+    """Return the elements that a block accesses by a region in one iteration of a place.
 
     It may extend beyond the buffer, where a condition cuts off the last part.
     """
@@ -304,6 +303,25 @@ def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[
     bound = without_lets(cursor, bound_region(cursor.stmt, region))
     analyzer = analyzer_inside(place)
     return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
+
+
+def check_made_at(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> None:
+    """Check that a block does not read by opaque iterators what earlier iterations of a loop have
+    written: for a copy inside of the loop, that buffer would be memory of one iteration.
+    """
+    buffer = region.buffer
+    if not any(buffer is part.buffer for one in place.blocks_below() for part in one.block.writes):
+        return
+    around = {loop.stmt.loop_var for loop in (place, *place.loops())}
+    realize = cursor.stmt
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type == IterVar.Opaque and mentions(value, around):
+            if mentions(region.region, {iterator.var}):
+                raise refuse(
+                    f"block '{realize.block.name_hint}' may read what earlier iterations have "
+                    f"written to '{buffer.name}' (opaque iterator '{iterator.var.name}')",
+                    cursor,
+                )
 
 
 def exact_region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range] | None:
