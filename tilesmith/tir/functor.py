@@ -3,12 +3,13 @@ transforms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from tilesmith.ir import IntImm, Node, PrimExpr, Rewriter, Var, post_order_visit, pre_order_visit
 from tilesmith.ir.expr import convert
 from tilesmith.ir.node import AnyNode, Role
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
@@ -322,8 +323,27 @@ class Renewal(BufferRemapper):
                 changes[field.name] = _map_structure(self.visit, value)
         return node.with_fields(**changes)
 
-    visit_Block = visit_default
-    visit_MatchBufferRegion = visit_default
+    def visit_Block(self, node: Block) -> Any:
+        for buffer in node.alloc_buffers:
+            self.keep_outer_sizes(buffer)
+        return self.visit_default(node)
+
+    def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> Any:
+        """Renew only those sizes of the view that the region and its buffer do not mention."""
+        self.keep_outer(node.source.region)
+        self.keep_outer_sizes(node.source.buffer)
+        return self.visit_default(node)
+
+    def keep_outer(self, used: Sequence[Node]) -> None:
+        """Keep the variables in some expressions that have not been defined so far: they are
+        defined outside.
+        """
+        for variable in variables(used):
+            self.variables.setdefault(variable, variable)
+
+    def keep_outer_sizes(self, buffer: Buffer) -> None:
+        """Keep the variables in the shape, strides and offset of a buffer that are not defined."""
+        self.keep_outer([*buffer.shape, *buffer.strides, buffer.elem_offset])
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
         buffer = self.remap_buffer(node.buffer)
