@@ -99,6 +99,24 @@ _SINGLE_LANE_STORE = re.compile(
 _ALIGNMENT = re.compile(r"align \d+")
 
 
+_MASKED_LOAD = re.compile(r"llvm\.masked\.load\.v(\d+)")
+
+
+def _loads_with_gaps(module: Any) -> bool:
+    """Return whether a module has masked loads of a number of lanes that is not a power of two.
+
+    LLVM 22 packs loads with a stride so (``<15 x i32>`` for eight elements), and its instruction
+    selection may then abort the process ("Already set a value for this node").
+    """
+    for function in module.functions:
+        found = _MASKED_LOAD.match(function.name)
+        if found is not None:
+            lanes = int(found[1])
+            if lanes & (lanes - 1):
+                return True
+    return False
+
+
 def without_single_lane_stores(module: Any) -> Any:
     """Return the module with masked stores of one fixed lane of integers replaced by plain stores.
 
@@ -155,7 +173,11 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
     # From adjacent stores of booleans LLVM 22 makes vectors for which it has no instructions.
-    optimise(module, machine, level, packs_scalars=_STORES_TRUTH.search(text) is None)
+    packs_scalars = _STORES_TRUTH.search(text) is None
+    optimise(module, machine, level, packs_scalars)
+    if packs_scalars and _loads_with_gaps(module):
+        module = parse(text, request.get("imported", []))
+        optimise(module, machine, level, packs_scalars=False)
     module = without_single_lane_stores(module)
     made: dict[str, bytes] = {}
     for form in request["formats"]:

@@ -1,0 +1,72 @@
+"""codegen: llvm: kills the process (signal 6)
+
+Found by ``tilesmith fuzz tir``, seed 9304567.
+"""
+
+from tilesmith.testing.fuzz import replay
+
+# a worker process died (signal 6) while it did a job
+CASE = {'seed': 9304567,
+ 'recipe': {'index': 'int32',
+            'dims': {'a': 1, 'b': 12, 'c': 1, 'd': 5},
+            'symbolic': [],
+            'inputs': [{'name': 'A0',
+                        'shape': ['b', 'b'],
+                        'dtype': 'int32',
+                        'low': -4,
+                        'high': 5,
+                        'ulp': None},
+                       {'name': 'A1',
+                        'shape': ['d', 2],
+                        'dtype': 'int32',
+                        'low': -4,
+                        'high': 5,
+                        'ulp': None},
+                       {'name': 'A2',
+                        'shape': ['b', 2],
+                        'dtype': 'int32',
+                        'low': -4,
+                        'high': 5,
+                        'ulp': None}],
+            'stages': [{'kind': 'reduce',
+                        'axes': [{'size': 'd', 'type': 'S'}, {'size': 'b', 'type': 'S'},
+                                 {'size': 2, 'type': 'R'}],
+                        'value': ['load', 'A2', ['axis', 1], ['axis', 2]],
+                        'combiner': 'sum',
+                        'indices': [['axis', 0], ['axis', 1]],
+                        'binding': 'tiled',
+                        'name': 'B0',
+                        'tensors': [{'name': 'T0',
+                                     'shape': ['d', 'b'],
+                                     'dtype': 'int32',
+                                     'low': -40,
+                                     'high': 50,
+                                     'ulp': None}],
+                        'out': False,
+                        'factor': 4},
+                       {'kind': 'compute',
+                        'axes': [{'size': 'd', 'type': 'S'}, {'size': 'b', 'type': 'S'}],
+                        'indices': [['axis', 0], ['axis', 1]],
+                        'value': ['min', ['load', 'T0', ['axis', 0], ['axis', 1]],
+                                  ['truncmod', ['load', 'A2', ['axis', 1], ['int', 0]],
+                                   ['const', 'int32', 5]]],
+                        'name': 'B1',
+                        'tensors': [{'name': 'T1',
+                                     'shape': ['d', 'b'],
+                                     'dtype': 'int32',
+                                     'low': -44,
+                                     'high': 10,
+                                     'ulp': None}],
+                        'out': False,
+                        'binding': 'plain',
+                        'factor': 2}]},
+ 'only': None,
+ 'back_ends': ['llvm'],
+ 'steps': [['Unroll', 976722316]],
+ 'extra': [['tir.Simplify', 'PointerValueTypeRewrite']],
+ 'config': {},
+ 'field': 'blocks'}  # fmt: skip
+
+
+def test_replay():
+    replay.check_case(CASE)
