@@ -234,6 +234,8 @@ def _opaque_pointers(func: PrimFunc) -> set[Var]:
         found.update([arg for arg in call.args if isinstance(arg, Var) and arg.dtype.is_handle])
         if is_call(call, "tir.address_of"):
             found.add(call.args[0].buffer.data)  # type: ignore[attr-defined]
+        if is_call(call, "tir.tvm_thread_allreduce"):  # its results are elements of buffers
+            found.update([arg.buffer.data for arg in call.args if isinstance(arg, BufferLoad)])
     return found
 
 
