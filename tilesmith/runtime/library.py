@@ -165,7 +165,10 @@ def _shared_jit() -> Any:
             raise MissingDependencyError("llvmlite", purpose="linking object code") from error
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        _jit = llvm.create_lljit_compiler(suppress_errors=True)
+        # JITLink keeps the sections of an object together. The older linker of LLVM allocates each
+        # by itself, and aborts the process where two of them lie more than 2 GiB apart.
+        has_jit_link = sys.platform != "win32"
+        _jit = llvm.create_lljit_compiler(use_jit_link=has_jit_link, suppress_errors=True)
     return _jit
 
 
