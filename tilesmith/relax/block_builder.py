@@ -50,6 +50,7 @@ from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
     "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks",
+    "with_blocks",
 ]  # fmt: skip
 
 LEAVES = (
@@ -539,18 +540,20 @@ class _Normalization:
         rest = builder.end_block()
         if rest.bindings:
             blocks.append(rest)
-        if (
-            body is expr.body
-            and len(blocks) == len(expr.blocks)
-            and all(a is b for a, b in zip(blocks, expr.blocks))
-        ):
-            return expr
-        return SeqExpr(flatten_blocks(blocks), body, expr.span)
+        return with_blocks(expr, blocks, body)
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:
     """Return a cheap key that equal functions have in common."""
     return (type(func), tuple(sorted(func.attrs)), func.attrs.get("global_symbol"))
+
+
+def with_blocks(sequence: SeqExpr, blocks: list[BindingBlock], body: Any) -> SeqExpr:
+    """Return a sequence with other blocks and result; the same object if none of them differs."""
+    unchanged = body is sequence.body and len(blocks) == len(sequence.blocks)
+    if unchanged and all(a is b for a, b in zip(blocks, sequence.blocks)):
+        return sequence
+    return SeqExpr(flatten_blocks(blocks), body, sequence.span)
 
 
 def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.rules import NodeRules
-from tilesmith.relax.block_builder import BlockBuilder, flatten_blocks
+from tilesmith.relax.block_builder import BlockBuilder, with_blocks
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -309,13 +309,7 @@ class PyExprMutator(ExprFunctor):
         epilogue = self.builder_.end_block()
         if epilogue.bindings:
             blocks.append(epilogue)
-        if (
-            body is op.body
-            and len(blocks) == len(op.blocks)
-            and all(a is b for a, b in zip(blocks, op.blocks))
-        ):
-            return op
-        return SeqExpr(flatten_blocks(blocks), body, op.span)
+        return with_blocks(op, blocks, body)
 
     def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
         """Rewrite and emit each binding."""

@@ -213,15 +213,7 @@ def _launch_thread(node: AttrStmt, printer: Printer) -> bool:
         return False
     written = call(function, [quoted(iterator.thread_tag), printer.doc(node.value)])
 
-    def concise() -> None:
-        name = printer.define(iterator.var, iterator.var.name)
-        printer.line(Doc(name, node=iterator.var), " = ", written, node=node)
-
-    def header() -> list[Any]:
-        name = printer.define(iterator.var, iterator.var.name)
-        return [written, " as ", Doc(name, node=iterator.var)]
-
-    _write_scoped(node, printer, concise, header, node.body)
+    _write_variable(iterator.var, written, node, printer)
     return True
 
 
@@ -257,19 +249,22 @@ def _allocate(node: Allocate, printer: Printer) -> None:
         quoted(node.buffer_var.storage_scope or "global"),
     ]
     written = call(f"{word}.allocate", arguments, None, **named)
-    _write_pointer(node, written, printer)
+    _write_variable(node.buffer_var, written, node, printer)
 
 
-def _write_pointer(node: Any, written: Doc, printer: Printer) -> None:
-    def concise() -> None:
-        name = printer.define(node.buffer_var, node.buffer_var.name)
-        printer.line(Doc(name, node=node.buffer_var), " = ", written, node=node)
+def _write_variable(variable: Var, written: Doc, node: Any, printer: Printer) -> None:
+    """Write a statement that defines a variable for its body: ``name = written``."""
 
-    def header() -> list[Any]:
-        name = printer.define(node.buffer_var, node.buffer_var.name)
-        return [written, " as ", Doc(name, node=node.buffer_var)]
+    def name() -> Doc:
+        return Doc(printer.define(variable, variable.name), node=variable)
 
-    _write_scoped(node, printer, concise, header, node.body)
+    _write_scoped(
+        node,
+        printer,
+        lambda: printer.line(name(), " = ", written, node=node),
+        lambda: [written, " as ", name()],
+        node.body,
+    )
 
 
 def _allocated_buffer(node: Allocate, printer: Printer) -> bool:
@@ -322,7 +317,7 @@ def _allocate_const(node: AllocateConst, printer: Printer) -> None:
         listed(printer.docs(node.extents)),
     ]
     written = call(f"{printer.word('T')}.allocate_const", arguments, None, **named)
-    _write_pointer(node, written, printer)
+    _write_variable(node.buffer_var, written, node, printer)
 
 
 _INLINE_CONSTANTS = 16
