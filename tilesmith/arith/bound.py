@@ -10,8 +10,9 @@ from tilesmith.arith.engine import Engine
 from tilesmith.arith.forms import Leaf, Product, Split, Sum, of_atom, plus, shifted, times
 from tilesmith.arith.int_set import IntervalSet, IntSet, as_set, intersect
 from tilesmith.arith.interval_eval import IntervalEvaluator
-from tilesmith.arith.pattern import conjuncts, nonnegative_forms
+from tilesmith.arith.pattern import nonnegative_forms
 from tilesmith.ir import PrimExpr, Range, Var, convert
+from tilesmith.ir.queries import conjuncts
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["deduce_bound"]
@@ -43,7 +44,7 @@ def deduce_bound(
         high = engine.normalizer.normal(bounds.max_value) if bounds.has_upper_bound() else None
         domains[other] = (low, high)
     found: list[IntervalSet] = []
-    for part in conjuncts(convert(cond)):
+    for part in conjuncts(convert(cond), through_likely=True):
         found.append(_solve_part(engine, var, part, IntervalEvaluator(engine, domains)))
     return intersect(found, analyzer)
 

@@ -9,10 +9,11 @@ from typing import Any
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.forms import Sum, coefficient_gcd, exact_quotient, plus, shifted, times
 from tilesmith.arith.int_set import eval_set
-from tilesmith.arith.pattern import coefficient_of, conjuncts, nonnegative_forms
+from tilesmith.arith.pattern import coefficient_of, nonnegative_forms
 from tilesmith.arith.smith import smith_normal_form
 from tilesmith.ir import EQ, PrimExpr, Range, Var, const, convert, queries
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import conjuncts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 
@@ -112,7 +113,11 @@ def solve_linear_equations(
     The new system has a variable for each degree of freedom. Equations that can fail stay as
     relations of the new system.
     """
-    conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
+    conditions = [
+        part
+        for item in _listed(equations)
+        for part in conjuncts(convert(item), through_likely=True)
+    ]
     unknowns = _listed(variables) or queries.variables(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()
@@ -255,7 +260,11 @@ def solve_linear_inequalities(
     `IntConstraints`, or an `IntConstraintsTransform` to variables that start at 0 with
     ``deskew_range``.
     """
-    conditions = [part for item in _listed(equations) for part in conjuncts(convert(item))]
+    conditions = [
+        part
+        for item in _listed(equations)
+        for part in conjuncts(convert(item), through_likely=True)
+    ]
     unknowns = _listed(variables) or queries.variables(conditions)
     ranges = dict(ranges or {})
     analyzer = Analyzer()

@@ -17,7 +17,6 @@ from tilesmith.ir import (
     GT,
     LE,
     LT,
-    And,
     CompareOp,
     IntImm,
     Or,
@@ -26,7 +25,7 @@ from tilesmith.ir import (
     Var,
 )  # fmt: skip
 from tilesmith.ir import operators as op
-from tilesmith.ir.queries import is_call, variables
+from tilesmith.ir.queries import conjuncts, variables
 
 __all__ = ["Predicates", "narrowed"]
 
@@ -52,7 +51,7 @@ class Predicates:
 
     def add(self, predicate: PrimExpr) -> None:
         """Caps the extents of the sums that a condition bounds."""
-        bounds = [self._bound(part) for part in _conjuncts(predicate)]
+        bounds = [self._bound(part) for part in _comparisons(predicate)]
         # what is about fewer iterators first: a sum that holds it then takes its capped form
         for form, low, high in sorted(bounds, key=_number_of_args):
             self._cap(form, low, high)
@@ -165,7 +164,7 @@ def narrowed(domains: dict[Var, Range], predicate: PrimExpr) -> tuple[dict[Var, 
     if op.is_const(predicate, 1):
         return domains, predicate
     try:
-        parts = _conjuncts(predicate)
+        parts = _comparisons(predicate)
     except NotAffine:
         return domains, predicate
     result, left = dict(domains), []
@@ -212,16 +211,11 @@ def _number_of_args(item: tuple[IterSumExpr, Any, Any]) -> int:
     return len(item[0].args)
 
 
-def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
-    if isinstance(predicate, And):
-        return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
-    if is_call(predicate, "tir.likely"):
-        return _conjuncts(predicate.args[0])
-    if op.is_const(predicate, 1):
-        return []
-    if isinstance(predicate, Or):
+def _comparisons(predicate: PrimExpr) -> list[PrimExpr]:
+    parts = conjuncts(predicate, through_likely=True)
+    if any(isinstance(part, Or) for part in parts):
         raise NotAffine(f"the predicate {predicate} is a disjunction")
-    return [predicate]
+    return parts
 
 
 _MIRRORED: dict[type, type] = {LT: GT, GT: LT, LE: GE, GE: LE}

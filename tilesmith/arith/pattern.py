@@ -29,7 +29,7 @@ from tilesmith.ir import (
     convert,
 )  # fmt: skip
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import is_call
+from tilesmith.ir.queries import conjuncts
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["detect_clip_bound", "detect_common_subexpr", "detect_linear_equation"]
@@ -102,7 +102,7 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     """
     engine = Analyzer().engine
     bounds: dict[Var, list[Sum | None]] = {var: [None, None] for var in var_list}
-    for part in conjuncts(_without_negation(engine, convert(expr))):
+    for part in conjuncts(_without_negation(engine, convert(expr)), through_likely=True):
         forms = nonnegative_forms(engine, part)
         if forms is None or not all(_clip(engine, form, var_list, bounds) for form in forms):
             return []
@@ -116,15 +116,6 @@ def _without_negation(engine: Engine, expr: PrimExpr) -> PrimExpr:
     if isinstance(expr, And):
         return And(_without_negation(engine, expr.a), _without_negation(engine, expr.b))
     return engine.rewriter.rewrite(expr) if isinstance(expr, Not) else expr
-
-
-def conjuncts(expr: PrimExpr) -> list[PrimExpr]:
-    """Returns the parts of a conjunction, without ``likely``."""
-    if isinstance(expr, And):
-        return [*conjuncts(expr.a), *conjuncts(expr.b)]
-    if is_call(expr, "tir.likely"):
-        return conjuncts(expr.args[0])
-    return [expr]
 
 
 def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:

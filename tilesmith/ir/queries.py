@@ -23,8 +23,8 @@ from tilesmith.ir.op import Op
 from tilesmith.ir.structural import structural_equal
 
 __all__ = [
-    "any_node", "called_name", "calls", "checked_size", "is_call", "mentions", "nodes", "variables",
-    "walk",
+    "any_node", "called_name", "calls", "checked_size", "conjuncts", "is_call", "mentions", "nodes",
+    "variables", "walk",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Node)
@@ -172,6 +172,21 @@ def called_name(node: object) -> str:
         if op.__class__ is Op:
             return op.name
     return ""
+
+
+def conjuncts(condition: PrimExpr, through_likely: bool = False) -> list[PrimExpr]:
+    """Return the operands of a conjunction; none for the constant True.
+
+    ``through_likely``: the operands of a conjunction within ``T.likely(...)``, without this hint.
+    """
+    if isinstance(condition, And):
+        left = conjuncts(condition.a, through_likely)
+        return left + conjuncts(condition.b, through_likely)
+    if through_likely and is_call(condition, "tir.likely"):
+        return conjuncts(condition.args[0], through_likely)
+    if isinstance(condition, IntImm) and condition.value == 1:
+        return []
+    return [condition]
 
 
 def checked_size(value: PrimExpr, condition: PrimExpr) -> PrimExpr | None:

@@ -14,9 +14,9 @@ condition.
 from __future__ import annotations
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import And, Not, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import Not, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import all_of, any_of, less_equal
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.queries import reads_memory
@@ -128,15 +128,8 @@ def _init_realize(realize: BlockRealize, values: list[PrimExpr], carried: set[Va
         kept, reads if reads_memory(block.init) else (), block.writes, block.name_hint + "_init",
         block.init, None, (), block.match_buffers, span=block.span,
     )  # fmt: skip
-    clauses = [one for one in _clauses(realize.predicate) if carried.isdisjoint(variables(one))]
+    clauses = [one for one in conjuncts(realize.predicate) if carried.isdisjoint(variables(one))]
     return BlockRealize(values, all_of(*clauses) if clauses else const(True, "bool"), init)
-
-
-def _clauses(condition: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions that all have to hold."""
-    if isinstance(condition, And):
-        return [*_clauses(condition.a), *_clauses(condition.b)]
-    return [condition]
 
 
 def _around(stmt: Stmt, inside: list[Stmt], carried: set[Var], condition: PrimExpr) -> Stmt:

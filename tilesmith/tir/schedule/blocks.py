@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set, find_iter_map
-from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.queries import mentions, variables
+from tilesmith.ir.queries import conjuncts, mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.queries import buffers
@@ -23,7 +22,6 @@ from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
-    clauses,
     domain_of_loops,
     loop_range,
 )
@@ -190,7 +188,7 @@ def has_affine_binding(cursor: BlockCursor, top: LoopCursor | None = None) -> bo
         # a condition on outer loops only is a constant here
         parts = [
             part
-            for part in conjuncts(predicate)
+            for part in conjuncts(predicate, through_likely=True)
             if any(variable in domain for variable in variables(part))
         ]
         predicate = all_of(*parts)
@@ -353,7 +351,7 @@ def own_condition(cursor: BlockCursor) -> PrimExpr | None:
             value >= iterator.domain.min,
             value < iterator.domain.min + iterator.domain.extent,
         ]
-    for clause in clauses(realize.predicate):
+    for clause in conjuncts(realize.predicate):
         with analyzer.constraint_scope(all_of(*within) if within else const(True, "bool")):
             if not analyzer.can_prove(clause):
                 return clause

@@ -18,7 +18,7 @@ from tilesmith.ir import (
     Var,
 )
 from tilesmith.ir.operators import all_of, cast, is_const
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.functor import Substitution
@@ -35,7 +35,6 @@ __all__ = [
     "SimplifyBindings",
     "analyzer_for",
     "append_predicate",
-    "clauses",
     "domain_around",
     "domain_of_loops",
     "is_one",
@@ -168,7 +167,7 @@ class SimplifyBindings(Rebuild):
             return realize
         bounded = [
             frozenset(variables(clause)).intersection(self.domain)
-            for clause in clauses(realize.predicate)
+            for clause in conjuncts(realize.predicate)
         ]
         written = [sum_of_digits(form, bounded) for form in found.indices]
         return realize.with_fields(
@@ -254,17 +253,6 @@ def domain_around(cursor: Cursor) -> dict[Var, Range]:
 def domain_of_loops(cursors: Sequence[LoopCursor]) -> dict[Var, Range]:
     """Return the ranges of the variables of some loops."""
     return {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in cursors}
-
-
-def clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the operands of a conjunction; none for the constant True."""
-    from tilesmith.ir import And
-
-    if is_const(predicate, 1):
-        return []
-    if isinstance(predicate, And):
-        return clauses(predicate.a) + clauses(predicate.b)
-    return [predicate]
 
 
 class _AppendPredicate(Rebuild):

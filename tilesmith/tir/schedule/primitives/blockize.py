@@ -19,7 +19,7 @@ from collections.abc import Callable
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const, minimum
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.support.errors import InternalError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
@@ -31,7 +31,6 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     SimplifiedSubstitution,
     analyzer_for,
-    clauses,
     without_views,
 )
 from tilesmith.tir.schedule.parameters import Targets
@@ -204,7 +203,7 @@ class _Blockizer:
             iterators.append(IterVar(iterator.dom, variable, iterator.iter_type))
             values.append(value)
         needed = set(variables(values))
-        for clause in clauses(inner.predicate):  # it may name loops of one iteration besides
+        for clause in conjuncts(inner.predicate):  # it may name loops of one iteration besides
             if not reduction.intersection(variables(clause)):
                 needed.update(variables(clause))
         moved = {
@@ -214,7 +213,7 @@ class _Blockizer:
         }
         relocate, rename = Substitution(dict(moved)), Substitution(renamed)
         conditions = []
-        for clause in clauses(inner.predicate):
+        for clause in conjuncts(inner.predicate):
             used = set(variables(clause))
             if not reduction.intersection(used):
                 conditions.append(relocate.visit(clause))
@@ -304,7 +303,7 @@ class _Blockizer:
         outer_vars = {loop.loop_var for loop in outside}
         inner_vars = {loop.loop_var for loop in inside}
         kept = []
-        for clause in clauses(division.realize.predicate):
+        for clause in conjuncts(division.realize.predicate):
             used = set(variables(clause))
             if not inner_vars.intersection(used) and self.is_asked_by_all(clause):
                 if not any(structural_equal(clause, known) for known in self.predicates):
@@ -320,7 +319,7 @@ class _Blockizer:
         block.
         """
         return all(
-            any(structural_equal(clause, one) for one in clauses(cursor.stmt.predicate))
+            any(structural_equal(clause, one) for one in conjuncts(cursor.stmt.predicate))
             for cursor in self.place.blocks
         )
 

@@ -5,11 +5,11 @@ them.
 from __future__ import annotations
 
 from tilesmith.ir import PrimExpr, Range, Var
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import clauses, domain_of_loops
+from tilesmith.tir.schedule.nests import domain_of_loops
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_list, stmt_seq
 
@@ -78,7 +78,7 @@ class Place:
         known = self.outer_ranges()
         found = []
         for cursor in self.blocks:
-            for clause in clauses(cursor.stmt.predicate):
+            for clause in conjuncts(cursor.stmt.predicate):
                 if all(variable in known for variable in variables(clause)):
                     found.append(clause)
         return found

@@ -15,14 +15,14 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import GE, GT, LE, LT, IntImm, PrimExpr, Range, Select, Var, const
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, floordiv, is_const, maximum, minimum
-from tilesmith.ir.queries import is_call, mentions, variables
+from tilesmith.ir.queries import conjuncts, is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import SimplifiedSubstitution, clauses
+from tilesmith.tir.schedule.nests import SimplifiedSubstitution
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 
@@ -129,7 +129,7 @@ class _Padding:
         analyzer = Analyzer()
         for variable, dom in domain.items():
             analyzer.bind(variable, dom)
-        for clause in clauses(condition):
+        for clause in conjuncts(condition):
             if analyzer.can_prove(clause):
                 continue
             used = [v for v in variables(clause) if v in domain]
@@ -223,7 +223,7 @@ class _Padding:
         shifts: dict[Var, PrimExpr] = {}
         iterators: list[IterVar] = []
         values: list[PrimExpr] = []
-        conditions = clauses(self.realize.predicate)
+        conditions = conjuncts(self.realize.predicate)
         extents: dict[Var, PrimExpr] = {}
         for iterator, value in zip(self.block.iter_vars, self.realize.iter_values):
             low, high = self.inside[iterator.var]

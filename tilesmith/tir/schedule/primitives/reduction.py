@@ -9,7 +9,7 @@ from tilesmith.arith import IterMapLevel, detect_iter_map
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.queries import mentions, variables
+from tilesmith.ir.queries import conjuncts, mentions, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -20,7 +20,6 @@ from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
-    clauses,
     domain_of_loops,
     loop_range,
     without_views,
@@ -144,7 +143,7 @@ def _init_predicate(predicate: PrimExpr, gone: list[For]) -> PrimExpr:
     dropped = {loop.loop_var for loop in gone}
     kept = [
         clause
-        for clause in clauses(single.visit(predicate))
+        for clause in conjuncts(single.visit(predicate))
         if not dropped.intersection(variables(clause))
     ]
     return all_of(*kept) if kept else const(True, "bool")
@@ -386,7 +385,7 @@ class _Rfactor:
         Each partial result must be initialised. So a condition that can fail for some iteration of
         the factored loop in all iterations of the others guards the value instead.
         """
-        conditions = clauses(self.realize.predicate)
+        conditions = conjuncts(self.realize.predicate)
         if not conditions:
             return const(True, "bool"), None
         analyzer = analyzer_for(self.cursor)
@@ -430,7 +429,7 @@ class _Rfactor:
         reduced = [value for iterator, value in pairs if iterator.iter_type != IterVar.DataPar]
         driven = {s.stmt.loop_var for s in loops}
         gone = {self.loop.loop_var, *driven.intersection(variables(reduced))}
-        kept = [c for c in clauses(self.realize.predicate) if not gone & set(variables(c))]
+        kept = [c for c in conjuncts(self.realize.predicate) if not gone & set(variables(c))]
         needed.update(variables(kept))
         nest: list[tuple[For, Var]] = []
         for cursor in loops:

@@ -15,10 +15,10 @@ from tilesmith.arith.iter_nodes import IterMark, IterSumExpr
 from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.schedule.nests import clauses, loop_range
+from tilesmith.tir.schedule.nests import loop_range
 from tilesmith.tir.stmt import BlockRealize, For
 
 __all__ = ["Division", "Part", "divide", "loops_in_terms_of"]
@@ -163,7 +163,7 @@ def _divide_mixed(
     inner = set(inner_vars)
     one_sided = [
         clause
-        for clause in clauses(realize.predicate)
+        for clause in conjuncts(realize.predicate)
         if not (inner.intersection(variables(clause)) and set(variables(clause)) - inner)
     ]
     values = [part.value for part in parts]

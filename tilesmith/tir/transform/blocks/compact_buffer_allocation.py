@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     GE,
     GT,
@@ -48,7 +47,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, variables
+from tilesmith.ir.queries import conjuncts, is_call, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
@@ -275,7 +274,7 @@ class _RegionFinder(Visitor):
     def narrowed_loops(self, condition: PrimExpr) -> list[tuple[int, _Loop]]:
         """Return the loops of constant bounds that have fewer iterations under a condition."""
         found: dict[int, _Loop] = {}
-        for clause in conjuncts(condition):
+        for clause in conjuncts(condition, through_likely=True):
             if not isinstance(clause, (LT, LE, GT, GE)):
                 continue
             used = [var for var in variables(clause) if var in self.depth_of]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     GE,
     GT,
@@ -35,6 +34,7 @@ from tilesmith.ir import (
 from tilesmith.ir.expr import lanes_of
 from tilesmith.ir.operators import all_of
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import conjuncts
 from tilesmith.ir.transform import PassContext
 from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
@@ -113,7 +113,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         if not isinstance(body, IfThenElse) or body.else_case is not None:
             return loop, lanes
         kept = []
-        for condition in conjuncts(body.condition):
+        for condition in conjuncts(body.condition, through_likely=True):
             limit = None
             if isinstance(condition, (LT, LE, GT, GE)) and condition.a.dtype.is_int:
                 if uses_variable(condition, {loop.loop_var}) and not reads_memory(condition):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tilesmith.arith import Extension
-from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import (
     Call,
     FloatImm,
@@ -29,7 +28,7 @@ from tilesmith.ir import (
 )
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call, mentions
+from tilesmith.ir.queries import called_name, conjuncts, is_call, mentions
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -190,7 +189,11 @@ class _Simplifier(ScopedAnalyzer, Rewriter):
         """Visit code under a condition, and record its disjunctions, which the analyzer does not
         use.
         """
-        found = [p for p in conjuncts(condition) if isinstance(p, Or) and not reads_memory(p)]
+        found = [
+            p
+            for p in conjuncts(condition, through_likely=True)
+            if isinstance(p, Or) and not reads_memory(p)
+        ]
         outer, self.alternatives = self.alternatives, [*self.alternatives, *found]
         new = super().visit_under(condition, node)
         self.alternatives = outer

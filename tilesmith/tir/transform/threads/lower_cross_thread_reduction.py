@@ -28,6 +28,7 @@ from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import conjuncts
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -167,7 +168,7 @@ class _Lowering(Rewriter):
         stmt: Stmt = realize
         if not all(buffer.scope() == "local" for buffer in (*known, *written)):
             first = [var.equal(loop.min) for var, loop in zip(variables, loops)]
-            predicate = all_of(*_clauses(realize.predicate), *first)
+            predicate = all_of(*conjuncts(realize.predicate), *first)
             stmt = realize.with_fields(predicate=predicate)
         for var, loop in reversed(list(zip(variables, loops))):
             stmt = loop.with_fields(loop_var=var, body=stmt, annotations={})
@@ -362,21 +363,12 @@ class _Reduction:
         """Return the condition for the threads that store the result, maybe only the first one."""
         reduced = {loop.loop_var for loop in self.reduced}
         conditions: list[PrimExpr] = []
-        for clause in _clauses(self.realize.predicate):
+        for clause in conjuncts(self.realize.predicate):
             if not uses_variable(clause, reduced):
                 conditions.append(clause)
         if is_once:
             conditions += [loop.loop_var.equal(loop.min) for loop in self.threads]
         return all_of(*conditions) if conditions else const(True, "bool")
-
-
-def _clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the parts of a conjunction."""
-    from tilesmith.ir import And
-
-    if isinstance(predicate, And):
-        return [*_clauses(predicate.a), *_clauses(predicate.b)]
-    return [] if is_const(predicate, 1) else [predicate]
 
 
 def _first_elements(buffers: list[Buffer]) -> list[BufferRegion]:

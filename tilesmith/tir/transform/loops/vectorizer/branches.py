@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilesmith.arith.pattern import conjuncts
 from tilesmith.ir import LT, And, Broadcast, Not, PrimExpr, Ramp, Var
 from tilesmith.ir import operators as ops
 from tilesmith.ir.call_intrinsics import get_active_lane_mask
+from tilesmith.ir.queries import conjuncts
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import IfThenElse, LetStmt, Stmt, stmt_seq
@@ -22,7 +22,7 @@ def _branch(vectorizer: Vectorizer, branch: IfThenElse) -> Stmt:
     uniform: list[PrimExpr] = []  # a condition that is equal in all lanes stays a branch
     varying: list[PrimExpr] = []
     own: list[PrimExpr] = []
-    for part in conjuncts(branch.condition):
+    for part in conjuncts(branch.condition, through_likely=True):
         condition = values.visit(part)
         if condition.dtype.lanes == 1:
             uniform.append(condition)
