@@ -22,7 +22,7 @@ BUDGET = {
     "lowering": 11,
     "relax": 453,
     "schedule_rules": 204,
-    "script": 41,
+    "script": 40,
     "target": 10,
     "te": 22,
     "testing": 43,

@@ -26,7 +26,7 @@ def test_the_call_is_shown():
         (1 +
             raising())
         # fmt: on
-    place = caught.value.span
+    place = caught.value.place
     assert place.file == __file__
     lines = str(caught.value).split("\n")
     assert lines[0] == "no" and lines[1].startswith(f"  {__file__}:{place.line}:")

@@ -51,7 +51,7 @@ def test_builtin_kinds():
         raise OpNotImplemented("x")
     with pytest.raises(KeyError, match="no such thing"):
         raise UnknownNameError("no such thing")
-    assert str(UnknownNameError("no such thing")) == "no such thing"
+    assert str(UnknownNameError("no such thing")).splitlines()[0] == "no such thing"
 
 
 def test_span_shows_the_source_line_with_a_marker(tmp_path):

@@ -15,6 +15,7 @@ import click
 
 from tilesmith import __version__
 from tilesmith.cli.options import json_option, print_json
+from tilesmith.support.errors import reason_of
 from tilesmith.support.packages import Package, install_command
 
 
@@ -74,7 +75,9 @@ def check_target(kind: str) -> TargetState:
         wrong = "" if record.is_device else _run_a_loop(kind)
         return TargetState(kind, not wrong, wrong or detail)
     except Exception as error:  # the report must not fail because of what it reports
-        return TargetState(kind, False, " ".join(f"{type(error).__name__}: {error}".split()))
+        return TargetState(
+            kind, False, " ".join(f"{type(error).__name__}: {reason_of(error)}".split())
+        )
 
 
 def _run_a_loop(kind: str) -> str:

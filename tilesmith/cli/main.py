@@ -18,7 +18,8 @@ import click
 
 from tilesmith import __version__
 from tilesmith.cli.options import print_json
-from tilesmith.support.errors import InternalError, TilesmithError
+from tilesmith.support.caller import is_installed
+from tilesmith.support.errors import InternalError, TilesmithError, format_span
 
 FAILED, USAGE, INTERNAL, INTERRUPTED = 1, 2, 70, 130
 
@@ -45,7 +46,8 @@ def show_warning(
 def one_line(error: BaseException) -> str:
     """Return an error as one line: the problem, its place, and what to do."""
     if isinstance(error, TilesmithError):
-        parts = [line.strip() for line in str(error).splitlines()]
+        texts = (error.message, format_span(_place(error)), *error.notes)
+        parts = [line.strip() for text in texts for line in text.splitlines()]
         return "; ".join(part for part in parts if part)
     if isinstance(error, MemoryError):
         return "the machine has not enough memory for this"
@@ -53,6 +55,13 @@ def one_line(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return where + (error.strerror or str(error))
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _place(error: TilesmithError) -> Any:
+    """Return the position of an error, if that is not only the command's own call."""
+    if error.caller is None or not is_installed(error.caller.code):
+        return error.place
+    return error.span
 
 
 class Tilesmith(click.Group):

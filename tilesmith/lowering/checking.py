@@ -245,7 +245,7 @@ class _Subject:
             _count(f"not comparable ({self.reason}: {error.message.splitlines()[0][:60]})")
             return None
         except TilesmithError as error:
-            return f"then it fails: {error}"
+            return f"then it fails: {error.message}"
         for one, other in zip(got, self.expected):
             text = _difference(one, other, rounding, self.rounds)
             if text is not None:

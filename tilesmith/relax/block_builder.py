@@ -45,7 +45,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.scopes import NameSupply, check_parameters, check_visible
 from tilesmith.relax.struct_info import FuncStructInfo
-from tilesmith.support.errors import DiagnosticError, TilesmithError, points_at_caller
+from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -88,7 +88,6 @@ class FunctionScope:
         self.builder._enter_function_scope(self)
         return self
 
-    @points_at_caller
     def __exit__(
         self,
         exc_type: type[BaseException] | None,
@@ -160,7 +159,6 @@ class BlockBuilder:
 
     # Scopes
 
-    @points_at_caller
     def function(
         self,
         name: str,
@@ -261,7 +259,6 @@ class BlockBuilder:
 
     # Emitting
 
-    @points_at_caller
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Bind an expression (or a tuple of them) to a new variable."""
         frame = self._frame()
@@ -278,7 +275,6 @@ class BlockBuilder:
         self._values[binding.var] = binding.value
         self._names.reserve(binding.var.name_hint)
 
-    @points_at_caller
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is visible outside the dataflow block."""
         if not self._frame().is_dataflow:
@@ -290,7 +286,6 @@ class BlockBuilder:
         self.emit_normalized(VarBinding(var, value))
         return var
 
-    @points_at_caller
     def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> Var:
         """Bind a value that is checked against ``struct_info`` at run time."""
         frame = self._frame()
@@ -302,7 +297,6 @@ class BlockBuilder:
         self.emit_normalized(MatchCast(var, value, info))
         return var
 
-    @points_at_caller
     def emit_func_output(self, output: Any, params: Any = None) -> GlobalVar:
         """Finish the function with its result (an expression or a tuple of them)."""
         if not self._function_scopes:
@@ -341,12 +335,10 @@ class BlockBuilder:
         self._set_function(variable, function)
         return variable
 
-    @points_at_caller
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
         """Make a PrimFunc of a tensor expression and bind its call; see ``call_te``."""
         return self.emit(self.call_te(func, *args, **kwargs), kwargs.pop("name_hint", ""))
 
-    @points_at_caller
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
         """Return a call of the PrimFunc made from ``func``, a function of te tensors, for graph
         arguments.
@@ -368,7 +360,6 @@ class BlockBuilder:
 
     # Normal form
 
-    @points_at_caller
     def normalize(self, expr: Any) -> Any:
         """Return an expression whose arguments are variables, constants, shapes, or tuples of
         them.
@@ -446,7 +437,6 @@ class BlockBuilder:
         """Return the module built so far."""
         return self._module.shallow_copy()
 
-    @points_at_caller
     def finalize(self) -> IRModule:
         """Return the finished module; all functions must have their result."""
         if self._function_scopes:

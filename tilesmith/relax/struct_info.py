@@ -14,7 +14,7 @@ from tilesmith.ir import PrimExpr, child, const, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.relax.base import ExprWithOp, GraphExpr, StructInfo
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError, TypeMismatchError, points_at_caller
+from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
     "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo", "ShapeStructInfo", "StructInfo",
@@ -217,7 +217,6 @@ class TensorStructInfo(StructInfo, key="relax.TensorStructInfo"):
     ndim: int = data_field(default=-1)
     span: Any = note(default=None)
 
-    @points_at_caller
     def __init__(
         self,
         shape: Any = None,

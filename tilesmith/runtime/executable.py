@@ -353,9 +353,11 @@ def _named(path: str) -> Iterator[None]:
     try:
         yield
     except (UnknownNameError, ArtifactError) as error:
-        if path in str(error):
+        if any(path in text for text in (error.message, *error.notes)):
             raise
-        raise ArtifactError(f"'{path}' cannot be used: {error}") from error
+        raise ArtifactError(
+            f"'{path}' cannot be used: {error.message}", None, error.notes
+        ) from error
 
 
 def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilesmith.script.diagnostics import Source
 from tilesmith.script.parsing import Parser
+from tilesmith.support.caller import is_internal
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
@@ -178,7 +179,7 @@ def _raised_inside(error: BaseException) -> bool:
         traceback = traceback.tb_next
     if traceback is None:
         return True
-    return traceback.tb_frame.f_globals.get("__name__", "").startswith("tilesmith.")
+    return is_internal(traceback.tb_frame)
 
 
 def parse_node(parser: Parser, node: Any) -> Any:

@@ -1,14 +1,25 @@
 """Finds the line of the user's program that called Tilesmith, for errors that have no other
-position.
+position, and says which stack frames are Tilesmith's own.
 """
 
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from types import CodeType, FrameType
 
-__all__ = ["CallerPlace", "called_by_user", "frame_of_caller", "place_of_caller"]
+__all__ = [
+    "CallerPlace",
+    "frame_of_caller",
+    "is_installed",
+    "is_internal",
+    "is_standard",
+    "place_of_caller",
+]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, "<frozen ")
 
 
 class CallerPlace:
@@ -50,23 +61,33 @@ class CallerPlace:
 
 
 def frame_of_caller() -> FrameType | None:
-    """Return the innermost stack frame that does not belong to Tilesmith."""
+    """Return the innermost stack frame that belongs neither to Tilesmith nor to Python's library,
+    which runs our context managers and threads.
+    """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
+    while frame is not None and (is_internal(frame) or is_standard(frame)):
         frame = frame.f_back
     return frame
 
 
-def called_by_user(depth: int = 2) -> bool:
-    """Return whether the function that asks was called by the user's program, not by Tilesmith."""
-    return not _is_ours(sys._getframe(depth))
+def is_internal(frame: FrameType) -> bool:
+    """Return whether a stack frame belongs to Tilesmith."""
+    if str(frame.f_globals.get("__name__", "")).startswith("tilesmith."):
+        return True
+    return frame.f_code.co_filename.startswith(_PACKAGE)  # `python -m tilesmith` is "__main__"
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith("tilesmith.")
+def is_standard(frame: FrameType) -> bool:
+    """Return whether a stack frame belongs to Python's own library (not to installed packages)."""
+    return frame.f_code.co_filename.startswith(_STANDARD) and not is_installed(frame.f_code)
+
+
+def is_installed(code: CodeType) -> bool:
+    """Return whether code belongs to an installed package."""
+    return "-packages" + os.sep in code.co_filename  # site-packages, Debian's dist-packages
 
 
 def place_of_caller() -> CallerPlace | None:
-    """Return the position in the innermost frame that does not belong to Tilesmith, or None."""
+    """Return the position of the user's program that is being executed, or None."""
     frame = frame_of_caller()
     return None if frame is None else CallerPlace(frame)

@@ -9,16 +9,13 @@ marker), and what to do. Code raises the class that names the user's mistake:
 
 from __future__ import annotations
 
-import functools
 import linecache
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
-from tilesmith.support.caller import called_by_user, place_of_caller
+from tilesmith.support.caller import place_of_caller
 from tilesmith.support.packages import install_command
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+from tilesmith.support.tracebacks import shorten_tracebacks
 
 
 def format_span(span: Any) -> str:
@@ -64,18 +61,26 @@ def _source_lines(span: Any, file: str, line: int) -> list[str]:
 
 class TilesmithError(RuntimeError):
     """Root of all errors raised on purpose. `message` says what is wrong, `span` where, `notes` why
-    and what to do; `str(error)` shows the three.
+    and what to do; `str(error)` shows the three. An error without a span shows `caller`: the line
+    of the user's program that was being executed.
     """
 
     def __init__(self, message: object = "", span: Any = None, notes: Iterable[str] = ()) -> None:
         self.message = str(message)
         self.span = span
+        self.caller = place_of_caller()
         self.notes: tuple[str, ...] = (notes,) if isinstance(notes, str) else tuple(notes)
         super().__init__(self.message)
+        shorten_tracebacks(TilesmithError)
+
+    @property
+    def place(self) -> Any:
+        """The position to show: `span`, else that of the call."""
+        return self.caller if self.span is None else self.span
 
     def __str__(self) -> str:
         lines = [self.message]
-        where = format_span(self.span)
+        where = format_span(self.place)
         if where:
             lines += ["  " + line for line in where.splitlines()]
         for note in self.notes:
@@ -84,7 +89,7 @@ class TilesmithError(RuntimeError):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, format_span(self.span) or None, self.notes)
+        return _rebuild, (type(self), self.message, format_span(self.place) or None, self.notes)
 
 
 def _rebuild(
@@ -95,21 +100,9 @@ def _rebuild(
     return error
 
 
-def points_at_caller(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorate a public function: where the user's program calls it, its errors that have no
-    position get that of the call.
-    """
-
-    @functools.wraps(function)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return function(*args, **kwargs)
-        except TilesmithError as error:
-            if error.span is None and called_by_user():
-                error.span = place_of_caller()
-            raise
-
-    return call
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, without the place and the advice that belong to its display."""
+    return error.message if isinstance(error, TilesmithError) else str(error)
 
 
 class InternalError(TilesmithError):
@@ -163,9 +156,6 @@ class ScriptError(DiagnosticError):
 class ScheduleError(TilesmithError):
     """A schedule primitive refused; the message shows where it was called, and the loop nest with
     the culprit marked."""
-
-    def __init__(self, message: object = "", span: Any = None, notes: Iterable[str] = ()) -> None:
-        super().__init__(message, place_of_caller() if span is None else span, notes)
 
 
 class ConfigError(TilesmithError, ValueError):
@@ -247,7 +237,7 @@ class FileError(TilesmithError, OSError):
             self.errno, self.strerror = reason.errno, reason.strerror or str(reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileError, (self.message, format_span(self.span) or None, self.notes)
+        return FileError, (self.message, format_span(self.place) or None, self.notes)
 
 
 class OutOfMemoryError(TilesmithError, MemoryError):

@@ -16,7 +16,7 @@ from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import TypeMismatchError, points_at_caller
+from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 from tilesmith.tir.analysis import get_block_access_region
@@ -41,7 +41,6 @@ LAYOUT_FREE = "layout_free_placeholders"
 """The attribute of an operation that names inputs whose layout may be changed."""
 
 
-@points_at_caller
 def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimFunc:
     """Make a PrimFunc whose parameters are the given tensors and scalar variables, in order.
 

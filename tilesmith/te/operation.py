@@ -8,7 +8,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, Range, SizeVar, StringImm, Var, const, convert
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError, TypeMismatchError, points_at_caller
+from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te.tag import TagScope
 from tilesmith.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -42,13 +42,11 @@ def _size(given: Any) -> PrimExpr:
     return size
 
 
-@points_at_caller
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """Make an input tensor of a shape and dtype (float32 by default)."""
     return PlaceholderOp(name, "", None, _shape(shape), DataType(dtype or "float32")).output(0)
 
 
-@points_at_caller
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -130,13 +128,11 @@ def _iterator_names(
     return names + [f"i{k}" for k in range(ndim - len(names))]
 
 
-@points_at_caller
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """Make an iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
     return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
 
 
-@points_at_caller
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
     """Make an iterator over threads: ``thread_axis("blockIdx.x")`` or ``thread_axis((0, 32),
     "threadIdx.x")``.
@@ -160,7 +156,6 @@ def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Size
     return SizeVar(name, dtype, span)
 
 
-@points_at_caller
 def extern(
     shape: Any,
     inputs: list[Tensor],
@@ -215,7 +210,6 @@ def _extern_dtypes(name: str, dtype: Any, inputs: list[Tensor], count: int) -> l
     return list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
 
 
-@points_at_caller
 def extern_primfunc(input_tensors: list[Tensor], primfunc: Any, **kwargs: Any) -> Any:
     """Make tensors from a PrimFunc: its first parameters are the inputs, the others the outputs."""
     buffers = primfunc.buffers

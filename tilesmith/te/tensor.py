@@ -9,7 +9,7 @@ from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError, points_at_caller
+from tilesmith.support.errors import ShapeError
 from tilesmith.support.lazy import resolve
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
@@ -73,7 +73,6 @@ class Tensor(DataProducer, key="te.Tensor"):
         """The data-parallel iterators of the operation."""
         return self.op.axis  # type: ignore[attr-defined]
 
-    @points_at_caller
     def __call__(self, *indices: Any) -> PrimExpr:
         if len(indices) != len(self.shape):
             ndim, given = len(self.shape), len(indices)

@@ -37,7 +37,6 @@ from tilesmith.relax.spec import (
     Precision,
     parse_arguments,
 )
-from tilesmith.support.errors import points_at_caller
 
 __all__ = [
     "CONVERT", "OpFunction", "call", "define", "find_function", "function",
@@ -145,10 +144,8 @@ def function(name: str) -> Callable[[Written], Written]:
 
 
 def _publish(name: str, made: Written) -> Written:
-    is_known = any(one is made for one in _FUNCTIONS.values())  # under a second name
-    published = made if is_known else points_at_caller(made)
-    _FUNCTIONS[name] = cast(OpFunction, published)
-    return cast(Written, published)
+    _FUNCTIONS[name] = cast(OpFunction, made)
+    return made
 
 
 def functions(prefix: str = "") -> dict[str, OpFunction]:

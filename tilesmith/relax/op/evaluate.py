@@ -22,7 +22,7 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tilesmith.support.errors import OutOfBoundsError
+from tilesmith.support.errors import OutOfBoundsError, reason_of
 
 __all__ = ["NotConstantError", "as_declared", "constant_value", "evaluate_call", "to_constant"]
 
@@ -61,7 +61,7 @@ def evaluate_call(call: Call, arguments: list[Any]) -> Any:
         try:
             found = call.op.spec.evaluate(call.attrs, *arguments)
         except IndexError as error:
-            raise OutOfBoundsError(f"{call.op.name}: {error}", call.span) from error
+            raise OutOfBoundsError(f"{call.op.name}: {reason_of(error)}", call.span) from error
     return as_declared(found, call.struct_info)
 
 

@@ -24,7 +24,7 @@ def parse_layout(layout: str, primal: str) -> list[tuple[str, int]]:
         parsed = tir.layout(layout)
     except ShapeError as error:
         raise OpAttributeInvalid(
-            f"'{layout}' is not a layout such as '{primal}': {error}"
+            f"'{layout}' is not a layout such as '{primal}': {error.message}"
         ) from None
     axes = [(letter.upper(), size or 1) for letter, size in parsed.axes]
     if sorted([axis for axis, factor in axes if factor == 1]) != sorted(primal):

@@ -19,8 +19,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
-from tilesmith.support.caller import place_of_caller
-from tilesmith.support.errors import InternalError, ScheduleError, TilesmithError
+from tilesmith.support.errors import InternalError, ScheduleError
 from tilesmith.support.registry import Registry
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import Refusal
@@ -229,8 +228,6 @@ class Primitive:
         elif isinstance(error, ScheduleError) and level != "detail":
             shown, message = None, error.message
         else:
-            if isinstance(error, TilesmithError) and error.span is None:
-                error.span = place_of_caller()
             raise error
         if shown is None:
             shown = ScheduleError(message if level == "fast" else "schedule error")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tilesmith.ir.printing.config import SPELLING
-from tilesmith.support.errors import ScheduleError, TilesmithError
+from tilesmith.support.errors import ScheduleError, TilesmithError, reason_of
 from tilesmith.support.registry import Registry
 from tilesmith.tir.schedule.trace_values import (
     Text,
@@ -319,7 +319,7 @@ class Trace:
                     named["decision"] = chosen[number]
                 result = getattr(sch, inst.kind.method)(*positional, **named)
             except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-                raise _broken(number, inst.kind.name, str(error)) from error
+                raise _broken(number, inst.kind.name, reason_of(error)) from error
             made = (
                 result if isinstance(result, (list, tuple)) else [] if result is None else [result]
             )

@@ -108,7 +108,7 @@ def combiner_of(cursor: BlockCursor) -> Combiner:
         try:
             reduction = reduction_of(block)
         except UnsupportedError as error:
-            reason = str(error).splitlines()[0].rpartition(": ")[2]
+            reason = error.message.rpartition(": ")[2]
             raise unknown(f"is not a reduction that can be taken apart: {reason}") from None
         found = _several(reduction, unknown)
     if next(loads(found.starts), None) is not None:
