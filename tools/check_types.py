@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 25,
     "lowering": 11,
-    "relax": 453,
+    "relax": 452,
     "schedule_rules": 204,
     "script": 40,
     "target": 10,

@@ -26,7 +26,10 @@ from tilesmith.relax.struct_info import (
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.lazy import resolve
 
-__all__ = ["Callable", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple"]
+__all__ = ["WORDS", "Callable", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple"]
+
+WORDS = ("Callable", "Object", "Prim", "Shape", "Tensor", "Tuple")
+"""What annotations are made of."""
 
 Names = dict[str, Any]
 

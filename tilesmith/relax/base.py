@@ -53,6 +53,16 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
         """The struct info, under its relay name."""
         return self.struct_info
 
+    @property
+    def _checked_type_(self) -> StructInfo:
+        """The struct info, as programs of 2022 ask for it."""
+        return self.struct_info
+
+    @property
+    def shape_(self) -> RelaxExpr | None:
+        """The shape of a tensor where it is known, as programs of 2022 ask for it."""
+        return getattr(self.struct_info, "shape", None)
+
 
 class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     """Expressions with Python's operators: arithmetic on tensors, calls, indexing of tuples."""

@@ -374,12 +374,14 @@ def as_seq(value: Any) -> SeqExpr:
 
 def const(value: Any, dtype: Any = None) -> Constant:
     """Make a constant tensor. Without ``dtype``, Python floats become float32 and Python integers
-    int32.
+    int32; struct info of a tensor stands for its dtype.
     """
     import numpy
 
     if isinstance(value, Constant):
         value = value.data
+    if isinstance(dtype, TensorStructInfo):
+        dtype = None if dtype.dtype.is_void else dtype.dtype
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"

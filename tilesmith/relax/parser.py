@@ -14,6 +14,7 @@ from tilesmith.ir import GlobalVar, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import script as words
 from tilesmith.relax.annotations import StructInfoProxy
+from tilesmith.relax.bare_annotations import bare_words, with_named_sizes
 from tilesmith.relax.block_builder import LEAVES
 from tilesmith.relax.expr import (
     Call,
@@ -91,10 +92,13 @@ def struct_info_of(function: GraphFunction, written: Any) -> StructInfo:
 
 
 def _annotation(parser: Parser, node: ast.expr) -> Any:
-    written = parser.evaluate(node)
-    if isinstance(written, str):  # quoted, as with postponed annotations
-        written = parser.evaluate(ast.parse(written, mode="eval").body)
-    return written
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # quoted
+        node = ast.parse(node.value, mode="eval").body
+    bare = bare_words(parser, node)
+    if not bare:
+        return parser.evaluate(node)
+    with parser.scope(bare):
+        return parser.evaluate(with_named_sizes(parser, node))
 
 
 # Functions

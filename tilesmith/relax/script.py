@@ -109,26 +109,6 @@ def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
     return _op.call_tir(scope.variables[fresh], operands, out_sinfo, tir_vars)
 
 
-def call_tir(
-    gvar: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, dtype: Any = None
-) -> Call:
-    """Call a PrimFunc of the module; a shape with ``dtype`` stands for a tensor (syntax of
-    2022).
-    """
-    return _op.call_tir(gvar, args, _outputs(out_sinfo, dtype), tir_vars)
-
-
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, dtype: Any = None) -> Call:
-    """Call a registered function that writes its results into the last arguments."""
-    return _op.call_dps_packed(func, args, _outputs(out_sinfo, dtype))
-
-
-def _outputs(out_sinfo: Any, dtype: Any) -> Any:
-    if dtype is not None and not isinstance(dtype, (list, tuple)):
-        return Tensor(out_sinfo, dtype)
-    return out_sinfo
-
-
 def prim_value(value: Any) -> PrimValue:
     """Return a scalar as a value of the graph."""
     return PrimValue(value)

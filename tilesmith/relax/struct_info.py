@@ -34,6 +34,8 @@ class Var(ExprWithOp, key="relax.Var"):
 
     def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
         self.name_hint = str(getattr(name_hint, "name_hint", name_hint))
+        if isinstance(span, StructInfo):  # Var(name, shape, type), as programs of 2022 write it
+            struct_info, span = with_shape(span, struct_info), None
         if struct_info is not None:
             struct_info = as_struct_info(struct_info)
         self.struct_info = struct_info
@@ -294,6 +296,13 @@ class FuncStructInfo(StructInfo, key="relax.FuncStructInfo"):
     ) -> FuncStructInfo:
         """Return the struct info of a function whose parameters are not known."""
         return FuncStructInfo(None, ret, purity, span, derive_func)
+
+
+def with_shape(info: StructInfo, shape: Any) -> StructInfo:
+    """Return the struct info of a tensor with its shape filled in; any other one as it is."""
+    if shape is None or not isinstance(info, TensorStructInfo):
+        return info
+    return TensorStructInfo(shape, info.dtype, info.vdevice, info.ndim)
 
 
 def known_struct_info(expr: Any) -> StructInfo:

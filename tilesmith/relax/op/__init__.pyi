@@ -117,7 +117,7 @@ def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> Ca
     """Call a function of the runtime."""
 
 @_operator
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any) -> Call:
+def call_dps_packed(func: Any, args: Any, out_sinfo: Any, dtype: Any = None) -> Call:
     """Call a registered function (its name, or an ExternFunc) that writes its results into the"""
 
 @_operator
@@ -132,7 +132,7 @@ def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
     """Call a registered function that has no effects and returns its result."""
 
 @_operator
-def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None) -> Call:
+def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None, dtype: Any = None) -> Call:
     """Call a PrimFunc of the module: arguments, then the results it writes, then ``tir_vars``."""
 
 @_operator

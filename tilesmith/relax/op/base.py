@@ -53,6 +53,17 @@ def _result_info(out_sinfo: Any) -> StructInfo:
     return as_struct_info(out_sinfo)
 
 
+def _outputs(shapes: Any, dtype: Any) -> Any:
+    """Return the struct info of results given as shapes and dtypes; without dtypes, what is
+    given.
+    """
+    if dtype is None:
+        return shapes
+    if isinstance(dtype, (list, tuple)):
+        return [TensorStructInfo(shape, each) for shape, each in zip(shapes, dtype, strict=True)]
+    return TensorStructInfo(shapes, dtype)
+
+
 def _arguments(args: Any) -> Expr:
     if isinstance(args, (list, tuple)):
         return Tuple(args)
@@ -111,9 +122,15 @@ _call_builtin_with_ctx = define(
 
 
 @function_of(_call_tir)
-def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None) -> Call:
-    """Call a PrimFunc of the module: arguments, then the results it writes, then ``tir_vars``."""
-    if isinstance(gvar, str):  # the syntax of 2022 for registered functions
+def call_tir(gvar: Any, args: Any, out_sinfo: Any, tir_vars: Any = None, dtype: Any = None) -> Call:
+    """Call a PrimFunc of the module: arguments, then the results it writes, then ``tir_vars``.
+
+    Programs of 2022 give the shape of the result in place of its struct info, and its ``dtype``
+    (several of each for several results); the name of a registered function, or an ExternFunc,
+    then stands for ``call_dps_packed``.
+    """
+    out_sinfo = _outputs(out_sinfo, dtype)
+    if isinstance(gvar, (str, ExternFunc)):
         return call_dps_packed(gvar, args, out_sinfo)
     operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
     return Call(
@@ -158,12 +175,11 @@ def call_tir_with_grad(
 
 
 @function_of(_call_dps_packed)
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any) -> Call:
+def call_dps_packed(func: Any, args: Any, out_sinfo: Any, dtype: Any = None) -> Call:
     """Call a registered function (its name, or an ExternFunc) that writes its results into the
-    last arguments."""
-    return Call(
-        _call_dps_packed.op, [_function(func), _arguments(args)], None, _result_info(out_sinfo)
-    )
+    last arguments; ``dtype`` as for ``call_tir``."""
+    info = _result_info(_outputs(out_sinfo, dtype))
+    return Call(_call_dps_packed.op, [_function(func), _arguments(args)], None, info)
 
 
 def _given_infos(sinfo_args: Any) -> Any:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
 from tilesmith.support.errors import InternalError, ScheduleError
@@ -96,6 +97,7 @@ class Primitive:
         *,
         is_composed: bool,
         aliases: Sequence[str],
+        former_names: Mapping[str, str],
         no_sampler: str,
         options: dict[str, bool],
     ) -> None:
@@ -103,6 +105,7 @@ class Primitive:
         self.name = function.__name__
         self.is_composed = is_composed
         self.aliases = tuple(aliases)
+        self.former_names = dict(former_names)
         self.no_sampler = no_sampler
         types = typing.get_type_hints(function, include_extras=True)
         self.parameters = [
@@ -241,6 +244,8 @@ class Primitive:
             given = self._defaults.copy()
             given.update(zip(self._defaults, args))
             return given
+        if self.former_names:
+            kwargs = {self.former_names.get(name, name): value for name, value in kwargs.items()}
         given = {}
         used, left, is_missing = 0, len(kwargs), False
         for name, kind, default, is_rest, is_keyword in self.parameters:
@@ -314,6 +319,7 @@ def primitive(
     is_postproc: bool = False,
     is_composed: bool = False,
     aliases: Sequence[str] = (),
+    former_names: Mapping[str, str] = MappingProxyType({}),
     no_sampler: str = "",
 ) -> Callable[[Function], Function]:
     """Declare a function as a primitive; the function itself is returned unchanged.
@@ -321,8 +327,9 @@ def primitive(
     ``trace``: the name of its instructions, made from the function's if not given; "" where the
     trace does not keep it. ``is_pure``: it changes nothing, so an instruction whose results are
     not used can be dropped. ``is_composed``: it carries out other primitives, whose changes are
-    taken back if it is refused. ``no_sampler``: why the fuzzer does not draw it (else it has a
-    sampler in ``testing/fuzz``).
+    taken back if it is refused. ``former_names``: older names of parameters and the present
+    ones. ``no_sampler``: why the fuzzer does not draw it (else it has a sampler in
+    ``testing/fuzz``).
     """
 
     def declare(function: Function) -> Function:
@@ -330,8 +337,8 @@ def primitive(
         kind = name.title().replace("_", "") if trace is None else trace
         options = {"is_pure": is_pure, "is_postproc": is_postproc}
         record = Primitive(
-            function, kind, is_composed=is_composed, aliases=aliases, no_sampler=no_sampler,
-            options=options,
+            function, kind, is_composed=is_composed, aliases=aliases, former_names=former_names,
+            no_sampler=no_sampler, options=options,
         )  # fmt: skip
         PRIMITIVES.register(name, record)
         if record.kind is not None:

@@ -47,7 +47,7 @@ from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
 __all__ = ["blockize"]
 
 
-@primitive()
+@primitive(former_names={"loop": "target"})
 def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
     """Make one block of a loop with its body, or of several blocks of one scope.
 
