@@ -84,6 +84,13 @@ def test_models_give_up_what_is_expected_and_nothing_else(name, monkeypatch):
     assert rows(executable.fallbacks) == EXPECTED[name]
 
 
+def test_checking_adds_nothing_to_the_report():
+    """The build that code is compared with leaves much undone, which users need not know."""
+    with knobs.override(check=True, cache=False, workers=0), collect_fallbacks() as report:
+        ts.compile(onnx.load(DIGITS), TARGET, input_shapes={"image": (2, 1, 8, 8)})
+    assert rows(report) == EXPECTED["digits"]
+
+
 def product():
     """A product of matrices and what follows, as a module."""
     builder = relax.BlockBuilder()

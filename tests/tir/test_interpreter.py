@@ -62,7 +62,7 @@ from tilesmith.tir import (
     ret,
     stmt_seq,
 )
-from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter import Options, run
 
 rng = np.random.default_rng(0)
 
@@ -538,6 +538,29 @@ def test_vector_access_outside(base, what):
     body = load if what == "load" else BufferStore(a, Broadcast(1.0, 4), [lanes])
     with pytest.raises(OutOfBoundsError, match="outside"):
         run(PrimFunc([a], body), np.zeros(4, "float32"))
+
+
+@pytest.mark.parametrize("options", [Options(), Options(check_races=True)])
+def test_vector_runs_over_the_rows_of_a_compact_buffer(options):
+    a, b = decl_buffer((3, 4), name="A"), decl_buffer((3, 4), name="B")
+    lanes = Ramp(2, 1, 8)
+    body = BufferStore(b, BufferLoad(a, [const(0, "int32"), lanes]), [const(1, "int32"), lanes])
+    given, out = np.arange(12, dtype="float32").reshape(3, 4), np.zeros((4, 4), "float32")
+    with pytest.raises(OutOfBoundsError, match=r"store of B\[1, \[2, .* 9\]\]"):  # of 12 elements
+        run(PrimFunc([a, b], body), given, out[:3], options=options)
+    body = BufferStore(b, BufferLoad(a, [const(1, "int32"), lanes]), [const(0, "int32"), lanes])
+    with pytest.raises(OutOfBoundsError, match=r"load of A\[1, \[2, .* 9\]\]"):
+        run(PrimFunc([a, b], body), given, out[:3], options=options)
+    body = BufferStore(b, BufferLoad(a, [const(0, "int32"), lanes]), [const(0, "int32"), lanes])
+    run(PrimFunc([a, b], body), given, out[:3], options=options)
+    assert out.ravel()[2:10].tolist() == list(range(2, 10))
+
+
+def test_vector_runs_over_the_rows_of_a_strided_buffer():
+    a = decl_buffer((3, 4), name="A", strides=[8, 1])
+    body = Evaluate(BufferLoad(a, [const(0, "int32"), Ramp(2, 1, 4)]))
+    with pytest.raises(OutOfBoundsError, match="outside"):
+        run(PrimFunc([a], body), np.zeros((3, 8), "float32")[:, :4])
 
 
 def test_matched_region_outside():

@@ -24,6 +24,7 @@ from tilesmith.support.errors import (
     TypeMismatchError,
     UnsupportedError,
 )
+from tilesmith.support.fallbacks import capture_fallbacks
 from tilesmith.support.knobs import knobs
 from tilesmith.support.memory_planner import check_algorithm
 from tilesmith.target import Target
@@ -329,7 +330,8 @@ def _plainest_build(module: IRModule, target: Target) -> Module:
     """Build the code that is easiest to trust: serial loops, no optional pass, LLVM at level 0."""
     optional = ("tir.LoopPartition", "tir.PeelVectorTails", "tir.StorageRewrite", "tir.UnrollLoop",
                 "tir.HoistIfThenElse", "tir.CommonSubexprElimTIR")  # fmt: skip
-    with PassContext(opt_level=0, config={"tir.disable_vectorize": True}):
+    # What this build leaves undone tells users nothing about theirs.
+    with capture_fallbacks(), PassContext(opt_level=0, config={"tir.disable_vectorize": True}):
         passes = [step for step in lower_passes() if step.info.name not in optional]
         steps = [ConvertForLoopsToSerial(), *passes, *host_passes(target)]
         return generate(Sequential(steps, name="tir.plain")(module), target, 0)

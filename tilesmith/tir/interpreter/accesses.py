@@ -16,11 +16,17 @@ from tilesmith.tir.interpreter.views import BufferViews
 from tilesmith.tir.interpreter.watch import AccessObserver, Observe
 from tilesmith.tir.stmt import BufferStore
 
-__all__ = ["Accesses", "Lanes"]
+__all__ = ["Accesses", "Lanes", "has_lanes"]
 
 Lanes = Callable[[Environment], tuple[Place, Any, Any]]
 """Gives the outer indices of an access, the last indices of all lanes, and the mask of the lanes
 that take part (None: all)."""
+
+
+def has_lanes(node: BufferLoad | BufferStore) -> bool:
+    """Return whether the last index of an access is a vector, or the access has a predicate."""
+    vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
+    return vector or node.predicate is not None
 
 
 class Accesses:

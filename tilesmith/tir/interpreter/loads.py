@@ -8,9 +8,9 @@ import numpy
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.accesses import Accesses
+from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
-from tilesmith.tir.interpreter.views import check_vector, out_of_bounds
+from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.interpreter.watch import Observe
 
 __all__ = ["Loads", "item"]
@@ -130,11 +130,11 @@ class Loads:
             array = array_of(env)
             place, picked, mask = lanes_of(env)
             wanted = picked if mask is None else picked[mask]
-            check_vector(buffer, array, place, wanted, span, "the load")
+            array, where = vector_place(buffer, array, place, wanted, span, "the load")
             if mask is None:
-                return array[(*place, picked)].reshape(-1)
+                return array[where].reshape(-1)
             found = numpy.zeros(len(picked), kind)
-            found[mask] = array[(*place, wanted)]
+            found[mask] = array[where]
             return found
 
         return load
@@ -142,16 +142,19 @@ class Loads:
     def _observed(self, node: BufferLoad, load: Evaluate, observe: Observe) -> Evaluate:
         """Return the same load, followed by a call of the observer."""
         array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
-        lanes_of = None if node.predicate is None else self.accesses.lanes(node)
+        lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
 
         def observed(env: Environment) -> Any:
-            value = load(env)
+            value, array = load(env), array_of(env)
             if lanes_of is None:
                 where = place_of(env)
             else:
                 place, picked, mask = lanes_of(env)
-                where = (*place, picked[mask])
-            observe(env, array_of(env), where)
+                picked = picked if mask is None else picked[mask]
+                array, where = vector_place(
+                    node.buffer, array, place, picked, node.span, "the load"
+                )
+            observe(env, array, where)
             return value
 
         return observed

@@ -11,9 +11,9 @@ import numpy
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
-from tilesmith.tir.interpreter.accesses import Accesses
+from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
 from tilesmith.tir.interpreter.values import Environment, Evaluate, poison
-from tilesmith.tir.interpreter.views import check_vector, out_of_bounds
+from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.stmt import BufferStore
 
 __all__ = ["Prepare", "StoreValue", "Stores"]
@@ -32,7 +32,7 @@ class Stores:
 
     def store(self, node: BufferStore) -> Evaluate:
         """Return the closure of a store that is carried out at once."""
-        if self.accesses.observer is not None or _has_lanes(node):
+        if self.accesses.observer is not None or has_lanes(node):
             prepare = self.prepared(node)
             return lambda env: prepare(env)()
         value = self.accesses.compile_expr(node.value)
@@ -118,7 +118,7 @@ class Stores:
         buffer, span = node.buffer, node.span
         array_of, place_of = self.accesses.array(buffer), self.accesses.place(node.indices)
         value = self.accesses.compile_expr(node.value)
-        lanes_of = self.accesses.lanes(node) if _has_lanes(node) else None
+        lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
         inner_lanes = buffer.dtype.lanes
         observe = self.accesses.observe(buffer, True)
 
@@ -131,8 +131,7 @@ class Stores:
                     stored = stored.reshape(len(picked), inner_lanes)
                 if mask is not None:
                     picked, stored = picked[mask], stored[mask]
-                check_vector(buffer, array, outer, picked, span, "the store")
-                place = (*outer, picked)
+                array, place = vector_place(buffer, array, outer, picked, span, "the store")
             else:
                 place, stored = place_of(env), value(env)
             if lanes_of is None and any(not 0 <= i < size for i, size in zip(place, array.shape)):
@@ -182,8 +181,3 @@ class Stores:
                 observe(env, array, place)
 
         return store
-
-
-def _has_lanes(node: BufferStore) -> bool:
-    vector = bool(node.indices) and node.indices[-1].dtype.lanes > 1
-    return vector or node.predicate is not None

@@ -6,7 +6,10 @@ pointer changes, and whoever sets a pointer clears the slots that ``stale_views`
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NoReturn
+
+import numpy
 
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.ir.span import Span
@@ -17,10 +20,12 @@ from tilesmith.tir.interpreter.frame import Frame
 from tilesmith.tir.interpreter.values import CompileExpr, Environment, Evaluate, Place, Pointer
 from tilesmith.tir.stmt import MatchBufferRegion
 
-__all__ = ["BufferViews", "check_vector", "out_of_bounds"]
+__all__ = ["BufferViews", "out_of_bounds", "vector_place"]
 
 
-def out_of_bounds(buffer: Buffer, array: Any, indices: Place, span: Span | None, what: str) -> Any:
+def out_of_bounds(
+    buffer: Buffer, array: Any, indices: Place, span: Span | None, what: str
+) -> NoReturn:
     """Raise the error of an access outside of a buffer."""
     shown = ", ".join([str(index) for index in indices])
     shape = ", ".join([str(size) for size in array.shape[: len(buffer.shape)]])
@@ -29,19 +34,27 @@ def out_of_bounds(buffer: Buffer, array: Any, indices: Place, span: Span | None,
     )
 
 
-def check_vector(
+def vector_place(
     buffer: Buffer, array: Any, place: Place, picked: Any, span: Span | None, what: str
-) -> None:
-    """Raise the error of an access whose lanes ``picked`` of the last index are not all inside.
+) -> tuple[Any, Place]:
+    """Return the array and the index for an access of the lanes ``picked`` along the last index.
 
-    Numpy counts negative indices from the end, so that it would not raise.
+    A vector may run over the end of its row into the next one where nothing lies between the rows,
+    as in machine code. Raises OutOfBoundsError if a lane is outside of the buffer (numpy would
+    count negative indices from the end).
     """
     if len(picked) == 0:
-        return
-    inside = all(0 <= index < size for index, size in zip(place, array.shape))
-    if not inside or int(picked.min()) < 0 or int(picked.max()) >= array.shape[len(place)]:
-        lanes = "[" + ", ".join([str(index) for index in picked]) + "]"
-        out_of_bounds(buffer, array, (*place, lanes), span, what)
+        return array, (*place, picked)
+    axis, low, high = len(place), int(picked.min()), int(picked.max())
+    if low >= 0 and all(0 <= index < size for index, size in zip(place, array.shape)):
+        if high < array.shape[axis]:
+            return array, (*place, picked)
+        sizes = array.shape[: axis + 1]
+        start = int(numpy.ravel_multi_index((*place, 0), sizes))
+        if array.flags.c_contiguous and start + high < math.prod(sizes):
+            return array.reshape(-1, *array.shape[axis + 1 :]), (start + picked,)
+    lanes = "[" + ", ".join([str(index) for index in picked]) + "]"
+    out_of_bounds(buffer, array, (*place, lanes), span, what)
 
 
 class BufferViews:
