@@ -18,7 +18,7 @@ STRICT = ("arith", "codegen", "compat", "error", "inspect", "ir", "runtime", "su
 BUDGET = {
     "cli": 5,
     "contrib": 1,
-    "driver": 25,
+    "driver": 24,
     "lowering": 11,
     "relax": 452,
     "schedule_rules": 204,

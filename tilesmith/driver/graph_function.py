@@ -4,25 +4,43 @@
     gv = R.call_tir(cls.relu, (lv,), out_sinfo=...)     →    relu(workspace + 0, output)
 
 The new function takes its inputs and outputs as buffers, the address of an array of pointers to
-constants, and the address of the workspace. It allocates nothing. Values that are not tensors
+constants, and the address of the workspace. It allocates nothing but tensors whose sizes depend on
+data: those are reserved in the frame of the call (`runtime.frame`). Values that are not tensors
 (tuples, shapes, numbers) exist at compile time only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.arith import Analyzer
+from tilesmith.driver.graph_signature import (
+    describe_input,
+    describe_value,
+    extents_of,
+    sizes_function,
+)
+from tilesmith.driver.graph_sizes import SizeTable
+from tilesmith.driver.graph_steps import (
+    Step,
+    access,
+    copy_bytes,
+    give_shape,
+    number_of_bytes,
+    read_sizes,
+    reservation,
+    sequence,
+    write_sizes,
+)
 from tilesmith.driver.graph_values import (
     ConstantTable,
     ScalarValue,
     ShapeValue,
     TensorValue,
     TupleValue,
-    describe_input,
-    describe_value,
     leaves,
     static_shape,
 )
@@ -43,7 +61,7 @@ from tilesmith.ir import (
     Var,
     const,
 )
-from tilesmith.ir.operators import cast, equal
+from tilesmith.ir.operators import cast
 from tilesmith.ir.types import prim_type
 from tilesmith.relax import (
     PrimStructInfo,
@@ -52,38 +70,25 @@ from tilesmith.relax import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tilesmith.relax.binding import substitute_symbols
 from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import (
-    AssertStmt,
     AttrStmt,
     Buffer,
     BufferLoad,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     IfThenElse,
     LetStmt,
     PrimFunc,
     Stmt,
     decl_buffer,
-    stmt_seq,
 )
-from tilesmith.tir.functor import substitute
 
 __all__ = ["GraphFunction", "lower_graph_function", "operators_of"]
 
 _INT64 = DataType("int64")
-
-
-@dataclass(eq=False)
-class Step:
-    """One statement of the lowered function, and the memory that it touches."""
-
-    emit: Any  # () -> Stmt, called once the memory is planned
-    storages: list[Storage]
 
 
 @dataclass
@@ -121,7 +126,10 @@ class _Lowering:
         self.values: dict[Any, Any] = {}
         self.steps: list[Step] = []
         self.params: list[Any] = []  # Buffers and Vars
-        self.analyzer = Analyzer()
+        self.sizes = SizeTable(self.steps)
+        self.frame = Var("frame", "int64")
+        self.made_inside: set[int] = set()  # the results whose sizes depend on data
+        self.uses_frame = False
         self.depth = 0  # of inlined calls of graph functions
         self.workspace_var = Var(
             "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
@@ -140,29 +148,30 @@ class _Lowering:
         for param in self.function.params:
             self.values[param] = self._input(param.name_hint, param.struct_info)
         inputs = list(self.params)
+        self.sizes.learn_inputs(inputs)
         self._bindings(self.function.body)
         result = self.value(self.function.body.body)
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
-        size = plan_workspace(touched, self.workspace_var, self.analyzer)
-        metadata = self._metadata(result, size)
-        main = self._prim_func(self.name, inputs, outputs, [step.emit() for step in self.steps])
+        size = plan_workspace(touched, self.workspace_var, self.sizes.analyzer)
+        results = leaves(result)
+        early = [leaf for number, leaf in enumerate(results) if number not in self.made_inside]
+        metadata = self._metadata(result, early, size)
+        main = self._prim_func(inputs, outputs)
         shapes = None
         if metadata["shapes_function"] is not None:
-            shapes = self._shapes_function(metadata["shapes_function"], inputs, result, size)
+            shapes = sizes_function(metadata["shapes_function"], inputs, early, size)
         return GraphFunction(main, shapes, metadata)
 
-    def _prim_func(
-        self, name: str, inputs: list[Any], outputs: list[Buffer], body: list[Stmt]
-    ) -> PrimFunc:
+    def _prim_func(self, inputs: list[Any], outputs: list[Buffer]) -> PrimFunc:
         table, workspace = Var("constants", "int64"), Var("workspace", "int64")
-        whole: Stmt = stmt_seq(*body)
+        whole = sequence(self.steps, self.frame)
         for pointer, number in ((self.workspace_var, workspace), (self.table.data, table)):
             whole = LetStmt(pointer, Call("handle", "tir.reinterpret", (number,)), whole)
         return PrimFunc(
-            [*inputs, *outputs, table, workspace],
+            [*inputs, *outputs, table, workspace, *([self.frame] if self.uses_frame else [])],
             whole,
-            attrs={"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True},
+            attrs={"global_symbol": self.name, "tir.noalias": False, "tir.is_scheduled": True},
         )
 
     # --- inputs and outputs -----------------------------------------------------------------------
@@ -204,7 +213,7 @@ class _Lowering:
                 f"'{self.name}': the shape of {what} is not known when it is compiled ({info})",
                 notes=("give it symbolic sizes with R.match_cast, or pass input_shapes",),
             )
-        return values
+        return self.sizes.resolve(values)
 
     def _outputs(self, result: Any) -> list[Buffer]:
         """Make buffers for the leaves of the result. A leaf's storage becomes the output buffer
@@ -212,7 +221,12 @@ class _Lowering:
         """
         buffers: list[Buffer] = []
         taken: set[int] = set()
-        for leaf in leaves(result):
+        for place, leaf in enumerate(leaves(result)):
+            if not isinstance(leaf, ScalarValue):
+                sizes = leaf.values if isinstance(leaf, ShapeValue) else leaf.shape
+                if not self.sizes.is_early(sizes):
+                    self._make_inside(place, leaf, taken)
+                    continue
             if isinstance(leaf, ShapeValue):
                 continue
             number = len(buffers)
@@ -236,8 +250,30 @@ class _Lowering:
                 self._copy(leaf, target)
         return buffers
 
+    def _make_inside(self, place: int, leaf: TensorValue | ShapeValue, taken: set[int]) -> None:
+        """Make a result whose sizes depend on data: in the storage of the leaf where possible."""
+        self.made_inside.add(place)
+        self.uses_frame = True
+        if isinstance(leaf, ShapeValue):
+            self.steps.append(give_shape(self.frame, place, leaf))
+            return
+        storage = leaf.storage
+        if storage.reservation is None or id(storage) in taken or not self._same_bytes(leaf):
+            storage = self._reserve(leaf.shape, leaf.dtype)
+            self._copy(leaf, TensorValue(storage, leaf.shape, leaf.dtype))
+        taken.add(id(storage))
+        assert storage.reservation is not None
+        storage.reservation.output = (place, leaf.dtype, leaf.shape)
+
+    def _reserve(self, shape: tuple[PrimExpr, ...], dtype: DataType) -> Storage:
+        storage = Storage.reserved(number_of_bytes(shape, dtype))
+        self.uses_frame = True
+        self.steps.append(reservation(storage, self.frame))
+        return storage
+
     def _same_bytes(self, value: TensorValue) -> bool:
-        return self.analyzer.can_prove_equal(_bytes(value.shape, value.dtype), value.storage.size)
+        size = number_of_bytes(value.shape, value.dtype)
+        return self.sizes.analyzer.can_prove_equal(size, value.storage.size)
 
     # --- bindings ---------------------------------------------------------------------------------
 
@@ -261,9 +297,9 @@ class _Lowering:
         if isinstance(expr, relax.TupleGetItem):
             return self.value(expr.tuple_value).fields[expr.index]
         if isinstance(expr, relax.ShapeExpr):
-            return ShapeValue(tuple(expr.values))
+            return ShapeValue(self.sizes.resolve(expr.values))
         if isinstance(expr, relax.PrimValue):
-            return ScalarValue(expr.value)
+            return ScalarValue(self.sizes.resolve([expr.value])[0])
         raise UnsupportedError(
             f"'{self.name}': {type(expr).__name__} cannot be compiled to native code here: {expr}"
         )
@@ -293,38 +329,25 @@ class _Lowering:
         """Give a value new symbolic sizes: define the new ones, check the known ones."""
         value = self.value(binding.value)
         info = binding.struct_info
+        what = f"{self.name}: match_cast of {binding.var.name_hint}"
         if isinstance(value, TensorValue) and isinstance(info, TensorStructInfo):
-            wanted = self._shape_of(info, f"'{binding.var.name_hint}'")
-            if len(wanted) != len(value.shape):
-                raise ShapeError(
-                    f"'{self.name}': match_cast of {len(value.shape)} dimensions to {len(wanted)}"
-                )
             if value.dtype is not info.dtype and not info.dtype.is_void:
                 raise ShapeError(f"'{self.name}': match_cast of {value.dtype} to {info.dtype}")
-            self._check_sizes(value.shape, wanted, binding)
-            return TensorValue(value.storage, wanted, value.dtype)
-        if (
-            isinstance(value, ShapeValue)
-            and isinstance(info, ShapeStructInfo)
-            and info.values is not None
-        ):
-            self._check_sizes(value.values, tuple(info.values), binding)
-            return ShapeValue(tuple(info.values))
+            sizes = static_shape(info)
+            if sizes is None and info.ndim in (-1, len(value.shape)):
+                return value
+            if (info.ndim if sizes is None else len(sizes)) != len(value.shape):
+                raise ShapeError(
+                    f"'{self.name}': {what}: {len(value.shape)} dimensions to {info.ndim}"
+                )
+            self.sizes.define(sizes or (), value.shape, what)
+            return TensorValue(value.storage, self.sizes.resolve(sizes or ()), value.dtype)
+        if isinstance(value, ShapeValue) and isinstance(info, ShapeStructInfo):
+            if info.values is None:
+                return value
+            self.sizes.define(info.values, value.values, what)
+            return ShapeValue(self.sizes.resolve(info.values))
         return value
-
-    def _check_sizes(self, have: tuple, want: tuple, binding: relax.MatchCast) -> None:
-        for one, other in zip(have, want):
-            if self.analyzer.can_prove_equal(one, other):
-                continue
-            message = f"{self.name}: match_cast of {binding.var.name_hint} expects {other}"
-            self._step(
-                lambda a=one, b=other, m=message: AssertStmt(
-                    equal(cast("int64", a), cast("int64", b)),
-                    StringImm(m),
-                    Evaluate(const(0, "int32")),
-                ),
-                [],
-            )
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -342,6 +365,10 @@ class _Lowering:
                 return self._view(variable, call, call.args[spec.view_of])
             if spec.execution is Execution.SHAPE_OF:
                 return ShapeValue(self.value(call.args[0]).shape)
+            if spec.execution is Execution.TENSOR_TO_SHAPE:
+                return self._tensor_to_shape(call)
+            if spec.execution is Execution.SHAPE_TO_TENSOR:
+                return self._shape_to_tensor(call)
         name = op.name if isinstance(op, Op) else op
         raise UnsupportedError(
             f"'{self.name}': the call of {name} is not lowered to a kernel, so it cannot be"
@@ -362,7 +389,32 @@ class _Lowering:
                 f"'{self.name}': the result of {what} is {info}, a tensor is needed"
             )
         shape = self._shape_of(info, f"the result of {what}")
-        return TensorValue(Storage.workspace(_bytes(shape, info.dtype)), shape, info.dtype)
+        if self.sizes.is_early(shape):
+            size = number_of_bytes(shape, info.dtype)
+            return TensorValue(Storage.workspace(size), shape, info.dtype)
+        self.sizes.check(shape, f"the result of {what}")
+        return TensorValue(self._reserve(shape, info.dtype), shape, info.dtype)
+
+    def _tensor_to_shape(self, call: relax.Call) -> ShapeValue:
+        """Define new sizes by the elements of a vector that is computed when the program runs."""
+        vector: TensorValue = self.value(call.args[0])
+        count = vector.shape[0] if vector.shape else const(1, "int64")
+        if not isinstance(count, IntImm):
+            raise UnsupportedError(
+                f"'{self.name}': a vector of {count} elements cannot be a shape: the number of"
+                " dimensions has to be known when the model is compiled",
+                span=call.span,
+            )
+        sizes = [Var(f"size_{place}", "int64") for place in range(count.value)]
+        self.steps.append(read_sizes(vector, sizes))
+        return ShapeValue(tuple(sizes))
+
+    def _shape_to_tensor(self, call: relax.Call) -> TensorValue:
+        sizes: ShapeValue = self.value(call.args[0])
+        shape: tuple[PrimExpr, ...] = (const(len(sizes.values), "int64"),)
+        vector = TensorValue(Storage.workspace(number_of_bytes(shape, _INT64)), shape, _INT64)
+        self.steps.append(write_sizes(sizes, vector))
+        return vector
 
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]
@@ -379,9 +431,9 @@ class _Lowering:
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         operands = [*arguments, *kept]
-        words, checks = kernel_arguments(kernel, function, operands, sizes, self.analyzer)
+        words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
-            self._step(check.statement, [])
+            self.steps.append(Step(check.statement))
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
         place = operators_of(call)
@@ -435,12 +487,14 @@ class _Lowering:
         """Return the same memory with another shape."""
         source: TensorValue = self.value(viewed)
         info = variable.struct_info if variable is not None else call.struct_info
-        shape = self._shape_of(info, f"'{getattr(variable, 'name_hint', call.op.name)}'")
+        name = call.op.name if variable is None else variable.name_hint
+        shape = self._shape_of(info, f"'{name}'")
+        self.sizes.check_view(source.shape, shape, call.op.name)
         return TensorValue(source.storage, shape, source.dtype)
 
     def _inline(self, call: relax.Call, function: Any) -> Any:
         """Inline a call of another graph function."""
-        if not isinstance(function, relax.Function):
+        if not isinstance(function, relax.Function) or function.body is None:
             raise UnsupportedError(
                 f"'{self.name}' calls '{call.op.name_hint}', which is not a graph function"
             )
@@ -448,31 +502,30 @@ class _Lowering:
             raise UnsupportedError(
                 f"'{self.name}': recursion of graph functions cannot be compiled here"
             )
-        saved = self.values
-        self.values = dict(saved)
+        arguments = [self.value(argument) for argument in call.args]
+        outer, self.values = self.values, dict(self.values)
         self.depth += 1
-        sizes: dict[Var, PrimExpr] = {}
-        for param, argument in zip(function.params, call.args):
-            self.values[param] = saved_value = self._in_scope(saved, argument)
-            _match_sizes(param.struct_info, saved_value, sizes)
-        body = function.body
-        if sizes:
-            body = substitute_symbols(body, sizes)
-            params = dict(zip(function.params, function.params))
-            for param in params:
-                self.values[param] = self.values[param]
-        self._bindings(body)
-        result = self.value(body.body)
+        with self.sizes.scope():
+            for param, value in zip(function.params, arguments):
+                self.values[param] = value
+                self._match(param.struct_info, value, f"argument '{param.name_hint}'")
+            self._bindings(function.body)
+            result = self.value(function.body.body)
         self.depth -= 1
-        self.values = saved
+        self.values = outer
         return result
 
-    def _in_scope(self, values: dict[Any, Any], expr: Any) -> Any:
-        kept, self.values = self.values, values
-        try:
-            return self.value(expr)
-        finally:
-            self.values = kept
+    def _match(self, info: StructInfo, value: Any, what: str) -> None:
+        """Define the symbolic sizes of a parameter by the value that it gets."""
+        if isinstance(info, TupleStructInfo):
+            for number, one in enumerate(info.fields):
+                self._match(one, value.fields[number], what)
+        elif isinstance(info, TensorStructInfo):
+            self.sizes.define(static_shape(info) or (), value.shape, what)
+        elif isinstance(info, ShapeStructInfo):
+            self.sizes.define(info.values or (), value.values, what)
+        elif isinstance(info, PrimStructInfo) and info.value is not None:
+            self.sizes.define([info.value], [value.value], what)
 
     def _if(self, variable: Any, expr: relax.If) -> Any:
         """Lower both branches; each writes its result to memory that they share."""
@@ -480,120 +533,60 @@ class _Lowering:
         result = self._new(variable.struct_info, f"'{variable.name_hint}'")
         branches = []
         for branch in (expr.true_branch, expr.false_branch):
-            outer, self.steps = self.steps, []
-            saved = dict(self.values)
-            self._bindings(branch)
-            for source, target in zip(leaves(self.value(branch.body)), leaves(result)):
-                self._copy(source, target)
-            self.values = saved
-            branches.append(self.steps)
-            self.steps = outer
+            with self._branch() as steps:
+                self._bindings(branch)
+                for source, target in zip(leaves(self.value(branch.body)), leaves(result)):
+                    self._copy(source, target)
+            branches.append(steps)
         touched = [s for steps in branches for step in steps for s in step.storages]
         if isinstance(condition, TensorValue):
             touched.append(condition.storage)
 
         def emit() -> Stmt:
-            bodies = [stmt_seq(*[step.emit() for step in steps]) for steps in branches]
+            bodies = [sequence(steps, self.frame) for steps in branches]
             if isinstance(condition, ScalarValue):
                 return IfThenElse(condition.value, bodies[0], bodies[1])
-            pointer = condition.storage.pointer()
-            data = pointer
-            if not isinstance(pointer, Var):
-                kind = PointerType(prim_type(condition.dtype), "global")
-                data = Var("condition", kind)
-            buffer = decl_buffer((1,), condition.dtype, "condition", data=data)
-            test = BufferLoad(buffer, [const(0, "int32")])
-            choice = DeclBuffer(buffer, IfThenElse(cast("bool", test), bodies[0], bodies[1]))
-            return choice if data is pointer else LetStmt(data, pointer, choice)
+
+            def use(buffer: Buffer) -> Stmt:
+                test = BufferLoad(buffer, [const(0, "int32")])
+                return IfThenElse(cast("bool", test), bodies[0], bodies[1])
+
+            return access(condition.storage.pointer(), 1, condition.dtype, "condition", use)
 
         self._step(emit, touched)
         return result
 
+    @contextmanager
+    def _branch(self) -> Iterator[list[Step]]:
+        """Collect steps in a list of their own; what they define holds only inside."""
+        outer, values = self.steps, self.values
+        self.steps, self.values = [], dict(values)
+        self.sizes.steps = self.steps
+        with self.sizes.scope():
+            yield self.steps
+        self.steps = self.sizes.steps = outer
+        self.values = values
+
     def _copy(self, source: Any, target: TensorValue) -> None:
-        size = _bytes(target.shape, target.dtype)
-
-        def emit() -> Stmt:
-            words = (
-                StringImm("memcpy"),
-                target.storage.pointer(),
-                source.storage.pointer(),
-                cast("int64", size),
-            )
-            return Evaluate(Call("handle", "tir.call_extern", words))
-
-        self._step(emit, [source.storage, target.storage])
+        size = number_of_bytes(target.shape, target.dtype)
+        self.steps.append(copy_bytes(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
 
     def _step(self, emit: Any, storages: list[Storage]) -> None:
         self.steps.append(Step(emit, storages))
 
-    def _metadata(self, result: Any, size: PrimExpr) -> dict[str, Any]:
+    def _metadata(self, result: Any, early: list[Any], size: PrimExpr) -> dict[str, Any]:
         params = [
             describe_input(param.name_hint, param.struct_info) for param in self.function.params
         ]
         dynamic = not isinstance(size, IntImm)
-        tensors = [leaf for leaf in leaves(result) if not isinstance(leaf, ScalarValue)]
-        shapes = [leaf.shape if isinstance(leaf, TensorValue) else leaf.values for leaf in tensors]
-        symbolic = any(not isinstance(extent, IntImm) for shape in shapes for extent in shape)
-        symbols = {
-            extent.name
-            for param in self.params
-            if isinstance(param, Buffer)
-            for extent in param.shape
-            if isinstance(extent, Var)
-        }
+        symbolic = any(not isinstance(extent, IntImm) for extent in extents_of(early))
         return {
             "params": params,
-            "result": describe_value(result),
-            "symbols": sorted(symbols),
+            "result": describe_value(result, self.made_inside),
+            "symbols": sorted({variable.name for variable in self.sizes.known}),
             "workspace_bytes": "dynamic" if dynamic else int(size),  # type: ignore[call-overload]
             "shapes_function": f"{self.name}_shapes" if dynamic or symbolic else None,
+            "has_frame": self.uses_frame,
         }
-
-    def _shapes_function(
-        self, name: str, inputs: list[Any], result: Any, size: PrimExpr
-    ) -> PrimFunc:
-        extents: list[PrimExpr] = []
-        for leaf in leaves(result):
-            if isinstance(leaf, TensorValue):
-                extents += leaf.shape
-            elif isinstance(leaf, ShapeValue):
-                extents += leaf.values
-        extents.append(size)
-        # Two functions must not share variables.
-        mapping: dict[Var, PrimExpr] = {}
-        params: list[Any] = []
-        for param in inputs:
-            if isinstance(param, Var):
-                mapping[param] = Var(param.name, param.dtype)
-                params.append(mapping[param])
-                continue
-            for extent in param.shape:
-                if isinstance(extent, Var):
-                    mapping.setdefault(extent, type(extent)(extent.name, extent.dtype))
-            shape = [substitute(extent, mapping) for extent in param.shape]
-            params.append(
-                decl_buffer(shape, param.dtype, param.name, data_alignment=param.dtype.nbytes)
-            )
-        buffer = decl_buffer((len(extents),), "int64", "sizes", data_alignment=8)
-        stores = [
-            BufferStore(buffer, cast("int64", substitute(extent, mapping)), [const(k, "int64")])
-            for k, extent in enumerate(extents)
-        ]
-        attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True}
-        return PrimFunc([*params, buffer], stmt_seq(*stores), attrs=attrs)
-
-
-def _bytes(shape: tuple[PrimExpr, ...], dtype: DataType) -> PrimExpr:
-    size: PrimExpr = const(dtype.nbytes, "int64")
-    for extent in shape:
-        size = size * cast("int64", extent)
-    return size
-
-
-def _match_sizes(info: StructInfo, value: Any, sizes: dict[Var, PrimExpr]) -> None:
-    if isinstance(info, TensorStructInfo) and isinstance(value, TensorValue):
-        for extent, given in zip(static_shape(info) or (), value.shape):
-            if isinstance(extent, Var) and extent is not given:
-                sizes.setdefault(extent, given)

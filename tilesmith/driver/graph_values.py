@@ -1,4 +1,4 @@
-"""Values that the variables of a graph function have during lowering, and their metadata."""
+"""Values that the variables of a graph function have during lowering."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.driver.memory_plan import Storage
-from tilesmith.ir import IntImm, PrimExpr, SizeVar, Var
-from tilesmith.relax import (
-    Constant,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from tilesmith.ir import PrimExpr
+from tilesmith.relax import Constant, TensorStructInfo
 from tilesmith.runtime.dtype import DataType
 
 __all__ = [
-    "ConstantTable", "ScalarValue", "ShapeValue", "TensorValue", "TupleValue", "describe_input",
-    "describe_value", "leaves", "static_shape",
+    "ConstantTable", "ScalarValue", "ShapeValue", "TensorValue", "TupleValue", "leaves",
+    "static_shape",
 ]  # fmt: skip
 
 
@@ -87,38 +81,3 @@ def static_shape(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:
         inner = getattr(shape, "struct_info", None)
         values = getattr(inner, "values", None)
     return None if values is None else tuple(values)
-
-
-def _extent_text(extent: PrimExpr) -> int | str:
-    if isinstance(extent, IntImm):
-        return extent.value
-    return extent.name if isinstance(extent, (Var, SizeVar)) else str(extent)
-
-
-def describe_input(name: str, info: StructInfo) -> dict[str, Any]:
-    """Return the metadata of a parameter in the form that ``runtime.signature`` reads."""
-    if isinstance(info, TupleStructInfo):
-        fields = [describe_input(f"{name}_{k}", one) for k, one in enumerate(info.fields)]
-        return {"name": name, "kind": "tuple", "fields": fields}
-    if isinstance(info, TensorStructInfo):
-        shape = [_extent_text(extent) for extent in static_shape(info) or ()]
-        return {"name": name, "kind": "tensor", "shape": shape, "dtype": str(info.dtype)}
-    if isinstance(info, ShapeStructInfo):
-        return {
-            "name": name,
-            "kind": "shape",
-            "shape": [_extent_text(e) for e in info.values or ()],
-        }
-    return {"name": name, "kind": "prim", "dtype": str(info.dtype)}
-
-
-def describe_value(value: Any) -> dict[str, Any]:
-    """Return the metadata of a result in the form that ``runtime.signature`` reads."""
-    if isinstance(value, TupleValue):
-        return {"kind": "tuple", "fields": [describe_value(one) for one in value.fields]}
-    if isinstance(value, ShapeValue):
-        return {"kind": "shape", "shape": [_extent_text(extent) for extent in value.values]}
-    if isinstance(value, ScalarValue):
-        return {"kind": "prim", "dtype": str(value.value.dtype)}
-    shape = [_extent_text(extent) for extent in value.shape]
-    return {"kind": "tensor", "shape": shape, "dtype": str(value.dtype)}

@@ -8,26 +8,49 @@ follow and share no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, IntImm, PrimExpr, Var, const
+from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, Var, const
 from tilesmith.ir.operators import floordiv
+from tilesmith.ir.types import prim_type
 from tilesmith.relax.analysis.memory_plan import ALIGNMENT
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
 from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["Storage", "plan_workspace"]
+__all__ = ["Reservation", "Storage", "plan_workspace"]
+
+
+@dataclass(eq=False)
+class Reservation:
+    """Memory that is reserved when its size is known: inside of the call.
+
+    ``output`` is the number of the result that lies in it, with its dtype and shape.
+    """
+
+    size: PrimExpr
+    pointer: Var
+    output: tuple[int, DataType, tuple[PrimExpr, ...]] | None = None
 
 
 class Storage:
-    """The memory of a tensor: in the workspace, or outside of it (an input, output or constant)."""
+    """The memory of a tensor: in the workspace, or outside of it (an input, output, constant, or
+    memory that is reserved while the function runs).
+    """
 
-    __slots__ = ("address", "is_workspace", "pointer_of", "size")
+    __slots__ = ("address", "is_workspace", "pointer_of", "reservation", "size")
 
-    def __init__(self, size: PrimExpr | None, pointer_of: Callable[[], PrimExpr] | None) -> None:
+    def __init__(
+        self,
+        size: PrimExpr | None,
+        pointer_of: Callable[[], PrimExpr] | None,
+        reservation: Reservation | None = None,
+    ) -> None:
         self.size = size
         self.pointer_of = pointer_of
         self.is_workspace = pointer_of is None
+        self.reservation = reservation
         self.address: PrimExpr | None = None
 
     @staticmethod
@@ -39,6 +62,12 @@ class Storage:
     def outside(pointer_of: Callable[[], PrimExpr]) -> Storage:
         """Return a storage that is not in the workspace: an input, output or constant."""
         return Storage(None, pointer_of)
+
+    @staticmethod
+    def reserved(size: PrimExpr) -> Storage:
+        """Return a storage of a size that is known only when the function runs."""
+        pointer = Var("memory", PointerType(prim_type(DataType("uint8")), "global"))
+        return Storage(size, lambda: pointer, Reservation(size, pointer))
 
     def become(self, pointer_of: Callable[[], PrimExpr]) -> None:
         """Move the storage out of the workspace into an output."""

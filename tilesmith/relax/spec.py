@@ -87,6 +87,8 @@ class Execution(Enum):
     ALLOC_STORAGE = "new memory of so many bytes"
     TENSOR_IN_STORAGE = "a tensor at an offset of a storage"
     SHAPE_OF = "the sizes of a tensor"
+    TENSOR_TO_SHAPE = "the elements of a vector as sizes"
+    SHAPE_TO_TENSOR = "sizes as the elements of a vector"
     HOST = "the numpy evaluation, on the host"
 
 

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import tilesmith.runtime.frame
 import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same kind
 from tilesmith.runtime import threads
 from tilesmith.runtime.devices import enabled

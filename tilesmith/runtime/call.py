@@ -6,7 +6,7 @@ comparison of each input with what is expected, one allocation per output, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy
@@ -14,6 +14,7 @@ import numpy
 from tilesmith.runtime.container import ShapeTuple
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, tvm_ffi
+from tilesmith.runtime.frame import Frame
 from tilesmith.runtime.ndarray import (
     ALIGNMENT,
     NDArray,
@@ -34,9 +35,10 @@ _SLAB_ROWS = 16
 class _Workspace:
     """Scratch memory of one running call, and the buffer that receives the sizes."""
 
-    __slots__ = ("address", "memory", "sizes", "sizes_tensor")
+    __slots__ = ("address", "frame", "memory", "sizes", "sizes_tensor")
 
-    def __init__(self, size: int, extents: int = 0) -> None:
+    def __init__(self, size: int, extents: int = 0, has_frame: bool = False) -> None:
+        self.frame = Frame() if has_frame else None
         self.memory: Any = None
         self.address = 0
         self.grow(size)
@@ -89,11 +91,16 @@ class CompiledFunction:
         leaves = [leaf for param in signature.params for leaf in param.leaves()]
         self._expected = [_Expected(leaf) for leaf in leaves]
         self._is_flat = all(param.kind == "tensor" for param in signature.params)
-        self._is_static = shapes_function is None and all(leaf.is_static for leaf in leaves)
-        self._results = signature.result.leaves()
-        self._makers = [_maker(leaf) for leaf in self._results if leaf.kind != "shape"]
+        self._is_static = (
+            shapes_function is None
+            and not signature.has_frame
+            and all(leaf.is_static for leaf in leaves)
+        )
+        results = enumerate(signature.result.leaves())
+        self._results = [(number, leaf) for number, leaf in results if not leaf.is_made_inside]
+        self._makers = [_maker(leaf) for _, leaf in self._results if leaf.kind != "shape"]
         self._is_single = signature.result.kind == "tensor"
-        self._extents = sum([len(leaf.shape) for leaf in self._results]) + 1
+        self._extents = sum([len(leaf.shape) for _, leaf in self._results]) + 1
         self._workspace_bytes = signature.workspace_bytes or 0
         self._free: list[_Workspace] = []
 
@@ -145,7 +152,7 @@ class CompiledFunction:
             self._function(*arguments, *outputs, self._constants, 0)
         if self._is_single:
             return outputs[0]
-        return _rebuild(self.signature.result, iter(outputs), iter(()))
+        return _rebuild(self.signature.result, iter(outputs))
 
     # -- symbolic sizes, nested tuples, numbers -------------------------------------------------
 
@@ -155,24 +162,32 @@ class CompiledFunction:
         try:
             workspace = self._free.pop()
         except IndexError:
-            workspace = _Workspace(self._workspace_bytes, extents)
+            workspace = _Workspace(self._workspace_bytes, extents, self.signature.has_frame)
+        made: dict[int, Any] = {}  # results by number
         try:
-            shapes: list[tuple[int, ...]] = [leaf.shape for leaf in self._results]  # type: ignore[misc]
+            shapes: list[tuple[int, ...]] = [leaf.shape for _, leaf in self._results]  # type: ignore[misc]
             if self._shapes_function is not None:
                 self._shapes_function(*arguments, workspace.sizes_tensor)
                 sizes = workspace.sizes.tolist()
                 workspace.grow(sizes[-1])
                 shapes = _split(sizes, self._results)
-            outputs = [
-                empty_cpu(shape, leaf.dtype)
-                for leaf, shape in zip(self._results, shapes)
-                if leaf.dtype is not None
-            ]
-            self._function(*arguments, *outputs, self._constants, workspace.address)
+            outputs = []
+            for (number, leaf), shape in zip(self._results, shapes):
+                if leaf.dtype is None:
+                    made[number] = shape
+                else:
+                    made[number] = empty_cpu(shape, leaf.dtype)
+                    outputs.append(made[number])
+            frame = workspace.frame
+            numbers = () if frame is None else (frame.number,)
+            try:
+                self._function(*arguments, *outputs, self._constants, workspace.address, *numbers)
+            finally:
+                if frame is not None:
+                    made.update(frame.finish())
         finally:
             self._free.append(workspace)
-        values = [shape for leaf, shape in zip(self._results, shapes) if leaf.kind == "shape"]
-        return _rebuild(self.signature.result, iter(outputs), iter(values))
+        return _rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
 
     def _flatten(self, inputs: Sequence[Any]) -> list[Any]:
         leaves: list[Any] = []
@@ -373,25 +388,23 @@ def _slab_maker(shape: tuple[int, ...], dtype: numpy.dtype, size: int) -> Callab
     return make
 
 
-def _split(sizes: list[int], leaves: Sequence[Result]) -> list[tuple[int, ...]]:
+def _split(sizes: list[int], leaves: Sequence[tuple[int, Result]]) -> list[tuple[int, ...]]:
     """Return the shapes of the leaves from the buffer that the shapes function has written."""
     shapes = []
     position = 0
-    for leaf in leaves:
+    for _, leaf in leaves:
         shapes.append(tuple(sizes[position : position + len(leaf.shape)]))
         position += len(leaf.shape)
     return shapes
 
 
-def _rebuild(result: Result, outputs: Any, shapes: Any) -> Any:
-    """Return the nested result made of the flat outputs."""
-    if result.kind == "tensor":
-        return next(outputs)
+def _rebuild(result: Result, leaves: Iterator[Any]) -> Any:
+    """Return the nested result made of its leaves in order."""
     if result.kind == "tuple":
-        return tuple([_rebuild(inner, outputs, shapes) for inner in result.fields])
+        return tuple([_rebuild(inner, leaves) for inner in result.fields])
+    if result.kind == "none":
+        return None
+    value = next(leaves)
     if result.kind == "shape":
-        shape: tuple[Any, ...] = next(shapes, result.shape)
-        return ShapeTuple(shape)
-    if result.kind == "prim":
-        return next(outputs).item()
-    return None
+        return ShapeTuple(value)
+    return value.item() if result.kind == "prim" else value

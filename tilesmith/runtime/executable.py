@@ -3,9 +3,9 @@
 The convention between the graph builder and this module
 --------------------------------------------------------
 The code (`Library`) exports for each graph function NAME a packed function (symbol
-`__tvm_ffi_NAME`) that allocates nothing and returns nothing:
+`__tvm_ffi_NAME`) that returns nothing, and allocates only tensors whose sizes depend on data:
 
-    NAME(inputs…, outputs…, constants, workspace)
+    NAME(inputs…, outputs…, constants, workspace[, frame])
 
 * inputs: the parameters with nested tuples flattened. A "tensor" is one tensor argument; a "shape"
   is one int per extent; a "prim" is one int, float or bool.
@@ -16,14 +16,17 @@ The code (`Library`) exports for each graph function NAME a packed function (sym
   constants).
 * workspace: an int, the address of `workspace_bytes` bytes, 64-byte aligned (0 if there are none).
   No two running calls share one.
+* frame: an int, the number of a `frame.Frame`, if the metadata says `has_frame`. The code reserves
+  there what depends on data, and results that are `made_inside`, which are no output arguments.
 
 Where a result's extent or the workspace is not a constant, the metadata of the function names a
 `shapes_function`, a packed function of the same library:
 
     SHAPES(inputs…, buffer)          buffer: int64 tensor with one axis
 
-It writes the extents of all "tensor" and "shape" leaves of the result in order (constant ones
-too), then the number of workspace bytes, and raises ShapeError when the inputs do not fit.
+It writes the extents of the "tensor" and "shape" leaves of the result in order (constant ones
+too, none of those `made_inside`), then the number of workspace bytes, and raises ShapeError when
+the inputs do not fit.
 
 The metadata of an executable:
 

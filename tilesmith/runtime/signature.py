@@ -7,7 +7,8 @@ The metadata of one function is JSON data:
      "symbols": ["n", …],             symbolic sizes, each bound by some tensor's axis
      "workspace_bytes": 1024,         or "dynamic": the shapes function tells
      "shapes_function": null,         name of a packed function, see `executable.py`
-     "function": "main"}              packed function to call (optional, its own name)
+     "function": "main",              packed function to call (optional, its own name)
+     "has_frame": false}              whether it takes a frame (optional)
 
     PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
            | {"name": "s", "kind": "shape", "shape": [3, "n"]}       a tuple of integers
@@ -19,8 +20,9 @@ The metadata of one function is JSON data:
            | {"kind": "tuple", "fields": [RESULT, …]}
            | {"kind": "none"}
 
-An extent is an integer, the name of a symbol, or the text of an expression over symbols; the last
-is for messages, the shapes function evaluates it.
+A tensor or shape with ``"made_inside": true`` has sizes that depend on data: the code makes it in
+its frame. An extent is an integer, the name of a symbol, or the text of an expression over symbols;
+the last is for messages, the shapes function evaluates it.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class Result:
     shape: tuple[Extent, ...] = ()
     dtype: DataType | None = None
     fields: tuple[Result, ...] = ()
+    is_made_inside: bool = False
 
     def leaves(self) -> list[Result]:
         """Return the tensors, numbers and shapes in order, with tuples flattened."""
@@ -87,6 +90,7 @@ class Signature:
     workspace_bytes: int | None  # None: the shapes function computes it
     shapes_function: str | None
     function: str
+    has_frame: bool = False
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -113,6 +117,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         shapes = metadata.get("shapes_function")
         symbols = tuple([str(symbol) for symbol in metadata.get("symbols", ())])
         function = str(metadata.get("function", name))
+        has_frame = bool(metadata.get("has_frame", False))
     except (KeyError, TypeError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
             f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
@@ -121,10 +126,15 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         workspace = None
     elif not isinstance(workspace, int) or workspace < 0:
         raise ArtifactError(f"'{name}': a workspace of {workspace!r} bytes is not valid")
-    dynamic = [leaf for leaf in result.leaves() if not _is_static(leaf.shape)]
+    before = [leaf for leaf in result.leaves() if not leaf.is_made_inside]
+    if len(before) < len(result.leaves()) and not has_frame:
+        raise ArtifactError(f"'{name}' makes results inside, but has no frame")
+    dynamic = [leaf for leaf in before if not _is_static(leaf.shape)]
     if shapes is None and (workspace is None or dynamic):
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
-    return Signature(name, params, result, symbols, workspace, shapes, function, metadata)
+    return Signature(
+        name, params, result, symbols, workspace, shapes, function, has_frame, metadata
+    )
 
 
 def _is_static(shape: Sequence[Extent]) -> bool:
@@ -156,10 +166,12 @@ def _parameter(entry: Mapping[str, Any]) -> Parameter:
 
 def _result(entry: Mapping[str, Any]) -> Result:
     kind = entry["kind"]
+    is_inside = bool(entry.get("made_inside", False))
     if kind == "tensor":
-        return Result(kind, _extents(entry), DataType(entry["dtype"]))
+        dtype = DataType(entry["dtype"])
+        return Result(kind, _extents(entry), dtype, is_made_inside=is_inside)
     if kind == "shape":
-        return Result(kind, _extents(entry))
+        return Result(kind, _extents(entry), is_made_inside=is_inside)
     if kind == "prim":
         return Result(kind, (), DataType(entry["dtype"]))
     if kind == "tuple":

@@ -361,7 +361,7 @@ tensor_to_shape = define(
     _infer_tensor_to_shape,
     description="A vector of integers as a shape.",
     evaluate=lambda attrs, x: tuple([int(value) for value in x]),
-    execution=Execution.HOST,
+    execution=Execution.TENSOR_TO_SHAPE,
 )
 shape_to_tensor = define(
     "shape_to_tensor",
@@ -369,7 +369,7 @@ shape_to_tensor = define(
     _infer_shape_to_tensor,
     description="A shape as a vector of int64.",
     evaluate=lambda attrs, shape: numpy.asarray(shape, "int64"),
-    execution=Execution.HOST,
+    execution=Execution.SHAPE_TO_TENSOR,
 )
 
 

@@ -1,0 +1,93 @@
+"""The symbolic sizes of a graph function while it is lowered: known early, defined, or checked.
+
+    main(x: (n,))                      n: the inputs tell it before the function runs
+s = R.tensor_to_shape(v)           size_0: known only when the function runs
+R.match_cast(s, R.Shape([m]))      m is size_0 from here on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.driver.graph_signature import known_sizes
+from tilesmith.driver.graph_steps import Step, assertion, number_of_elements
+from tilesmith.ir import PrimExpr, Var, const
+from tilesmith.ir.operators import cast, equal, greater_equal
+from tilesmith.tir.free_variables import free_variables
+from tilesmith.tir.functor import substitute
+
+__all__ = ["SizeTable"]
+
+
+class SizeTable:
+    """What is known of the sizes at the current place of a function."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        """Where checks are added; the caller sets it when it turns to another list."""
+        self.analyzer = Analyzer()
+        self.known: set[Var] = set()
+        """The sizes that the inputs tell."""
+        self._values: dict[Var, PrimExpr] = {}  # sizes of the graph → what they are here
+        self._checked: dict[int, PrimExpr] = {}  # those that are not negative, by identity
+
+    def learn_inputs(self, params: Sequence[Any]) -> None:
+        """Remember the sizes that the parameters define."""
+        self.known = known_sizes(params)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget at the end what was defined and checked inside."""
+        outer = self._values, self._checked
+        self._values, self._checked = dict(self._values), dict(self._checked)
+        try:
+            yield
+        finally:
+            self._values, self._checked = outer
+
+    def resolve(self, sizes: Iterable[PrimExpr]) -> tuple[PrimExpr, ...]:
+        """Return sizes of the graph in terms of those that the lowered function knows."""
+        if not self._values:
+            return tuple(sizes)
+        return tuple([substitute(size, self._values) for size in sizes])
+
+    def is_early(self, sizes: Iterable[PrimExpr]) -> bool:
+        """Return whether sizes follow from the inputs' sizes."""
+        return all(variable in self.known for variable in free_variables(list(sizes)))
+
+    def define(self, sizes: Sequence[PrimExpr], given: Sequence[PrimExpr], what: str) -> None:
+        """Define the sizes that are new variables; compare the others when the program runs."""
+        pending = []
+        for size, found in zip(sizes, given):
+            if isinstance(size, Var) and size not in self.known and size not in self._values:
+                self._values[size] = found
+            else:
+                pending.append((size, found))
+        for size, found in pending:
+            (expected,) = self.resolve([size])
+            if not self.analyzer.can_prove_equal(expected, found):
+                wide, other = cast("int64", expected), cast("int64", found)
+                message = (f"ShapeError: {what} expects size ", wide, ", it is ", other)
+                self.steps.append(assertion(equal(wide, other), *message))
+
+    def check(self, shape: Sequence[PrimExpr], what: str) -> None:
+        """Refuse sizes of a new tensor that are negative when the program runs."""
+        for size in shape:
+            if id(size) not in self._checked and not self.is_early([size]):
+                self._checked[id(size)] = size
+                wide = cast("int64", size)
+                message = (f"ShapeError: {what} has an axis of size ", wide)
+                self.steps.append(assertion(greater_equal(wide, const(0, "int64")), *message))
+
+    def check_view(self, before: Sequence[PrimExpr], after: Sequence[PrimExpr], what: str) -> None:
+        """Refuse a view whose number of elements differs when the program runs."""
+        if self.is_early([*before, *after]):
+            return
+        self.check(after, f"the result of {what}")
+        old, new = number_of_elements(before), number_of_elements(after)
+        if not self.analyzer.can_prove_equal(old, new):
+            message = (f"ShapeError: {what} gets ", old, " elements, but its result has ", new)
+            self.steps.append(assertion(equal(old, new), *message))
