@@ -173,6 +173,7 @@ def _device(target: Target) -> list[Pass]:
         passes.AnnotateEntryFunc(),
         passes.VerifyMemory(),
         *_when("tir.detect_global_barrier", passes.ThreadSync("global")),
+        passes.OrderGlobalMemory(),
         passes.ThreadSync("shared"),
         passes.ThreadSync("shared.dyn"),
         passes.ThreadSync("warp"),

@@ -11,19 +11,35 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer, detect_linear_equation, eval_set
-from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Range, Var, const
+from tilesmith.ir import (
+    Broadcast,
+    FloorMod,
+    IntImm,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    const,
+    structural_equal,
+)
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
-__all__ = ["Access", "Threads", "may_meet"]
+__all__ = ["Access", "Threads", "access_of", "may_meet"]
 
 Threads = dict[Var, int]
 """The axes of a kernel whose threads share memory, with their extents (0: not known)."""
 
 
 class Access(NamedTuple):
-    """One access: memory, place (None: anywhere in it), lanes, and the loops around it."""
+    """One access: memory, place (None: anywhere in it), lanes, and the loops around it.
+
+    ``fixed`` are axes of threads with the index to which a condition restricts them. The update
+    of an element in place is ``own`` to a thread: if two threads did it to one element, they would
+    race in a single statement. Atomic accesses need no barrier between them.
+    """
 
     pointer: Var
     place: PrimExpr | None
@@ -31,6 +47,9 @@ class Access(NamedTuple):
     dtype: Any
     writes: bool
     loops: tuple[tuple[Var, Range], ...] = ()
+    fixed: frozenset[tuple[Var, int]] = frozenset()
+    own: bool = False
+    atomic: bool = False
 
     def inside(self, variable: Var, domain: Range) -> Access:
         """Return the access over all iterations of an enclosing loop."""
@@ -57,20 +76,42 @@ def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: b
     return Access(pointer, index, 1, dtype, writes)
 
 
-def may_meet(first: Access, second: Access, threads: Threads) -> bool:
+def may_meet(first: Access, second: Access, threads: Threads, prover: PlaceProver) -> bool:
     """Return whether two different threads may access the same element, at least one of them
     writing.
     """
     if first.pointer is not second.pointer or not (first.writes or second.writes):
         return False
+    if first.atomic and second.atomic:
+        return False
+    fixed = {var for var, _ in first.fixed & second.fixed}
+    threads = {var: size for var, size in threads.items() if size != 1 and var not in fixed}
+    if not threads:
+        return False
     if first.place is None or second.place is None or first.dtype is not second.dtype:
         return True
+    if (first.own or second.own) and _same_place(first, second, threads):
+        return False
     if any(extent == 0 for extent in threads.values()):
         return True
+    reach = max(first.lanes, second.lanes) - 1
+    places = (first.place, first.loops), (second.place, second.loops)
+    if prover.tells_threads(*places, threads, reach):
+        return False
     first, second = _rename(first), _rename(second)
     if _same_thread_only(first, second, threads):
         return False
     return not _intervals_apart(first, second, threads)
+
+
+def _same_place(first: Access, second: Access, threads: Threads) -> bool:
+    """Return whether two accesses name one place that depends on all axes of threads."""
+    place, other = first.place, second.place
+    assert place is not None and other is not None
+    inner = {var for var, _ in (*first.loops, *second.loops)}
+    if uses_variable(place, inner) or not all(uses_variable(place, {var}) for var in threads):
+        return False
+    return place is other or structural_equal(place, other)
 
 
 def _rename(access: Access) -> Access:

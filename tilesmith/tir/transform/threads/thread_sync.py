@@ -1,4 +1,4 @@
-"""ThreadSync: inserts barriers where one thread reads what another one wrote.
+"""ThreadSync, OrderGlobalMemory: insert barriers where one thread reads what another one wrote.
 
     S[tx] = A[tx]                               S[tx] = A[tx]
     B[tx] = S[31 - tx]                          T.tvm_storage_sync("shared")
@@ -13,26 +13,45 @@ a buffer (``k % 2``) lie apart.
 An asynchronous copy counts as a write where the program waits for it. A barrier within a branch
 that not all threads take is an error, since it would never be passed.
 
-The scopes: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of a grid
-exchange, only where the option ``tir.detect_global_barrier`` is on.
+The scopes of ThreadSync: "shared", "shared.dyn" and "warp"; "global" for memory that the blocks of
+a grid exchange, only where the option ``tir.detect_global_barrier`` is on.
+
+OrderGlobalMemory does the same for values that the threads of one block exchange through global
+memory. The barrier of a block orders shared and global memory; a back end whose barriers name what
+they order (OpenCL) names both. Unlike shared memory, global memory is seldom there to exchange
+values, and is accessed at places that nobody can compare (``B[P[tx]]``). So nothing is refused: in
+a branch that not all threads take there is no barrier, what an update in place touches
+(``B[P[tx]] += x``) belongs to its thread, and atomic additions may meet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.ir import Call, IntImm, Node, Range, Var, Visitor
+from tilesmith.ir import (
+    EQ,
+    And,
+    Call,
+    IntImm,
+    Node,
+    PrimExpr,
+    Range,
+    Var,
+    Visitor,
+    structural_equal,
+)
 from tilesmith.ir.intrinsic_table import intrinsic_call
 from tilesmith.ir.intrinsics import tvm_storage_sync
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import any_node, called_name, is_call
+from tilesmith.ir.queries import any_node, called_name, is_call, nodes
 from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import uses_variable
+from tilesmith.tir.queries import loads, stores, uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -51,8 +70,9 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
+from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
-__all__ = ["thread_sync", "thread_sync_as_configured"]
+__all__ = ["order_global_memory", "thread_sync", "thread_sync_as_configured"]
 
 
 class _Summary:
@@ -86,30 +106,40 @@ def _known(access: Access, among: list[Access]) -> bool:
             and other.place is access.place
             and other.writes == access.writes
             and other.loops is access.loops
+            and other[6:] == access[6:]
         ):
             return True
     return False
 
 
 class _Inserter:
-    """Inserts barriers into one kernel."""
+    """Inserts barriers into one kernel.
 
-    def __init__(self, scope: str) -> None:
+    ``whole_grid``: barriers for all threads of the kernel, not for those of a block.
+    """
+
+    def __init__(self, scope: str, whole_grid: bool) -> None:
         self.scope = scope
+        self.whole_grid = whole_grid
         self.threads: Threads = {}
+        self.prover = PlaceProver()
+        self.fixed: frozenset[tuple[Var, int]] = frozenset()  # what conditions say about axes
+        self.written: set[Var] = set()  # pointers through which the kernel may write
         self.axes: dict[str, Var] = {}
         self.uneven: set[Var] = set()  # variables that differ between threads
         self.background: list[Access] = []  # copies that have been begun
         self.in_async_scope = False
         self.extra = 0  # barriers that were inserted
+        self.apart = 0  # statements around that not all threads execute
 
     # Accesses.
 
     def covers(self, pointer: Var) -> bool:
-        found = pointer.storage_scope or "global"
-        if self.scope == "global":
-            return found == "global"
-        return found == self.scope
+        return (pointer.storage_scope or "global") == self.scope
+
+    def changes(self, indices: Sequence[PrimExpr]) -> bool:
+        """Return whether indices read memory that the kernel may write."""
+        return any(load.buffer.data in self.written for load in loads(indices))
 
     def accesses(self, *nodes: Any) -> _Summary:
         """Return the accesses of expressions, or of a statement without nested statements."""
@@ -121,7 +151,9 @@ class _Inserter:
         return summary
 
     def conflict(self, some: list[Access], others: list[Access]) -> bool:
-        return any(may_meet(a, b, self.threads) for a in some for b in others)
+        if self.apart:
+            return False
+        return any(may_meet(a, b, self.threads, self.prover) for a in some for b in others)
 
     # Statements: each method gives the new statement and its summary.
 
@@ -134,7 +166,7 @@ class _Inserter:
 
     def barrier(self) -> Stmt:
         self.extra += 1
-        if self.scope == "global":
+        if self.whole_grid:
             blocks: Any = 1
             lead = []
             for tag, var in self.axes.items():
@@ -143,8 +175,8 @@ class _Inserter:
                 lead.append(var.equal(0))
             arguments = ("global", all_of(*lead), blocks)
             return Evaluate(intrinsic_call("int32", "tvm_storage_sync", *arguments))
-        # Dynamic shared memory is the same memory: there is one barrier for both.
-        return Evaluate(tvm_storage_sync("shared" if self.scope == "shared.dyn" else self.scope))
+        # One barrier of a block is for all memory that its threads share.
+        return Evaluate(tvm_storage_sync("warp" if self.scope == "warp" else "shared"))
 
     def visit_SeqStmt(self, node: SeqStmt) -> tuple[Stmt, _Summary]:
         total, stmts = _Summary(), []
@@ -175,7 +207,7 @@ class _Inserter:
         """
         if scope == "global" or scope == self.scope:
             return True
-        return scope in ("shared", "shared.dyn") and self.scope != "global"
+        return scope in ("shared", "shared.dyn") and not self.whole_grid
 
     def arrived(self) -> _Summary:
         """Return a summary in which pending asynchronous copies count as writes, for accesses after
@@ -189,6 +221,7 @@ class _Inserter:
         if self.differs(node.extent, node.min):
             self.uneven.add(node.loop_var)
             return self.together(node, self.for_body)
+        self.prover.common[node.loop_var] = Range.from_min_extent(node.min, node.extent)
         return self.for_body(node)
 
     def for_body(self, node: For) -> tuple[Stmt, _Summary]:
@@ -246,7 +279,10 @@ class _Inserter:
 
     def branches(self, node: IfThenElse) -> tuple[Stmt, _Summary]:
         total = self.accesses(node.condition)
+        outer = self.fixed
+        self.fixed |= self.fixed_axes(node.condition)
         then_case, first = self.visit(node.then_case)
+        self.fixed = outer
         second = _Summary()
         else_case = node.else_case
         if else_case is not None:
@@ -260,8 +296,24 @@ class _Inserter:
             return node, total
         return node.with_fields(then_case=then_case, else_case=else_case), total
 
+    def fixed_axes(self, condition: PrimExpr) -> frozenset[tuple[Var, int]]:
+        """Return the axes of threads for which a condition leaves one index."""
+        if is_call(condition, "tir.likely"):
+            return self.fixed_axes(condition.args[0])
+        if isinstance(condition, And):
+            return self.fixed_axes(condition.a) | self.fixed_axes(condition.b)
+        if isinstance(condition, EQ) and isinstance(condition.b, IntImm):
+            if isinstance(condition.a, Var) and condition.a in self.threads:
+                return frozenset([(condition.a, condition.b.value)])
+        return frozenset()
+
     def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
         """Visit a statement that not all threads execute, so that it must contain no barrier."""
+        if self.scope == "global" and not self.whole_grid:
+            self.apart += 1
+            found: tuple[Stmt, _Summary] = visit(node)
+            self.apart -= 1
+            return found
         before = self.extra
         new, summary = visit(node)
         if self.extra != before:
@@ -329,12 +381,14 @@ class _Inserter:
 
     def start_axis(self, node: AttrStmt) -> None:
         tag = node.node.thread_tag
-        shares = ("threadIdx", "blockIdx") if self.scope == "global" else ("threadIdx",)
+        shares = ("threadIdx", "blockIdx") if self.whole_grid else ("threadIdx",)
         if tag.startswith(shares):
             extent = node.value
             self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
             self.axes[tag] = node.node.var
             self.uneven.add(node.node.var)
+        else:
+            self.prover.common[node.node.var] = Range.from_min_extent(0, node.value)
 
 
 def _without(access: Access, variable: Var) -> Access:
@@ -363,19 +417,29 @@ class _AccessFinder(Visitor):
     def __init__(self, owner: _Inserter) -> None:
         self.owner = owner
         self.found: list[Access] = []
+        self.updated: BufferStore | None = None  # the update in place that is visited
 
     def add(self, access: Access) -> None:
         if self.owner.covers(access.pointer):
-            self.found.append(access)
+            self.found.append(access._replace(fixed=self.owner.fixed))
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.visit_children(node)
-        self.add(access_of(node.buffer.data, node.indices, node.buffer.dtype, False))
+        access = access_of(node.buffer.data, node.indices, node.buffer.dtype, False)
+        own = self.updated is not None and _same_element(node, self.updated)
+        self.add(access._replace(own=own))
 
     def visit_BufferStore(self, node: BufferStore) -> None:
+        before = [
+            one
+            for one in loads(node.value, node.buffer)
+            if _same_element(one, node) and not self.owner.changes(node.indices)
+        ]
+        self.updated = node if before else None
         self.visit_children(node)
         access = access_of(node.buffer.data, node.indices, node.buffer.dtype, True)
-        self.add(access)
+        self.add(access._replace(own=bool(before)))
+        self.updated = None
         if self.owner.in_async_scope and self.owner.covers(access.pointer):
             self.owner.background.append(access)
 
@@ -392,6 +456,13 @@ class _AccessFinder(Visitor):
             for bit, writes in ((1, False), (2, True)):
                 if bits & bit and isinstance(node.args[1], Var):
                     self.add(Access(node.args[1], None, 1, None, writes))
+        elif name == "tir.atomic_add" and is_call(node.args[0], "tir.address_of"):
+            place: Any = node.args[0].args[0]
+            for inner in (*place.indices, *node.args[1:]):
+                self.visit(inner)
+            for writes in (False, True):
+                found = access_of(place.buffer.data, place.indices, place.buffer.dtype, writes)
+                self.add(found._replace(atomic=True))
         elif name == "tir.ptx_cp_async" and isinstance(node.args[0], Var):
             target, source = Access(node.args[0], None, 1, None, True), node.args[2]
             self.add(target)
@@ -409,28 +480,54 @@ class _AccessFinder(Visitor):
             self.visit_children(node)
 
 
+def _same_element(load: BufferLoad, store: BufferStore) -> bool:
+    return load.buffer is store.buffer and structural_equal(load.indices, store.indices)
+
+
+def _written(kernel: Stmt) -> set[Var]:
+    pointers = {store.buffer.data for store in stores(kernel)}
+    for call in nodes(kernel, Call):
+        pointers.update([one for one in call.args if isinstance(one, Var) and one.dtype.is_handle])
+        if is_call(call, "tir.address_of") and isinstance(call.args[0], BufferLoad):
+            pointers.add(call.args[0].buffer.data)
+    return pointers
+
+
 class _Kernels(Rewriter):
     """Visits each kernel separately: code outside of kernels needs no barriers."""
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str, whole_grid: bool) -> None:
         self.scope = scope
+        self.whole_grid = whole_grid
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
-            return _Inserter(self.scope).visit(node)[0]
+            inserter = _Inserter(self.scope, self.whole_grid)
+            inserter.written = _written(node)
+            return inserter.visit(node)[0]
         body = self.visit(node.body)
         return node if body is node.body else node.with_fields(body=body)
 
 
-def thread_sync(func: PrimFunc, storage_scope: str) -> PrimFunc:
-    """Return ``func`` with the barriers that memory of a scope needs."""
-    return func.with_body(_Kernels(storage_scope).visit(func.body))
+def thread_sync(func: PrimFunc, storage_scope: str, whole_grid: bool = False) -> PrimFunc:
+    """Return ``func`` with the barriers that memory of a scope needs, for the threads of a block or
+    for all threads of a kernel.
+    """
+    return func.with_body(_Kernels(storage_scope, whole_grid).visit(func.body))
 
 
 @compiler_pass("tir.ThreadSync")
 def thread_sync_as_configured(func: PrimFunc, context: PassContext, storage_scope: str) -> PrimFunc:
     """Inserts barriers for memory of a scope ("shared", "shared.dyn", "warp", or "global" with the
     option ``tir.detect_global_barrier``)."""
-    if storage_scope == "global" and not context.get_config("tir.detect_global_barrier", False):
+    if storage_scope != "global":
+        return thread_sync(func, storage_scope)
+    if not context.get_config("tir.detect_global_barrier", False):
         return func
-    return thread_sync(func, storage_scope)
+    return thread_sync(func, storage_scope, whole_grid=True)
+
+
+@compiler_pass("tir.OrderGlobalMemory")
+def order_global_memory(func: PrimFunc) -> PrimFunc:
+    """Inserts barriers where the threads of a block exchange values through global memory."""
+    return thread_sync(func, "global")
