@@ -173,3 +173,33 @@ def test_divisors_in_local_memory(target):
     np.testing.assert_array_equal(result, np.arange(8) // 3)
     with pytest.raises(DivisionByZeroError):
         module(np.zeros(8, "int32"), result)
+
+
+def wide(n, width):
+    """A look-up in which the check of a column does not depend on the inner loop."""
+    index, data = te.placeholder((width,), "int32", "P"), te.placeholder((9, n), "float32", "A")
+
+    def element(j, i):
+        place = index[j]
+        inside = tir.all(place >= 0, place < 9)
+        return data[tir.checked(place, inside, "OutOfBoundsError: no row ", place), i]
+
+    return te.create_prim_func([data, index, te.compute((width, n), element, "b")])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [8, 11])
+def test_checks_in_front_of_loops(width, target):
+    """Checks leave the inner loop and are vectors; the lanes of a tail take no part."""
+    schedule = tir.Schedule(wide(5, width))
+    rows, _ = schedule.get_loops("b")
+    schedule.vectorize(schedule.split(rows, [None, 8])[1])
+    assert str(tilesmith.lower(schedule.mod)).count("T.checked(T.Broadcast(0, 8)") == -(-width // 8)
+    module = built(schedule.mod, target)
+    values, result = np.arange(45, dtype="float32").reshape(9, 5), np.zeros((width, 5), "float32")
+    places = np.arange(width, dtype="int32") % 9
+    module(values, places, result)
+    np.testing.assert_array_equal(result, values[places])
+    places[width - 2 :] = 11, 12
+    with pytest.raises(OutOfBoundsError, match="no row 11"):
+        module(values, places, result)

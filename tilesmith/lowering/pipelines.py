@@ -63,6 +63,7 @@ def _flat_loops() -> list[Pass]:
         passes.NarrowDataType(32),  # before vectorization: fewer bits, more lanes
         passes.Simplify(),
         passes.CheckDivisors(),
+        passes.HoistChecks(),
     ]
 
 
@@ -154,6 +155,7 @@ def _classic_loops() -> list[Pass]:
         passes.NarrowDataType(32),
         passes.Simplify(),
         passes.CheckDivisors(),
+        passes.HoistChecks(),
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from tilesmith.ir import Call, CallEffectKind, Node, Var
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import any_node, walk_stack
+from tilesmith.ir.queries import any_node, is_call, walk_stack
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.free_variables import free_variables
@@ -19,8 +19,8 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, Stmt
 
 __all__ = [
-    "accesses", "buffers", "executed", "free_variables", "has_loop_of_kind", "has_side_effect",
-    "loads", "reads_memory", "statements", "stores", "uses_variable",
+    "accesses", "buffers", "can_fail", "executed", "free_variables", "has_loop_of_kind",
+    "has_side_effect", "loads", "reads_memory", "statements", "stores", "uses_variable",
 ]  # fmt: skip
 
 
@@ -143,3 +143,12 @@ def has_side_effect(expr: Node | Sequence[Node]) -> bool:
 
 def _writes(node: Node) -> bool:
     return isinstance(node, Call) and effect_of(node) > CallEffectKind.ReadState
+
+
+def can_fail(root: Node | Sequence[Node]) -> bool:
+    """Return whether a program contains a check (``T.checked``), which may end it with an error."""
+    return any_node(root, _is_check)
+
+
+def _is_check(node: Node) -> bool:
+    return is_call(node, "tir.checked")

@@ -187,14 +187,14 @@ def _checked(emit: Values, call: Call) -> Piece:
     Code that cannot report errors uses 0 instead, which neither traps nor leaves a buffer.
     """
     value, condition, *message = call.args
+    holds = emit.text(condition, UNARY)
+    can_report = emit.exits.can_report()
+    if can_report:
+        raise_parts(emit, f"!{holds}", message)
     written = emit.text(value)
     name = emit.out.fresh("value")
     emit.out.write(f"const {c_type(call.dtype)} {name} = {written};")
-    holds = emit.text(condition, UNARY)
-    if not emit.exits.can_report():
-        return f"{holds} ? {name} : 0", CHOICE
-    raise_parts(emit, f"!{holds}", message)
-    return name, ATOM
+    return (name, ATOM) if can_report else (f"{holds} ? {name} : 0", CHOICE)
 
 
 @handles("likely", "tvm_thread_invariant")

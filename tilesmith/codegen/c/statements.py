@@ -30,7 +30,7 @@ from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
 from tilesmith.tir import stmt as tir
-from tilesmith.tir.queries import free_variables, loads, stores
+from tilesmith.tir.queries import can_fail, free_variables, loads, stores
 
 __all__ = ["Divide", "StatementWriter", "pointed_dtype"]
 
@@ -64,7 +64,10 @@ class StatementWriter(Dispatcher[None]):
         self.emit.begin_statement(value)
         if is_call(value, "tir.ret"):
             self.emit.exits.leave(self.emit.text(value.args[0]) if value.args else "")
-        elif isinstance(value, Call) and effect_of(value) not in _HARMLESS:
+        elif isinstance(value, Call) and value.dtype.lanes > 1 and can_fail(value):
+            with self.emit.lanes(value.dtype.lanes):
+                self.out.write(f"(void){self.emit.text(value)};")
+        elif isinstance(value, Call) and (effect_of(value) not in _HARMLESS or can_fail(value)):
             written = self.emit.text(value)
             if " = " not in written and (written.startswith("(") or written.isidentifier()):
                 self.out.write(f"(void){written};")  # the value is not used

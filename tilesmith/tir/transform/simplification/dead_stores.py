@@ -19,7 +19,7 @@ from tilesmith.ir.queries import any_node
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import has_side_effect
+from tilesmith.tir.queries import can_fail, has_side_effect
 from tilesmith.tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt, stmt_seq
 
 __all__ = ["without_dead_stores"]
@@ -74,7 +74,9 @@ class _Remover(Rewriter):
 
     def is_dead(self, parts: list[Stmt], number: int) -> bool:
         store = _the_store(parts[number])
-        if store is None or has_side_effect(store.value) or _has_load(_where(parts[number])):
+        if store is None or has_side_effect(store.value) or can_fail(parts[number]):
+            return False
+        if _has_load(_where(parts[number])):
             return False
         for later in parts[number + 1 :]:
             if _reads(later, store.buffer.data):

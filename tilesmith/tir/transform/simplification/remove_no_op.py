@@ -6,7 +6,8 @@
     A[3] = A[3]
 
 Loops without body or without iterations, branches without cases, lets and allocations without
-uses, evaluations without effect, and stores of a value to the element it was loaded from.
+uses, evaluations without effect, and stores of a value to the element it was loaded from. What can
+end the program with an error (``T.checked``) has an effect.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Rewriter, Var, const
+from tilesmith.ir import IntImm, PrimExpr, Rewriter, Var, const
 from tilesmith.ir.operators import logical_not
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import has_side_effect
+from tilesmith.tir.queries import can_fail, has_side_effect
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -41,6 +42,10 @@ from tilesmith.tir.stmt import (
 from tilesmith.tir.transform.simplification.dead_stores import without_dead_stores
 
 __all__ = ["remove_no_op", "remove_no_op_as_configured"]
+
+
+def _has_effect(expr: PrimExpr) -> bool:
+    return has_side_effect(expr) or can_fail(expr)
 
 
 def _nothing() -> Stmt:
@@ -97,7 +102,7 @@ class _Remover(Rewriter):
         if is_no_op(then_case):
             if else_case is not None:
                 return IfThenElse(logical_not(condition), else_case, None, branch.span)
-            return Evaluate(condition) if has_side_effect(condition) else _nothing()
+            return Evaluate(condition) if _has_effect(condition) else _nothing()
         if else_case is branch.else_case:
             return branch
         return IfThenElse(condition, then_case, else_case, branch.span)
@@ -105,9 +110,9 @@ class _Remover(Rewriter):
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         body = self.visit(let.body)
         if let.var not in self.used:
-            if not has_side_effect(let.value):
+            if not _has_effect(let.value):
                 return body
-        elif is_no_op(body) and not has_side_effect(let.value):
+        elif is_no_op(body) and not _has_effect(let.value):
             return body
         value = self.visit(let.value)
         return let if body is let.body and value is let.value else let.with_fields(
@@ -138,7 +143,7 @@ class _Remover(Rewriter):
         return sequence if kept_same else stmt_seq(*kept, span=sequence.span)
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
-        if not has_side_effect(evaluation.value):
+        if not _has_effect(evaluation.value):
             return evaluation if is_no_op(evaluation) else _nothing()
         return self.children(evaluation)
 
@@ -149,6 +154,7 @@ class _Remover(Rewriter):
             and value.buffer is store.buffer
             and store.predicate is None
             and all(structural_equal(a, b) for a, b in zip(value.indices, store.indices))
+            and not can_fail(store)
         ):
             return _nothing()
         return self.children(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesmith.ir import Call, PrimExpr
 from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import is_call
 from tilesmith.support.errors import UnsupportedError
@@ -104,6 +105,17 @@ def _assertion(vectorizer: Vectorizer, check: AssertStmt) -> Stmt:
     return check.with_fields(condition=condition, body=vectorizer.statement(check.body))
 
 
+def _check_of_lanes(vectorizer: Vectorizer, check: Call) -> PrimExpr:
+    """Return a check whose value nobody uses; the value has as many lanes as the condition."""
+    made = vectorizer.values.visit(check)
+    value, condition, *message = made.args
+    if value.dtype.lanes == condition.dtype.lanes:
+        return made
+    value = vectorizer.lanes.wide(value)
+    condition = vectorizer.lanes.wide(condition)
+    return Call(value.dtype, check.op, (value, condition, *message))
+
+
 @STATEMENT_RULES.handles(Evaluate)
 def _evaluation(vectorizer: Vectorizer, evaluation: Evaluate) -> Stmt:
     value = evaluation.value
@@ -113,4 +125,6 @@ def _evaluation(vectorizer: Vectorizer, evaluation: Evaluate) -> Stmt:
         return rewritten
     if ops.is_const(value):
         return evaluation
+    if is_call(value, "tir.checked"):
+        return evaluation.with_fields(value=_check_of_lanes(vectorizer, value))
     raise NeedsLanes("a call has effects")
