@@ -135,7 +135,8 @@ class _Extraction(Rewriter):
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         condition = self.visit(branch.condition)
         then_case, found = self.apart(branch.then_case)
-        other, found_else = None, []
+        other: Stmt | None = None
+        found_else: list[Stmt] = []
         if branch.else_case is not None:
             other, found_else = self.apart(branch.else_case)
         self.choose(condition, found, found_else)
@@ -181,7 +182,8 @@ class _Extraction(Rewriter):
     def declared(self, data: Var, declaration: Any) -> Stmt:
         """Visit the body of a statement that defines memory: its checks do not read that memory."""
         self.written.add(data)
-        return declaration.with_fields(body=self.visit(declaration.body))
+        made: Stmt = declaration.with_fields(body=self.visit(declaration.body))
+        return made
 
     def visit_Allocate(self, allocation: Allocate | AllocateConst) -> Stmt:
         return self.declared(allocation.buffer_var, allocation)

@@ -107,7 +107,7 @@ def _assertion(vectorizer: Vectorizer, check: AssertStmt) -> Stmt:
 
 def _check_of_lanes(vectorizer: Vectorizer, check: Call) -> PrimExpr:
     """Return a check whose value nobody uses; the value has as many lanes as the condition."""
-    made = vectorizer.values.visit(check)
+    made: Call = vectorizer.values.visit(check)
     value, condition, *message = made.args
     if value.dtype.lanes == condition.dtype.lanes:
         return made
