@@ -87,3 +87,32 @@ def test_features():
         testing.Feature.require("lvm")
     with pytest.raises(tilesmith.TilesmithError, match="compile-only"):
         own.missing("compile")
+
+
+@pytest.mark.parametrize(
+    "name", ["requires_multi_gpu", "requires_aarch64", "requires_nccl", "uses_multi_gpu", "slow",
+             "skip_if_wheel_test"],
+)  # fmt: skip
+def test_every_requirement_decorates(name):
+    def test():
+        pass
+
+    decorated = getattr(testing, name)(test)
+    assert decorated is test
+    marks = getattr(test, "pytestmark", ())
+    reasons = [mark.kwargs["reason"] for mark in marks if mark.name == "skip"]
+    assert all(reasons)
+    assert (name in ("requires_multi_gpu", "requires_nccl")) <= bool(reasons)
+
+
+def test_slow_tests_are_skipped_where_the_environment_asks(monkeypatch):
+    from tilesmith.testing import requirements
+
+    monkeypatch.setattr(requirements, "SKIP_SLOW_TESTS", True)
+
+    @requirements.slow
+    def test():
+        pass
+
+    (mark,) = test.pytestmark
+    assert mark.args == (True,) and "SKIP_SLOW_TESTS" in mark.kwargs["reason"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,16 @@ def neg_inf() -> Var:
 
 class IntSet:
     """Base of sets of integers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def is_nothing(self) -> bool:
+        """Returns whether the set is known to be empty."""
+
+    @abstractmethod
+    def is_everything(self) -> bool:
+        """Returns whether the set holds all integers."""
 
     @staticmethod
     def nothing() -> IntervalSet:

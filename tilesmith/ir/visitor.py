@@ -126,22 +126,22 @@ class _PostOrder(Visitor):
         self.function(node)
 
 
-def post_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
-    """Call ``function`` on each node below ``node`` and on itself, children first, shared nodes
-    once.
+def post_order_visit(stmt: Node, fvisit: Callable[[Any], Any]) -> None:
+    """Call ``fvisit`` on each node below ``stmt`` (any node) and on itself, children first, shared
+    nodes once.
     """
     with deep_recursion():
-        _PostOrder(function).visit(node)
+        _PostOrder(fvisit).visit(stmt)
 
 
-def pre_order_visit(node: Node, function: Callable[[Any], Any]) -> None:
-    """Call ``function`` on each node, parents first; nodes below one for which it returns False are
-    left out.
+def pre_order_visit(stmt: Node, fvisit: Callable[[Any], Any]) -> None:
+    """Call ``fvisit`` on ``stmt`` (any node) and each node below it, parents first; nodes below one
+    for which it returns False are left out.
     """
 
     def walk(current: Any) -> None:
-        if function(current) is not False and not current.is_leaf:
+        if fvisit(current) is not False and not current.is_leaf:
             current.for_each_child(walk)
 
     with deep_recursion():
-        walk(node)
+        walk(stmt)

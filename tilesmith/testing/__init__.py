@@ -11,8 +11,12 @@ _WHERE = {
         "parametrize_targets", "skip_parameterizations", "xfail_parameterizations",
     ),
     "tilesmith.testing.requirements": (
-        "Feature", "requires_cuda_compute_version", "requires_nvcc_version", "requires_package",
-        "skip_if_32bit", "skip_if_no_reference_system", "uses_gpu",
+        "Feature", "IS_IN_CI", "SKIP_SLOW_TESTS", "requires_cuda_compute_version",
+        "requires_nvcc_version", "requires_package", "skip_if_32bit",
+        "skip_if_no_reference_system", "slow", "uses_gpu", "uses_multi_gpu",
+    ),
+    "tilesmith.testing.schedules": (
+        "assert_structural_equal_ignore_global_symbol", "verify_trace_roundtrip",
     ),
     "tilesmith.testing.utils": (
         "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
@@ -28,7 +32,7 @@ __all__ = sorted(_TABLE)
 
 def __getattr__(name: str) -> Any:
     """Look up a name at its first use: only some of them need pytest."""
-    if name.startswith("requires_") and name not in _TABLE:
+    if name.startswith(("requires_", "skip_if_")) and name not in _TABLE:
         value = resolve(f"tilesmith.testing.requirements:{name}")
     elif name in _TABLE:
         value = resolve(_TABLE[name])

@@ -9,6 +9,7 @@ Each is a ``Feature`` of the table at the end. A feature without support here sa
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import shutil
 import sys
@@ -22,12 +23,18 @@ from tilesmith.target import Target, host_cpu
 from tilesmith.target.back_end import find_back_end
 
 __all__ = [
-    "FEATURES", "Feature", "requires_cuda_compute_version", "requires_nvcc_version",
-    "requires_package", "skip_if_32bit", "skip_if_no_reference_system", "uses_gpu",
+    "FEATURES", "IS_IN_CI", "SKIP_SLOW_TESTS", "Feature", "requires_cuda_compute_version",
+    "requires_nvcc_version", "requires_package", "skip_if_32bit", "skip_if_no_reference_system",
+    "slow", "uses_gpu", "uses_multi_gpu",
 ]  # fmt: skip
 
 FEATURES: Registry[Feature] = Registry("feature for tests")
 """Features by name; ``requires_NAME`` is one of them."""
+
+IS_IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
+"""Whether these tests are run by a CI service, as far as the environment says."""
+SKIP_SLOW_TESTS = os.environ.get("SKIP_SLOW_TESTS", "").lower() in ("1", "true", "yes")
+"""Whether the environment asks for tests marked `slow` to be skipped."""
 
 
 class Feature:
@@ -214,6 +221,20 @@ def uses_gpu(*args: Any) -> Any:
     return mark(args[0]) if args and callable(args[0]) else mark
 
 
+def uses_multi_gpu(*args: Any) -> Any:
+    """Mark a test that may use several GPUs but does not need them."""
+    return uses_gpu(*args)
+
+
+def slow(func: Any) -> Any:
+    """Skip a test where the environment asks for it (``SKIP_SLOW_TESTS=1``)."""
+    return _skip_if(SKIP_SLOW_TESTS, "SKIP_SLOW_TESTS is set")(func)
+
+
+def _several_gpus() -> bool:
+    return any(device(kind, 1).exist for kind in ("cuda", "opencl"))
+
+
 Feature("llvm", "LLVM", target_kind_enabled="llvm")
 Feature("c", "the C back end", target_kind_enabled="c")
 Feature("gpu", "a GPU", run_time_check=lambda: any(device(k).exist for k in ("cuda", "opencl")))
@@ -229,6 +250,9 @@ for _kind, _text, _parent in (
         parent_features=_parent,
     )
 Feature("nvptx", "NVPTX", target_kind_hardware="cuda", parent_features=("llvm", "gpu"))
+Feature("multi_gpu", "two GPUs", run_time_check=_several_gpus, parent_features="gpu")
+Feature("aarch64", "an AArch64 CPU", run_time_check=_machine_is("aarch64", "arm64"))
+Feature("arm_fp16", "Arm float16 arithmetic", run_time_check=_cpu_has("fullfp16"))
 Feature("x86", "an x86 CPU", run_time_check=_machine_is("x86_64", "amd64"))
 Feature("x86_avx512", "AVX-512", run_time_check=_cpu_has("avx512f"), parent_features="x86")
 Feature("x86_vnni", "AVX-512 VNNI", run_time_check=_cpu_has("avx512vnni"), parent_features="x86")
@@ -241,7 +265,8 @@ Feature("qemu", "QEMU for Arm", run_time_check=_program("qemu-system-arm"))
 for _name in (
     "aarch64_sme", "aarch64_sve", "aprofile_aem_fvp", "cmsisnn", "corstone300", "cublas",
     "cudagraph", "cudnn", "cutlass", "ethosn", "ethosu", "hexagon", "hexagon_toolchain", "hipblas",
-    "matrixcore", "micro", "microtvm", "mps", "openclml", "rpc", "tensorcore", "vitis_ai", "wgpu",
+    "matrixcore", "micro", "microtvm", "mps", "mrvl", "nccl",
+    "nnapi", "openclml", "rpc", "tensorcore", "vitis_ai", "wgpu",
 ):  # fmt: skip
     Feature(_name, run_time_check=_not_yet)
 
@@ -249,6 +274,6 @@ for _name in (
 def __getattr__(name: str) -> Any:
     """Return the feature NAME for ``requires_NAME``."""
     feature = FEATURES.get(name.removeprefix("requires_"), None)
-    if feature is not None and name.startswith("requires_"):
+    if feature is not None and name.startswith(("requires_", "skip_if_")):
         return feature
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

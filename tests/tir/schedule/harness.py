@@ -1,14 +1,13 @@
 """Carries primitives out with all checks on, and compares programs and results."""
 
-import json
-
 import pytest
 
 from tests.tir.transform.harness import assert_same_results
 from tilesmith import ir, tir
 from tilesmith.ir import IRModule, assert_structural_equal
 from tilesmith.script import tir as T
-from tilesmith.tir.schedule import ScheduleError, Trace
+from tilesmith.testing.schedules import verify_trace_roundtrip
+from tilesmith.tir.schedule import ScheduleError
 
 
 def schedule_of(program, **options):
@@ -32,12 +31,7 @@ def check(program, steps, expected=None, sizes=None):
     replay = schedule_of(program)
     sch.trace.apply_to_schedule(replay, remove_postproc=False)
     assert_structural_equal(main_of(replay), result)
-    from_text = schedule_of(program)
-    Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), from_text)
-    assert_structural_equal(main_of(from_text), result)
-    from_python = schedule_of(program)
-    run_text(str(sch.trace), from_python)
-    assert_structural_equal(main_of(from_python), result)
+    verify_trace_roundtrip(sch, program)
     simple = schedule_of(program)
     sch.trace.simplified(False).apply_to_schedule(simple, remove_postproc=False)
     assert_structural_equal(main_of(simple), result)

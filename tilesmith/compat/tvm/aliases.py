@@ -73,11 +73,13 @@ MODULES: dict[str, str] = {
     "tvm.script.parser.tir": "tilesmith.script.tir",
     "tvm.script.parser.tir.entry": "tvm.script.parser.tir",
     "tvm.script.relax": "tilesmith.relax.script",
+    "tvm.testing.utils": "tilesmith.testing",
     "tvm.tir.analysis.analysis": "tilesmith.tir.analysis",
     "tvm.tir.block_dependence_info": "tilesmith.tir.schedule.block_dependence_info",
     "tvm.tir.block_scope": "tilesmith.tir.analysis.block_scope",
     "tvm.tir.generic": "tilesmith.compat.tvm.generic",
     "tvm.tir.schedule.instruction": "tilesmith.tir.schedule.trace",
+    "tvm.tir.schedule.testing": "tilesmith.testing.schedules",
     "tvm.tir.tensor_intrin.arm_cpu": _INTRINSICS + "arm_cpu",
     "tvm.tir.tensor_intrin.cuda": _INTRINSICS + "cuda",
     "tvm.tir.tensor_intrin.dot_product_common": _INTRINSICS + "dot_product_common",
@@ -110,6 +112,15 @@ _TE = "tilesmith.te:"
 _TIR = "tilesmith.tir:"
 
 NAMES: dict[str, dict[str, str]] = {
+    "tvm.arith.int_set": {
+        name: "tilesmith.arith:" + name
+        for name in (
+            "PresburgerSet",
+            "estimate_region_lower_bound",
+            "estimate_region_strict_bound",
+            "estimate_region_upper_bound",
+        )
+    },
     "tvm": {
         # 0.5 and 0.6: tensor expressions at the top
         **{
@@ -246,6 +257,16 @@ NAMES: dict[str, dict[str, str]] = {
         "select": "tilesmith.tir:Select",
     },
     "tvm.tir.block_scope": {"StmtSRef": "tilesmith.tir.schedule:StmtSRef"},
+    "tvm.tir.schedule": {
+        name: "tilesmith.tir.analysis.block_scope:" + name
+        for name in ("BlockScope", "DepKind", "Dependency")
+    },
+    # what annotations of users' rules mention
+    "tvm.tir.schedule.instruction": dict.fromkeys(
+        ("ATTR_TYPE", "INPUT_RV_TYPE", "OUTPUT_RV_TYPE"), "typing:Any"
+    ),
+    "tvm.tir.schedule.schedule": {"RAND_VAR_TYPE": "typing:Any"},
+    "tvm.tir.schedule.trace": dict.fromkeys(("DECISION_TYPE", "JSON_TYPE"), "typing:Any"),
     "tvm.tir.expr": {
         "*": "tilesmith.ir.expr",
         "BinaryOpExpr": "tilesmith.ir.expr:BinaryOp",

@@ -8,6 +8,9 @@ from tilesmith.tir.schedule.trace import Instruction, InstructionKind, Trace
 __all__ = [
     "BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule",
     "ScheduleDebugMask", "ScheduleError", "ScheduleState", "StmtSRef", "Trace", "analysis",
+    "transform",
 ]  # fmt: skip
 
-__getattr__, __dir__ = lazy_attributes(__name__, {"analysis": "tilesmith.tir.schedule.analysis"})
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {name: f"tilesmith.tir.schedule.{name}" for name in ("analysis", "transform")}
+)
