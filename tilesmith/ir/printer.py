@@ -339,6 +339,7 @@ def _module(node: IRModule, printer: Printer) -> None:
             printer.line(f"{word}.module_attrs(", printer.mapping(node.attrs), ")")
         if node.global_infos:
             printer.line(f"{word}.module_global_infos(", printer.mapping(node.global_infos), ")")
+        printer.state["global_infos"] = node.global_infos
         names = {}
         functions = _in_order(node)
         for variable, _ in functions:
@@ -359,22 +360,27 @@ def _module(node: IRModule, printer: Printer) -> None:
 
 
 def _in_order(module: IRModule) -> list[tuple[ir.GlobalVar, BaseFunc]]:
-    """Sort the functions: tensor functions before graph functions that call them, each kind by
-    name.
+    """Sort the functions: external ones, then tensor functions, then graph functions that call
+    them, each kind by name.
     """
 
-    def place(item: tuple[ir.GlobalVar, BaseFunc]) -> tuple[bool, str]:
+    def place(item: tuple[ir.GlobalVar, BaseFunc]) -> tuple[bool, bool, str]:
         variable, function = item
-        return hasattr(function, "ret_struct_info"), variable.name_hint
+        return hasattr(function, "ret_struct_info"), hasattr(function, "body"), variable.name_hint
 
     return sorted(module.functions.items(), key=place)
 
 
 def _function(function: BaseFunc, name: str, printer: Printer) -> None:
-    """Print one function of a module; a class without a printer becomes a skeleton in comments."""
+    """Print one function of a module; a class without a printer becomes a skeleton in comments.
+
+    One without a body, which stands for a function elsewhere, is printed as a value.
+    """
     if printer.writes_lines(function):
         printer.function_name = name
         printer.write(function)
         printer.function_name = None
+    elif not hasattr(function, "body"):
+        printer.line(f"{name} = ", printer.doc(function), node=function)
     else:
         printer.line(f"# {name} = ", joined([printer.doc(function)]))

@@ -23,7 +23,9 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tilesmith.support.errors import ScriptError
+from tilesmith.script.ir import lookup_vdevice
+from tilesmith.script.parsing import modules
+from tilesmith.support.errors import ScriptError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 
 __all__ = ["WORDS", "Callable", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple"]
@@ -110,8 +112,12 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int 
     """Describe a tensor; ``R.Tensor("float32")`` gives the dtype alone."""
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
+    if not isinstance(ndim, int) or isinstance(ndim, bool) or ndim < -1:
+        raise TypeMismatchError(f"the rank of a tensor is an integer, or -1: got {ndim!r}")
     if isinstance(shape, (int, PrimExpr)):
-        shape = (shape,)
+        raise TypeMismatchError(f"a shape is a tuple of sizes, got {shape}: write ({shape},)")
+    if isinstance(vdevice, str) and modules.stack:
+        vdevice = lookup_vdevice(*_kind_and_index(vdevice))
     if not isinstance(shape, (list, tuple)):
         return TensorStructInfo(shape, dtype, vdevice, ndim)
     values = tuple(shape)
@@ -120,6 +126,15 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int 
         return TensorStructInfo([_size(value, names) for value in values], dtype, vdevice, ndim)
 
     return _finish(build, _texts(values))
+
+
+def _kind_and_index(vdevice: str) -> tuple[str, int]:
+    """Return the parts of "cuda:1": a kind of target, and which device of that kind."""
+    kind, _, rest = vdevice.partition(":")
+    index = rest.partition(":")[0] or "0"
+    if not index.isdigit():
+        raise ScriptError(f"a device is written kind:index, as 'cuda:1', got '{vdevice}'")
+    return kind, int(index)
 
 
 def Shape(values: Any = None, ndim: int = -1) -> Any:

@@ -18,6 +18,7 @@ from tilesmith.relax.bare_annotations import bare_words, with_named_sizes
 from tilesmith.relax.block_builder import LEAVES
 from tilesmith.relax.expr import (
     Call,
+    DataflowVar,
     Expr,
     Function,
     If,
@@ -31,6 +32,8 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.relations import (
     describe,
+    erase_to_params,
+    is_base_of,
     struct_info_lca,
 )
 from tilesmith.relax.script_function import (
@@ -130,11 +133,21 @@ def _signature(parser: Parser, node: ast.FunctionDef, function: GraphFunction) -
     returned = None
     if node.returns is not None and not _is_none(node.returns):
         returned = struct_info_of(function, _annotation(parser, node.returns))
+    elif not isinstance(node.body[-1], ast.Return):
+        returned = TupleStructInfo(())
     return params, returned
 
 
-def _is_none(node: ast.expr) -> bool:
+def _is_none(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _finer(declared: StructInfo | None, body: SeqExpr, params: list[Var]) -> StructInfo | None:
+    """Return the declared result, or what the body implies if that says more."""
+    if declared is None:
+        return None
+    implied = erase_to_params(known_struct_info(body), params)
+    return implied if is_base_of(declared, implied) else declared
 
 
 @R_DIALECT.declare
@@ -166,10 +179,11 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
         function.builder.begin_scope(params)
         blocks = len(function.builder.open_blocks)
         function.begin_block()
+        _check_end(parser, node)
         parser.body(node.body)
-        del function.builder.open_blocks[blocks:]
         if function.result is None:
-            raise parser.error(node, f"the function '{node.name}' does not return anything")
+            function.finish(())
+        del function.builder.open_blocks[blocks:]
         function.builder.end_scope()
     finally:
         set_current_function(outer)
@@ -178,12 +192,19 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
     if outer is None and not options.get("private", False):
         attrs.setdefault("global_symbol", node.name)
     is_pure = bool(options.get("pure", True))
-    made = Function(params, body, returned, is_pure, attrs, parser.span(node))
+    result = _finer(returned, body, params)
+    made = Function(params, body, result, is_pure, attrs, parser.span(node))
     if outer is None and parser.module is not None:
         variable = parser.module.variables.get(node.name)
         if variable is not None:  # without a declared result, it is known only from here on
             variable.describe(made.struct_info)
     return made
+
+
+def _check_end(parser: Parser, node: ast.FunctionDef) -> None:
+    for statement, following in zip(node.body, node.body[1:]):
+        if isinstance(statement, ast.Return):
+            raise parser.error(following, "this statement stands after `return`")
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
@@ -260,9 +281,9 @@ def _bind_target(parser: Parser, target: ast.expr, value: Any, node: ast.AST) ->
 @R_DIALECT.statement(ast.Assign)
 def parse_assign(parser: Parser, node: ast.Assign) -> None:
     """Parse ``lv = R.add(x, y)``, ``a, b = R.split(x, 2)``."""
-    value = parser.evaluate(node.value)
-    for target in node.targets:
-        _bind_target(parser, target, value, node)
+    if len(node.targets) != 1:
+        raise parser.error(node, "one value is assigned to one name", ("write two assignments",))
+    _bind_target(parser, node.targets[0], parser.evaluate(node.value), node)
 
 
 @R_DIALECT.statement(ast.AnnAssign)
@@ -285,11 +306,45 @@ def parse_expression(parser: Parser, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):
         return
     value = parser.evaluate(node.value)
-    if value is None:
-        return
     function = _function(parser)
-    if isinstance(value, Expr) and not isinstance(value, Var):
-        function.bind("_", value, None, node)
+    if isinstance(value, words.OutputMark):
+        _name_outputs(parser, function, node, value)
+    elif isinstance(value, Expr) and not isinstance(value, SymbolicVar):
+        var = function.bind("_", value, None, node)
+        if not is_void(known_struct_info(var)):
+            raise _unused(parser, node, describe(known_struct_info(var)))
+    elif isinstance(value, words.MatchCastPair):
+        raise _unused(parser, node, "R.match_cast")
+
+
+def is_void(info: StructInfo) -> bool:
+    """Return whether a value is the empty tuple: what calls give that are made for their effect."""
+    return isinstance(info, TupleStructInfo) and not info.fields
+
+
+def _unused(parser: Parser, node: ast.Expr, what: str) -> ScriptError:
+    return parser.error(
+        node, f"the value of this statement ({what}) is not used", ("bind it: _ = ...",)
+    )
+
+
+def _name_outputs(
+    parser: Parser, function: GraphFunction, node: ast.Expr, mark: words.OutputMark
+) -> None:
+    """Check that ``R.output`` names variables of the dataflow block that it ends."""
+    if function.outputs is None:
+        raise parser.error(node, "R.output ends a dataflow block: with R.dataflow():")
+    function.has_outputs = True
+    bound = {id(binding.var) for binding in function.builder.open_blocks[-1].bindings}
+    for number, var in enumerate(mark.variables):
+        if isinstance(var, DataflowVar):
+            raise parser.error(node, f"R.output names variables one by one, not '{var.name_hint}'")
+        if id(var) not in bound:
+            raise parser.error(
+                node,
+                f"argument {number} of R.output is not a variable of this dataflow block",
+                ("what is bound outside is visible without it",),
+            )
 
 
 @R_DIALECT.statement(ast.Return)
@@ -302,10 +357,12 @@ def parse_return(parser: Parser, node: ast.Return) -> None:
             "`return` stands at the end of the function",
             ("let both branches assign one name and return that",),
         )
-    value = () if node.value is None else parser.evaluate(node.value)
-    function.result = function.builder.normalize_argument(function.value(value))
-    function.end_block()
-    function.begin_block()
+    if function.outputs is not None:
+        raise parser.error(node, "`return` stands after the dataflow block, not inside")
+    if node.value is None or _is_none(node.value):
+        function.finish(())
+    else:
+        function.finish(parser.evaluate(node.value))
 
 
 @R_DIALECT.statement(ast.Pass)
@@ -373,10 +430,17 @@ def parse_with(parser: Parser, node: ast.With) -> None:
         raise parser.error(node, "a dataflow block has no dataflow block inside")
     function.end_block()
     function.begin_block(dataflow=True)
-    function.outputs = _output_names(node)
-    for number, statement in enumerate(node.body):
-        function.statement = number
-        parser.visit(statement)
+    function.outputs, function.has_outputs = _output_names(node), False
+    with parser.scope():
+        for number, statement in enumerate(node.body):
+            if function.has_outputs:
+                raise parser.error(statement, "R.output is the last statement of a dataflow block")
+            function.statement = number
+            parser.visit(statement)
+        names = dict(parser.scopes[-1])
+    for name, value in names.items():
+        if not isinstance(value, DataflowVar):
+            parser.define(name, value)
     function.outputs = None
     function.end_block()
     function.begin_block()
@@ -418,28 +482,44 @@ def _branch(parser: Parser, statements: list[ast.stmt]) -> tuple[str, SeqExpr, A
     with parser.scope():
         for statement in statements[:-1]:
             parser.visit(statement)
-        if isinstance(last, ast.If):
-            parser.visit(last)
-            name = _last_name(parser, last)
-            value = parser.lookup(name)
-        else:
-            names = _assigned_names(last)
-            if len(names) != 1 or not isinstance(last, (ast.Assign, ast.AnnAssign)):
-                raise parser.error(
-                    last, "a branch ends by assigning the name that it gives a value"
-                )
-            name = names[0]
-            if isinstance(last, ast.AnnAssign):
-                annotation = struct_info_of(function, _annotation(parser, last.annotation))
-            value = function.builder.normalize(function.value(parser.evaluate(last.value)))
-            if not isinstance(value, _ARGUMENTS):
-                value = function.bind(name, value, annotation, last)
+        name, value = _end_of_branch(parser, last)
+        if isinstance(last, ast.AnnAssign):
+            annotation = struct_info_of(function, _annotation(parser, last.annotation))
         function.end_block()
     return name, function.sequence(value), annotation
 
 
-def _last_name(parser: Parser, node: ast.If) -> str:
-    last = node.body[-1]
+def _end_of_branch(parser: Parser, last: ast.stmt) -> tuple[str, Any]:
+    """Parse the last statement of a branch: the name that it gives a value, and the value."""
+    function = _function(parser)
+    if isinstance(last, (ast.If, ast.Expr)):
+        parser.visit(last)
+        name = _last_name(last)
+        found = parser.scopes[-1].get(name)
+        if found is None:
+            raise _no_value(parser, last)
+        return name, found
+    names = _assigned_names(last)
+    if len(names) != 1 or not isinstance(last, (ast.Assign, ast.AnnAssign)) or last.value is None:
+        raise _no_value(parser, last)
+    value = parser.evaluate(last.value)
+    if not isinstance(value, words.MatchCastPair):
+        value = function.builder.normalize(function.value(value))
+        if isinstance(value, _ARGUMENTS):
+            return names[0], value
+    annotation = None
+    if isinstance(last, ast.AnnAssign):
+        annotation = struct_info_of(function, _annotation(parser, last.annotation))
+    _bind_value(parser, names[0], value, annotation, last)
+    return names[0], parser.scopes[-1][names[0]]
+
+
+def _no_value(parser: Parser, last: ast.stmt) -> ScriptError:
+    return parser.error(last, "a branch ends by assigning the name that it gives a value")
+
+
+def _last_name(last: ast.stmt) -> str:
+    """Return the name that the last statement of a branch binds: "_" for a call without a name."""
     if isinstance(last, ast.If):
-        return _last_name(parser, last)
-    return _assigned_names(last)[0]
+        return _last_name(last.body[-1])
+    return "_" if isinstance(last, ast.Expr) else _assigned_names(last)[0]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Op, PrimExpr
+from tilesmith.ir import Op, PrimExpr, structural_equal
 from tilesmith.ir.printing import Doc, Printer, call, joined, prints, prints_lines, quoted
 from tilesmith.ir.printing.doc import listed, tupled
 from tilesmith.relax.analysis.variables import bindings_of
@@ -98,7 +98,7 @@ def _tensor(info: TensorStructInfo, printer: Printer) -> Doc:
     shape = _shape(info.shape, printer)
     dtype = None if info.dtype.is_void else quoted(info.dtype)
     ndim = str(info.ndim) if shape is None and info.ndim != -1 else None
-    vdevice = None if info.vdevice is None else quoted(vdevice_text(info.vdevice))
+    vdevice = None if info.vdevice is None else quoted(vdevice_text(info.vdevice, printer))
     return call(
         f"{printer.word('R')}.Tensor",
         [] if shape is None else [shape],
@@ -109,12 +109,25 @@ def _tensor(info: TensorStructInfo, printer: Printer) -> Doc:
     )
 
 
-def vdevice_text(vdevice: Any) -> str:
-    """Print ``llvm:0:global``: target kind, number, and memory scope of a virtual device."""
+def vdevice_text(vdevice: Any, printer: Printer) -> str:
+    """Print ``cuda:1:global``: the kind of target of a virtual device, which one of that kind in
+    the module (outside of a module, its own number), and its memory scope.
+    """
     if isinstance(vdevice, str):
         return vdevice
-    kind = getattr(getattr(vdevice.target, "kind", None), "name", str(vdevice.target))
-    return f"{kind}:{vdevice.vdevice_id}:{vdevice.memory_scope}"
+    kind = _kind_of(vdevice)
+    alike = [
+        one
+        for one in (printer.state.get("global_infos") or {}).get("vdevice", ())
+        if _kind_of(one) == kind
+    ]
+    places = [number for number, one in enumerate(alike) if structural_equal(one, vdevice)]
+    index = places[0] if places else vdevice.vdevice_id
+    return f"{kind}:{index}:{vdevice.memory_scope}"
+
+
+def _kind_of(vdevice: Any) -> str:
+    return str(getattr(getattr(vdevice.target, "kind", None), "name", vdevice.target))
 
 
 @prints(ShapeStructInfo)

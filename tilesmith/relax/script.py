@@ -15,7 +15,7 @@ All operators are members (``R.add``, ``R.nn.conv2d``); ``parser.py`` reads the 
 from __future__ import annotations
 
 from collections.abc import Callable as _Function
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tilesmith.relax import op as _op
@@ -72,8 +72,15 @@ def dataflow() -> DataflowMark:
     return DataflowMark()
 
 
-def output(*vars: Any) -> None:
+class OutputMark(NamedTuple):
+    """The variables that ``R.output`` names."""
+
+    variables: Sequence[Any]
+
+
+def output(*vars: Any) -> OutputMark:
     """Name the variables of a dataflow block that are visible after it."""
+    return OutputMark(vars)
 
 
 def _current(word: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from tilesmith.relax.block_builder import BlockBuilder, flatten_blocks
 from tilesmith.relax.expr import (
     BindingBlock,
+    Call,
     Constant,
     DataflowVar,
     Expr,
@@ -20,7 +21,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.relations import BaseCheckResult, describe, struct_info_base_check
-from tilesmith.relax.struct_info import StructInfo
+from tilesmith.relax.struct_info import ObjectStructInfo, StructInfo
 from tilesmith.script.parsing import Parser
 from tilesmith.support.errors import ScriptError
 
@@ -42,6 +43,7 @@ class GraphFunction:
         self.blocks: list[list[BindingBlock]] = [[]]
         self.outputs: dict[int, set[str]] | None = None  # of the dataflow block, by statement
         self.statement = 0
+        self.has_outputs = False  # whether the dataflow block has had its R.output
         self.result: Any = None
         self.constants: dict[int, tuple[Any, Constant]] = {}
 
@@ -63,6 +65,12 @@ class GraphFunction:
     def sequence(self, body: Any) -> SeqExpr:
         """Return the blocks so far with a value."""
         return SeqExpr(flatten_blocks(self.blocks.pop()), body)
+
+    def finish(self, result: Any) -> None:
+        """Set the result of the function, which ends its last block."""
+        self.result = self.builder.normalize_argument(self.value(result))
+        self.end_block()
+        self.begin_block()
 
     # Values
 
@@ -86,7 +94,11 @@ class GraphFunction:
         return DataflowVar(name, info)
 
     def bind(self, name: str, value: Any, annotation: StructInfo | None, node: ast.AST) -> Var:
-        """Bind a value to a new variable and give the name to it."""
+        """Bind a value to a new variable and give the name to it.
+
+        What a call is declared as is what is known about the variable, even if it is less than the
+        call implies. Of other values the declaration is checked only.
+        """
         value = self.builder.normalize(self.value(value))
         info = known_struct_info(value)
         if annotation is not None:
@@ -95,7 +107,10 @@ class GraphFunction:
                 raise ScriptError(
                     f"'{name}' is declared as {describe(annotation)}, its value is {describe(info)}"
                 )
-            info = annotation
+            if isinstance(value, Call) or (
+                isinstance(info, ObjectStructInfo) and not isinstance(value, Var)
+            ):
+                info = annotation
         var = self.new_var(name, info)
         self.builder.emit_normalized(VarBinding(var, value, self.parser.span(node)))
         self.parser.define(name, var)

@@ -337,11 +337,13 @@ class Parser:
         modules.stack.append(module)
         try:
             with self.scope(names):
+                items = [item for item in node.body if _declared_name(item) is None]
+                while items and not isinstance(items[0], ast.FunctionDef):
+                    self._module_item(items.pop(0), module)  # devices, external functions
                 for function in functions:
                     self._declare(function, module)
-                for item in node.body:
-                    if _declared_name(item) is None:
-                        self._module_item(item, module)
+                for item in items:
+                    self._module_item(item, module)
         finally:
             modules.stack.pop()
             self.module = None
@@ -385,6 +387,8 @@ class Parser:
             for target in item.targets:
                 self.bind_target(target, value)
                 if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+                    variable = module.variables.setdefault(target.id, GlobalVar(target.id))
+                    variable.describe(getattr(value, "struct_info", None))
                     module.functions[target.id] = value
         elif isinstance(item, ast.Expr):
             self.evaluate(item.value)

@@ -144,7 +144,13 @@ def call_tir_inplace(
 ) -> Call:
     """Like ``call_tir``; result ``i`` is written over argument ``inplace_indices[i]`` (-1: a new
     one)."""
-    operands = [gvar, _arguments(args), _extra_sizes(tir_vars)]
+    arguments = _arguments(args)
+    if not isinstance(arguments, Tuple):
+        raise TypeMismatchError(
+            "call_tir_inplace needs its arguments as a written tuple: (x, y)",
+            notes=("which of them are overwritten must be seen at the call",),
+        )
+    operands = [gvar, arguments, _extra_sizes(tir_vars)]
     attrs = {"inplace_indices": inplace_indices}
     return Call(
         _call_tir_inplace.op,
