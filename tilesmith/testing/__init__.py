@@ -18,7 +18,7 @@ _WHERE = {
     "tilesmith.testing.schedules": (
         "assert_structural_equal_ignore_global_symbol", "verify_trace_roundtrip",
     ),
-    "tilesmith.testing.utils": (
+    "tilesmith.testing.assertions": (
         "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
         "check_int_constraints_trans_consistency", "check_numerical_grads", "device_enabled",
         "enabled_targets", "identity_after", "is_ampere_or_newer", "main", "strtobool",

@@ -11,7 +11,7 @@ import pytest
 
 from tilesmith.runtime.devices import device
 from tilesmith.target import Target
-from tilesmith.testing.utils import device_enabled, enabled_targets
+from tilesmith.testing.assertions import device_enabled, enabled_targets
 
 __all__ = ["dev", "pytest_collection_modifyitems", "pytest_configure", "pytest_generate_tests"]
 

@@ -1,4 +1,4 @@
-"""Implements the functions of ``tilesmith.testing``."""
+"""Asserts what tests claim: arrays and expressions are equal, gradients right, conditions true."""
 
 from __future__ import annotations
 
