@@ -12,7 +12,12 @@ from click.testing import CliRunner
 from tilesmith.cli import arrays
 from tilesmith.cli.main import COMMANDS, one_line, tilesmith
 from tilesmith.cli.options import InputShape
-from tilesmith.support.errors import ConfigError, TilesmithError, UnknownNameError
+from tilesmith.support.errors import (
+    ConfigError,
+    OutOfMemoryError,
+    TilesmithError,
+    UnknownNameError,
+)
 from tilesmith.support.packages import install_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -130,6 +135,9 @@ def files(tmp_path):
     np.save(tmp_path / "ids.npy", np.array([1, 2, 3]))
     (tmp_path / "text.npy").write_text("no array")
     np.savez(tmp_path / "several.npy.npz", a=1, b=2)
+    whole = (tmp_path / "ids.npy").read_bytes()
+    (tmp_path / "head.npy").write_bytes(whole.replace(b"}", b"{"))
+    (tmp_path / "huge.npy").write_bytes(whole.replace(b"(3,), }", b"(9999999999999,), }"))
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     return tmp_path
 
@@ -156,6 +164,8 @@ def test_inputs_by_name_and_in_order(files):
         (["ids=ids.npy", "ids=ids.npy"], ConfigError, ["twice"]),
         (["none.npy", "ids.npy"], ConfigError, ["no file none.npy"]),
         (["text.npy", "ids.npy"], ConfigError, ["text.npy cannot be read"]),
+        (["head.npy", "ids.npy"], ConfigError, ["head.npy cannot be read"]),
+        (["huge.npy", "ids.npy"], OutOfMemoryError, ["no memory for the array", "huge.npy"]),
         (["several.npy.npz", "ids.npy"], ConfigError, ["several arrays"]),
         (["objects.npy", "ids.npy"], ConfigError, ["objects.npy cannot be read"]),
     ],

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import subprocess
 import zipfile
@@ -102,6 +104,24 @@ def test_members_added_or_missing(artifact, tmp_path):
             archive.comment = comment
         with pytest.raises(ArtifactError):
             read_artifact(other)
+
+
+@pytest.mark.parametrize("key", ["prefix", "members", "format", "format_version"])
+@pytest.mark.parametrize("value", [None, 3, "text", [], {"metadata.json": 1}])
+def test_manifests_of_another_form(tmp_path, key, value):
+    path = tmp_path / "model.tsm"
+    write_artifact(path, {"functions": {}}, {}, {})
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    manifest = {**json.loads(contents["manifest.json"]), key: value}
+    text = contents["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+        digest = hashlib.blake2b(text, digest_size=32).hexdigest()
+        archive.comment = f"tilesmith-artifact {digest}".encode()
+    with pytest.raises(ArtifactError):
+        read_artifact(path)
 
 
 @pytest.mark.parametrize("name", ["../x.so", "/x.so", "a/b.so", "", ".hidden", "metadata.json"])

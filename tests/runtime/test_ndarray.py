@@ -188,3 +188,46 @@ def test_capsules_and_names_of_devices():
     assert ts.runtime.Device.MASK2STR[2] == "cuda" and ts.runtime.Device.STR2MASK["llvm"] == 1
     with pytest.raises(UnknownNameError, match="is not a device"):
         ts.device("remote[1]:cpu(0)")
+
+
+class Unshared:
+    """Claims to speak DLPack, and does not."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **_):
+        if self.capsule == "raise":
+            raise ValueError("not now")
+        return self.capsule
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Unshared("raise"), Unshared(None), {}, [[1], [1, 2]], "text", b"bytes", [{}, 1], object()],
+)
+@pytest.mark.parametrize("make", [ts.nd.array, lambda value: ts.nd.empty((2,)).copyfrom(value)])
+def test_what_is_no_tensor_is_refused(make, value):
+    with pytest.raises(TypeMismatchError):
+        make(value)
+
+
+@pytest.mark.parametrize("value", [np.array([None]), np.array(["a"]), {}, Unshared(None)])
+def test_what_cannot_be_shared_is_refused(value):
+    with pytest.raises(TypeMismatchError):
+        ts.nd.from_dlpack(value)
+
+
+@pytest.mark.parametrize("shape", [(None,), ((2,),), (1,) * 100, ("3",)])
+def test_sizes_that_are_no_integers_are_refused(shape):
+    with pytest.raises(ShapeError):
+        ts.nd.empty(shape)
+
+
+def test_a_tensor_of_vectors_needs_an_axis_for_the_lanes():
+    assert ts.nd.array(np.ones((2, 4), "float32"), dtype="float32x4").shape == (2,)
+    with pytest.raises(ShapeError, match="last axis has the size 4"):
+        ts.nd.array(np.ones((2, 3), "float32"), dtype="float32x4")

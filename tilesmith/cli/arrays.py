@@ -13,6 +13,7 @@ import numpy as np
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import (
     ConfigError,
+    OutOfMemoryError,
     UnknownNameError,
     UnsupportedError,
 )
@@ -48,7 +49,9 @@ def load_array(path: Path) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}") from None
-    except (ValueError, EOFError, OSError) as error:
+    except MemoryError:
+        raise OutOfMemoryError(f"there is no memory for the array that {path} describes") from None
+    except Exception as error:  # numpy reads the head of a file with Python's own parser
         reason = str(error).splitlines()[0] if str(error) else "it is not an .npy file"
         raise ConfigError(
             f"{path} cannot be read as an array: {reason}", notes=("make it with numpy.save",)

@@ -187,7 +187,7 @@ def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
             f"'{path}' has version {version} of the artifact format, expected {FORMAT_VERSION}",
             notes=(f"it was written by Tilesmith {manifest.get('tilesmith_version')}", *_ADVICE),
         )
-    before = manifest.get("prefix", {})
+    before = _entry(path, manifest.get("prefix"))
     first = min([info.header_offset for info in archive.infolist()])
     prefix = memoryview(mapping)[:first]
     if before.get("size") != first or before.get("blake2b") != _digest([prefix]):
@@ -196,7 +196,7 @@ def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
     if not isinstance(members, dict) or set(members) != set(places):
         raise _damaged(path, "the list of members")
     for name, content in places.items():
-        entry = members[name]
+        entry = _entry(path, members[name])
         if entry.get("size") != len(content) or entry.get("blake2b") != _digest([content]):
             raise _damaged(path, name)
     metadata = _json(path, _METADATA, places.pop(_METADATA))
@@ -236,6 +236,13 @@ def _json(path: str, name: str, text: memoryview) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _damaged(path, name)
     return found
+
+
+def _entry(path: str, value: Any) -> dict[str, Any]:
+    """Return a part of the manifest that has to be a table."""
+    if not isinstance(value, dict):
+        raise _damaged(path, _MANIFEST)
+    return value
 
 
 def _damaged(path: str, member: str) -> ArtifactError:

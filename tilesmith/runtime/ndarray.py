@@ -45,6 +45,8 @@ ALIGNMENT = 64
 
 _CARRIERS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
 _NUMPY_CODES = frozenset(("int", "uint", "float", "bool"))
+_NO_NUMBERS = "OSUMm"  # kinds of numpy's dtypes: objects, bytes, texts, dates
+_MOST_AXES = 32  # the most that every version of numpy takes
 _base_shape = tvm_ffi.Tensor.shape.__get__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
 # tvm-ffi is told below to make tensors of our class
@@ -167,11 +169,9 @@ class NDArray(tvm_ffi.Tensor):
 
     def copyfrom(self, source_array: Any) -> NDArray:
         """Copy the contents of an array-like of the same shape into this tensor."""
-        import numpy
-
         source = source_array
         if not isinstance(source, NDArray):
-            source = numpy.asarray(source, dtype=self.dtype.element.numpy())
+            source = _as_numpy(source, self.dtype.element.numpy())
         lanes = () if self.dtype.lanes == 1 else (self.dtype.lanes,)
         expected = self.shape if isinstance(source, NDArray) else self.shape + lanes
         if tuple(source.shape) != expected:
@@ -281,7 +281,13 @@ def as_ndarray(tensor: Any) -> NDArray:
     """
     if isinstance(tensor, NDArray):
         return tensor
-    found = _from_dlpack(tensor)
+    try:
+        found = _from_dlpack(tensor)
+    except (BufferError, TypeError, ValueError) as error:
+        raise TypeMismatchError(
+            f"{type(tensor).__name__} cannot be shared as a tensor: {error}",
+            notes=("pass an array or a tensor of numbers whose memory others may see",),
+        ) from error
     if not isinstance(found, NDArray):
         previous = tvm_ffi.core._CLASS_TENSOR
         tvm_ffi.core._set_class_tensor(NDArray)
@@ -289,6 +295,24 @@ def as_ndarray(tensor: Any) -> NDArray:
             found = _from_dlpack(tensor)
         finally:
             tvm_ffi.core._set_class_tensor(previous)
+    return found
+
+
+def _as_numpy(value: Any, dtype: Any = None) -> numpy.ndarray:
+    """Return an array-like as a numpy array of numbers; raises TypeMismatchError."""
+    import numpy
+
+    try:
+        found = numpy.asarray(value, dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise TypeMismatchError(
+            f"no tensor can be made of {type(value).__name__}: {error}",
+            notes=("pass numbers, in lists of equal lengths where there are several axes",),
+        ) from error
+    if found.dtype.kind in _NO_NUMBERS:
+        raise TypeMismatchError(
+            f"no tensor can be made of {type(value).__name__} with elements of '{found.dtype}'"
+        )
     return found
 
 
@@ -335,10 +359,15 @@ def empty(
         shape = (shape,)
     if any(isinstance(extent, str) for extent in shape):
         raise ShapeError(f"the sizes of a tensor are integers, got the texts {shape!r}")
-    sizes = tuple([int(extent) for extent in shape])
+    try:
+        sizes = tuple([int(extent) for extent in shape])
+    except (TypeError, ValueError):
+        raise ShapeError(f"the sizes of a tensor are integers, got {shape!r}") from None
     dtype = DataType(dtype)
     if any(extent < 0 for extent in sizes):
         raise ShapeError(f"a tensor cannot have the shape {sizes}")
+    if len(sizes) > _MOST_AXES:
+        raise ShapeError(f"a tensor has at most {_MOST_AXES} axes, got {len(sizes)}")
     target = _device(device)
     if target.device_type != 1:
         made: NDArray = target.api.empty(sizes, dtype, target.device_id, mem_scope)
@@ -380,11 +409,16 @@ def array(
     elif not isinstance(arr, (numpy.ndarray, numpy.generic)):
         if hasattr(arr, "__dlpack__"):
             return array(as_ndarray(_shareable(arr)), target, mem_scope, dtype=dtype)
-        arr = numpy.asarray(arr)
-        if arr.dtype == object:
-            raise TypeMismatchError(f"no tensor can be made of {type(arr).__name__} objects")
+        arr = _as_numpy(arr)
+    else:
+        arr = _as_numpy(arr) if arr.dtype.kind in _NO_NUMBERS else arr
     wanted = DataType(arr.dtype if dtype is None else dtype)
     shape = arr.shape if wanted.lanes == 1 else arr.shape[:-1]
+    if wanted.lanes > 1 and arr.shape[-1:] != (wanted.lanes,):
+        raise ShapeError(
+            f"a tensor of '{wanted}' is made of arrays whose last axis has the size "
+            f"{wanted.lanes}, got the shape {arr.shape}"
+        )
     host = empty_cpu(tuple(shape), wanted)
     host._fill(arr)
     return host if target.device_type == 1 else host.copyto(target, mem_scope)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.schemas import find_schema
 from tilesmith.relax.frontend.onnx.tensors import attribute_value
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.relations import sizes_of
@@ -15,25 +15,16 @@ from tilesmith.relax.struct_info import TensorStructInfo
 __all__ = ["default_attributes", "definition_of", "has_definition"]
 
 
-@functools.cache
-def _schema(domain: str, operator: str, version: int) -> Any:
-    onnx = require_onnx()
-    try:
-        return onnx.defs.get_schema(operator, version, domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
 def has_definition(domain: str, operator: str, version: int) -> bool:
     """Return whether ONNX defines an operator by other operators."""
-    schema = _schema(domain, operator, version)
+    schema = find_schema(domain, operator, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def definition_of(node: Any) -> Any:
     """Return the FunctionProto that defines the operator of a node, or None."""
     onnx = require_onnx()
-    schema = _schema(node.domain, node.operator, node.version)
+    schema = find_schema(node.domain, node.operator, node.version)
     if schema is None:
         return None
     if schema.has_function:
@@ -72,7 +63,7 @@ def _with_own_attributes(node: Any) -> Any:
 
 def default_attributes(node: Any) -> dict[str, Any]:
     """Return the default attributes of a node's operator."""
-    schema = _schema(node.domain, node.operator, node.version)
+    schema = find_schema(node.domain, node.operator, node.version)
     if schema is None:
         return {}
     return {

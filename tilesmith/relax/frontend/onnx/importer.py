@@ -24,6 +24,7 @@ from tilesmith.relax.frontend.onnx.model import (
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode, outputs_of
 from tilesmith.relax.frontend.onnx.registry import find_converter
+from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.tensors import attribute_value, is_packed, tensor_array
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -32,6 +33,7 @@ from tilesmith.support.errors import (
     FrontendError,
     OpError,
     OpNotImplemented,
+    OutOfMemoryError,
     TilesmithError,
     UnsupportedError,
 )
@@ -83,6 +85,8 @@ def from_onnx(
             return importer.from_model(model, opset)
     except TilesmithError:
         raise
+    except MemoryError as error:
+        raise OutOfMemoryError("there is not enough memory to import the model") from error
     except _BROKEN as error:
         # Damaged files have names that are not text, or fields of the wrong kind.
         raise FrontendError(
@@ -111,6 +115,8 @@ class ONNXGraphImporter:
         self.weights: list[Weight] = []
         self.output_names: set[str] = set()
         self.packed: set[str] = set()
+        self._inlined: list[tuple[str, str]] = []
+        self._arguments: Mapping[str, Any] | None = None  # attributes of the function around
         self._tensors_of: dict[int, tuple[Any, Any]] = {}
 
     def from_onnx(self, graph: Any, opset: int) -> IRModule:
@@ -249,7 +255,7 @@ class ONNXGraphImporter:
     # Graphs
 
     def _import_graph(self, graph: Any, values: dict[str, Any]) -> list[Any]:
-        self.import_nodes(graph.node, values, self.versions)
+        self.import_nodes(graph.node, values)
         missing = [item.name for item in graph.output if item.name not in values]
         if missing:
             raise FrontendError(
@@ -261,23 +267,18 @@ class ONNXGraphImporter:
     def import_subgraph(self, graph: Any, values: dict[str, Any], inputs: list[Any]) -> list[Any]:
         """Return the outputs of a subgraph (branch, body of a loop) for values of its inputs."""
         inner = dict(values)
+        if len(graph.input) != len(inputs):
+            raise FrontendError(
+                f"its subgraph '{graph.name}' has {len(graph.input)} inputs, it gets {len(inputs)}"
+            )
         for item, value in zip(graph.input, inputs):
             inner[item.name] = value
         for tensor in graph.initializer:
             inner[tensor.name] = Constant(tensor_array(tensor))
         return self._import_graph(graph, inner)
 
-    def import_nodes(
-        self,
-        nodes: Any,
-        values: dict[str, Any],
-        versions: dict[str, int],
-        attributes: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Convert nodes in order; their outputs are added to ``values``.
-
-        ``attributes`` are those of the function whose body the nodes are.
-        """
+    def import_nodes(self, nodes: Any, values: dict[str, Any]) -> None:
+        """Convert nodes in order; their outputs are added to ``values``."""
         for index, proto in enumerate(nodes):
             inputs = []
             for name in proto.input:
@@ -290,17 +291,29 @@ class ONNXGraphImporter:
                 inputs.append(values[name] if name else None)
             while inputs and inputs[-1] is None and not proto.input[len(inputs) - 1]:
                 inputs.pop()
-            found = {item.name: attribute_value(item, attributes) for item in proto.attribute}
+            found = {item.name: self._attribute(item, proto, index) for item in proto.attribute}
             found = {name: value for name, value in found.items() if value is not None}
             if any(item.HasField("t") and is_packed(item.t.data_type) for item in proto.attribute):
                 self.packed.update(proto.output)
                 self._check_packed_output(proto.output[0])
-            node = OnnxNode(self, proto, inputs, found, versions)
+            node = OnnxNode(self, proto, inputs, found, self.versions)
             node.scope = values
             results = self._convert_checked(node, index)
             for name, result in zip(proto.output, results):
                 if name:
                     values[name] = result
+
+    def _attribute(self, item: Any, proto: Any, index: int) -> Any:
+        """Return the value of an attribute; one that refers to an attribute of the function around
+        has the value of that, None where that is not given.
+        """
+        if item.ref_attr_name and self._arguments is None:
+            raise FrontendError(
+                f"{proto.op_type} node '{node_name(proto, index)}': its attribute '{item.name}' "
+                f"refers to '{item.ref_attr_name}' of a function, but the node is in none",
+                notes=("the model is broken; export it again",),
+            )
+        return attribute_value(item, self._arguments)
 
     def _convert_checked(self, node: OnnxNode, index: int) -> list[Any]:
         outer = self.builder.place
@@ -310,15 +323,21 @@ class ONNXGraphImporter:
             return self.convert(node)
         except TilesmithError as error:
             raise _at_node(error, node, index) from error
+        except MemoryError as error:
+            reason = "a tensor that is computed at import needs more memory than there is"
+            raise _at_node(OutOfMemoryError(reason), node, index) from error
         except _BROKEN as error:
             # Errors of broken models inside a converter; the cause stays attached.
             reason = f"{type(error).__name__}: {error}"
-            raise _at_node(FrontendError(reason), node, index) from error
+            note = "its inputs or attributes do not fit the operator; export the model again"
+            raise _at_node(FrontendError(reason, notes=(note,)), node, index) from error
         finally:
             self.builder.place = outer
 
     def convert(self, node: OnnxNode) -> list[Any]:
         """Convert a node and return its outputs."""
+        if (node.proto.domain, node.operator) not in self.functions:
+            check_by_schema(node)
         known = symbolic.evaluate(node)
         if known is not None:
             return [known]
@@ -346,6 +365,13 @@ class ONNXGraphImporter:
     ) -> list[Any]:
         """Convert a node by its operator's definition in ONNX and return its outputs."""
         versions = {**self.versions, **opset_versions(function.opset_import)}
+        key = (function.domain, function.name)
+        if key in self._inlined:
+            raise FrontendError(f"the function '{function.name}' calls itself")
+        if len(node.inputs) > len(function.input):
+            raise FrontendError(
+                f"it has {len(node.inputs)} inputs, the function takes {len(function.input)}"
+            )
         inner = dict.fromkeys(function.input)
         inner.update(zip(function.input, node.inputs))
         attributes = dict(defaults or {})
@@ -353,7 +379,14 @@ class ONNXGraphImporter:
             {item.name: attribute_value(item, None) for item in function.attribute_proto}
         )
         attributes.update(node.attributes)
-        self.import_nodes(function.node, inner, versions, attributes)
+        self._inlined.append(key)
+        around = self.versions, self._arguments
+        self.versions, self._arguments = versions, attributes
+        try:
+            self.import_nodes(function.node, inner)
+        finally:
+            self._inlined.pop()
+            self.versions, self._arguments = around
         count = max(node.outputs, 1)
         return [inner.get(name) for name in function.output[:count]]
 

@@ -108,11 +108,30 @@ def _check_model(model: Any, what: str) -> None:
         problem = "it names no opset"
     elif not model.graph.output:
         problem = "its graph has no outputs"
+    elif not 0 <= model.ir_version < 1 << 31:
+        problem = f"its ir_version is {model.ir_version}"
+    else:
+        odd = next((name for name in _names(model) if not isinstance(name, str)), None)
+        problem = None if odd is None else f"the name {odd!r} is not text"
     if problem:
         raise FrontendError(
             f"{what} is not an ONNX model: {problem}",
             notes=("export or download it again; onnx.checker.check_model tells more",),
         )
+
+
+def _names(model: Any) -> Iterator[Any]:
+    """Return the names of operators and values; damaged files have some that are not text."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        for node in graph.node:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            yield from [attribute.name for attribute in node.attribute]
+            waiting += _subgraphs(node)
+        if hasattr(graph, "initializer"):
+            for item in (*graph.input, *graph.output, *graph.initializer):
+                yield item.name
 
 
 # External data
@@ -154,22 +173,31 @@ def _read_external_data(model: Any, path: Path) -> None:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         place = _external_file(tensor.name, entries, folder, path)
         start, length = _extent(tensor.name, entries, place)
-        with place.open("rb") as file:
-            file.seek(start)
-            tensor.raw_data = file.read(length)
-        if len(tensor.raw_data) != length:
+        if start + length > place.stat().st_size:
             raise FrontendError(
                 f"the external data of '{tensor.name}' is truncated: '{place.name}' has no "
                 f"{length} bytes at {start}",
                 notes=("copy the data file again",),
             )
+        with place.open("rb") as file:
+            file.seek(start)
+            tensor.raw_data = file.read(length)
         del tensor.external_data[:]
         tensor.data_location = onnx.TensorProto.DEFAULT
 
 
 def _external_file(name: str, entries: dict[str, str], folder: Path, model: Path) -> Path:
     location = entries.get("location", "")
-    place = (folder / location).resolve()
+    try:
+        place = (folder / location).resolve()
+        place.stat()
+    except FileNotFoundError:
+        pass  # said below
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise FrontendError(
+            f"the external data of '{name}' in '{model}' has no usable place: {error}"[:300],
+            notes=("the model is broken; export it again",),
+        ) from None
     if not location or not place.is_relative_to(folder):
         raise FrontendError(
             f"the external data of '{name}' in '{model}' lies outside of the model's folder: "

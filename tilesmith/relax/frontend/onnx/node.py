@@ -10,6 +10,7 @@ from tilesmith.ir import PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, RelaxExpr, Tuple, known_struct_info
+from tilesmith.relax.frontend.onnx.schemas import describe_attribute
 from tilesmith.relax.frontend.onnx.values import (
     Size,
     Sizes,
@@ -150,8 +151,19 @@ class OnnxNode:
     # Attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute: a number, text, list, numpy array or subgraph."""
-        return self.attributes.get(name, default)
+        """Return the value of an attribute: a number, text, list, numpy array or subgraph. It has
+        to be of the kind of the default, where there is one.
+        """
+        if name not in self.attributes:
+            return default
+        value = self.attributes[name]
+        wanted = (int, float) if isinstance(default, float) else type(default)
+        if default is not None and not isinstance(value, wanted):
+            raise OpAttributeInvalid(
+                f"its attribute '{name}' is {describe_attribute(value)}, expected a value such as "
+                f"{default!r}"
+            )
+        return value
 
     def required(self, name: str) -> Any:
         """Return the value of a required attribute."""

@@ -18,8 +18,10 @@ from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir import operators as arithmetic
 from tilesmith.ir.expr import Select
 from tilesmith.relax.expr import Constant
+from tilesmith.relax.frontend.onnx.node import normal_axis
 from tilesmith.relax.frontend.onnx.values import Sizes, integer
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError, TilesmithError
 
 __all__ = ["as_value", "evaluate"]
 
@@ -34,7 +36,13 @@ def evaluate(node: Any) -> Any:
     arrays = [node.known(index) if node.has(index) else None for index in range(len(node))]
     if any(array is None and node.has(index) for index, array in enumerate(arrays)):
         return None
-    return function(node, *arrays)
+    try:
+        return function(node, *arrays)
+    except (ArithmeticError, IndexError, ValueError) as error:
+        if isinstance(error, TilesmithError):
+            raise
+        # numpy moves and counts the elements: it says what does not fit
+        raise ShapeError(f"its sizes cannot be computed: {error}") from None
 
 
 def as_value(values: Any, dtype: Any = "int64") -> Any:
@@ -177,7 +185,7 @@ def _axes(node: Any, index: int, given: Any, rank: int) -> Any:
     axes = node.attribute("axes")
     if axes is None and given is not None:
         axes = [int(axis) for axis in given.ravel()]
-    return None if axes is None else tuple([axis % rank for axis in axes])
+    return None if axes is None else tuple([normal_axis(axis, rank) for axis in axes])
 
 
 def _squeeze(node: Any, values: Any, axes: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +77,21 @@ def _stored_dtype(element_type: int, what: str) -> str:
 
 def _dense(sparse: Any) -> Any:
     values, indices = tensor_array(sparse.values), tensor_array(sparse.indices)
-    array = numpy.zeros(tuple(sparse.dims), values.dtype)
+    shape = tuple(sparse.dims)
+    what = f"the sparse tensor '{sparse.values.name}'"
+    broken = ("the model is broken; export it again",)
+    if any(size < 0 for size in shape):
+        raise FrontendError(f"{what} has the sizes {shape}", notes=broken)
+    limits = (math.prod(shape),) if indices.ndim == 1 else shape
+    places = indices[:, None] if indices.ndim == 1 else indices
+    if values.ndim != 1 or places.shape != (len(values), len(limits)):
+        raise FrontendError(
+            f"{what} has values of the shape {values.shape} at places of the shape {indices.shape}",
+            notes=broken,
+        )
+    if ((places < 0) | (places >= numpy.array(limits, "int64"))).any():
+        raise FrontendError(f"{what} has values outside of its sizes {shape}", notes=broken)
+    array = numpy.zeros(shape, values.dtype)
     if indices.ndim == 1:
         array.reshape(-1)[indices] = values
     else:

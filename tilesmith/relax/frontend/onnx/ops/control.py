@@ -9,7 +9,7 @@ from tilesmith.relax.expr import If, SeqExpr, Tuple, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import rank_of, scalar, shape_of
-from tilesmith.support.errors import FrontendError
+from tilesmith.support.errors import FrontendError, OpAttributeInvalid
 
 MOST_ITERATIONS = 1000
 """Loops with more iterations than this are not unrolled."""
@@ -19,8 +19,11 @@ MOST_ITERATIONS = 1000
 def _if(node: OnnxNode) -> Any:
     known = node.known(0)
     branches = node.required("then_branch"), node.required("else_branch")
+    if len(branches[0].output) != len(branches[1].output):
+        counts = " and ".join([str(len(graph.output)) for graph in branches])
+        raise FrontendError(f"its branches have {counts} outputs")
     if known is not None and known.dtype != object:
-        graph = branches[0] if bool(known.reshape(-1)[0]) else branches[1]
+        graph = branches[0] if node.number(0, "cond") else branches[1]
         return tuple(node.importer.import_subgraph(graph, node.scope, []))
     condition = op.reshape(node[0], []) if rank_of(node[0]) else node[0]
     condition = node.emit(condition)
@@ -49,11 +52,15 @@ def _loop(node: OnnxNode) -> Any:
     """Unroll a loop; the number of iterations and the condition have to be known at import."""
     body = node.required("body")
     limit = node.number(0, "M") if node.has(0) else None
-    keep_going = bool(node.constant(1, "cond").reshape(-1)[0]) if node.has(1) else True
+    keep_going = bool(node.number(1, "cond", True))
     if limit is None and not node.has(1):
         raise FrontendError("the loop has neither a number of iterations nor a condition")
     carried = list(node.inputs[2:])
     count = len(carried)
+    if len(body.output) <= count:
+        raise FrontendError(
+            f"its body has {len(body.output)} outputs; a condition and {count} values are needed"
+        )
     scanned: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - count)]
     iteration = 0
     while keep_going and (limit is None or iteration < limit):
@@ -78,7 +85,10 @@ def _known_condition(node: OnnxNode, condition: Any) -> bool:
             "a loop whose condition is computed from data",
             "give it a number of iterations that is a constant",
         )
-    return bool(as_array(condition).reshape(-1)[0])
+    array = as_array(condition)
+    if array.size != 1:
+        raise FrontendError(f"the condition of its body has the shape {array.shape}")
+    return bool(array.reshape(()))
 
 
 def _stacked(node: OnnxNode, values: list[Any], axis: int) -> Any:
@@ -110,11 +120,19 @@ def _batched_scan(node: OnnxNode) -> Any:
 
 
 def _directions(node: OnnxNode, name: str, count: int) -> list[int]:
-    return [int(value) for value in node.attribute(name) or [0] * count]
+    found = node.attribute(name) or [0] * count
+    if len(found) != count:
+        raise OpAttributeInvalid(f"its attribute '{name}' has {len(found)} items, {count} needed")
+    return [int(value) for value in found]
 
 
 def _unrolled_scan(node: OnnxNode, inputs: list[Any]) -> tuple[Any, ...]:
     body, count = node.required("body"), int(node.required("num_scan_inputs"))
+    if not 1 <= count <= len(inputs) or len(body.output) < len(inputs) - count:
+        raise OpAttributeInvalid(
+            f"its attribute 'num_scan_inputs' is {count}, which does not fit {len(inputs)} inputs "
+            f"and a body with {len(body.output)} outputs"
+        )
     states = inputs[: len(inputs) - count]
     sequences = [node.importer.tensor(value) for value in inputs[len(states) :]]
     axes = [
@@ -136,6 +154,8 @@ def _unrolled_scan(node: OnnxNode, inputs: list[Any]) -> tuple[Any, ...]:
         states = outputs[: len(states)]
         for values, value in zip(collected, outputs[len(states) :]):
             values.append(value)
+    if length == 0:
+        raise node.unsupported("a scan over an axis of size 0")
     turned = _directions(node, "scan_output_directions", len(collected))
     out_axes = _directions(node, "scan_output_axes", len(collected))
     results = []

@@ -17,11 +17,17 @@ AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def spatial_list(node: OnnxNode, name: str, count: int, default: int) -> list[int]:
-    """Return an attribute with one number for each spatial axis."""
+    """Return an attribute with one number for each spatial axis. The default, 0 or 1, is the
+    smallest number that is allowed, too.
+    """
     values = node.attribute(name) or [default] * count
     if len(values) != count:
         raise OpAttributeInvalid(
             f"its attribute '{name}' has {len(values)} numbers for {count} spatial axes"
+        )
+    if any(value < default for value in values):
+        raise OpAttributeInvalid(
+            f"its attribute '{name}' is {list(values)}; each number has to be at least {default}"
         )
     return [int(value) for value in values]
 

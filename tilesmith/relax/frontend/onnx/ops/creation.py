@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Constant, PrimValue, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import Sizes, dtype_of, is_static
-from tilesmith.support.errors import OpAttributeRequired
+from tilesmith.support.errors import FrontendError, OpAttributeInvalid, OpAttributeRequired
 
 _LARGE = 1 << 16
 
@@ -32,7 +32,10 @@ def _constant(node: OnnxNode) -> Any:
 
 @converter("ConstantOfShape")
 def _constant_of_shape(node: OnnxNode) -> Any:
-    value = numpy.asarray(node.attribute("value", numpy.zeros(1, "float32"))).reshape(())
+    stored = node.attribute("value", numpy.zeros(1, "float32"))
+    if stored.size != 1:
+        raise OpAttributeInvalid(f"its attribute 'value' has the shape {stored.shape}, not (1,)")
+    value = stored.reshape(())
     shape = node.integers(0, "shape")
     if is_static(shape) and int(numpy.prod(shape)) <= _LARGE:
         return Constant(numpy.full([int(size) for size in shape], value, value.dtype))
@@ -46,7 +49,12 @@ def _range(node: OnnxNode) -> Any:
         return _range_at_run_time(node)
     if all(array.dtype != object for array in arrays):
         dtype = arrays[0].dtype
-        start, limit, delta = [array.reshape(()) for array in arrays]
+        start, limit, delta = [
+            numpy.asarray(node.number(index, name))
+            for index, name in enumerate(("start", "limit", "delta"))
+        ]
+        if delta == 0:
+            raise FrontendError("its input 'delta' is 0")
         count = max(int(numpy.ceil((limit - start) / delta)), 0)
         return Constant((start + numpy.arange(count) * delta).astype(dtype))
     dtype = next(value.dtype for value in node.inputs if isinstance(value, Sizes))

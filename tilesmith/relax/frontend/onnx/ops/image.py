@@ -47,6 +47,8 @@ class _Plan:
         """Make a plan whose sizes are the old ones times factors, rounded down."""
         if len(scales) != len(self.axes):
             raise ShapeError(f"{len(scales)} scales for {len(self.axes)} axes")
+        if not all(0 < scale < numpy.inf for scale in scales):
+            raise ShapeError(f"its scales {scales} are not all positive numbers")
         self.scales = scales
         for i, (size, scale) in enumerate(zip(self.before, scales)):
             if isinstance(size, int):
@@ -62,9 +64,12 @@ class _Plan:
         """Make a plan with given sizes, or with sizes that keep the aspect ratio."""
         if len(sizes) != len(self.axes):
             raise ShapeError(f"{len(sizes)} sizes for {len(self.axes)} axes")
+        for old, new in zip(self.before, sizes):
+            if isinstance(new, int) and (new < 0 or (new > 0 and _same_size(old, 0))):
+                raise ShapeError(f"an axis of the size {old} cannot get the size {new}")
         self.after = list(sizes)
         factors = [
-            new / old if isinstance(new, int) and isinstance(old, int) else None
+            (new / old if old else 1.0) if isinstance(new, int) and isinstance(old, int) else None
             for new, old in zip(sizes, self.before)
         ]
         self.scales = factors

@@ -175,6 +175,8 @@ def _trilu(node: OnnxNode) -> Any:
 
 
 def _trilu_at_run_time(node: OnnxNode, x: Any, is_upper: bool) -> Any:
+    if rank_of(x) < 2:
+        raise ShapeError("a tensor of matrices is needed")
     rows, columns = shape_of(x)[-2:]
     row = op.expand_dims(op.arange(0, rows, 1, "int64"), 1)
     column = op.expand_dims(op.arange(0, columns, 1, "int64"), 0)
@@ -230,6 +232,8 @@ def _compress(node: OnnxNode) -> Any:
 def _eye_like(node: OnnxNode) -> Any:
     from tilesmith.relax.frontend.onnx.tensors import dtype_name
 
+    if rank_of(node[0]) != 2:
+        raise ShapeError(f"it needs a matrix, got a tensor of rank {rank_of(node[0])}")
     rows, columns = shape_of(node[0])
     to = node.attribute("dtype")
     dtype = dtype_of(node[0]) if to is None else dtype_name(int(to), "the result")

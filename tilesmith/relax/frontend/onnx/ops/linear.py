@@ -103,7 +103,14 @@ def _einsum(node: OnnxNode) -> Any:
     tensors = node.tensors()
     equation = written_out(str(node.required("equation")), [rank_of(tensor) for tensor in tensors])
     inputs, _, output = equation.partition("->")
-    tensors, terms = _same_sizes(node, tensors, inputs.split(","))
+    terms = inputs.split(",")
+    for term, tensor in zip(terms, tensors):
+        if len(term) != rank_of(tensor):
+            raise OpAttributeInvalid(
+                f"its equation '{equation}' has {len(term)} letters for a tensor of rank "
+                f"{rank_of(tensor)}"
+            )
+    tensors, terms = _same_sizes(node, tensors, terms)
     return op.einsum(tensors, f"{','.join(terms)}->{output}")
 
 

@@ -9,8 +9,8 @@ from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.activation import ACTIVATIONS
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, scalar, shape_of
-from tilesmith.support.errors import OpAttributeInvalid
+from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 MOST_STEPS = 1000
 """Longer sequences are not unrolled."""
@@ -120,9 +120,10 @@ def _run(
     direction = node.choice("direction", "forward", "forward", "reverse", "bidirectional")
     turned = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
     batch_first = bool(node.attribute("layout", 0))
+    _check_shapes(node, gates, len(turned), states, batch_first)
     x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
     length, batch, _ = shape_of(x)
-    if not isinstance(length, int) or length > MOST_STEPS:
+    if not isinstance(length, int) or not 1 <= length <= MOST_STEPS:
         raise node.unsupported(f"a sequence of {length} steps, which are unrolled,")
     functions = _functions(node, defaults, len(turned))
     outputs, lasts = [], []
@@ -134,6 +135,37 @@ def _run(
         outputs.append(found)
         lasts.append(last)
     return _results(node, outputs, lasts, batch_first)
+
+
+def _check_shapes(
+    node: OnnxNode, gates: int, directions: int, states: tuple[int, ...], batch_first: bool
+) -> None:
+    """Raise ShapeError where the weights and states do not fit the input and the directions."""
+    if rank_of(node[0]) != 3 or rank_of(node[2]) != 3:
+        ranks = rank_of(node[0]), rank_of(node[2])
+        raise ShapeError(f"its inputs X and R have the ranks {ranks[0]} and {ranks[1]}, 3 needed")
+    batch, width = shape_of(node[0])[0 if batch_first else 1], shape_of(node[0])[2]
+    hidden = shape_of(node[2])[2]
+    if not isinstance(hidden, int):
+        raise node.unsupported(f"a state of the size {hidden}, which is not constant,")
+    state = [batch, directions, hidden] if batch_first else [directions, batch, hidden]
+    expected: dict[int, tuple[str, list[Any]]] = {
+        1: ("W", [directions, gates * hidden, width]),
+        2: ("R", [directions, gates * hidden, hidden]),
+        3: ("B", [directions, 2 * gates * hidden]),
+        4: ("sequence_lens", [batch]),
+        **dict.fromkeys(states, ("the initial state", state)),
+        7: ("P", [directions, 3 * hidden]),
+    }
+    for index, (name, sizes) in expected.items():
+        if not node.has(index):
+            continue
+        found = shape_of(node[index]) if rank_of(node[index]) == len(sizes) else None
+        if found is None or any(
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, sizes)
+        ):
+            shown = ", ".join([str(size) for size in sizes])
+            raise ShapeError(f"its input {index} ({name}) has to have the shape ({shown})")
 
 
 def _initial(

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy
 
-from tilesmith.support.errors import OpAttributeInvalid
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 __all__ = ["AxisResize", "nearest_places", "resize_matrix"]
+
+_LARGEST_MATRIX = 1 << 27
+"""More weights than this are not computed at import."""
 
 
 class AxisResize:
@@ -113,6 +116,8 @@ def _cubic(distance: Any, alpha: float) -> Any:
 def resize_matrix(task: AxisResize) -> Any:
     """Return the matrix of weights of the old elements (columns) in each new one (rows)."""
     settings = task.settings
+    if task.after * task.before > _LARGEST_MATRIX:
+        raise ShapeError(f"resizing an axis from {task.before} to {task.after} is not supported")
     kernel, reach = (_triangle, 1) if settings["mode"] == "linear" else (_cubic, 2)
     # Against aliasing, the kernel covers all old elements that map to one new one.
     width = min(task.scale, 1.0) if settings["antialias"] else 1.0
