@@ -1,4 +1,6 @@
-"""`tilesmith fuzz`: checks random programs against the interpreter, and replays findings."""
+"""`tilesmith fuzz`: random programs against the interpreter, damaged models and arrays, and the
+replay of findings.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,19 @@ import click
 
 from tilesmith.cli.options import existing_file, json_option, print_json
 
+_COMMAND = "tilesmith.cli.main:tilesmith"
+
 
 @click.group("fuzz")
 def fuzz_command() -> None:
-    """Check the compiler with random programs.
+    """Check the compiler with random programs, and with damaged models and arrays.
 
-    Every schedule primitive, lowering pass and back end has to keep what the interpreter computes.
+    Every schedule primitive, lowering pass and back end has to keep what the interpreter computes;
+    whatever a file or an argument says, the answer is a result or an error that explains itself.
 
     \b
     tilesmith fuzz tir --minutes 10 --json
+    tilesmith fuzz models --cases 1000 --jobs 2
     tilesmith fuzz replay fuzz-findings/test_pass_tir_simplify_script.py --json
     """
 
@@ -72,18 +78,85 @@ def tir_command(
         context.exit(1)
 
 
+@fuzz_command.command("models")
+@click.option("--cases", type=click.IntRange(min=1), help="Default: as many as the time allows.")
+@click.option(
+    "--minutes", type=click.FloatRange(min=0), help="Default: 1, or no limit with --cases."
+)
+@click.option("--seed", type=int, help="Of the first case; default: from the clock.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--kind", help="Only cases of one kind (model, artifact, arguments, …).")
+@click.option(
+    "--level", type=click.Choice(["node", "attribute", "byte"]), help="Only such changes of models."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("fuzz-findings"), show_default=True,
+    help="Folder for findings, each one a file that can be replayed.",
+)  # fmt: skip
+@click.pass_context
+@json_option
+def models_command(
+    context: click.Context, cases: int | None, minutes: float | None, seed: int | None, jobs: int,
+    kind: str | None, level: str | None, output: Path, as_json: bool,
+) -> None:  # fmt: skip
+    """Change models, compiled models and arrays, and look at what becomes of them.
+
+    Each case runs in a process of its own, with limits of time and memory. Failures: the process
+    dies or does not end, an error is not one of Tilesmith's or does not explain itself, a result is
+    not onnxruntime's. The exit code is 1 when something failed; each failure is reduced and saved.
+    """
+    import time
+
+    from tilesmith.relax.frontend.onnx.model import require_onnx
+    from tilesmith.support.progress import progress
+
+    require_onnx()
+    from tilesmith.testing.fuzz.models.campaign import Options, Summary, fuzz_models
+    from tilesmith.testing.fuzz.models.cases import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise click.BadParameter(f"there are {', '.join(KINDS)}", param_hint="--kind")
+    if minutes is None and cases is None:
+        minutes = 1.0
+    chosen = int(time.time()) % 10**6 * 1000 if seed is None else seed
+    seconds = None if minutes is None else 60 * minutes
+    options = Options(cases, seconds, chosen, jobs, kind, level, output, command=_COMMAND)
+    with progress("fuzzing", False if as_json else None) as report:
+
+        def show(summary: Summary) -> None:
+            found = len(summary.findings)
+            done, whole = float(summary.cases), float(cases or 0)
+            if seconds is not None and (not whole or summary.seconds / seconds > done / whole):
+                done, whole = summary.seconds, seconds
+            report(done, whole, f"{summary.cases} cases, {found} findings")
+
+        summary = fuzz_models(options, show)
+    record = {"seed": chosen, **summary.as_json()}
+    if as_json:
+        print_json(record)
+    else:
+        _print_models(record)
+    if summary.findings:
+        context.exit(1)
+
+
 @fuzz_command.command("replay")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 @json_option
 def replay_command(context: click.Context, file: Path, as_json: bool) -> None:
     """Run a saved finding again, in a process of its own; the exit code is 1 while it fails."""
-    from tilesmith.testing.fuzz.isolated import IsolatedRunner
-
     existing_file(file, "a saved finding")
-    runner = IsolatedRunner()
-    failed = runner.replay(file.absolute())
-    runner.close()
+    if file.suffix == ".json":
+        from tilesmith.testing.fuzz.models.campaign import replay_finding
+
+        failed = replay_finding(file, _COMMAND)
+    else:
+        from tilesmith.testing.fuzz.isolated import IsolatedRunner
+
+        runner = IsolatedRunner()
+        failed = runner.replay(file.absolute())
+        runner.close()
     if as_json:
         print_json({"file": str(file), "failed": failed})
     else:
@@ -118,6 +191,27 @@ def _print(record: dict[str, Any]) -> None:
         click.echo(f"not supported, {count} times: {message}")
     for text in record["broken_cases"]:
         click.echo(f"broken case: {text}")
+    if not record["findings"]:
+        click.echo("nothing failed")
+    for finding in record["findings"]:
+        where = f" -> {finding['file']}" if finding["file"] else ""
+        click.echo(f"FAILED {finding['signature']} ({finding['count']} times){where}")
+
+
+def _print_models(record: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = [name for name, count in record["outcomes"].items() if count]
+    table = Table("cases", *shown)
+    for kind, counts in record["kinds"].items():
+        table.add_row(kind, *[str(counts[name]) for name in shown])
+    table.add_row("all", *[str(record["outcomes"][name]) for name in shown])
+    Console().print(table)
+    click.echo(
+        f"seed {record['seed']}, {record['seconds']} s: {record['cases']} cases "
+        f"({record['cases_per_minute']} per minute)"
+    )
     if not record["findings"]:
         click.echo("nothing failed")
     for finding in record["findings"]:

@@ -1,0 +1,96 @@
+"""Compares results with those of onnxruntime, where it can run the model, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import onnx
+
+from tilesmith.testing.fuzz.models.pick import nodes
+from tilesmith.testing.fuzz.models.verdict import failure
+
+__all__ = ["compare", "difference"]
+
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
+
+
+def compare(path: Path, arguments: list[Any], results: list[numpy.ndarray]) -> dict[str, Any]:
+    """Return the record of a comparison; "ok" where there is nothing to compare with."""
+    model = onnx.load(str(path))
+    if any(node.op_type.startswith(_RANDOM) for node in nodes(model)):
+        return {"outcome": "ok", "phase": "compare", "reason": "random"}
+    if not all(_is_finite(attribute) for node in nodes(model) for attribute in node.attribute):
+        return {"outcome": "ok", "phase": "compare", "reason": "not defined"}
+    expected = _reference(path, model, arguments)
+    if expected is None:
+        return {"outcome": "ok", "phase": "compare", "reason": "onnxruntime refuses"}
+    words = difference(results, expected)
+    if words is None:
+        return {"outcome": "same", "phase": "compare"}
+    operators = " ".join(sorted({node.op_type for node in nodes(model)}))
+    return failure("differs", f"{words} ({operators[:120]})", "compare", str(model.graph)[:3000])
+
+
+def _is_finite(attribute: Any) -> bool:
+    """Return whether the numbers of an attribute are finite: with others 0 times infinity, which
+    depends on the order of evaluation, decides about the result.
+    """
+    return bool(numpy.isfinite([attribute.f, *attribute.floats]).all())
+
+
+def _reference(path: Path, model: Any, arguments: list[Any]) -> list[Any] | None:
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # without rewriting the graph: a plain reference
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        stored = {tensor.name for tensor in model.graph.initializer}
+        names = [item.name for item in model.graph.input if item.name not in stored]
+        found = session.run(None, dict(zip(names, arguments)))
+    except Exception:  # the rival's own refusal says nothing about us
+        return None
+    return [part for value in found for part in (value if isinstance(value, list) else [value])]
+
+
+def difference(results: list[numpy.ndarray], expected: list[Any]) -> str | None:
+    """Return in few words how results differ, None where they agree."""
+    if len(results) != len(expected):
+        return f"{len(expected)} results expected, got {len(results)}"
+    for place, (one, other) in enumerate(zip(results, expected)):
+        if other is None:
+            continue
+        other = numpy.asarray(other)
+        if one.shape != other.shape:
+            return f"result {place}: another shape"
+        if one.dtype.kind == "V" and other.dtype.kind == "u":  # its way to show narrow floats
+            other = other.view(one.dtype)
+        if one.dtype != other.dtype:
+            return f"result {place}: another dtype"
+        if other.dtype.kind in "OSU":
+            continue
+        if not _close(one.astype("float64"), other.astype("float64"), one.dtype.itemsize):
+            return f"result {place}: other values"
+    return None
+
+
+def _close(one: numpy.ndarray, other: numpy.ndarray, itemsize: int) -> bool:
+    """Compare with a tolerance relative to the largest finite value."""
+    if not numpy.array_equal(numpy.isnan(one), numpy.isnan(other)):
+        return False
+    finite = numpy.isfinite(one) & numpy.isfinite(other)
+    rest = ~finite & ~numpy.isnan(one)
+    if not numpy.array_equal(one[rest], other[rest]):
+        return False
+    scale = numpy.abs(other[finite]).max(initial=1.0)
+    tolerance = (1e-2 if itemsize < 4 else 1e-4) * scale
+    return bool((numpy.abs(one[finite] - other[finite]) <= tolerance).all())
