@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir.node import Node
+from tilesmith.support.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     from tilesmith.ir.expr import PrimExpr
@@ -120,9 +121,12 @@ class ExprOp:
         return operators.not_equal(self, other)
 
     def __bool__(self) -> bool:
-        raise ValueError(
-            f"the truth of `{self}` is not known at compile time; use tir.all, tir.any or tir.Not "
-            "instead of `and`, `or`, `not`, and `T.if_then_else` or an `if` statement to choose"
+        raise TypeMismatchError(
+            f"the truth of `{self}` is not known at compile time",
+            notes=(
+                "use tir.all, tir.any or tir.Not instead of `and`, `or`, `not`, and "
+                "`T.if_then_else` or an `if` statement to choose",
+            ),
         )
 
     def equal(self, other: Any) -> PrimExpr:

@@ -158,9 +158,20 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-def integer(default: Any = REQUIRED) -> AttrField:
-    """Declare an integer."""
-    return AttrField(_as_int, default, "an integer")
+def integer(default: Any = REQUIRED, least: int | None = None) -> AttrField:
+    """Declare an integer, of at least ``least``."""
+
+    def convert(value: Any) -> int:
+        number = _as_int(value)
+        if least is not None and number < least:
+            raise ValueError
+        return number
+
+    return AttrField(convert, default, "an integer" + _at_least(least))
+
+
+def _at_least(least: int | None) -> str:
+    return "" if least is None else f", at least {least}"
 
 
 def optional_integer(default: Any = None) -> AttrField:
@@ -208,9 +219,7 @@ def repeated(count: int, default: int = 1, least: int | None = None) -> AttrFiel
         return values * count if len(values) == 1 else values
 
     wanted = f"an integer or {count} of them" if count > 1 else "an integer"
-    if least is not None:
-        wanted += f", at least {least}"
-    return AttrField(convert, (default,) * count, wanted)
+    return AttrField(convert, (default,) * count, wanted + _at_least(least))
 
 
 def paddings(count: int) -> AttrField:
@@ -220,11 +229,11 @@ def paddings(count: int) -> AttrField:
 
     def convert(value: Any) -> tuple[int, ...]:
         values = _as_ints(value)
-        if len(values) not in (1, count, 2 * count):
+        if len(values) not in (1, count, 2 * count) or min(values) < 0:
             raise ValueError
         return values * (2 * count // len(values))
 
-    wanted = f"1, {count} or {2 * count} integers (before, then after)"
+    wanted = f"1, {count} or {2 * count} integers (before, then after), at least 0"
     return AttrField(convert, (0,) * (2 * count), wanted)
 
 

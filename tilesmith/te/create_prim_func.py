@@ -18,8 +18,10 @@ from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.te.checks import check_variables
 from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 from tilesmith.tir.analysis import get_block_access_region
+from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, ProducerLoad, Reduce
 from tilesmith.tir.function import PrimFunc
@@ -51,7 +53,14 @@ def create_prim_func(ops: Any, index_dtype_override: str | None = None) -> PrimF
     for argument in arguments:
         if not isinstance(argument, (Tensor, Var)):
             raise TypeMismatchError(
-                f"create_prim_func takes tensors and variables, got {argument!r}"
+                f"create_prim_func takes tensors and variables, got {argument!r}",
+                notes=("give it inputs and outputs in one list: te.create_prim_func([A, C])",),
+            )
+    for number, argument in enumerate(arguments):
+        if any(argument is other for other in arguments[:number]):
+            raise TypeMismatchError(
+                f"'{argument.name}' is twice among the arguments of create_prim_func",
+                notes=("make a placeholder of its own for each parameter",),
             )
     with deep_recursion():
         return _Builder(arguments, index_dtype_override).build()
@@ -173,6 +182,9 @@ class _Builder:
         self.buffers: dict[Any, Buffer] = {}
         self.names: dict[str, int] = {}
         self.block_names: dict[str, int] = {}
+        shapes = [one.shape for one in arguments if isinstance(one, Tensor)]
+        scalars = [one for one in arguments if isinstance(one, Var)]
+        self.known = {*scalars, *[var for sizes in shapes for var in undefined_vars(sizes)]}
 
     def index(self, expr: PrimExpr) -> PrimExpr:
         """Convert an index or size to the chosen dtype; size variables get a counterpart of that
@@ -317,6 +329,7 @@ class _Builder:
             point = Range.from_min_extent(const(0, dtype), const(1, dtype))
             iterators.append(IterVar(point, Var("vi", dtype), IterVar.DataPar))
             values.append(const(0, dtype))
+        check_variables(op.name, op.place, op.body, mapping, self.known)
         rewrite = _Body(self, mapping)
         wanted = range(op.num_outputs) if number is None else [number]
         targets = [self.buffers[op.output(k)] for k in wanted]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, Range, SizeVar, StringImm, Var, const, convert
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.caller import is_internal, place_of_caller
 from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.te.checks import check_reads, element_values
 from tilesmith.te.tag import TagScope
 from tilesmith.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import IterVar, Reduce
+from tilesmith.tir.expr import IterVar
 from tilesmith.tir.stmt import Evaluate, Stmt
 
 __all__ = [
@@ -22,8 +25,13 @@ __all__ = [
 
 
 def _shape(shape: Any) -> tuple[PrimExpr, ...]:
-    if isinstance(shape, (int, str, PrimExpr)):
+    if isinstance(shape, (int, float, str, PrimExpr)):
         shape = (shape,)
+    if not isinstance(shape, Iterable):
+        raise TypeMismatchError(
+            f"a shape is a size or a sequence of sizes, got {shape!r}",
+            notes=("for example (8, 16); the shape of a scalar is ()",),
+        )
     return tuple([_size(size) for size in shape])
 
 
@@ -62,6 +70,11 @@ def compute(
     """
     tag = tag or TagScope.current_tag()
     shape = _shape(shape)
+    if not callable(fcompute):
+        raise TypeMismatchError(
+            f"te.compute takes a function of the indices, got {fcompute!r}",
+            notes=("for example te.compute((8,), lambda i: A[i] + 1.0)",),
+        )
     names = _iterator_names(fcompute, len(shape), varargs_names)
     axis = [
         IterVar(
@@ -71,25 +84,10 @@ def compute(
         )
         for label, size in zip(names, shape)
     ]
-    body = fcompute(*[iterator.var for iterator in axis])
-    if not isinstance(body, (list, tuple)):
-        body = [body]
-    if any(value is None for value in body):
-        raise TypeMismatchError(
-            f"fcompute of '{name}' returned None, the value of an element is needed",
-            notes=("return it: lambda i: A[i] + 1.0",),
-        )
-    values = tuple([convert(value) for value in body])
-    for value in values:
-        if not isinstance(value, PrimExpr):
-            raise TypeMismatchError(f"compute '{name}' gave {value!r}, an expression is needed")
-    if any(isinstance(value, Reduce) for value in values):
-        first = values[0]
-        if not all(isinstance(v, Reduce) and v.combiner is first.combiner for v in values):
-            raise TypeMismatchError(
-                f"the values of compute '{name}' are not those of one reduction"
-            )
-    op = ComputeOp(name, tag, attrs, axis, values)
+    values = element_values(name, fcompute(*[iterator.var for iterator in axis]))
+    if not is_internal(sys._getframe(1)):  # what TOPI reads is checked by its tests
+        check_reads(name, values, axis)
+    op = ComputeOp(name, tag, attrs, axis, values, place_of_caller())
     outputs = tuple([op.output(k) for k in range(op.num_outputs)])
     return outputs[0] if len(outputs) == 1 else outputs
 
@@ -130,6 +128,19 @@ def _iterator_names(
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """Make an iterator to reduce over: ``dom`` is ``(begin, end)`` or a Range."""
+    if not isinstance(dom, Range):
+        bounds = dom if isinstance(dom, (list, tuple)) else (dom,)
+        if len(bounds) not in (1, 2) or any(bound is None for bound in bounds):
+            raise TypeMismatchError(
+                f"a reduction axis has a begin and an end, got {dom!r}",
+                notes=("for example te.reduce_axis((0, 16), name='k')",),
+            )
+        dom = Range(*bounds) if len(bounds) == 2 else Range(0, bounds[0])
+    if isinstance(dom.extent, IntImm) and dom.extent.value < 0:
+        raise ShapeError(
+            f"the end of a reduction axis lies before its begin: ({dom.min}, "
+            f"{dom.min + dom.extent})"
+        )
     return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
 
 
@@ -174,6 +185,8 @@ def extern(
     tag = tag or TagScope.current_tag()
     if isinstance(shape, (int, PrimExpr)) or not shape or isinstance(shape[0], (int, PrimExpr)):
         shape = [shape if isinstance(shape, (list, tuple)) else (shape,)]
+    if isinstance(inputs, Tensor):
+        inputs = [inputs]
     input_buffers = _given_or_made(
         in_buffers, [(tensor.shape, tensor.dtype, tensor.op.name) for tensor in inputs]
     )
@@ -183,12 +196,20 @@ def extern(
     else:
         wanted = []
     output_buffers = _given_or_made(out_buffers, wanted)
+    try:
+        inspect.signature(fcompute).bind(input_buffers, output_buffers)
+    except TypeError:
+        raise TypeMismatchError(
+            f"fcompute of extern '{name}' takes two lists of buffers: the inputs' and the outputs'",
+            notes=('for example lambda ins, outs: tir.call_packed("name", ins[0], outs[0])',),
+        ) from None
     body = fcompute(input_buffers, output_buffers)
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
         raise TypeMismatchError(
-            f"fcompute of extern '{name}' gave {body!r}, a statement or a call is needed"
+            f"fcompute of extern '{name}' gave {body!r}, a statement or a call is needed",
+            notes=('for example lambda ins, outs: tir.call_packed("name", ins[0], outs[0])',),
         )
     op = ExternOp(name, tag, attrs, inputs, input_buffers, output_buffers, body)
     outputs = [op.output(k) for k in range(op.num_outputs)]

@@ -9,7 +9,8 @@ from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError
+from tilesmith.support.caller import CallerPlace
+from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
@@ -85,7 +86,18 @@ class Tensor(DataProducer, key="te.Tensor"):
         for index in indices:
             if isinstance(index, IterVar):
                 index = index.var
-            converted.append(index if isinstance(index, PrimExpr) else convert(index))
+            if isinstance(index, slice):
+                raise TypeMismatchError(
+                    f"a part of tensor '{self.name}' cannot be taken as a whole",
+                    notes=("index one element, or use topi.strided_slice",),
+                )
+            expression = index if isinstance(index, PrimExpr) else convert(index)
+            if not (expression.dtype.is_integer or expression.dtype.is_bool):
+                raise TypeMismatchError(
+                    f"an index of tensor '{self.name}' is {expression.dtype}, an integer is needed",
+                    notes=('divide by `//`, or convert it: index.astype("int32")',),
+                )
+            converted.append(expression)
         return ProducerLoad(self, tuple(converted))
 
     def __getitem__(self, indices: Any) -> TensorSlice:
@@ -95,7 +107,18 @@ class Tensor(DataProducer, key="te.Tensor"):
         return int(self.shape[0])  # type: ignore[call-overload]
 
     def __iter__(self) -> Any:
-        raise TypeError("a tensor has no elements to iterate over before it is computed")
+        raise TypeMismatchError(
+            f"tensor '{self.name}' has no elements to iterate over before it is computed",
+            notes=("index it: A[i]; a list of tensors is written [A]",),
+        )
+
+    def asobject(self) -> PrimExpr:
+        """Refuse to be an expression: a tensor stands for all of its elements."""
+        indices = ", ".join("ijklmn"[: self.ndim])
+        raise TypeMismatchError(
+            f"tensor '{self.name}' is used where a single value is needed",
+            notes=(f"index it: {self.name}[{indices}]; topi has functions of whole tensors",),
+        )
 
     def __neg__(self) -> Any:
         return _topi("negative", self)
@@ -194,15 +217,25 @@ class BaseComputeOp(Operation, key="te.BaseComputeOp"):
     """Base of operations over a grid of iterators."""
 
 
-class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors",)):
+class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place")):
     """Elements given by expressions over the iterators ``axis``; several for a tuple reduction."""
 
     axis: tuple[IterVar, ...] = data_field()
     body: tuple[PrimExpr, ...] = data_field()
+    place: CallerPlace | None
+    """Where the user's program made it, for errors that show later."""
 
-    def __init__(self, name: str, tag: str, attrs: Any, axis: Any, body: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        attrs: Any,
+        axis: Any,
+        body: Any,
+        place: CallerPlace | None = None,
+    ) -> None:
         self.name, self.tag, self.attrs = name, tag, attributes(attrs)
-        self.axis, self.body = tuple(axis), tuple(body)
+        self.axis, self.body, self.place = tuple(axis), tuple(body), place
         shape = tuple([iterator.dom.extent for iterator in self.axis])
         self._tensors = [Tensor(shape, value.dtype, self, k) for k, value in enumerate(self.body)]
 

@@ -93,6 +93,10 @@ def _is_axis(value: Any) -> bool:
     return isinstance(value, IterVar)
 
 
+def _axis_name(value: Any) -> str:
+    return f"'{value.var.name}'" if isinstance(value, IterVar) else f"`{value}`"
+
+
 def comm_reducer(
     fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
@@ -112,12 +116,19 @@ def comm_reducer(
     def reduce_over(expr: Any, axis: Any, where: Any, init: Any) -> Any:
         axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
         for iterator in axes:
-            if iterator.iter_type != IterVarType.CommReduce:
+            if not isinstance(iterator, IterVar) or iterator.iter_type != IterVarType.CommReduce:
                 raise TypeMismatchError(
-                    f"'{iterator.var.name}' is not a reduction axis",
+                    f"{name}: {_axis_name(iterator)} is not a reduction axis",
                     notes=("make it with te.reduce_axis",),
                 )
+        if len({id(iterator) for iterator in axes}) < len(axes):
+            names = ", ".join([_axis_name(iterator) for iterator in axes])
+            raise TypeMismatchError(f"{name}: an axis is twice among {names}")
         condition = const(True, "bool") if where is None else convert(where)
+        if not condition.dtype.is_bool:
+            raise TypeMismatchError(
+                f"{name}: the condition `where` is {condition.dtype}, a comparison is needed"
+            )
         several = isinstance(expr, (list, tuple))
         source = [convert(value) for value in (expr if several else (expr,))]
         reducer = _make_reducer(fcombine, fidentity, source, several, name)
@@ -128,11 +139,22 @@ def comm_reducer(
         ]
         return tuple(values) if several else values[0]
 
-    def reducer(expr: Any, axis: Any, where: Any = None, init: Any = None, *args: Any) -> Any:
-        if _is_axis(axis):
+    def reducer(
+        expr: Any, *others: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> Any:
+        if axis is None and others and _is_axis(others[0]):
+            axis, others = others[0], others[1:]
+            where = others[0] if others else where
+            init = others[1] if len(others) > 1 else init
+            others = ()
+        if axis is not None:
             return reduce_over(expr, axis, where, init)
-        given = [value for value in (where, init, *args) if value is not None]
-        return reduce_directly(expr, axis, *given)
+        if not others:
+            raise TypeMismatchError(
+                f"{name} needs an axis to reduce over, or several values",
+                notes=(f"for example {name}(A[i, k], axis=k) with k = te.reduce_axis((0, 16))",),
+            )
+        return reduce_directly(expr, *others)
 
     reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = (

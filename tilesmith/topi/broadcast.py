@@ -38,7 +38,7 @@ def broadcast_shape(*shapes: Any) -> list[PrimExpr]:
                 chosen = size
             elif not op.is_const(size, 1) and not same_size(size, chosen):
                 if isinstance(size, IntImm) and isinstance(chosen, IntImm):
-                    texts = " and ".join(str(tuple([str(s) for s in shape])) for shape in shapes)
+                    texts = " and ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
                     raise ShapeError(
                         f"shapes {texts} do not broadcast: {chosen} and {size} differ at axis"
                         f" {axis}"

@@ -69,7 +69,8 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Axes) -> Tensor:
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """Permute the axes of ``a``; reversed by default."""
     ndim = len(a.shape)
-    order = list(range(ndim))[::-1] if axes is None else [int(axis) % ndim for axis in axes]
+    given = list(range(ndim))[::-1] if axes is None else [int(axis) for axis in axes]
+    order = [axis + ndim if axis < 0 else axis for axis in given]
     if sorted(order) != list(range(ndim)):
         raise ShapeError(f"{axes} is not an order of {ndim} axes")
 
@@ -136,10 +137,31 @@ def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     return te.compute([a.shape[k] for k in kept], element, name="T_squeeze", tag=tag.INJECTIVE)
 
 
+def _check_joined(tensors: Sequence[Tensor], axis: int) -> None:
+    """Refuse tensors that are known to differ elsewhere than along the axis where they are
+    joined.
+    """
+    wanted = tensors[0].shape
+    for tensor in tensors[1:]:
+        differ = len(tensor.shape) != len(wanted) or any(
+            isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value
+            for k, (a, b) in enumerate(zip(wanted, tensor.shape))
+            if k != axis
+        )
+        if differ:
+            raise ShapeError(
+                f"tensors of shapes {wanted} and {tensor.shape} cannot be joined along axis {axis}",
+                notes=("all other sizes have to be equal",),
+            )
+
+
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Concatenate tensors along an axis."""
     tensors = list(a_tuple)
+    if not tensors:
+        raise ShapeError("concatenate needs at least one tensor")
     (axis,) = normalize_axes(axis, len(tensors[0].shape))
+    _check_joined(tensors, axis)
     total = tensors[0].shape[axis]
     for tensor in tensors[1:]:
         total = total + tensor.shape[axis]

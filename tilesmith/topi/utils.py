@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from tilesmith import tir
@@ -11,7 +12,7 @@ from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ShapeError
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
 from tilesmith.te import Tensor
 from tilesmith.tir.analysis import undefined_vars
 
@@ -79,6 +80,8 @@ def normalize_axes(axis: Any, ndim: int, what: str = "axis") -> list[int]:
     axes = [axis] if isinstance(axis, (int, IntImm)) else list(axis)
     normal = []
     for one in axes:
+        if not isinstance(one, (Integral, IntImm)):
+            raise TypeMismatchError(f"{what} is a number from {-ndim} to {ndim - 1}, got {one!r}")
         number = int(one)
         if not -ndim <= number < ndim:
             raise ShapeError(f"{what} {number} is not within {ndim} dimensions")
@@ -120,6 +123,8 @@ def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
     dtype = op.match_types(op.match_types(start, stop)[0], step)[0].dtype if integers else "int64"
     if len(constants) == 3:
         first, last, by = constants
+        if by == 0:
+            raise OpAttributeInvalid("the step of arange is 0", notes=("it never gets to the end",))
         return const(max(0, math.ceil((last - first) / by)), dtype)
     if not integers:
         span = (op.cast("float32", stop) - op.cast("float32", start)) / op.cast("float32", step)

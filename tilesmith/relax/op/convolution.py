@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IntImm
+from tilesmith.ir.windows import window_count
 from tilesmith.relax.attrs import AttrField, Schema, dtype, integer, paddings, repeated, text
 from tilesmith.relax.expr import Call, known_struct_info
 from tilesmith.relax.op.common import check_ndim, prove_equal, result, size_text, sizes_of, tensor
@@ -96,12 +97,13 @@ def _infer(rank: int, transpose: bool) -> Any:
             channels = filters[0]
         spatial = []
         for i in range(rank):
-            extent = (filters[i + 2] - 1) * dilation[i] + 1
             pad = padding[i] + padding[i + rank]
             if transpose:
+                extent = (filters[i + 2] - 1) * dilation[i] + 1
                 spatial.append((sizes[i + 2] - 1) * strides[i] + extent - pad + extra[i])
             else:
-                spatial.append((sizes[i + 2] + pad - extent) // strides[i] + 1)
+                size = sizes[i + 2] + pad
+                spatial.append(window_count(size, filters[i + 2], strides[i], dilation[i]))
         if transpose:
             check_not_negative(call, spatial)
         else:
@@ -150,7 +152,7 @@ def _convolve(data: Any, weight: Any, strides: Any, dilation: Any, groups: int) 
     rank = data.ndim - 2
     batch, out_channels = data.shape[0], weight.shape[0]
     extents = [
-        (data.shape[i + 2] - (weight.shape[i + 2] - 1) * dilation[i] - 1) // strides[i] + 1
+        window_count(data.shape[i + 2], weight.shape[i + 2], strides[i], dilation[i])
         for i in range(rank)
     ]
     inner, outer = weight.shape[1], out_channels // groups
@@ -302,7 +304,7 @@ def _schema(rank: int, kernel_layout: str, **more: AttrField) -> Schema:
         padding=paddings(rank),
         **more,
         dilation=repeated(rank, least=1),
-        groups=integer(1),
+        groups=integer(1, least=1),
         data_layout=text("NC" + SPATIAL[rank]),
         kernel_layout=text(kernel_layout + SPATIAL[rank]),
         out_layout=text(None),
@@ -335,7 +337,7 @@ def _transposed(rank: int, precision: Precision = Precision.ALWAYS) -> OpFunctio
         "data weight",
         _infer(rank, True),
         description=f"Transposed convolution along {_COUNTS[rank]}; weight (I, O, {axes}).",
-        schema=_schema(rank, "IO", output_padding=repeated(rank, 0)),
+        schema=_schema(rank, "IO", output_padding=repeated(rank, 0, least=0)),
         compute=_transposed_expression,
         evaluate=_evaluate(rank, True),
         precision=precision,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir.windows import window_count
 from tilesmith.relax.attrs import Schema, optional, repeated, text
 from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import check_ndim, result, size, sizes_of, tensor
@@ -38,10 +39,10 @@ def _infer_pool(rank: int) -> Any:
         window, strides, dilation, padding = _window(attrs)
         spatial = []
         for i in range(rank):
-            reach = padding[i] + padding[i + rank] - (window[i] - 1) * dilation[i] - 1
-            if attrs.ceil_mode:
-                reach += strides[i] - 1
-            spatial.append((sizes[i + 2] + reach) // strides[i] + 1)
+            padded = sizes[i + 2] + (padding[i] + padding[i + rank])
+            spatial.append(
+                window_count(padded, window[i], strides[i], dilation[i], attrs.ceil_mode)
+            )
         check_windows(call, "window", sizes[2:], spatial)
         return result(from_primal([*sizes[:2], *spatial], out_layout, primal), data.dtype)
 
@@ -58,10 +59,8 @@ def _windows(data: Any, attrs: Any, rank: int, fill: Any) -> list[Any]:
     extents, width = [], []
     for i in range(rank):
         size = data.shape[i + 2]
-        reach = padding[i] + padding[i + rank] - (window[i] - 1) * dilation[i] - 1
-        if attrs.ceil_mode:
-            reach += strides[i] - 1
-        extents.append((size + reach) // strides[i] + 1)
+        whole = size + padding[i] + padding[i + rank]
+        extents.append(window_count(whole, window[i], strides[i], dilation[i], attrs.ceil_mode))
         needed = (extents[i] - 1) * strides[i] + (window[i] - 1) * dilation[i] + 1
         width.append((padding[i], max(padding[i + rank], needed - size - padding[i])))
     padded = numpy.pad(data, [(0, 0), (0, 0), *width], constant_values=fill)

@@ -12,7 +12,7 @@ from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.variables import undefined_vars
-from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     AttrStmt,
@@ -25,7 +25,7 @@ from tilesmith.tir.stmt import (
     While,
 )
 
-__all__ = ["OOBChecker", "Outside", "find_out_of_bounds"]
+__all__ = ["OOBChecker", "Outside", "find_out_of_bounds", "find_reads_outside"]
 
 
 class Outside(NamedTuple):
@@ -130,6 +130,30 @@ class _BoundsFinder(Visitor):
 
     visit_Let = visit_LetStmt
 
+    def visit_ProducerLoad(self, load: ProducerLoad) -> None:
+        tensor: Any = load.producer  # its class stands on a floor above
+        for axis, (index, size) in enumerate(zip(load.indices, tensor.shape)):
+            self.check(f"tensor '{tensor.name}' is read", f"of its axis {axis}", index, size)
+        self.visit_children(load)
+
+    def visit_Reduce(self, reduce: Reduce) -> None:
+        outer = self.is_reached
+        for iterator in reduce.axis:
+            self.iterate(iterator)
+        for value in reduce.init:
+            self.visit(value)
+        self.visit(reduce.condition)
+        for value in reduce.source:
+            self.under(reduce.condition, value)
+        self.is_reached = outer
+
+    def iterate(self, iterator: IterVar) -> None:
+        """Let an iterator of a tensor expression take the values of its domain."""
+        self.analyzer.bind(iterator.var, iterator.domain)
+        self.ranged.add(iterator.var)
+        is_filled = self.analyzer.can_prove(iterator.domain.extent >= 1)
+        self.is_reached = self.is_reached and is_filled
+
     def visit_BufferLoad(self, load: BufferLoad) -> None:
         self.access(load, "read")
         self.visit_children(load)
@@ -142,20 +166,21 @@ class _BoundsFinder(Visitor):
         if node.predicate is not None:
             return  # its lanes may be switched off
         shape = node.buffer.shape
+        access = f"buffer '{node.buffer.name}' is {what}"
         for axis, (index, size) in enumerate(zip(node.indices, shape)):
             where = f"of its axis {axis}"
             if index.dtype.lanes == 1:
-                self.check(node, what, where, index, size)
+                self.check(access, where, index, size)
             elif isinstance(index, Ramp):
                 last = index.base + index.stride * (index.lanes - 1)
-                self.check(node, what, where, index.base, size)
+                self.check(access, where, index.base, size)
                 if axis > 0 and axis == len(shape) - 1 and not node.buffer.strides:
                     # a vector may run on into the next rows
-                    self.check(node, what, "of its memory", *_in_memory(node, shape, last))
+                    self.check(access, "of its memory", *_in_memory(node, shape, last))
                 else:
-                    self.check(node, what, where, last, size)
+                    self.check(access, where, last, size)
 
-    def check(self, node: Any, what: str, where: str, index: PrimExpr, size: PrimExpr) -> None:
+    def check(self, access: str, where: str, index: PrimExpr, size: PrimExpr) -> None:
         """Record an index that is out of bounds for some iteration of the loops with constant
         bounds."""
         bound = self.analyzer.const_int_bound(index)
@@ -166,7 +191,7 @@ class _BoundsFinder(Visitor):
             outside = low < 0 or (limit.min_value == limit.max_value and high >= limit.max_value)
         if outside:
             text = (
-                f"the buffer '{node.buffer.name}' is {what} outside {where}: the index "
+                f"the {access} outside {where}: the index "
                 f"{index} lies in [{low}, {high}], the size is {size}"
             )
             self.found.append(Outside(text, self.span, self.is_reached and not any(self.narrowed)))
@@ -205,6 +230,19 @@ def find_out_of_bounds(func: PrimFunc) -> list[Outside]:
     finder = _BoundsFinder()
     with deep_recursion():
         finder.visit(func.body)
+    return finder.found
+
+
+def find_reads_outside(values: Sequence[PrimExpr], axes: Sequence[IterVar]) -> list[Outside]:
+    """Return the reads of tensors that are outside of their shapes, of the values of a tensor
+    expression over some iterators.
+    """
+    finder = _BoundsFinder()
+    for iterator in axes:
+        finder.iterate(iterator)
+    with deep_recursion():
+        for value in values:
+            finder.visit(value)
     return finder.found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tilesmith import te, tir
 from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
-from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi.accumulation import accumulator, rounded
@@ -25,7 +25,7 @@ from tilesmith.topi.nn.utils import (
     check_plain_layout,
     get_pad_tuple_generic,
     per_axis,
-    window_count,
+    windows_within,
 )
 from tilesmith.topi.utils import DType, get_const_int, simplify
 
@@ -118,6 +118,8 @@ def _is_depthwise(g: _Geometry, groups: int) -> bool:
 
 
 def _check_channels(g: _Geometry, groups: int) -> None:
+    if groups < 1:
+        raise OpAttributeInvalid(f"a convolution has at least 1 group, got {groups}")
     channels, wanted, outputs = g.size["C"], g.kernel["I"], g.kernel["O"]
     known = isinstance(channels, IntImm) and isinstance(wanted, IntImm)
     what = f"conv{len(g.letters)}d"
@@ -167,7 +169,7 @@ def conv(
     out_size = {"N": g.size["N"], "C": g.kernel["O"]}
     for letter in g.letters:
         size = g.size[letter] + g.before[letter] + g.after[letter]
-        out_size[letter] = window_count(
+        out_size[letter] = windows_within(
             size, g.kernel[letter], g.stride[letter], g.dilation[letter]
         )
     places = g.iterators(g.kernel["I"])
@@ -220,7 +222,7 @@ def conv_transpose(
         )
     out_dtype = out_dtype or data.dtype
     dtype = accumulator(out_dtype)
-    extra = per_axis(output_padding, len(g.letters), "output_padding")
+    extra = per_axis(output_padding, len(g.letters), "output_padding", 0)
     per_group = simplify(op.floordiv(inputs, groups))
     places = g.iterators(per_group)
     out_size = {"N": g.size["N"], "C": simplify(outer * groups)}

@@ -9,7 +9,7 @@ from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.nn.pad import pad
-from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis, window_count
+from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis, windows_within
 from tilesmith.topi.utils import DType, get_const_int, simplify
 
 __all__ = ["depthwise_conv2d_nchw"]
@@ -36,8 +36,8 @@ def depthwise_conv2d_nchw(
     shape = (
         batch,
         simplify(channels * multiplier),
-        window_count(height + top + bottom, ky, sy, dy),
-        window_count(width + left + right, kx, sx, dx),
+        windows_within(height + top + bottom, ky, sy, dy),
+        windows_within(width + left + right, kx, sx, dx),
     )
     data = pad(Input, [0, 0, top, left], [0, 0, bottom, right], name="PaddedInput")
     di = te.reduce_axis((0, ky), name="di")

@@ -14,7 +14,7 @@ from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import accumulator, rounded, widened
 from tilesmith.topi.nn.pad import pad
-from tilesmith.topi.nn.utils import window_count
+from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
 __all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "matmul_packed"]
@@ -34,7 +34,7 @@ def _sizes(
     sizes = []
     for axis in range(2):
         size, stride = padded.shape[1 + axis], int(strides[axis])
-        sizes.append(window_count(size, kernel[axis], stride, int(dilation[axis])))
+        sizes.append(windows_within(size, kernel[axis], stride, int(dilation[axis])))
     return padded, sizes
 
 

@@ -18,7 +18,7 @@ from tilesmith.topi.nn.utils import (
     Padding,
     get_pad_tuple_generic,
     per_axis,
-    window_count,
+    windows_within,
 )
 from tilesmith.topi.utils import get_const_int, largest, lowest
 from tilesmith.topi.variants import variant
@@ -96,7 +96,7 @@ def _pool(
     for k, axis in enumerate(windows.axes):
         after = windows.after[k] + (stride[k] - 1 if ceil_mode else 0)
         size = data.shape[axis] + windows.before[k] + after
-        shape[axis] = window_count(size, kernel[k], stride[k], dilation[k])
+        shape[axis] = windows_within(size, kernel[k], stride[k], dilation[k])
         pad_before[axis], pad_after[axis] = windows.before[k], after
     iterators = [te.reduce_axis((0, size), name=f"rv{k}") for k, size in enumerate(kernel)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from tilesmith.ir import IntImm, PrimExpr
-from tilesmith.ir import operators as op
-from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.ir import IntImm, PrimExpr, convert
+from tilesmith.ir.windows import window_count
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 from tilesmith.topi.utils import Shape, get_const_int, simplify
 
 __all__ = ["get_pad_tuple", "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic"]
@@ -20,22 +20,33 @@ Padding: TypeAlias = int | Sequence[int] | str
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def per_axis(value: Numbers, rank: int, what: str) -> list[int]:
-    """Return one number for each of ``rank`` spatial axes."""
-    if isinstance(value, (int, IntImm)):
-        return [int(value)] * rank
-    numbers = [int(item) for item in value]
+def per_axis(value: Numbers, rank: int, what: str, least: int = 1) -> list[int]:
+    """Return one number, of at least ``least``, for each of ``rank`` spatial axes."""
+    given = [value] if isinstance(value, (int, IntImm)) else value
+    numbers = [int(item) for item in given]
     if len(numbers) not in (1, rank):
         raise ShapeError(f"{what} is 1 or {rank} numbers, got {len(numbers)}")
+    if min(numbers) < least:
+        raise OpAttributeInvalid(f"{what} is at least {least}, got {value}")
     return numbers if len(numbers) == rank else numbers * rank
 
 
-def window_count(
+def windows_within(
     size: PrimExpr, kernel: int | PrimExpr, stride: int, dilation: int = 1
 ) -> PrimExpr:
-    """Return how many windows lie in ``size`` elements (with their padding) along one axis."""
-    reach = (kernel - 1) * dilation
-    count: PrimExpr = simplify(op.floordiv(size - reach - 1, stride) + 1)
+    """Return how many windows lie in ``size`` elements (with their padding) along one axis; refuse
+    a window that is larger.
+    """
+    size = convert(size)
+    count: PrimExpr = simplify(window_count(size, kernel, stride, dilation))
+    is_empty = isinstance(size, IntImm) and size.value == 0
+    if isinstance(count, IntImm) and (count.value < 0 or (count.value == 0 and not is_empty)):
+        dilated = f", {dilation} apart," if dilation != 1 else ""
+        raise ShapeError(
+            f"a window of {kernel} elements{dilated} is larger than the {size} elements of the "
+            "padded data",
+            notes=("pad the data, or make the window smaller",),
+        )
     return count
 
 
@@ -54,6 +65,11 @@ def get_pad_tuple_generic(padding: Padding, kernel: Shape) -> tuple[list[int], l
         before = [(total + 1) // 2 for total in totals]
         return before, [total - low for total, low in zip(totals, before)]
     numbers = [int(padding)] if isinstance(padding, (int, IntImm)) else [int(p) for p in padding]
+    if min(numbers, default=0) < 0:
+        raise OpAttributeInvalid(
+            f"padding is at least 0, got {padding}",
+            notes=("topi.strided_slice takes rows away",),
+        )
     if len(numbers) == 1:
         numbers = numbers * rank
     if len(numbers) == rank:
