@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.driver.graph_errors import not_lowered, unknown_shape, unsupported
 from tilesmith.driver.graph_signature import (
     describe_input,
     describe_value,
@@ -53,13 +54,12 @@ from tilesmith.ir import (
     IntImm,
     IRModule,
     Op,
-    OperatorSpan,
     PointerType,
     PrimExpr,
-    SequentialSpan,
     StringImm,
     Var,
     const,
+    operators_at,
 )
 from tilesmith.ir.operators import cast
 from tilesmith.ir.types import prim_type
@@ -86,7 +86,7 @@ from tilesmith.tir import (
     decl_buffer,
 )
 
-__all__ = ["GraphFunction", "lower_graph_function", "operators_of"]
+__all__ = ["GraphFunction", "lower_graph_function"]
 
 _INT64 = DataType("int64")
 
@@ -107,13 +107,6 @@ def lower_graph_function(
     return _Lowering(module, name, constants, kernels).run()
 
 
-def operators_of(call: relax.Call) -> str:
-    """Return the operators of the imported model that a kernel computes, for its errors."""
-    spans = call.span.spans if isinstance(call.span, SequentialSpan) else (call.span,)
-    named = [span.format() for span in spans if isinstance(span, OperatorSpan)]
-    return ", ".join(dict.fromkeys(named))
-
-
 class _Lowering:
     def __init__(
         self, module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
@@ -130,6 +123,7 @@ class _Lowering:
         self.frame = Var("frame", "int64")
         self.made_inside: set[int] = set()  # the results whose sizes depend on data
         self.uses_frame = False
+        self.current: relax.Call | None = None  # for errors
         self.depth = 0  # of inlined calls of graph functions
         self.workspace_var = Var(
             "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
@@ -209,10 +203,7 @@ class _Lowering:
     def _shape_of(self, info: TensorStructInfo, what: str) -> tuple[PrimExpr, ...]:
         values = static_shape(info)
         if values is None:
-            raise UnsupportedError(
-                f"'{self.name}': the shape of {what} is not known when it is compiled ({info})",
-                notes=("give it symbolic sizes with R.match_cast, or pass input_shapes",),
-            )
+            raise unknown_shape(self.name, what, info, self.current)
         return self.sizes.resolve(values)
 
     def _outputs(self, result: Any) -> list[Buffer]:
@@ -329,7 +320,8 @@ class _Lowering:
         """Give a value new symbolic sizes: define the new ones, check the known ones."""
         value = self.value(binding.value)
         info = binding.struct_info
-        what = f"{self.name}: match_cast of {binding.var.name_hint}"
+        place = operators_at(binding.span) or self.name
+        what = f"{place}: match_cast of {binding.var.name_hint}"
         if isinstance(value, TensorValue) and isinstance(info, TensorStructInfo):
             if value.dtype is not info.dtype and not info.dtype.is_void:
                 raise ShapeError(f"'{self.name}': match_cast of {value.dtype} to {info.dtype}")
@@ -352,7 +344,7 @@ class _Lowering:
     # --- calls ------------------------------------------------------------------------------------
 
     def _call(self, variable: Any, call: relax.Call) -> Any:
-        op = call.op
+        op, self.current = call.op, call
         if isinstance(op, GlobalVar):
             return self._inline(call, self.module[op])
         spec = op.spec if isinstance(op, Op) else None
@@ -369,17 +361,7 @@ class _Lowering:
                 return self._tensor_to_shape(call)
             if spec.execution is Execution.SHAPE_TO_TENSOR:
                 return self._shape_to_tensor(call)
-        name = op.name if isinstance(op, Op) else op
-        raise UnsupportedError(
-            f"'{self.name}': the call of {name} is not lowered to a kernel, so it cannot be"
-            " compiled",
-            notes=(
-                (
-                    "operators become kernels in relax.transform.LegalizeOps; registered functions"
-                    " are called in destination-passing style with relax.call_dps_packed"
-                ),
-            ),
-        )
+        raise not_lowered(self.name, call)
 
     def _new(self, info: StructInfo, what: str) -> Any:
         if isinstance(info, TupleStructInfo):
@@ -400,11 +382,9 @@ class _Lowering:
         vector: TensorValue = self.value(call.args[0])
         count = vector.shape[0] if vector.shape else const(1, "int64")
         if not isinstance(count, IntImm):
-            raise UnsupportedError(
-                f"'{self.name}': a vector of {count} elements cannot be a shape: the number of"
-                " dimensions has to be known when the model is compiled",
-                span=call.span,
-            )
+            what = f"a vector of {count} elements cannot be a shape"
+            cure = "the number of dimensions has to be known when the model is compiled"
+            raise unsupported(self.name, what, call, cure)
         sizes = [Var(f"size_{place}", "int64") for place in range(count.value)]
         self.steps.append(read_sizes(vector, sizes))
         return ShapeValue(tuple(sizes))
@@ -436,7 +416,7 @@ class _Lowering:
             self.steps.append(Step(check.statement))
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
-        place = operators_of(call)
+        place = operators_at(call.span)
 
         def run() -> Stmt:
             step = Evaluate(Call("void", symbol, [word() for word in words]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.ir.node import Node, data
 
-__all__ = ["OperatorSpan", "SequentialSpan", "SourceMap", "SourceName", "Span"]
+__all__ = ["OperatorSpan", "SequentialSpan", "SourceMap", "SourceName", "Span", "operators_at"]
 
 
 class SourceName(Node, key="ir.SourceName"):
@@ -85,3 +85,12 @@ class SourceMap:
         # Without a modification time linecache does not take the entry for a file, and keeps it.
         linecache.cache[name] = (len(content), None, lines, name)
         return SourceName(name)
+
+
+def operators_at(span: Span | OperatorSpan | SequentialSpan | None) -> str:
+    """Return the operators of the imported model that a span names, for errors: ``Gather node
+    'embedding'``; "" if it names none.
+    """
+    spans = span.spans if isinstance(span, SequentialSpan) else (span,)
+    named = [one.format() for one in spans if isinstance(one, OperatorSpan)]
+    return ", ".join(dict.fromkeys(named))

@@ -119,6 +119,9 @@ class OpSpec:
     * ``compute`` makes its tensor expression: ``"topi.nn.softmax"`` is a function of topi that
       takes the inputs and then the attributes, each under its own name; where names or forms
       differ, a function ``(attrs, *inputs)`` calls topi.
+    * ``counts(attrs, *inputs)`` of an operator whose sizes depend on data makes a vector of these
+      sizes, and what the compute takes after the inputs; the compute gets the sizes first:
+      ``compute(attrs, sizes, *inputs, *rest)``.
     * ``evaluate(attrs, *arrays)`` is its meaning in numpy, for constants and as the oracle.
     * ``gradient(variable, call, output_grad, builder)``: see `Gradient`; None: not differentiable.
     * ``view_of`` is the number of the argument whose memory the result shares, in other sizes.
@@ -130,6 +133,7 @@ class OpSpec:
     infer: Callable[[Any], Any]
     schema: Schema | None = None
     compute: Compute | None = None
+    counts: Callable[..., Any] | None = None
     evaluate: Callable[..., Any] | None = None
     gradient: Gradient | None = None
     precision: Precision = Precision.NEVER

@@ -2,6 +2,7 @@
 
 from tilesmith.topi import image, nn, tag, utils
 from tilesmith.topi.broadcast import *  # noqa: F403
+from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403

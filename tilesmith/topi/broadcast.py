@@ -258,9 +258,26 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
     common = broadcast_shape(data.shape, target)
     if len(common) != len(target):
         raise ShapeError(f"{len(data.shape)} dimensions cannot be broadcast to {len(target)}")
-    return te.compute(
-        target, lambda *i: _element(data, i, target), name="T_broadcast_to", tag=tag.BROADCAST
-    )
+
+    def place(index: PrimExpr, size: PrimExpr, wanted: PrimExpr) -> PrimExpr:
+        if op.is_const(size, 1):
+            return index if op.is_const(wanted, 1) else const(0, size.dtype)
+        if same_size(size, wanted):
+            return index
+        # Which of the two it is turns out when the program runs.
+        is_one = op.equal(size, const(1, size.dtype))
+        fits = tir.Or(is_one, op.equal(size, op.cast(size.dtype, wanted)))
+        found = tir.Select(is_one, const(0, index.dtype), index)
+        sizes = op.cast("int64", size), op.cast("int64", wanted)
+        text = ("ShapeError: broadcast_to: an axis of size ", " cannot become one of size ")
+        made: PrimExpr = tir.checked(found, fits, text[0], sizes[0], text[1], sizes[1])
+        return made
+
+    def element(*indices: PrimExpr) -> PrimExpr:
+        own, sizes = indices[-len(data.shape) or len(indices) :], target[-len(data.shape) or None :]
+        return data(*[place(*each) for each in zip(own, data.shape, sizes)])
+
+    return te.compute(target, element, name="T_broadcast_to", tag=tag.BROADCAST)
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:

@@ -18,7 +18,7 @@ from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.procedure import Row, index_dtype, local, pointers, rows_along
 from tilesmith.topi.utils import DType, normalize_axes
 
-__all__ = ["argsort", "sort", "topk"]
+__all__ = ["Runs", "argsort", "comes_before", "sort", "topk"]
 
 _RUN = 8
 """Length of the runs that are sorted by insertion, before runs are merged."""
@@ -28,7 +28,7 @@ _HEAP_SHARE = 4
 Order: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
 
-def _order(ascending: bool) -> Order:
+def comes_before(ascending: bool) -> Order:
     """Return the predicate "comes before, and is not equal"."""
 
     def before(x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -119,8 +119,11 @@ def _select_first(
         heap.sift_down(const(0, dtype), end, key, place)
 
 
-class _Runs:
-    """Two planes of keys and places, from one of which runs are merged into the other."""
+class Runs:
+    """Two planes of keys and places, from one of which runs are merged into the other: merge sort.
+
+    ``row`` says where in the planes: after its outer indices come the plane and the place.
+    """
 
     def __init__(
         self, builder: IRBuilder, keys: BufferVar, places: BufferVar, row: Row, before: Order
@@ -138,19 +141,25 @@ class _Runs:
         self._keys[[*self._row.outer, plane, place]] = key
         self._places[[*self._row.outer, plane, place]] = op.cast(self._places.dtype, origin)
 
-    def sort_runs(self, data: BufferVar, size: PrimExpr) -> None:
-        """Store the row as sorted runs in the first plane."""
+    def sort_runs(
+        self,
+        key_of: Callable[[PrimExpr], PrimExpr],
+        origin_of: Callable[[PrimExpr], PrimExpr],
+        size: PrimExpr,
+    ) -> None:
+        """Store keys, each with where it comes from, as sorted runs in the first plane."""
         builder, zero = self._builder, const(0, size.dtype)
         with builder.for_range(0, size, "k") as k:
             start = k - op.floormod(k, const(_RUN, k.dtype))
-            key = builder.let("key", data[self._row(k)])
+            key = builder.let("key", key_of(k))
+            origin = builder.let("origin", origin_of(k))
             hole = local(builder, k.dtype, "hole", k)
             left = op.maximum(hole[0] - 1, zero)
             comes_first = self._before(key, self.key(zero, left))
             with builder.while_loop(tir.And(hole[0] > start, comes_first)):
                 self.put(zero, hole[0], self.key(zero, hole[0] - 1), self.place(zero, hole[0] - 1))
                 hole[0] = hole[0] - 1
-            self.put(zero, hole[0], key, k)
+            self.put(zero, hole[0], key, origin)
 
     def merge(self, plane: PrimExpr, start: Any, middle: Any, end: Any) -> None:
         """Merge two neighbouring runs of a plane into the other one."""
@@ -196,7 +205,7 @@ def _merge_sorted(
     data: Tensor, axis: int, ascending: bool, count: PrimExpr, dtype: DType, name: str
 ) -> list[Tensor]:
     """Return the first ``count`` elements in order and their places, by merge sort."""
-    size, before = data.shape[axis], _order(ascending)
+    size, before = data.shape[axis], comes_before(ascending)
     kind = index_dtype(data.shape)
     shape = [count if i == axis else extent for i, extent in enumerate(data.shape)]
     planes = [*data.shape[:axis], *data.shape[axis + 1 :], const(2, size.dtype), size]
@@ -205,8 +214,8 @@ def _merge_sorted(
         builder = ir_builder.create()
         source, values, places, keys, origins = pointers(builder, [*inputs, *outputs])
         with rows_along(builder, data.shape, axis) as at:
-            runs = _Runs(builder, keys, origins, at, before)
-            runs.sort_runs(source, size)
+            runs = Runs(builder, keys, origins, at, before)
+            runs.sort_runs(lambda k: source[at(k)], lambda k: k, size)
             plane = runs.merge_all(size)
             with builder.for_range(0, count, "k") as k:
                 values[at(k)] = runs.key(plane[0], k)
@@ -224,7 +233,7 @@ def _heap_sorted(
     data: Tensor, axis: int, ascending: bool, count: PrimExpr, dtype: DType, name: str
 ) -> list[Tensor]:
     """Return the first ``count`` elements in order and their places, by a heap."""
-    size, before = data.shape[axis], _order(ascending)
+    size, before = data.shape[axis], comes_before(ascending)
     shape = [count if i == axis else extent for i, extent in enumerate(data.shape)]
     counted = op.cast(size.dtype, count)
 

@@ -558,7 +558,7 @@ def trunc(x: Any) -> Call:
 
 @_operator
 def unique(x: Any, sorted: Any = True, return_index: Any = False, return_inverse: Any = False, return_counts: Any = False, axis: Any = None) -> Call:
-    """The values that occur, in order, with what else is asked for."""
+    """The values that occur (of ``axis``: the slices), in ascending order, also without"""
 
 @_operator
 def variance(x: Any, axis: Any = None, keepdims: Any = False) -> Call:

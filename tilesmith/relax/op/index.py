@@ -282,5 +282,7 @@ dynamic_strided_slice = define(
     "x begin end strides",
     _infer_dynamic_slice,
     description="Like ``strided_slice`` over all axes, with bounds that are tensors.",
+    counts=lambda attrs, *inputs: topi.slice_sizes(*inputs),
+    compute=lambda attrs, sizes, *inputs: topi.slice_at_run_time(sizes, *inputs),
     evaluate=_dynamic_slice,
 )

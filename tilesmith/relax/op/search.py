@@ -25,7 +25,7 @@ from tilesmith.relax.op.common import (
 )
 from tilesmith.relax.op.declaration import define
 from tilesmith.relax.spec import topi
-from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.struct_info import TupleStructInfo
 from tilesmith.support.errors import OpAttributeInvalid
 
 # Sorting
@@ -144,7 +144,7 @@ def numpy_unique(
     return_counts: Any,
     axis: Any = None,
 ) -> Any:
-    """Return the distinct values of an array (a registered function: sizes depend on the data)."""
+    """Return the distinct values of an array."""
     found = numpy.unique(
         numpy.asarray(x),
         return_index=bool(return_index),
@@ -155,11 +155,25 @@ def numpy_unique(
     return found
 
 
+def _unique_results(attrs: Any, sizes: Any, x: Any, *groups: Any) -> Any:
+    wanted = (attrs.return_index, attrs.return_inverse, attrs.return_counts)
+    found = topi.unique_results(sizes[0], x, groups, _unique_axis(attrs, x), wanted)
+    return found[0] if len(found) == 1 else found
+
+
+def _unique_axis(attrs: Any, x: Any) -> int | None:
+    return None if attrs.axis is None else attrs.axis % len(x.shape)
+
+
 unique = define(
     "unique",
     "x",
     _infer_unique,
-    description="The values that occur, in order, with what else is asked for.",
+    description="""The values that occur (of ``axis``: the slices), in ascending order, also without
+    ``sorted``; then what else is asked for: the place of the first one, where each element of ``x``
+    is in the result, how many there are.""",
+    counts=lambda attrs, x: topi.unique_groups(x, _unique_axis(attrs, x)),
+    compute=_unique_results,
     schema=Schema(
         sorted=boolean(True),
         return_index=boolean(False),
@@ -174,10 +188,8 @@ unique = define(
 
 
 def _infer_nonzero(call: Call) -> Any:
-    info = tensor(call, 0)
-    if info.ndim == -1:
-        return result(None, "int64", 2)
-    return TensorStructInfo(None, "int64", None, 2)
+    tensor(call, 0)
+    return result(None, "int64", 2)
 
 
 def numpy_nonzero(x: Any) -> Any:
@@ -190,6 +202,8 @@ nonzero = define(
     "x",
     _infer_nonzero,
     description="The indices of the elements that are not 0, one row per axis.",
+    counts=lambda attrs, x: topi.nonzero_places(x),
+    compute=lambda attrs, sizes, x, places: topi.nonzero(sizes[0], places),
     evaluate=lambda attrs, x: numpy_nonzero(x),
 )
 

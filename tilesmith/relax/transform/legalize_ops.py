@@ -2,30 +2,39 @@
 
     lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
 
-The tensor expression is that of the operator's record (`OpSpec.compute`). A call whose shapes or
-dtypes are not known stays as it is, and so does one that the executor carries out itself.
+The tensor expression is that of the operator's record (`OpSpec.compute`). Operators whose sizes
+depend on data become two calls, with sizes between them that are read when the model runs. A call
+whose shapes or dtypes are not known stays as it is, and so does one that the executor carries out
+itself.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.ir import IRModule, Op, const
+from tilesmith.ir import IntImm, IRModule, Op, const, operators_at
+from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of
 from tilesmith.relax.expr import (
     Call,
     Constant,
+    DataflowVar,
     Function,
+    MatchCast,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
+    Var,
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.op import call_tir
-from tilesmith.relax.relations import describe
+from tilesmith.relax.op import call_tir, tensor_to_shape
+from tilesmith.relax.op.common import number_of_elements
+from tilesmith.relax.relations import describe, prove_equal, sizes_of
 from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import OpNotImplemented, TilesmithError
@@ -81,6 +90,35 @@ def legalize_call(builder: Any, call: Call) -> Any:
     return builder.call_te(expression, *args, primfunc_name_hint=spec.short_name)
 
 
+def count_and_compute(builder: Any, call: Call) -> Any:
+    """Return the call that replaces an operator's call whose sizes depend on data.
+
+    A first program counts; its result becomes sizes when the model runs, and a second program fills
+    a tensor of these sizes.
+    """
+    spec, attrs = call.op.spec, call.attrs
+    name = spec.short_name
+
+    def count(*inputs: Any) -> Any:
+        return spec.counts(attrs, *inputs)
+
+    counted = builder.call_te(count, *call.args, primfunc_name_hint=f"{name}_sizes")
+    counted = Call(counted.op, list(counted.args), counted.attrs, counted.sinfo_args, call.span)
+    found, rest = builder.emit(counted), []
+    info = known_struct_info(found)
+    if isinstance(info, TupleStructInfo):
+        parts = [builder.emit(TupleGetItem(found, place)) for place in range(len(info.fields))]
+        found, rest = parts[0], parts[1:]
+    length = tensor_sizes(known_struct_info(found))[0]
+    sizes = [SymbolicVar(f"{name}_size_{place}", "int64") for place in range(int(length))]
+    builder.match_cast(builder.emit(tensor_to_shape(found)), ShapeStructInfo(sizes))
+
+    def fill(*inputs: Any) -> Any:
+        return spec.compute_function()(attrs, sizes, *inputs)
+
+    return builder.call_te(fill, *call.args, *rest, primfunc_name_hint=name)
+
+
 def _is_operand(arg: Any, info: Any) -> bool:
     """Return whether an argument is passed to the program (rather than compiled into it)."""
     return isinstance(info, TensorStructInfo)
@@ -122,6 +160,16 @@ def _is_plain(result: Any, call: Call, infos: list[Any]) -> bool:
     return len(given) == len(operands) and all(a is b for a, b in zip(given, operands))
 
 
+def tensor_sizes(info: Any) -> Any:
+    """Return the sizes of a tensor; None if they are not known."""
+    return sizes_of(info) if isinstance(info, TensorStructInfo) else None
+
+
+def all_constant(sizes: list[Any]) -> bool:
+    """Return whether all sizes are known at compile time."""
+    return all(isinstance(size, IntImm) for size in sizes)
+
+
 class _Legalizer(PyExprMutator):
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalizer], warn: bool) -> None:
         super().__init__(mod)
@@ -142,15 +190,20 @@ class _Legalizer(PyExprMutator):
         if spec.is_identity:
             return call.args[0]
         infos = [known_struct_info(arg) for arg in call.args]
-        if not all(is_known(info) for info in [*infos, call.struct_info]):
+        results = [] if spec.counts is not None else [call.struct_info]
+        if not all(is_known(info) for info in [*infos, *results]):
             self._leave(call, "its shapes or dtypes are not known")
             return call
+        if spec.counts is not None:
+            return self._with_span(count_and_compute(self.builder_, call), call)
         key = _program_key(call)
         if key is not None and key in self.made:
             known = self.made[key]
             operands = [arg for arg, info in zip(call.args, infos) if _is_operand(arg, info)]
             arguments = [known.args[0], Tuple(operands)]
             return Call(known.op, arguments, None, known.sinfo_args, call.span)
+        if spec.view_of is not None:
+            self._check_elements(call, infos[spec.view_of])
         try:
             result = legalize_call(self.builder_, call)
         except TilesmithError as error:
@@ -161,10 +214,27 @@ class _Legalizer(PyExprMutator):
             return call
         if key is not None and _is_plain(result, call, infos):
             self.made[key] = result
+        return self._keep_tuple(call, self._with_span(result, call))
+
+    def _check_elements(self, call: Call, source: Any) -> None:
+        """Compare the number of elements of a view with its source's when the program runs."""
+        before, after = tensor_sizes(source), tensor_sizes(call.struct_info)
+        if before is None or after is None or all_constant([*before, *after]):
+            return
+        old, new = number_of_elements(before), number_of_elements(after)
+        if not prove_equal(old, new):
+            info = ShapeStructInfo((new,))
+            kind = DataflowVar if self.builder_.current_block_is_dataflow() else Var
+            var = kind(
+                self.builder_.get_unique_name(f"elements_of_{call.op.spec.short_name}"), info
+            )
+            self.builder_.emit_normalized(MatchCast(var, ShapeExpr([old]), info, call.span))
+
+    def _with_span(self, result: Any, call: Call) -> Any:
         if isinstance(result, Call) and result.span is None and call.span is not None:
             arguments = list(result.args)
-            result = Call(result.op, arguments, result.attrs, result.sinfo_args, call.span)
-        return self._keep_tuple(call, result)
+            return Call(result.op, arguments, result.attrs, result.sinfo_args, call.span)
+        return result
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:
         """Wrap the tensor from the compute of a one-field tuple into a tuple again."""
@@ -206,9 +276,40 @@ def is_executed(op: Op) -> bool:
     return op.spec is not None and op.spec.execution is not Execution.KERNEL
 
 
-def operators_left(mod: IRModule) -> dict[str, str]:
-    """Return the operators that no executor can carry out: name → the arguments of one call."""
-    found: dict[str, str] = {}
+@dataclass(frozen=True)
+class OperatorLeft:
+    """A call that no executor can carry out: its arguments, its place in the model, and why."""
+
+    arguments: str
+    place: str
+    reason: str
+
+    def describe(self, name: str) -> str:
+        """Return one line for errors."""
+        place = f", of {self.place}" if self.place else ""
+        return f"{name}({self.arguments}){place}: {self.reason}"
+
+
+_NO_PROGRAM = "it has no tensor program; give one with LegalizeOps({name: function})"
+_NO_SHAPE = (
+    "the sizes of an argument are not known; bind it with R.match_cast, or import the model with"
+    " the shapes of its inputs (shape_dict)"
+)
+_NO_RESULT = "the sizes of its result are not known; bind the shape that it gets with R.match_cast"
+
+
+def _reason(call: Call) -> str:
+    spec = call.op.spec
+    if spec is None or spec.compute is None:
+        return _NO_PROGRAM
+    if not all(is_known(known_struct_info(arg)) for arg in call.args):
+        return _NO_SHAPE
+    return _NO_RESULT
+
+
+def operators_left(mod: IRModule) -> dict[str, OperatorLeft]:
+    """Return the operators that no executor can carry out: name → one call."""
+    found: dict[str, OperatorLeft] = {}
     for function in mod.functions.values():
         if not isinstance(function, Function) or function.body is None:
             continue
@@ -218,8 +319,9 @@ def operators_left(mod: IRModule) -> dict[str, str]:
             value = binding.value
             if isinstance(value, Call) and isinstance(value.op, Op):
                 if not is_executed(value.op):
-                    shown = [describe(known_struct_info(arg)) for arg in value.args]
-                    found.setdefault(value.op.name, ", ".join(shown))
+                    shown = ", ".join([describe(known_struct_info(arg)) for arg in value.args])
+                    left = OperatorLeft(shown, operators_at(value.span), _reason(value))
+                    found.setdefault(value.op.name, left)
     return found
 
 
@@ -233,6 +335,6 @@ def check_legalized(mod: IRModule) -> IRModule:
         raise OpNotImplemented(
             f"no tensor program for {len(left)} operator{'s' if len(left) > 1 else ''}: "
             + ", ".join(left),
-            notes=tuple([f"{name}({arguments})" for name, arguments in left.items()]),
+            notes=tuple([one.describe(name) for name, one in left.items()]),
         )
     return mod

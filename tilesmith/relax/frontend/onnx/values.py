@@ -24,8 +24,8 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
-    "Size", "Sizes", "Weight", "as_array", "dtype_of", "integer", "is_static", "product", "rank_of",
-    "scalar", "shape_of", "static_shape", "tensor_info", "vector",
+    "Size", "Sizes", "Weight", "as_array", "as_size", "dtype_of", "integer", "is_static", "product",
+    "rank_of", "scalar", "shape_of", "static_shape", "tensor_info", "vector",
 ]  # fmt: skip
 
 Size = int | PrimExpr

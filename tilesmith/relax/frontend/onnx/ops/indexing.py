@@ -210,9 +210,10 @@ def _one_hot(node: OnnxNode) -> Any:
 
 @converter("NonZero")
 def _non_zero(node: OnnxNode) -> Any:
+    x = node[0] if rank_of(node[0]) else node.emit(op.reshape(node[0], [1]))
     if node.known(0) is not None:
-        return op.nonzero(node[0])
-    return node.emit_with_sizes(op.nonzero(node[0]), [rank_of(node[0]), None])
+        return op.nonzero(x)
+    return node.emit_with_sizes(op.nonzero(x), [rank_of(x), None])
 
 
 @converter("Compress")

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import const
+from tilesmith.ir.expr import Select
+from tilesmith.ir.operators import equal
 from tilesmith.relax import op
 from tilesmith.relax.expr import ShapeExpr, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis, stack_sizes
@@ -13,6 +16,7 @@ from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.symbolic import as_value
 from tilesmith.relax.frontend.onnx.values import (
     Size,
+    as_size,
     dtype_of,
     integer,
     product,
@@ -109,7 +113,10 @@ def _reshape_at_run_time(node: OnnxNode, x: Any, keep_zero: bool) -> Any:
     wanted = node[1]
     count = shape_of(wanted)[0]
     if not isinstance(count, int):
-        raise node.unsupported("a shape whose number of elements is not constant")
+        raise node.unsupported(
+            "a shape whose number of elements is not constant",
+            f"say how many: input_shapes={{{node.proto.input[1]!r}: (3,)}}, if it is an input",
+        )
     old = shape_of(x)
     wanted = op.astype(wanted, "int64") if dtype_of(wanted) != "int64" else wanted
     if not keep_zero:
@@ -180,6 +187,19 @@ def broadcast_shape(shape: list[Size], wanted: list[Size]) -> list[Size]:
     return found
 
 
+def _stretched(shape: list[Size], wanted: list[Size]) -> list[Size]:
+    """Return the sizes that a shape and one computed at run time give: each one that is not 1."""
+    count = max(len(shape), len(wanted))
+    pairs = zip([1] * (count - len(shape)) + shape, [1] * (count - len(wanted)) + wanted)
+    return [_other_if_one(size, other) for size, other in pairs]
+
+
+def _other_if_one(size: Size, other: Size) -> Size:
+    if isinstance(size, int):
+        return other if size == 1 else size
+    return Select(equal(size, const(1, size.dtype)), as_size(other), size)
+
+
 def _shown(sizes: list[Size]) -> str:
     return ", ".join([str(size) for size in sizes])
 
@@ -188,7 +208,10 @@ def _shown(sizes: list[Size]) -> str:
 def _expand(node: OnnxNode) -> Any:
     x = node[0]
     shape = shape_of(x)
-    sizes = broadcast_shape(shape, node.integers(1, "shape"))
+    wanted = node.integers(1, "shape")
+    sizes = broadcast_shape(shape, wanted)
+    if node.known(1) is None:
+        sizes = _stretched(shape, wanted)
     if len(sizes) == len(shape) and all(_is_same(a, b) for a, b in zip(sizes, shape)):
         return x
     return op.broadcast_to(x, ShapeExpr(sizes))

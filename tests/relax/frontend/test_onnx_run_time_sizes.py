@@ -1,0 +1,160 @@
+"""Models whose sizes depend on data or on values computed at run time: compiled, against
+onnxruntime.
+"""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tilesmith
+from tests.relax.frontend.onnx_reference import make_model, reference
+from tilesmith.error import ShapeError, TilesmithError
+
+N = helper.make_node
+RANDOM = np.random.default_rng(7)
+
+
+def i64(*values):
+    return np.array(values, "int64")
+
+
+def f32(*shape):
+    return RANDOM.standard_normal(shape).astype("float32")
+
+
+def holes(dtype, *shape):
+    return (RANDOM.random(shape) > 0.5).astype(dtype)
+
+
+def check(model, *calls):
+    """Compile once, call with inputs of several sizes."""
+    executable = tilesmith.compile(model)
+    names = [item.name for item in model.graph.input]
+    for given in calls:
+        given = [np.asarray(value) for value in given]
+        expected = reference(model, dict(zip(names, given)))
+        found = executable(*given)
+        found = found if isinstance(found, tuple) else (found,)
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected):
+            a = a.numpy()
+            assert a.shape == b.shape and a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_are_values():
+    nodes = [
+        N("Shape", ["x"], ["s"]),
+        N("Cast", ["s"], ["sizes"], to=1),
+        N("ReduceSum", ["sizes"], ["total"], keepdims=0),
+        N("Div", ["x", "total"], ["y"]),
+    ]
+    model = make_model(nodes, {"x": ("float32", ["n", "m"])}, ["y", "s"])
+    check(model, [f32(2, 3)], [f32(4, 5)], [f32(1, 1)])
+
+
+def run_time(operator, inputs, output="float32", **attributes):
+    node = N(operator, list(inputs), ["y"], **attributes)
+    return make_model([node], inputs, {"y": (output, None)})
+
+
+X, TWO = ("float32", ["n", "m"]), ("int64", [2])
+CASES = {
+    "Reshape": (
+        run_time("Reshape", {"x": X, "s": ("int64", [3])}),
+        [f32(2, 6), i64(2, 2, 3)], [f32(4, 6), i64(0, -1, 2)], [f32(1, 8), i64(-1, 2, 2)],
+    ),
+    "Expand": (
+        run_time("Expand", {"x": ("float32", ["n", 1]), "s": TWO}),
+        [f32(2, 1), i64(2, 5)], [f32(1, 1), i64(3, 4)], [f32(4, 1), i64(1, 4)],
+        [f32(3, 1), i64(1, 1)],
+    ),
+    "Slice": (
+        run_time("Slice", {"x": X, "begin": TWO, "end": TWO}),
+        [f32(6, 6), i64(1, 0), i64(3, 9)], [f32(5, 4), i64(-3, -2), i64(99, -1)],
+        [f32(6, 6), i64(4, 1), i64(1, 2)],
+    ),
+    "Range": (
+        run_time("Range", {k: ("int64", []) for k in "abc"}, "int64"),
+        [1, 9, 2], [9, 1, -3], [3, 1, 1],
+    ),
+    "ConstantOfShape": (
+        run_time("ConstantOfShape", {"s": TWO}), [i64(2, 3)], [i64(0, 3)], [i64(1, 7)],
+    ),
+    "Tile": (
+        run_time("Tile", {"x": X, "r": TWO}), [f32(2, 3), i64(2, 1)], [f32(1, 2), i64(3, 4)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_that_are_inputs(name):
+    check(*CASES[name])
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [((2, 2, 2), "Reshape node.*expects size 8, it is 12"), ((2, -3, -2), "size -3")],
+)
+def test_a_shape_that_does_not_fit_is_refused_when_the_model_runs(shape, words):
+    executable = tilesmith.compile(CASES["Reshape"][0])
+    with pytest.raises(ShapeError, match=words):
+        executable(f32(2, 6), i64(*shape))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "uint8"])
+def test_nonzero(dtype):
+    model = run_time("NonZero", {"x": (dtype, ["n", "m"])}, "int64")
+    check(model, [holes(dtype, 3, 4)], [np.zeros((2, 3), dtype)], [holes(dtype, 33, 44)])
+
+
+def test_nonzero_of_a_number():
+    check(run_time("NonZero", {"x": ("float32", [])}, "int64"), [np.float32(2)], [np.float32(0)])
+
+
+def test_what_follows_a_size_that_depends_on_data():
+    nodes = [
+        N("NonZero", ["x"], ["places"]),
+        N("Transpose", ["places"], ["pairs"]),
+        N("GatherND", ["x", "pairs"], ["values"]),
+        N("Mul", ["values", "values"], ["squares"]),
+        N("ReduceSum", ["squares"], ["total"], keepdims=0),
+        N("Shape", ["values"], ["count"]),
+    ]
+    model = make_model(nodes, {"x": ("float32", [3, 4])}, ["total", "squares", "count"])
+    check(model, [f32(3, 4) * holes("float32", 3, 4)], [np.zeros((3, 4), "float32")], [f32(3, 4)])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("is_sorted", [0, 1])
+def test_unique(axis, is_sorted):
+    attributes = {"sorted": is_sorted, **({} if axis is None else {"axis": axis})}
+    node = N("Unique", ["x"], ["y", "first", "inverse", "counts"], **attributes)
+    model = make_model([node], {"x": X}, ["y", "first", "inverse", "counts"])
+    whole = RANDOM.integers(-1, 2, (5, 3)).astype("float32")
+    check(model, [whole], [np.zeros((4, 4), "float32")], [f32(3, 2)], [whole[:, :1]])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "float64"])
+def test_unique_values(dtype):
+    whole = RANDOM.integers(-3, 3, 50).astype(dtype)
+    check(run_time("Unique", {"x": (dtype, ["n"])}, dtype), [whole], [whole[:1]])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_compress(axis):
+    attributes = {} if axis is None else {"axis": axis}
+    inputs = {"x": ("float32", ["n", 3]), "chosen": ("bool", ["k"])}
+    model = run_time("Compress", inputs, **attributes)
+    check(model, [f32(4, 3), np.array([1, 0, 1], bool)], [f32(4, 3), np.array([0, 0], bool)])
+
+
+def test_errors_name_the_node():
+    model = make_model(
+        [N("Reshape", ["x", "s"], ["y"], name="flat")],
+        {"x": X, "s": ("int64", ["k"])}, {"y": ("float32", None)},
+    )  # fmt: skip
+    with pytest.raises(
+        TilesmithError, match=r"(?s)Reshape node 'flat'.*number of elements.*input_shapes"
+    ):
+        tilesmith.compile(model)
