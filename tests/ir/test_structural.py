@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tir.sample_programs import elementwise, matmul, module
+from tilesmith import te
 from tilesmith.ir import (
     Add,
     Call,
@@ -36,6 +37,7 @@ from tilesmith.tir import (
     For,
     LetStmt,
     PrimFunc,
+    SeqStmt,
     decl_buffer,
     stmt_seq,
 )
@@ -339,3 +341,31 @@ def test_plain_structures():
     assert structural_equal([x, {"k": x + 1}], (x, {"k": x + 1}))
     assert not structural_equal([x], [x, x])
     assert structural_equal(IRModule(), IRModule())
+
+
+# Parts of functions, and elements of tensor expressions.
+
+
+def increments(size=4, offset=None, twice=False):
+    a = decl_buffer((size,), name="A", elem_offset=offset)
+    b = decl_buffer((size,), name="B")
+    store = BufferStore(b, a[0] + 1.0, [0])
+    return SeqStmt([store, BufferStore(a if twice else b, a[1] + 1.0, [1])])
+
+
+def test_buffers_of_a_part_are_paired_with_what_they_are_made_of():
+    assert both(increments(), increments())
+    symbolic = [increments(Var("n", "int32"), Var("o", "int32")) for _ in range(2)]
+    assert both(*symbolic)
+    assert not both(increments(4), increments(5))
+    assert not both(increments(), increments(twice=True))  # the second store is to the other one
+
+
+def test_expressions_read_their_own_buffers():
+    a, b = decl_buffer((4,), name="A"), decl_buffer((4,), name="B")
+    assert both(a[0], a[0]) and not structural_equal(a[0], b[0])
+
+
+def test_an_element_of_a_tensor_is_the_expression_it_stands_for():
+    a = te.placeholder((4,), name="A")
+    assert both(a[1], a[1]) and both(a[1], a(1)) and not structural_equal(a[1], a[2])

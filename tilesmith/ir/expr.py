@@ -311,12 +311,20 @@ class EQ(CompareOp, key="tir.EQ"):
     def __bool__(self) -> bool:
         return operators.truth_of_equality(self)
 
+    def asobject(self) -> EQ:
+        """Return the expression: which is this very object."""
+        return self
+
 
 class NE(CompareOp, key="tir.NE"):
     """``a != b``. As a Python bool: the value if it folds, else whether they are two objects."""
 
     def __bool__(self) -> bool:
         return not operators.truth_of_equality(self)
+
+    def asobject(self) -> NE:
+        """Return the expression, which is this very object."""
+        return self
 
 
 class LT(CompareOp, key="tir.LT"):

@@ -33,7 +33,19 @@ from tilesmith.support.registry import Registry
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Field", "Node", "NodeMeta", "Role", "child", "data", "defines", "node_class", "note"]
+__all__ = [
+    "COMPARISON",
+    "ComparedByStructure",
+    "Field",
+    "Node",
+    "NodeMeta",
+    "Role",
+    "child",
+    "data",
+    "defines",
+    "node_class",
+    "note",
+]
 
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -43,6 +55,12 @@ PRINTING: Registry[Callable[..., Any]] = Registry(
 )
 """What ``str(node)`` ("text"), ``node.script()`` and ``node.show()`` call: ``printing/entry.py``
 registers the functions, since a printer knows the nodes that it prints."""
+
+COMPARISON: Registry[Callable[..., Any]] = Registry(
+    "comparison of nodes", {"": "tilesmith.ir.structural"}
+)
+"""What ``==`` ("equal") and ``hash`` call for nodes that are compared by structure:
+``structural.py`` registers the functions."""
 
 
 class Role(Enum):
@@ -342,6 +360,8 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     is_atom: ClassVar[bool] = False
     # Whether equality is identity or having been bound in the same place.
     is_variable: ClassVar[bool] = False
+    # Whether this may be compared without the declarations of its buffers (`structural.py`).
+    is_program_part: ClassVar[bool] = False
     # Whether fields never change once they are set (TILESMITH_CHECK_FROZEN looks).
     is_frozen: ClassVar[bool] = True
 
@@ -391,6 +411,18 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     ) -> None:
         """Print this node for a person: highlighted in terminals, large constants elided."""
         PRINTING["show"](self, style, black_format, **options)
+
+
+class ComparedByStructure(Node, key="ir.ComparedByStructure"):
+    """Base of nodes that ``==`` compares by structure: types, struct info."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, ComparedByStructure) and bool(COMPARISON["equal"](self, other))
+
+    def __hash__(self) -> int:
+        return int(COMPARISON["hash"](self))
 
 
 if knobs.check_frozen:

@@ -7,12 +7,17 @@ the pairing holds in that field only. Free variables are equal if they are one o
 ``map_free_vars`` they are paired at their first use. A buffer that is not declared is compared by
 its fields.
 
+Inside a part of a function that is compared on its own (a class with ``is_program_part``: a
+statement), the declarations of its buffers may be missing on both sides. Such a buffer is paired at
+its first use, and with it the variables of its data, shape, strides and offset.
+
 A class may set
 
 * ``structural_order``: names of its fields in the order in which they have to be looked at, where
   it differs from the order of declaration (definitions before their uses);
 * ``structural_binds``: names of child fields in which variables that occur first are bound;
 * ``is_variable``: instances are variables;
+* ``is_program_part``: buffers that are declared outside of an instance are paired, see above;
 * ``structural_key``: a method that gives a plain value to be compared instead of the fields.
 """
 
@@ -22,7 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir.module import IRModule
-from tilesmith.ir.node import Node
+from tilesmith.ir.node import COMPARISON, Node
 from tilesmith.ir.structural_hash import structural_hash
 from tilesmith.ir.structural_plan import (
     PLANS,
@@ -30,6 +35,7 @@ from tilesmith.ir.structural_plan import (
     Plan,
     as_array,
     definition_steps,
+    expression_of,
     key_text,
     plan_of,
 )  # fmt: skip
@@ -51,8 +57,10 @@ class _Comparison:
     its end to its beginning, and ``reason`` what differs there.
     """
 
-    def __init__(self, map_free_vars: bool) -> None:
+    def __init__(self, map_free_vars: bool, pairs_buffers: bool) -> None:
         self.map_free_vars = map_free_vars
+        self.pairs_buffers = pairs_buffers  # those that nobody declared
+        self.pairs_by_use = map_free_vars or pairs_buffers
         self.partner: dict[int, Any] = {}  # of a definition on the left, by its id
         self.taken: dict[int, Any] = {}  # of a definition on the right, by its id
         self.equal: dict[int, Any] = {}  # left node, by its id, to the right node found equal
@@ -105,7 +113,7 @@ class _Comparison:
     # Nodes.
 
     def node(self, left: Any, right: Any) -> bool:
-        if left is right and not self.renamed and not self.map_free_vars and not self.binding:
+        if left is right and not self.renamed and not self.pairs_by_use and not self.binding:
             return True
         cls = left.__class__
         if cls is not right.__class__:
@@ -190,7 +198,7 @@ class _Comparison:
             return partner is right or self.fail("buffers that are declared in different places")
         if id(right) in self.taken:
             return self.fail("buffers that are declared in different places")
-        binding, self.binding = self.binding, False
+        binding, self.binding = self.binding, self.pairs_buffers
         same = self.fields(left, right, plan)
         self.binding = binding
         if same:
@@ -328,7 +336,9 @@ def _arrays_equal(array: Any, other: Any) -> bool:
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> _Comparison | None:
     """Compare both sides; return None if they are equal, else the comparison that failed."""
-    comparison = _Comparison(map_free_vars)
+    lhs, rhs = expression_of(lhs), expression_of(rhs)
+    is_part = isinstance(lhs, Node) and lhs.is_program_part
+    comparison = _Comparison(map_free_vars, is_part)
     with deep_recursion():
         return None if comparison.data(lhs, rhs) else comparison
 
@@ -378,3 +388,7 @@ def _side(root: Any, path: ObjectPath) -> str:
         if isinstance(node, Node):
             marked = node
     return root.script(obj_to_underline=[marked], num_context_lines=CONTEXT_LINES)
+
+
+COMPARISON.register("equal", structural_equal)
+COMPARISON.register("hash", structural_hash)

@@ -8,7 +8,14 @@ from typing import Any
 
 from tilesmith.ir.module import IRModule
 from tilesmith.ir.node import Node
-from tilesmith.ir.structural_plan import PLANS, Plan, as_array, plan_of, text_hash
+from tilesmith.ir.structural_plan import (
+    PLANS,
+    Plan,
+    as_array,
+    expression_of,
+    plan_of,
+    text_hash,
+)  # fmt: skip
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -33,8 +40,9 @@ def _mix(state: int, value: int) -> int:
 class _Hasher:
     """Computes one hash. Definitions are numbered in the order in which they occur."""
 
-    def __init__(self, map_free_vars: bool) -> None:
+    def __init__(self, map_free_vars: bool, pairs_buffers: bool) -> None:
         self.map_free_vars = map_free_vars
+        self.pairs_buffers = pairs_buffers  # see `structural.py`: those that nobody declared
         self.defined: dict[int, int] = {}  # hash of a definition, by its id
         self.known: dict[int, int] = {}  # hash of a node, by its id
         self.binding = False
@@ -55,10 +63,10 @@ class _Hasher:
             defined = self.defined.get(id(node))
             if defined is not None:
                 return defined
-            binding, self.binding = self.binding, False
+            binding, self.binding = self.binding, self.pairs_buffers
             found = self.fields(node, plan)
             self.binding = binding
-            return found
+            return self.define(node, found) if self.pairs_buffers else found
         if kind == "key":
             return _mix(plan.tag, self.data(node.structural_key()))
         return self.module(node, plan) if kind == "module" else self.data(node)
@@ -200,5 +208,7 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
     """Return a 64-bit number that is equal for nodes that are ``structural_equal``, in every
     process.
     """
+    node = expression_of(node)
+    is_part = isinstance(node, Node) and node.is_program_part
     with deep_recursion():
-        return _Hasher(map_free_vars).data(node)
+        return _Hasher(map_free_vars, is_part).data(node)

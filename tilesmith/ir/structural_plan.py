@@ -167,6 +167,13 @@ def text_hash(text: str | bytes) -> int:
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
 
 
+def expression_of(value: Any) -> Any:
+    """Return the expression that a value stands for (an element of a tensor expression), else the
+    value."""
+    is_node = isinstance(value, Node) or not hasattr(value, "asobject")
+    return value if is_node else value.asobject()
+
+
 def as_array(value: Any) -> Any:
     """Return the numpy array behind an array or a tensor of the runtime; None for anything else."""
     if value.__class__.__module__ == "numpy":

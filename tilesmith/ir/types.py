@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir.node import Node, child, data
+from tilesmith.ir.node import ComparedByStructure, child, data
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["FuncType", "PointerType", "PrimType", "TupleType", "Type", "VoidType"]
 
 
-class Type(Node, key="ir.Type"):
+class Type(ComparedByStructure, key="ir.Type"):
     """Base of all types."""
 
 

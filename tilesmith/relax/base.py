@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import Node, Op, RelaxExpr
+from tilesmith.ir import Op, RelaxExpr
+from tilesmith.ir.node import ComparedByStructure
 from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
 
@@ -23,7 +24,7 @@ SYNTAX: Registry[Callable[..., Any]] = Registry(
 "index" (``x[0]``). ``expr.py`` registers the functions, since it has the nodes that they make."""
 
 
-class StructInfo(Node, key="relax.StructInfo"):
+class StructInfo(ComparedByStructure, key="relax.StructInfo"):
     """Base of static knowledge about values: kind, shape, dtype."""
 
     def is_base_of(self, derived: StructInfo) -> bool:

@@ -70,6 +70,7 @@ from tilesmith.script.tir_types import (
 from tilesmith.support.errors import ScriptError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import op as _op
+from tilesmith.tir import unknown as _unknown
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.buffer import Buffer as _BufferNode
 from tilesmith.tir.expr import *  # noqa: F403
@@ -121,6 +122,7 @@ _BASES = (
 for _name in [base + lanes for base in _BASES for lanes in _LANES]:
     globals()[_name] = DTypeWord(_name)
 bool = DTypeWord("bool")
+globals()["Any"] = _unknown.Any  # in this file the name means any type
 
 
 # Functions.

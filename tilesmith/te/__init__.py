@@ -23,10 +23,13 @@ from tilesmith.te.tensor import (
 )
 from tilesmith.tir import *  # noqa: F403
 from tilesmith.tir import const
+from tilesmith.tir.index_map import IndexMap
+
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
+"""Between the indices that an index map returns: a border between groups of axes."""
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "TagScope", "Tensor",
-    "TensorSlice", "compute", "const", "create_prim_func", "extern", "extern_primfunc",
-    "placeholder",
-    "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
+    "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp",
+    "TagScope", "Tensor", "TensorSlice", "compute", "const", "create_prim_func", "extern",
+    "extern_primfunc", "placeholder", "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip

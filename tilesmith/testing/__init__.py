@@ -13,7 +13,8 @@ _WHERE = {
     "tilesmith.testing.requirements": (
         "Feature", "IS_IN_CI", "SKIP_SLOW_TESTS", "requires_cuda_compute_version",
         "requires_nvcc_version", "requires_package", "skip_if_32bit",
-        "skip_if_no_reference_system", "slow", "uses_gpu", "uses_multi_gpu",
+        "skip_if_no_reference_system", "skip_if_wheel_test", "slow", "uses_gpu",
+        "uses_multi_gpu",
     ),
     "tilesmith.testing.schedules": (
         "assert_structural_equal_ignore_global_symbol", "verify_trace_roundtrip",

@@ -25,7 +25,7 @@ from tilesmith.target.back_end import find_back_end
 __all__ = [
     "FEATURES", "IS_IN_CI", "SKIP_SLOW_TESTS", "Feature", "requires_cuda_compute_version",
     "requires_nvcc_version", "requires_package", "skip_if_32bit", "skip_if_no_reference_system",
-    "slow", "uses_gpu", "uses_multi_gpu",
+    "skip_if_wheel_test", "slow", "uses_gpu", "uses_multi_gpu",
 ]  # fmt: skip
 
 FEATURES: Registry[Feature] = Registry("feature for tests")
@@ -215,6 +215,11 @@ def skip_if_no_reference_system(func: Any) -> Any:
     return FEATURES.get("corstone300")(func)
 
 
+def skip_if_wheel_test(func: Any) -> Any:
+    """Return a test that needs a build from sources as it is: every installation is one."""
+    return func
+
+
 def uses_gpu(*args: Any) -> Any:
     """Mark a test that may use a GPU but does not need one."""
     mark = _pytest().mark.gpu
@@ -258,7 +263,6 @@ Feature("x86_avx512", "AVX-512", run_time_check=_cpu_has("avx512f"), parent_feat
 Feature("x86_vnni", "AVX-512 VNNI", run_time_check=_cpu_has("avx512vnni"), parent_features="x86")
 Feature("x86_amx", "AMX", run_time_check=_cpu_has("amx-int8"), parent_features="x86")
 Feature("arm_dot", "Arm dot products", run_time_check=_cpu_has("dotprod"))
-Feature("skip_if_wheel_test", "a build from sources")
 Feature("libtorch", "PyTorch", run_time_check=_package("torch"))
 Feature("tflite", "TensorFlow Lite", run_time_check=_package("tflite"))
 Feature("qemu", "QEMU for Arm", run_time_check=_program("qemu-system-arm"))

@@ -55,7 +55,7 @@ def verify_trace_roundtrip(
 
 def _replay_python(trace: Trace, sch: Schedule) -> None:
     """Run the text of a trace, which was made here and comes from no file."""
-    names: dict[str, Any] = {"ir": ir, "tir": tir, "T": script}
+    names: dict[str, Any] = {"ir": ir, "tir": tir, "T": script, "IndexMap": tir.IndexMap}
     exec(str(trace), names)
     names["apply_trace"](sch)
 

@@ -15,6 +15,7 @@ from tilesmith.tir.stmt import sequence as stmt_seq
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        "Any": "tilesmith.tir.unknown:Any",
         "BijectiveLayout": "tilesmith.tir.data_layout:BijectiveLayout",
         "BlockScope": "tilesmith.tir.analysis:BlockScope",
         "IndexMap": "tilesmith.tir.index_map:IndexMap",

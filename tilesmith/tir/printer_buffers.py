@@ -18,6 +18,7 @@ from tilesmith.ir.printing import Doc, Printer, call, joined, prints, quoted
 from tilesmith.ir.printing.doc import Piece, listed, tupled
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.runtime.dtype import DataType
+from tilesmith.tir import unknown
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import (
     BufferLoad,
@@ -244,6 +245,11 @@ def _buffer_region(node: BufferRegion, printer: Printer) -> Doc:
 def _producer_load(node: ProducerLoad, printer: Printer) -> Doc:
     name = getattr(node.producer, "name", type(node.producer).__name__)
     return Doc(name, "[", joined(printer.docs(node.indices)), "]", node=node)
+
+
+@prints(unknown.Any)
+def _unknown(node: unknown.Any, printer: Printer) -> Doc:
+    return Doc(f"{printer.word('T')}.Any()", node=node)
 
 
 @prints(IterVar)

@@ -43,6 +43,8 @@ __all__ = [
 class Stmt(Node, key="tir.Stmt"):
     """Base of all statements."""
 
+    is_program_part = True
+
 
 def _statement(value: Any) -> Stmt:
     if not isinstance(value, Stmt):

@@ -40,7 +40,7 @@ def check(program, steps, expected=None, sizes=None):
 
 def run_text(text, sch):
     """Carry out a trace that was printed."""
-    names = {"ir": ir, "tir": tir, "T": T}
+    names = {"ir": ir, "tir": tir, "T": T, "IndexMap": tir.IndexMap}  # what the text imports
     exec(text, names)
     names["apply_trace"](sch)
 

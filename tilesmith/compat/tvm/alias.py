@@ -15,7 +15,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tilesmith.compat.tvm.aliases import MODULES, NAMES
+from tilesmith.compat.tvm.aliases import COMPLETE, MODULES, NAMES
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.lazy import resolve
 
@@ -94,6 +94,8 @@ class Alias(ModuleType):
         if self._also is not None:
             for name in self._also.__all__:
                 self._hold(name, getattr(self._also, name))
+        if self.__name__ in COMPLETE:
+            dir(self)
 
     def __getattr__(self, name: str) -> Any:
         return self._hold(name, self._find(name))

@@ -11,6 +11,10 @@ from __future__ import annotations
 VERSION = "0.18.0"
 """What ``tvm.__version__`` says: the generation whose names count where generations differ."""
 
+COMPLETE = ("tvm.tir",)
+"""Modules that hold all their names from the beginning: texts of traces are run with the
+``__dict__`` of ``tvm.tir``, which asks no module for a name."""
+
 _INTRINSICS = "tilesmith.schedule_rules.intrinsics."
 
 MODULES: dict[str, str] = {
@@ -18,6 +22,7 @@ MODULES: dict[str, str] = {
     "tvm._ffi": "tilesmith.runtime",
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
+    "tvm.container": "tvm.ir.container",
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
@@ -31,6 +36,8 @@ MODULES: dict[str, str] = {
     "tvm.ndarray": "tvm.nd",
     "tvm.relax.analysis.analysis": "tilesmith.relax.analysis",
     "tvm.relax.analysis.estimate_memory_usage": "tvm.relax.analysis",
+    "tvm.relax.ir": "tilesmith.compat.tvm.relax_instrument",
+    "tvm.relax.ir.instrument": "tilesmith.compat.tvm.relax_instrument",
     "tvm.relax.op.binary": "tilesmith.relax.op",
     "tvm.relax.op.builtin.builtin": "tilesmith.relax.op.builtin",
     "tvm.relax.op.datatype": "tilesmith.relax.op",
@@ -45,6 +52,9 @@ MODULES: dict[str, str] = {
     "tvm.relax.op.ternary": "tilesmith.relax.op",
     "tvm.relax.op.unary": "tilesmith.relax.op",
     "tvm.relax.pipeline": "tilesmith.driver.pipelines",
+    "tvm.relax.testing": "tilesmith.compat.tvm.relax_testing",
+    "tvm.relax.testing.vm": "tilesmith.compat.tvm.relax_testing",
+    "tvm.relax.transform.legalize_ops.common": "tilesmith.compat.tvm.legalize",
     "tvm.relax.transform.remove_redundant_reshape": "tvm.relax.transform",
     "tvm.relax.transform.transform": "tilesmith.relax.transform",
     "tvm.relax.ty": "tilesmith.compat.tvm.relax_types",
@@ -175,6 +185,7 @@ NAMES: dict[str, dict[str, str]] = {
         "instrument": "tilesmith.ir.instrument",
         "stmt": "tilesmith.tir",
         "select": "tilesmith.tir:Select",
+        "Object": "tilesmith.ir:Node",
         "Target": "tilesmith.target:Target",
         "ndarray": "tilesmith.runtime.nd",
         "register_global_func": "tilesmith.runtime.registry:register_func",
@@ -201,6 +212,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ObjectType": "tilesmith.compat.tvm.relax_types:ObjectType",
         "PackedFuncType": "tilesmith.compat.tvm.relax_types:PackedFuncType",
         "ShapeType": "tilesmith.compat.tvm.relax_types:ShapeType",
+        "TupleType": "tilesmith.ir:TupleType",
         "add": "tilesmith.relax.op:add",
         "dataflow": "tilesmith.relax.script:dataflow",
         "ewise_fma": "tilesmith.relax.op:ewise_fma",
@@ -211,11 +223,13 @@ NAMES: dict[str, dict[str, str]] = {
         "vm": "tilesmith.driver.relax_build",
         "vm_build": "tilesmith.driver.relax_build",
     },
+    "tvm.relax.expr": {"GlobalVar": "tilesmith.ir:GlobalVar"},
     "tvm.relax.vm": {
         "Executable": "tilesmith.runtime.executable:Executable",
         "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     },
     "tvm.runtime": {
+        "Object": "tilesmith.ir:Node",
         "Tensor": "tilesmith.runtime.ndarray:NDArray",
         "convert": "tilesmith.compat.tvm.convert:convert",
         "tensor": "tilesmith.runtime.nd:array",

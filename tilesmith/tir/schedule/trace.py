@@ -94,6 +94,10 @@ class InstructionKind:
         """Return the kind of that name."""
         return KINDS.get(name)
 
+    def same_as(self, other: object) -> bool:
+        """True if both are one object."""
+        return self is other
+
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"
 
@@ -114,6 +118,10 @@ class Instruction:
         self.inputs = list(inputs)
         self.attrs = list(attrs)
         self.outputs = list(outputs)
+
+    def same_as(self, other: object) -> bool:
+        """True if both are one object."""
+        return self is other
 
     def arguments(self, translate: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the method, with random variables replaced."""
@@ -273,8 +281,8 @@ class Trace:
     def as_python(self, remove_postproc: bool = False) -> list[str]:
         """Return one line of Python for each instruction.
 
-        The lines use ``sch``, and where they hold maps, expressions or functions ``tir``, ``T``
-        (``tilesmith.script.tir``) and ``ir``.
+        The lines use ``sch``, and where they hold maps, expressions or functions ``IndexMap``,
+        ``T`` (``tilesmith.script.tir``) and ``ir``.
         """
         names = self._names()
         return [
@@ -342,6 +350,8 @@ class Trace:
         is_long = any("ir.load_json(" in line for line in body)
         package = SPELLING.package
         lines = [f"# from {package} import {'ir, tir' if is_long else 'tir'}"]
+        if any("IndexMap." in line for line in body):
+            lines.append(f"# from {package}.tir import IndexMap")
         if any("T." in line for line in body):
             lines.append(f"# from {package}.script import tir as T")
         lines.append("def apply_trace(sch: tir.Schedule) -> None:")

@@ -61,7 +61,8 @@ class Text(str):
 def python_text(value: Any, names: dict[int, str], as_function: bool = False) -> str:
     """Return Python source for a value with the given names of random variables.
 
-    It may use ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``. ``as_function``: an index map
+    It may use ``T`` (``tilesmith.script.tir``), public names of ``tir``, and ``ir`` for nodes that
+    have no text. ``as_function``: an index map
     may be given as a function.
     """
     if isinstance(value, Text):
@@ -93,7 +94,7 @@ def python_text(value: Any, names: dict[int, str], as_function: bool = False) ->
     return repr(value)
 
 
-_IMPORTED = ("T", "tir", "ir", "sch")
+_IMPORTED = ("T", "IndexMap", "ir", "sch")
 
 
 def _is_free(name: str, taken: set[str]) -> bool:
@@ -115,7 +116,7 @@ def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
     options = f", index_dtype={dtypes.pop() if dtypes else 'int32'!r}"
     if mapping.inverse_index_map is not None:
         options = f", inverse_index_map={_map_text(mapping.inverse_index_map)}" + options
-    return f"tir.IndexMap.from_func({text}{options})"
+    return f"IndexMap.from_func({text}{options})"
 
 
 # --- JSON -----------------------------------------------------------------------------------------
