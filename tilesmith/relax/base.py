@@ -35,6 +35,8 @@ class StructInfo(ComparedByStructure, key="relax.StructInfo"):
 class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
     """Base of the expressions of the graph."""
 
+    _struct_info: StructInfo
+
     @property
     def struct_info(self) -> StructInfo:
         """What is statically known about the value."""
