@@ -250,7 +250,8 @@ class Generator:
             iterator = IterVar(ir.Range(0, extent), tir.Var("t", "int32"), 1, tag)
             body = self.body(depth, iterator.var)
             return tir.AttrStmt(iterator, "thread_extent", extent, body)
-        node = self.pick((self.index(1), tir.StringImm("s"), self.buffers["float32"]))
+        buffer = self.buffers["float32"]
+        node = self.pick((self.index(1), tir.StringImm("s"), buffer, [buffer, buffer]))
         value = self.pick((self.index(1), tir.StringImm("s")))
         return tir.AttrStmt(node, self.pick(KEYS), value, self.body(depth))
 

@@ -151,7 +151,7 @@ CASES = [
     # the rest
     ('"""What it does."""\nA[0] = 1.0', "    A[0] = T.float32(1.0)"),
     ("pass", "T.evaluate(0)"),
-    ("return n", "T.ret(n)"),
+    ("return n", "return n"),
     ("nonlocal double\nglobal N\nA[0] = 1.0", "    A[0] = T.float32(1.0)"),
 ]
 

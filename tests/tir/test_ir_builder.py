@@ -31,7 +31,7 @@ def test_statements():
             else:
                 A[0] = A[i] + 2.0
 
-    assert_structural_equal(tir.PrimFunc([n, A.asobject()], body), expected)
+    assert_structural_equal(tir.PrimFunc([n, A.asobject().data], body), expected)
 
 
 def test_what_they_compute():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
@@ -47,6 +47,9 @@ class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
     """Base of the functions of a module. Subclasses declare a field ``attrs``."""
 
     attrs: Mapping[str, Any]
+    # Whether calls through the variable of a module have what ``struct_info`` says; kernels are
+    # called with their results among the arguments.
+    describes_calls: ClassVar[bool] = True
 
     def with_attr(self, attr_key_or_dict: Any, attr_value: Any = None) -> Self:
         """Return a copy with one attribute set (``key, value``) or several (a mapping)."""
@@ -155,7 +158,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
             }
             self._by_name[name.name_hint] = known = name
         self.functions[known] = function
-        struct_info = getattr(function, "struct_info", None)
+        struct_info = getattr(function, "struct_info", None) if function.describes_calls else None
         if struct_info is not None and known.struct_info is None:
             known.describe(struct_info)
 

@@ -15,7 +15,7 @@ from tilesmith.ir.global_info import DummyGlobalInfo, VDevice
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.op import Op
 from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
-from tilesmith.ir.printing.doc import listed, parenthesized, tupled
+from tilesmith.ir.printing.doc import listed, parenthesized
 from tilesmith.ir.structural import structural_equal
 from tilesmith.ir.types import PointerType, PrimType, TupleType
 from tilesmith.support.errors import TypeMismatchError
@@ -68,7 +68,8 @@ def type_doc(type_: Any, printer: Printer) -> Any:
     if isinstance(type_, TupleType) and not type_.fields:
         return "None"
     if isinstance(type_, TupleType):
-        return tupled([type_doc(inner, printer) for inner in type_.fields])
+        fields = [type_doc(inner, printer) for inner in type_.fields]
+        return call(f"{printer.word('T')}.Tuple", fields)
     return printer.doc(type_)
 
 
@@ -310,7 +311,7 @@ def _range(node: ir.Range, printer: Printer) -> Doc:
     zero = isinstance(low, ir.IntImm) and low.value == 0
     both = isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm)
     stop = extent if zero else operators.add(low, extent) if both else ir.Add(low, extent)
-    return call(f"{printer.word('I')}.Range", [printer.doc(low), printer.doc(stop)], node=node)
+    return call(f"{printer.word('T')}.Range", [printer.doc(low), printer.doc(stop)], node=node)
 
 
 # Modules.

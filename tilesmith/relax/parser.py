@@ -43,12 +43,13 @@ from tilesmith.relax.script_function import (
 )
 from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from tilesmith.script.builder import name_fresh
-from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser
+from tilesmith.script.macros import ScriptMacro, expand_macro
+from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser, check_private
 from tilesmith.support.errors import ScriptError
 
 __all__ = ["R_DIALECT"]
 
-R_DIALECT = Dialect("R", words)
+R_DIALECT = Dialect("R", words, last_expression_is_value=True)
 DIALECTS.register("R", R_DIALECT)
 
 _ARGUMENTS = (Tuple, *LEAVES)
@@ -189,6 +190,7 @@ def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Func
         set_current_function(outer)
     body = function.sequence(function.result)
     attrs = dict(function.attrs)
+    check_private(parser, node, options, attrs)
     if outer is None and not options.get("private", False):
         attrs.setdefault("global_symbol", node.name)
     is_pure = bool(options.get("pure", True))
@@ -215,6 +217,9 @@ def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
 
 def _prepare(parser: Parser) -> None:
     parser.evaluator.calls[GlobalVar] = _call_global
+    parser.evaluator.calls[ScriptMacro] = lambda macro, arguments, named: expand_macro(
+        parser, macro, arguments, named
+    )
 
 
 R_DIALECT.prepare = _prepare

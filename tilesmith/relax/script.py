@@ -45,6 +45,7 @@ from tilesmith.relax.op import builtin, grad, image, memory, nn  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_function import current_function as _current_function
 from tilesmith.script.definitions import parse_now as _parse_now
+from tilesmith.script.macros import macro  # noqa: F401
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
 

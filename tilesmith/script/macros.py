@@ -16,7 +16,7 @@ from typing import Any
 from tilesmith.script.definitions import definition_of, variables_around
 from tilesmith.script.diagnostics import Source
 from tilesmith.script.parsing import Parser
-from tilesmith.support.errors import ScriptError
+from tilesmith.support.errors import ConfigError, ScriptError
 
 __all__ = ["ScriptMacro", "expand_macro", "inline", "local_macro", "macro"]
 
@@ -40,6 +40,15 @@ class ScriptMacro:
         self.known = known
         self.hygienic = hygienic
         self.scopes = scopes
+        self.receiver: tuple[Any, ...] = ()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> ScriptMacro:
+        """Return the macro as a method: the object becomes its first argument."""
+        if instance is None:
+            return self
+        bound = ScriptMacro(self.source, self.node, self.known, self.hygienic, self.scopes)
+        bound.receiver = (instance,)
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error: a macro can be called only inside a script."""
@@ -60,6 +69,10 @@ def macro(*args: Any, hygienic: bool = True) -> Any:
 
     if args and callable(args[0]):
         return decorate(args[0])
+    if args:
+        raise ConfigError(
+            f"macro takes a function, got {args[0]!r}", notes=("write hygienic=… with its name",)
+        )
     return decorate
 
 
@@ -85,7 +98,7 @@ def local_macro(parser: Parser, node: ast.FunctionDef) -> ScriptMacro:
 
 def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: dict) -> Any:
     """Parse the body of a macro with its parameters bound; a final ``return`` gives its value."""
-    values = _bind_arguments(parser, called, arguments, named)
+    values = _bind_arguments(parser, called, [*called.receiver, *arguments], named)
     saved_source, saved_known, caller = parser.source, parser.known, parser.builder.span
     scopes = called.scopes or [{}]
     try:
@@ -95,18 +108,28 @@ def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: di
         else:
             parser.known = called.known
         with parser.in_scopes(scopes), parser.scope(values):
-            result = None
-            for statement in called.node.body:
-                if isinstance(statement, ast.Return):
-                    return None if statement.value is None else parser.evaluate(statement.value)
-                result = parser.visit(statement)
-            return None if result is None else result
+            return _expanded(parser, called.node.body)
     except ScriptError as error:
         note = f"in the macro '{called.node.name}', called {_place(saved_source, caller)}"
         error.notes = (*error.notes, note)
         raise
     finally:
         parser.source, parser.known = saved_source, saved_known
+
+
+def _expanded(parser: Parser, body: list[ast.stmt]) -> Any:
+    """Parse statements; return the value of the ``return`` among them, or of the last expression
+    where the dialect says that this is the value.
+    """
+    assert parser.dialect is not None
+    for number, statement in enumerate(body):
+        if isinstance(statement, ast.Return):
+            return None if statement.value is None else parser.evaluate(statement.value)
+        is_last = number == len(body) - 1 and parser.dialect.last_expression_is_value
+        if is_last and isinstance(statement, ast.Expr):
+            return parser.evaluate(statement.value)
+        parser.visit(statement)
+    return None
 
 
 def _place(source: Source, caller: Any) -> str:

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -57,9 +57,11 @@ __all__ = ["DIALECTS", "Dialect", "ModuleScope", "Parser"]
 class Dialect:
     """Parses the functions with a certain decorator; see the module docstring."""
 
-    def __init__(self, letter: str, namespace: Any) -> None:
+    def __init__(self, letter: str, namespace: Any, last_expression_is_value: bool = False) -> None:
+        """``last_expression_is_value``: a macro that ends in an expression has its value."""
         self.letter = letter
         self.namespace = namespace
+        self.last_expression_is_value = last_expression_is_value
         self.statements: dict[type, Callable[[Parser, Any], Any]] = {}
         self.parse_function: Callable[[Parser, Any, dict], BaseFunc] | None = None
         self.declare_function: Callable[[Parser, Any, GlobalVar, dict], None] | None = None
@@ -203,10 +205,7 @@ class Parser:
             return
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "a name is needed here")
-        values = list(value)
-        if len(values) != len(target.elts):
-            raise self.error(target, f"{len(target.elts)} names for {len(values)} values")
-        for inner, item in zip(target.elts, values):
+        for inner, item in unpacked(self, target, list(value), "names"):
             self.bind_target(inner, item)
 
     @contextmanager
@@ -410,6 +409,34 @@ def _declared_name(item: ast.stmt) -> str | None:
     return named[0] if plain and isinstance(named[0], str) else None
 
 
+def unpacked(
+    parser: Parser,
+    target: ast.Tuple | ast.List,
+    values: Sequence[Any],
+    names: str,
+    what: str = "values",
+) -> list[tuple[ast.expr, Any]]:
+    """Return each name of a target with its value; a starred name takes those that the others
+    leave.
+    """
+    elements = target.elts
+    stars = [number for number, one in enumerate(elements) if isinstance(one, ast.Starred)]
+    fits = len(values) == len(elements) if not stars else len(values) >= len(elements) - 1
+    if not fits or len(stars) > 1:
+        raise parser.error(target, f"{len(elements)} {names} for {len(values)} {what}")
+    if not stars:
+        return list(zip(elements, values))
+    first, behind = stars[0], len(elements) - stars[0] - 1
+    last = len(values) - behind
+    starred = elements[first]
+    assert isinstance(starred, ast.Starred)
+    return [
+        *zip(elements[:first], values),
+        (starred.value, tuple(values[first:last])),
+        *zip(elements[first + 1 :], values[last:]),
+    ]
+
+
 class FunctionDecorator:
     """``@T.prim_func`` and ``@T.prim_func(private=True)``.
 
@@ -434,6 +461,16 @@ class FunctionDecorator:
             options = {**self.options, **options}
             return type(self)(self.dialect_letter, self._parse, options)
         return self._parse(func, sys._getframe(1), {**self.options, **options})
+
+
+def check_private(parser: Parser, node: ast.FunctionDef, options: dict, attrs: Any) -> None:
+    """Refuse a private function that has a symbol."""
+    if options.get("private", False) and attrs.get("global_symbol") is not None:
+        raise parser.error(
+            node,
+            f"'{node.name}' is private and has the attribute global_symbol",
+            ("a private function has no symbol: leave one of the two out",),
+        )
 
 
 def open_frame(parser: Parser, value: Any) -> Any:

@@ -15,6 +15,7 @@ from tilesmith.ir import (
     PrimExpr,
     Ramp,
     Range,
+    TupleType,
     Var,
     const,
     convert,
@@ -48,7 +49,6 @@ from tilesmith.script.tir_frames import (
     BlockFrame,
     DeclBufferFrame,
     ElseFrame,
-    ForFrame,
     IfFrame,
     LaunchThreadFrame,
     LetFrame,
@@ -58,12 +58,22 @@ from tilesmith.script.tir_frames import (
     WhileFrame,
     emit,
 )  # fmt: skip
+from tilesmith.script.tir_loops import (
+    check_thread,
+    grid,  # noqa: F401
+    parallel,  # noqa: F401
+    serial,  # noqa: F401
+    thread_binding,  # noqa: F401
+    unroll,  # noqa: F401
+    vectorized,  # noqa: F401
+)
 from tilesmith.script.tir_types import (
     BufferWord,
     DTypeWord,
     HandleWord,
     PtrWord,
     as_type,
+    load_of,
     parameter_of,
     region_of,
 )  # fmt: skip
@@ -75,14 +85,14 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.buffer import Buffer as _BufferNode
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.expr import (
+    BufferRegion,
     CommReducer,
     IterVar,
     IterVarType,
     Reduce,
 )  # fmt: skip
 from tilesmith.tir.op import *  # noqa: F403
-from tilesmith.tir.ranges import extent_between
-from tilesmith.tir.stmt import BufferStore, Evaluate, ForKind, MatchBufferRegion, Prefetch
+from tilesmith.tir.stmt import BufferStore, Evaluate, MatchBufferRegion, Prefetch
 
 Ptr = ptr = PtrWord()
 Buffer = BufferWord()  # noqa: F811 - the script's word makes buffers, it is not the class
@@ -246,76 +256,6 @@ def alloc_buffer(
 sblock_alloc_buffer = alloc_buffer
 
 
-# Loops.
-
-
-def _loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: Any = None) -> ForFrame:
-    if stop is None:
-        start, stop = const(0, convert(start).dtype), convert(start)
-    low, stop = operators.match_types(start, stop)
-    if not low.dtype.is_integer:
-        raise TypeMismatchError(f"a loop counts integers, got {low.dtype}")
-    return ForFrame([(low, extent_between(low, stop))], kind, thread, annotations)
-
-
-def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a serial loop; ``range`` in a ``for`` means the same."""
-    return _loop(ForKind.SERIAL, start, stop, annotations)
-
-
-def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop whose iterations run in any order on several threads."""
-    return _loop(ForKind.PARALLEL, start, stop, annotations)
-
-
-def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop that becomes vector instructions."""
-    return _loop(ForKind.VECTORIZED, start, stop, annotations)
-
-
-def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop that is unrolled."""
-    return _loop(ForKind.UNROLLED, start, stop, annotations)
-
-
-def thread_binding(
-    start: Any, stop: Any = None, thread: Any = None, *, annotations: Any = None
-) -> ForFrame:
-    """Open a loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
-    if thread is None and isinstance(stop, str):
-        stop, thread = None, stop
-    if thread is None:
-        raise ScriptError('T.thread_binding needs thread="threadIdx.x" or the like')
-    _check_thread(thread)
-    return _loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
-
-
-_THREADS = [
-    *[f"{kind}.{letter}" for kind in ("blockIdx", "threadIdx", "vthread") for letter in "xyz"],
-    "vthread", "cthread",
-]  # fmt: skip
-
-
-def _check_thread(tag: Any) -> None:
-    """Refuse an unknown thread axis whose name is almost that of a known one."""
-    if not isinstance(tag, str) or tag in _THREADS:
-        return
-    advice = nearest(tag, _THREADS)
-    if advice:
-        raise ScriptError(f"unknown thread axis '{tag}'", notes=advice)
-
-
-def grid(*extents: Any) -> ForFrame:
-    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair is begin and end."""
-    domains = []
-    for extent in extents:
-        domain = domain_of(extent)
-        domains.append((domain.min, domain.extent))
-    if not domains:
-        raise ScriptError("T.grid needs at least one extent")
-    return ForFrame(domains, many=True)
-
-
 # Statements.
 
 
@@ -327,6 +267,8 @@ def Assert(condition: Any, message: Any) -> AssertFrame:
 def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> LetFrame:
     """Bind a variable to a value for the rest of the block."""
     type_ = None if type_annotation is None else as_type(type_annotation)
+    if isinstance(value, BufferRegion):
+        value = load_of(value)
     if type_ is not None and not isinstance(value, PrimExpr):
         dtype = getattr(type_, "dtype", None)
         value = const(value, dtype) if dtype is not None else convert(value)
@@ -336,6 +278,11 @@ def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) 
             type_ = value.type_annotation
         var = Var("", type_ if type_ is not None else value.dtype)
     return LetFrame(value, var)
+
+
+def Tuple(*fields: Any) -> TupleType:
+    """Return the type of a tuple: ``T.Tuple(T.int32, T.float32)``."""
+    return TupleType(tuple([as_type(field) for field in fields]))
 
 
 def Let(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:  # noqa: F811
@@ -421,7 +368,7 @@ def attr(node: Any, attr_key: str, value: Any) -> AttrFrame:
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> IterVar:
     """Return an iterator over threads of a GPU, for ``launch_thread``."""
-    _check_thread(thread_tag)
+    check_thread(thread_tag)
     return IterVar(None, Var("", dtype), IterVar.ThreadIndex, thread_tag)
 
 

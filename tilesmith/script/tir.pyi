@@ -190,6 +190,7 @@ from tilesmith.ir.operators import shift_right as shift_right
 from tilesmith.ir.operators import subtract as subtract
 from tilesmith.ir.operators import truncdiv as truncdiv
 from tilesmith.ir.operators import truncmod as truncmod
+from tilesmith.ir.types import TupleType as TupleType
 from tilesmith.runtime.dtype import DataType as DataType
 from tilesmith.script.builder import IRBuilder as IRBuilder
 from tilesmith.script.diagnostics import nearest as nearest
@@ -214,7 +215,6 @@ from tilesmith.script.tir_frames import AttrFrame as AttrFrame
 from tilesmith.script.tir_frames import BlockFrame as BlockFrame
 from tilesmith.script.tir_frames import DeclBufferFrame as DeclBufferFrame
 from tilesmith.script.tir_frames import ElseFrame as ElseFrame
-from tilesmith.script.tir_frames import ForFrame as ForFrame
 from tilesmith.script.tir_frames import IfFrame as IfFrame
 from tilesmith.script.tir_frames import LaunchThreadFrame as LaunchThreadFrame
 from tilesmith.script.tir_frames import LetFrame as LetFrame
@@ -223,6 +223,13 @@ from tilesmith.script.tir_frames import RealizeFrame as RealizeFrame
 from tilesmith.script.tir_frames import ThenFrame as ThenFrame
 from tilesmith.script.tir_frames import WhileFrame as WhileFrame
 from tilesmith.script.tir_frames import emit as emit
+from tilesmith.script.tir_loops import check_thread as check_thread
+from tilesmith.script.tir_loops import grid as grid
+from tilesmith.script.tir_loops import parallel as parallel
+from tilesmith.script.tir_loops import serial as serial
+from tilesmith.script.tir_loops import thread_binding as thread_binding
+from tilesmith.script.tir_loops import unroll as unroll
+from tilesmith.script.tir_loops import vectorized as vectorized
 from tilesmith.script.tir_types import BufferWord as BufferProxy
 from tilesmith.script.tir_types import BufferWord as BufferWord
 from tilesmith.script.tir_types import BufferWord as _BufferWord
@@ -234,6 +241,7 @@ from tilesmith.script.tir_types import PtrWord as PtrProxy
 from tilesmith.script.tir_types import PtrWord as PtrWord
 from tilesmith.script.tir_types import PtrWord as _PtrWord
 from tilesmith.script.tir_types import as_type as as_type
+from tilesmith.script.tir_types import load_of as load_of
 from tilesmith.script.tir_types import parameter_of as parameter_of
 from tilesmith.script.tir_types import region_of as region_of
 from tilesmith.support.errors import ScriptError as ScriptError
@@ -259,13 +267,11 @@ from tilesmith.tir.op import call_packed_lowered as call_packed_lowered
 from tilesmith.tir.op import call_packed_lowered as tvm_call_packed_lowered
 from tilesmith.tir.op import sum as sum
 from tilesmith.tir.op import trace as trace
-from tilesmith.tir.ranges import extent_between as extent_between
 from tilesmith.tir.stmt import BufferStore as BufferStore
 from tilesmith.tir.stmt import Evaluate as Evaluate
-from tilesmith.tir.stmt import ForKind as ForKind
 from tilesmith.tir.stmt import MatchBufferRegion as MatchBufferRegion
 from tilesmith.tir.stmt import Prefetch as Prefetch
-from typing import Any as Any
+from tilesmith.tir.unknown import Any as Any
 
 Buffer: _BufferWord
 Ptr: _PtrWord
@@ -408,6 +414,9 @@ def LetStmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) 
 def Then() -> ThenFrame:
     """Open the statements that run if the condition holds."""
 
+def Tuple(*fields: Any) -> TupleType:
+    """Return the type of a tuple: ``T.Tuple(T.int32, T.float32)``."""
+
 def While(condition: Any) -> WhileFrame:
     """Open a loop that runs while the condition holds."""
 
@@ -462,9 +471,6 @@ def func_name(name: str) -> None:
 def func_ret(ret_type: Any) -> None:
     """Set the return type of the function."""
 
-def grid(*extents: Any) -> ForFrame:
-    """Open a nest of serial loops: ``for i, j in T.grid(16, 16):``. A pair is begin and end."""
-
 def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None, index_dtype: str = 'int64') -> Any:
     """Return a mapping of indices: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
 
@@ -493,9 +499,6 @@ class meta_var:
 def min(a: Any, b: Any) -> PrimExpr:
     """Return the smaller of two values."""
 
-def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop whose iterations run in any order on several threads."""
-
 def prefetch(buffer: Any, bounds: Any, locality: int = 3, cache: int = 1) -> Any:
     """Hint that a region is needed soon. With an address it is the instruction of that name."""
 
@@ -508,20 +511,8 @@ def reduce(combiner: CommReducer, source: Sequence[Any], init: Sequence[Any], ax
 def sblock_alloc_buffer(shape: Any, dtype: str = 'float32', data: Var | None = None, strides: Any = None, elem_offset: Any = None, scope: str = 'global', align: int = -1, offset_factor: int = 0, buffer_type: str = 'default', axis_separators: Any = None) -> Any:
     """Allocate a buffer in the enclosing block, or in the root block."""
 
-def serial(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a serial loop; ``range`` in a ``for`` means the same."""
-
 def target(target_config: Any, host: Any = None) -> Target:
     """Return a target, from a dictionary or a text."""
 
-def thread_binding(start: Any, stop: Any = None, thread: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop over the threads of a GPU: ``T.thread_binding(32, thread="threadIdx.x")``."""
-
-def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop that is unrolled."""
-
 def var(dtype: str, name: str = '') -> Var:
     """Return a new variable."""
-
-def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Open a loop that becomes vector instructions."""

@@ -14,7 +14,7 @@ from tilesmith.script.builder import Frame, IRBuilder, name_fresh
 from tilesmith.script.carried import outlives_its_scope
 from tilesmith.script.evaluator import elements_of, shape_note
 from tilesmith.script.macros import expand_macro, local_macro
-from tilesmith.script.parsing import DIALECTS, Dialect, Parser
+from tilesmith.script.parsing import DIALECTS, Dialect, Parser, check_private, unpacked
 from tilesmith.script.tir_frames import (
     BlockFrame,
     ForFrame,
@@ -120,6 +120,7 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
                 frame.ret_type = as_type(written)
             parser.function_body = node.body
             parser.body(node.body)
+            check_private(parser, node, options, frame.attrs)
         if options.get("check_well_formed", parser.check_well_formed):
             _verify(parser, node, frame.function)
         return frame.function
@@ -241,9 +242,7 @@ def _assign(parser: Parser, target: ast.expr, value: Any, written: ast.expr | No
             value = [T.meta_var(item) for item in value.value]
         if not isinstance(value, (list, tuple)):
             raise parser.error(target, f"{len(target.elts)} names for one value")
-        if len(value) != len(target.elts):
-            raise parser.error(target, f"{len(target.elts)} names for {len(value)} values")
-        for inner, item in zip(target.elts, value):
+        for inner, item in unpacked(parser, target, value, "names"):
             _assign(parser, inner, item)
     else:
         raise parser.error(target, "nothing can be assigned to this in a script")
@@ -376,16 +375,13 @@ def _name_entered(parser: Parser, target: ast.expr, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             for number, item in enumerate(value):
                 name_fresh(item, target.id if len(value) == 1 else f"{target.id}_{number}")
+            value = tuple(value)
         parser.define(target.id, name_fresh(value, target.id))
         return
     if not isinstance(target, (ast.Tuple, ast.List)):
         raise parser.error(target, "a name is needed here")
     values = value if isinstance(value, (list, tuple)) else [value]
-    if len(values) != len(target.elts):
-        raise parser.error(
-            target, f"{len(target.elts)} variables for {len(values)} loops or values"
-        )
-    for inner, item in zip(target.elts, values):
+    for inner, item in unpacked(parser, target, values, "variables", "loops or values"):
         _name_entered(parser, inner, item)
 
 
@@ -419,12 +415,13 @@ def _iterable(parser: Parser, node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         if parser.lookup("range", builtins.range) is builtins.range:
             arguments = [parser.evaluate(argument) for argument in node.args]
-            if len(arguments) == 3 or node.keywords or not arguments:
+            named = {word.arg: parser.evaluate(word.value) for word in node.keywords}
+            if len(arguments) not in (1, 2) or named.keys() - {"annotations"}:
                 raise parser.error(
                     node, "range takes an extent, or a begin and an end", _without_step(arguments)
                 )
             try:
-                return T.serial(*arguments)
+                return T.serial(*arguments, **named)
             except Exception as error:
                 raise parser.error(node, error) from error
     return parser.evaluate(node)
@@ -451,9 +448,10 @@ def _condition(parser: Parser, node: ast.expr) -> Any:
     value = parser.evaluate(node)
     if isinstance(value, (Buffer, BufferRegion, IterVar)):
         raise parser.error(node, f"a condition is a bool, got {value} ({type(value).__name__})")
+    if isinstance(value, PrimExpr) and value.dtype.is_integer and value.dtype.lanes == 1:
+        return value != 0
     if isinstance(value, PrimExpr) and not value.dtype.is_bool:
-        advice = (f"write ({ast.unparse(node)}) != 0",) if value.dtype.is_integer else ()
-        raise parser.error(node, f"a condition is a bool, got {value.dtype}", advice)
+        raise parser.error(node, f"a condition is a bool, got {value.dtype}")
     return value
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.ir import (
+    IntImm,
     PointerType,
     PrimExpr,
     Ramp,
@@ -20,6 +21,7 @@ from tilesmith.ir import (
     is_const,
     operators,
 )
+from tilesmith.ir.queries import calls
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder, name_fresh
@@ -270,20 +272,29 @@ def index_vectors(buffer: Buffer, indices: Sequence[Any]) -> list[PrimExpr]:
             low, stop = _bounds(index, size)
             step = 1 if index.step is None else index.step
             extent = extent_between(low, stop)
-            if not is_const(extent) or not is_const(convert(step)):
-                raise ScriptError("the length and the step of a vector access must be constant")
+            if not is_const(convert(step)):
+                raise ScriptError("the step of a vector access must be constant")
             if int(convert(step)) < 1:
                 raise ScriptError(
                     "the step of a slice is positive; backwards: T.Ramp(start, -1, n)"
                 )
-            lanes = -(-int(extent.value) // int(convert(step)))  # type: ignore[attr-defined]
-            index = Ramp(low, step, lanes) if lanes > 1 else low
+            lanes = _lanes_of(extent, int(convert(step)))
+            index = low if is_const(convert(lanes), 1) else Ramp(low, step, lanes)
         elif isinstance(index, BufferRegion):
             index = load_of(index)
         result.append(convert(index))
         if result[-1].dtype.is_handle:
             raise TypeMismatchError(f"buffer '{buffer.name}' has no element {index!r}")
     return result
+
+
+def _lanes_of(extent: PrimExpr, step: int) -> int | PrimExpr:
+    """Return the lanes of a vector access: a number, or a multiple of ``T.vscale()``."""
+    if isinstance(extent, IntImm):
+        return -(-extent.value // step)
+    if step == 1 and next(calls(extent, "tir.vscale"), None) is not None:
+        return extent
+    raise ScriptError("the length of a vector access must be constant, or a multiple of T.vscale()")
 
 
 def load_of(region: BufferRegion) -> BufferLoad:

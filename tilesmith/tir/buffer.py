@@ -109,9 +109,9 @@ class Buffer(Node, key="tir.Buffer"):
             raise TypeMismatchError(
                 f"cannot load {wanted} from buffer '{self.name}' of {self.dtype}"
             )
-        lanes = wanted.lanes // self.dtype.lanes
-        if lanes > 1:
-            begin[-1] = Ramp(convert(begin[-1]), 1, lanes)
+        lanes, last = wanted.lanes // self.dtype.lanes, convert(begin[-1])
+        if lanes > 1 and last.dtype.lanes == 1:
+            begin[-1] = Ramp(last, 1, lanes)
         return BufferLoad(self, begin, predicate)
 
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
@@ -226,6 +226,12 @@ def _strided_size(shape: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]) ->
     return size
 
 
+_KINDS = {
+    "": "", "default": "", "auto": "auto_broadcast", "auto_broadcast": "auto_broadcast",
+}  # fmt: skip
+"""What users call a kind of buffer, and what it is kept as."""
+
+
 def decl_buffer(
     shape: Any,
     dtype: Any = None,
@@ -270,7 +276,7 @@ def decl_buffer(
         name,
         64 if data_alignment is None or data_alignment <= 0 else int(data_alignment),
         1 if not offset_factor else int(offset_factor),
-        {"": "", "default": "", "auto_broadcast": "auto_broadcast"}[buffer_type],
+        _KINDS[buffer_type],
         tuple([int(axis) for axis in axis_separators or ()]),
         span,
     )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir import BaseFunc, Type, Var, VoidType, attributes, child, defines, note
 from tilesmith.ir import data as data_field
 from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.registry import Registry
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.stmt import Stmt
 
 __all__ = ["PrimFunc"]
+
+
+SIGNATURES: Registry[Callable[[Any], Any]] = Registry(
+    "signature of tensor functions", {"": "tilesmith.relax.prim_func_info"}
+)
+"""What ``func.struct_info`` calls ("struct info"); the graph registers it, since it has the nodes
+that it makes."""
 
 
 class PrimFunc(BaseFunc, key="tir.PrimFunc"):
@@ -27,6 +35,7 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
     ret_type: Type = child()
     buffer_map: Mapping[Var, Buffer] = defines(scope="body")
     attrs: Mapping[str, Any] = data_field()
+    describes_calls = False
     span: Any = note(default=None)
 
     def __init__(
@@ -40,12 +49,12 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
     ) -> None:
         handles, buffers = [], dict(buffer_map or {})
         for param in params:
+            if hasattr(param, "asobject"):  # a buffer of the IR builder
+                param = param.asobject()
             if isinstance(param, Buffer):
                 handle = Var(param.name + "_handle", "handle")
                 buffers[handle] = param
                 param = handle
-            if hasattr(param, "asobject"):  # a pointer of the IR builder
-                param = param.asobject()
             if not isinstance(param, Var):
                 raise TypeMismatchError(f"a parameter is a variable or a buffer, got {param!r}")
             handles.append(param)
@@ -71,6 +80,19 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
         from tilesmith.tir.specialize import specialize
 
         return specialize(self, param_map)
+
+    @property
+    def __name__(self) -> str:
+        """The symbol of the function."""
+        symbol = self.attrs.get("global_symbol")
+        if symbol is None:
+            raise AttributeError("a private function has no name")
+        return str(symbol)
+
+    @property
+    def struct_info(self) -> Any:
+        """What the graph knows of a call: buffers are tensors there."""
+        return SIGNATURES["struct info"](self)
 
     @property
     def buffers(self) -> list[Buffer]:

@@ -65,9 +65,9 @@ class BufferVar:
         self._buffer = buffer
         self._content_type = DataType(content_type)
 
-    def asobject(self) -> Var:
-        """Return the pointer."""
-        return self._buffer.data
+    def asobject(self) -> Buffer:
+        """Return the buffer; ``asobject().data`` is the pointer."""
+        return self._buffer
 
     @property
     def dtype(self) -> DataType:

@@ -17,7 +17,19 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.ranges import stop_of
-from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, MatchBufferRegion, Stmt
+from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    LetStmt,
+    MatchBufferRegion,
+    SeqStmt,
+    Stmt,
+)
 
 _AXES = {
     IterVar.DataPar: ("spatial", "S"),
@@ -229,8 +241,22 @@ def _prim_func(node: PrimFunc, printer: Printer) -> None:
             buffers.write_buffer(buffer, printer, "match_buffer", printer.doc(param))
         _write_shared_threads(uses, printer)
         _find_undeclared(node, uses, printer)
+        if printer.config.syntax_sugar:
+            printer.state["last statement"] = _last_statement(node.body)
         _write_function_body(node.body, printer)
     printer.state.pop("buffers", None)
+    printer.state.pop("last statement", None)
+
+
+def _last_statement(body: Stmt) -> Stmt:
+    """Return the statement that ends a function, outside of its loops, branches and blocks."""
+    while True:
+        if isinstance(body, SeqStmt):
+            body = body.seq[-1]
+        elif isinstance(body, (AllocateConst, Allocate, AssertStmt, AttrStmt, DeclBuffer, LetStmt)):
+            body = body.body
+        else:
+            return body
 
 
 def _parameters(node: PrimFunc, uses: _Uses, printer: Printer) -> tuple[list[Piece], list[Any]]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import PrimType, Var, is_const
+from tilesmith.ir import Call, PrimExpr, PrimType, StringImm, Var, is_const
 from tilesmith.ir.printer import type_doc
-from tilesmith.ir.printing import Doc, Printer, call, joined, prints_lines, quoted
+from tilesmith.ir.printing import Doc, Printer, call, joined, prints, prints_lines, quoted
 from tilesmith.ir.printing.doc import Piece, listed
-from tilesmith.ir.queries import mentions
+from tilesmith.ir.queries import called_name, mentions
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
@@ -39,6 +39,7 @@ from tilesmith.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    NodeList,
     Prefetch,
     ProducerRealize,
     ProducerStore,
@@ -116,8 +117,20 @@ def _seq(node: SeqStmt, printer: Printer) -> None:
         printer.write(node.seq[-1])
 
 
+def _is_return(node: Evaluate) -> bool:
+    """Return whether a statement is what ``return value`` makes."""
+    call = node.value
+    if not isinstance(call, Call) or called_name(call) != "tir.ret" or len(call.args) != 1:
+        return False
+    value = call.args[0]
+    return isinstance(value, PrimExpr) and value.dtype is call.dtype
+
+
 @prints_lines(Evaluate)
 def _evaluate(node: Evaluate, printer: Printer) -> None:
+    if node is printer.state.get("last statement") and _is_return(node):
+        printer.line("return ", printer.doc(node.value.args[0]), node=node)
+        return
     value = printer.doc(node.value)
     # An operator or a function called for its side effect is a statement of its own, as in Python.
     if type(node.value).__name__ == "Call":
@@ -162,10 +175,20 @@ def _let_stmt(node: LetStmt, printer: Printer) -> None:
     _write_scoped(node, printer, concise, header, node.body)
 
 
+@prints(NodeList)
+def _node_list(node: NodeList, printer: Printer) -> Doc:
+    return Doc(listed(printer.docs(node.items)), node=node)
+
+
 @prints_lines(AttrStmt)
 def _attr(node: AttrStmt, printer: Printer) -> None:
     word = printer.word("T")
     thread = node.node
+    live = node.body
+    if node.attr_key == "realize_scope" and isinstance(live, BufferRealize):
+        if live.buffer is node.node and isinstance(node.value, StringImm) and node.value.value:
+            _write_realize(live, node.value.value, printer)
+            return
     if isinstance(thread, IterVar) and node.attr_key == (
         "virtual_thread" if thread.thread_tag == "vthread" else "thread_extent"
     ):
@@ -351,8 +374,13 @@ def _decl_buffer(node: DeclBuffer, printer: Printer) -> None:
 
 @prints_lines(BufferRealize)
 def _buffer_realize(node: BufferRealize, printer: Printer) -> None:
+    _write_realize(node, "", printer)
+
+
+def _write_realize(node: BufferRealize, scope: str, printer: Printer) -> None:
+    """Write ``T.realize(A[0:8], "scope")``."""
     bounds = joined([region_doc(item, printer) for item in node.bounds])
-    arguments: list[Piece] = [Doc(printer.doc(node.buffer), "[", bounds, "]"), quoted("")]
+    arguments: list[Piece] = [Doc(printer.doc(node.buffer), "[", bounds, "]"), quoted(scope)]
     if not is_const(node.condition, 1):
         arguments.append(printer.doc(node.condition))
     written = call(f"{printer.word('T')}.realize", arguments)

@@ -81,10 +81,30 @@ class LetStmt(Stmt, key="tir.LetStmt"):
     span: Any = note(default=None)
 
 
+class NodeList(Node, key="tir.NodeList"):
+    """Several nodes that an attribute is about."""
+
+    items: tuple[Node, ...] = child()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Node:
+        return self.items[index]
+
+
+def _subject(value: Any) -> Node:
+    """Return what an attribute is about: a node, several of them, or a plain value."""
+    if isinstance(value, (list, tuple)):
+        return NodeList(tuple([_subject(item) for item in value]))
+    subject: Node = value if isinstance(value, Node) else convert(value)
+    return subject
+
+
 class AttrStmt(Stmt, key="tir.AttrStmt"):
     """``body`` with an attribute; ``thread_extent`` on an IterVar defines that iterator."""
 
-    node: Any = child(convert=lambda value: value if isinstance(value, Node) else convert(value))
+    node: Any = child(convert=_subject)
     attr_key: str = data_field(convert=_name)
     value: PrimExpr = child(
         convert=lambda value: value if isinstance(value, Node) else convert(value)

@@ -229,7 +229,6 @@ NAMES: dict[str, dict[str, str]] = {
         "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     },
     "tvm.runtime": {
-        "Object": "tilesmith.ir:Node",
         "Tensor": "tilesmith.runtime.ndarray:NDArray",
         "convert": "tilesmith.compat.tvm.convert:convert",
         "tensor": "tilesmith.runtime.nd:array",
@@ -246,18 +245,13 @@ NAMES: dict[str, dict[str, str]] = {
         "Parser": "tilesmith.compat.tvm.script_parser.parser:Parser",
         "prim_func": "tilesmith.script.tir:prim_func",
     },
-    "tvm.script.parser.relax": dict.fromkeys(
-        (
-            "CallableProxy",
-            "ObjectProxy",
-            "PrimProxy",
-            "ShapeProxy",
-            "StructInfoProxy",
-            "TensorProxy",
-            "TupleProxy",
-        ),
-        "tilesmith.relax.annotations:StructInfoProxy",
-    ),
+    "tvm.script.parser.relax": {
+        "StructInfoProxy": "tilesmith.relax.annotations:StructInfoProxy",
+        **{
+            f"{word}Proxy": f"tilesmith.relax.annotations:{word}"
+            for word in ("Callable", "Object", "Prim", "Shape", "Tensor", "Tuple")
+        },
+    },
     "tvm.script.parser.tir": {
         "BufferProxy": "tilesmith.script.tir_types:BufferWord",
         "PtrProxy": "tilesmith.script.tir_types:PtrWord",
