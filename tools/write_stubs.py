@@ -78,6 +78,8 @@ def words_text() -> str:
         value = getattr(module, name)
         if name.startswith("_") or isinstance(value, ModuleType) or name == "annotations":
             continue
+        if name == "Any":  # in the stub the name means any type, as in the file itself
+            continue
         if inspect.isfunction(value) and value.__module__ == WORDS:
             functions.append(_function_stub(name, value, module, imports))
         elif inspect.isclass(value) and value.__module__ == WORDS:
@@ -196,10 +198,10 @@ def _note_types(signature: str, module: Any, imports: set) -> None:
     """Import what the annotations of a signature name."""
     for written in re.findall(r"(?:: |-> |\| |\[|, )([A-Z]\w+)", signature):
         value = getattr(module, written, None)
-        if inspect.isclass(value):
-            imports.add((value.__module__, value.__qualname__, written))
-        elif value is Any:
+        if written == "Any":
             imports.add(("typing", "Any", "Any"))
+        elif inspect.isclass(value):
+            imports.add((value.__module__, value.__qualname__, written))
         elif value is not None and hasattr(value, "__origin__"):
             imports.add(("collections.abc", written, written))
 

@@ -160,16 +160,17 @@ def test_macros_of_graphs():
     names = [value.op.name for value in values if isinstance(value, Call)]
     assert names == ["relax.negative", "relax.multiply", "relax.add"]
     with pytest.raises(DiagnosticError, match="undefined variable 'inner'"):
-        from_source(
-            "@R.function\n"
-            'def f(x: R.Tensor((4,), "float32")):\n'
-            "    @R.macro\n"
-            "    def local(x):\n"
-            "        inner = R.negative(x)\n"
-            "        return inner\n"
-            "    y = local(x)\n"
-            "    return inner\n"
-        )
+
+        @R.function
+        def leaks(x: R.Tensor((4,), "float32")):
+            y = negated(x)
+            return inner
+
+
+@R.macro
+def negated(x):
+    inner = R.negative(x)
+    return inner
 
 
 @pytest.mark.parametrize(

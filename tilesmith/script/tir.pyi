@@ -271,7 +271,7 @@ from tilesmith.tir.stmt import BufferStore as BufferStore
 from tilesmith.tir.stmt import Evaluate as Evaluate
 from tilesmith.tir.stmt import MatchBufferRegion as MatchBufferRegion
 from tilesmith.tir.stmt import Prefetch as Prefetch
-from tilesmith.tir.unknown import Any as Any
+from typing import Any as Any
 
 Buffer: _BufferWord
 Ptr: _PtrWord

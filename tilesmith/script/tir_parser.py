@@ -415,7 +415,7 @@ def _iterable(parser: Parser, node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         if parser.lookup("range", builtins.range) is builtins.range:
             arguments = [parser.evaluate(argument) for argument in node.args]
-            named = {word.arg: parser.evaluate(word.value) for word in node.keywords}
+            named = {str(word.arg): parser.evaluate(word.value) for word in node.keywords}
             if len(arguments) not in (1, 2) or named.keys() - {"annotations"}:
                 raise parser.error(
                     node, "range takes an extent, or a begin and an end", _without_step(arguments)

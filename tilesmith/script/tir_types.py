@@ -70,7 +70,7 @@ class HandleWord(DTypeWord):
     def __init__(self) -> None:
         super().__init__("handle")
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
     ) -> PrimExpr:
         """Return a new pointer."""
