@@ -42,12 +42,32 @@ def factors(schedule):
     schedule.rfactor(k1, 0)
 
 
+def fused(schedule):
+    schedule.fuse(*schedule.get_loops("C"))
+
+
+def fused_in_tiles(schedule):
+    loop = schedule.fuse(*schedule.get_loops("C"))
+    schedule.split(loop, [None, 4])
+
+
+def fused_in_part(schedule):
+    i, k = schedule.get_loops("C")
+    i0, i1 = schedule.split(i, [None, 4])
+    schedule.fuse(i1, k)
+
+
 def threads(schedule):
     i, _ = schedule.get_loops("C")
     schedule.parallel(i)
 
 
-@pytest.mark.parametrize("rearrange", [plain, reduction_outside, tiles, factors, threads])
+ARRANGED = [
+    plain, reduction_outside, tiles, factors, fused, fused_in_tiles, fused_in_part, threads,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rearrange", ARRANGED)
 def test_symbolic_extents(rearrange):
     schedule = tir.Schedule(sums())
     rearrange(schedule)

@@ -194,6 +194,10 @@ class UnsupportedError(TilesmithError):
     """Something that Tilesmith understands but does not support (here)."""
 
 
+class ReductionError(UnsupportedError, ValueError):
+    """A reduction that cannot be divided among threads."""
+
+
 class FrontendError(TilesmithError):
     """A model that cannot be imported."""
 

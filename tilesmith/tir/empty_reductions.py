@@ -24,6 +24,7 @@ from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     Stmt,
@@ -87,10 +88,12 @@ class _Completer(Rewriter):
         these loops may have no iterations.
         """
         reducing: list[PrimExpr] = []
-        values: list[PrimExpr] = []
+        values: dict[IterVar, PrimExpr] = {}
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-            is_reduced = iterator.iter_type == IterVar.CommReduce
-            (reducing if is_reduced else values).append(value)
+            if iterator.iter_type == IterVar.CommReduce:
+                reducing.append(value)
+            else:
+                values[iterator] = value
         driving = set(variables(reducing))
         loops = [one for one in self.path if isinstance(one, For) and one.loop_var in driving]
         carried = {loop.loop_var for loop in loops}
@@ -101,10 +104,22 @@ class _Completer(Rewriter):
             loop.extent for loop in loops if carried.isdisjoint(variables(loop.extent))
         ]  # another extent belongs to a tile, which is not empty
         extents = self.maybe_empty(extents)
-        if not extents or not carried.isdisjoint(variables(values)):
+        if not extents:
             return
+        around = {one.loop_var for one in self.path if isinstance(one, For)}
+        domains: list[tuple[Var, Range]] = []
+        for iterator, value in values.items():
+            used = set(variables(value))
+            if carried.isdisjoint(used):
+                continue
+            if not around.isdisjoint(variables(extents)) and used & around > used & carried:
+                return  # the domain has parts whose reductions are not empty
+            domains.append((Var(iterator.var.name, iterator.var.dtype), iterator.dom))
+            values[iterator] = domains[-1][0]
         inside = self.path[self.path.index(loops[0]) + 1 :]
-        init = _init_realize(realize, values, carried)
+        init: Stmt = _init_realize(realize, list(values.values()), carried)
+        for var, domain in reversed(domains):
+            init = For(var, domain.min, domain.extent, ForKind.SERIAL, init)
         nest = _around(init, inside, carried, any_of(*[less_equal(one, 0) for one in extents]))
         self.inits.setdefault(id(loops[0]), []).append(nest)
 

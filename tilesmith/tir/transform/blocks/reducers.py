@@ -26,7 +26,7 @@ from tilesmith.ir import (
 from tilesmith.ir.intrinsics import max_value, min_value
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.visitor import Rewriter
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import ReductionError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, CommReducer
 from tilesmith.tir.functor import substitute
@@ -48,10 +48,10 @@ class BlockReduction(NamedTuple):
 def reduction_of(block: Block) -> BlockReduction:
     """Return the reduction that a block with ``init`` computes.
 
-    Raises UnsupportedError where the update does not combine the old value with a new one.
+    Raises ReductionError where the update does not combine the old value with a new one.
     """
     stores, values = _updates(block)
-    starts = _starts(block, stores)
+    starts = _starts(block, stores, values)
     buffers = [store.buffer for store in stores]
     fresh = [_operands(value, buffers, block) for value in values]
     rights = _assign(fresh, block)
@@ -75,8 +75,8 @@ def reduction_of(block: Block) -> BlockReduction:
     )
 
 
-def _refused(block: Block, reason: str) -> UnsupportedError:
-    return UnsupportedError(
+def _refused(block: Block, reason: str) -> ReductionError:
+    return ReductionError(
         f"block '{block.name_hint}' cannot be reduced over threads: {reason}", span=block.span
     )
 
@@ -99,17 +99,25 @@ def _updates(block: Block) -> tuple[list[BufferStore], list[PrimExpr]]:
     return found, [substitute(store.value, lets) for store in found]
 
 
-def _starts(block: Block, stores: list[BufferStore]) -> tuple[PrimExpr, ...]:
+def _starts(
+    block: Block, stores: list[BufferStore], values: list[PrimExpr]
+) -> tuple[PrimExpr, ...]:
     assert block.init is not None
-    inits: dict[Buffer, PrimExpr] = {}
+    inits: dict[Buffer, BufferStore] = {}
     for stmt in stmt_list(block.init):
         if not isinstance(stmt, BufferStore):
             raise _refused(block, "its initialisation has other statements than stores")
-        inits[stmt.buffer] = stmt.value
+        inits[stmt.buffer] = stmt
     for store in stores:
-        if store.buffer not in inits:
-            raise _refused(block, f"'{store.buffer.name}' is not initialised")
-    return tuple([inits[store.buffer] for store in stores])
+        init, name = inits.get(store.buffer), store.buffer.name
+        if init is None:
+            raise _refused(block, f"'{name}' is not initialised")
+        if not structural_equal(init.indices, store.indices):
+            raise _refused(block, f"'{name}' is initialised in other places than updated")
+        olds = [load for value in values for load in loads(value, store.buffer)]
+        if not all(structural_equal(old.indices, store.indices) for old in olds):
+            raise _refused(block, f"the old value of '{name}' is read in another place")
+    return tuple([inits[store.buffer].value for store in stores])
 
 
 def _mentions(expr: PrimExpr, buffers: list[Buffer]) -> bool:

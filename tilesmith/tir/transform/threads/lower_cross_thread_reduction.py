@@ -30,9 +30,9 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import conjuncts
 from tilesmith.ir.visitor import Rewriter
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import ReductionError
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import BufferRegion, IterVar, IterVarType
+from tilesmith.tir.expr import BufferRegion, CommReducer, IterVar, IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads, statements, uses_variable
@@ -47,6 +47,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
+from tilesmith.tir.transform.blocks.associativity import identities_of
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, combine, reduction_of
 
 __all__ = ["lower_cross_thread_reduction"]
@@ -117,6 +118,7 @@ class _Lowering(Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         loops, realize = _chain(loop)
         if realize is not None and realize.block.init is not None:
+            _refuse_blocks_of_threads(realize, [*self.around, *loops])
             outer = self.reduced_around(realize)
             if outer or (
                 _is_reduction_over(realize, loop.loop_var)
@@ -138,6 +140,7 @@ class _Lowering(Rewriter):
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
         if realize.block.init is not None:
+            _refuse_blocks_of_threads(realize, self.around)
             outer = self.reduced_around(realize)
             if any(_is_thread(one) for one in outer):
                 return self.lowered([], realize, outer)
@@ -187,7 +190,7 @@ class _Lowering(Rewriter):
         for loop in outer:
             written = {region.buffer for region in realize.block.writes}
             if not _is_thread(loop) or _count_loads(loop, written) > _count_loads(realize, written):
-                raise UnsupportedError(
+                raise ReductionError(
                     f"block '{realize.block.name_hint}' reduces over '{loop.loop_var.name}', but "
                     "other statements of that loop need the result in between",
                     span=realize.block.span,
@@ -213,11 +216,11 @@ class _Reduction:
     ) -> None:
         self.realize, self.block = realize, realize.block
         self.allocations = allocations
-        self.reduction: BlockReduction = reduction_of(realize.block)
+        self.reduction = _associative(realize.block)
         self.reduced = [one for one in loops if _is_reduction_over(realize, one.loop_var)]
         for loop in self.reduced:
             if _is_spatial_over(realize, loop.loop_var):
-                raise UnsupportedError(
+                raise ReductionError(
                     f"loop '{loop.loop_var.name}' of block '{self.block.name_hint}' belongs to the "
                     "reduction and to the result",
                     span=loop.span,
@@ -369,6 +372,39 @@ class _Reduction:
         if is_once:
             conditions += [loop.loop_var.equal(loop.min) for loop in self.threads]
         return all_of(*conditions) if conditions else const(True, "bool")
+
+
+def _associative(block: Block) -> BlockReduction:
+    """Return the reduction of a block, whose partial results may be combined in any order."""
+
+    def unknown(reason: str) -> ReductionError:
+        return ReductionError(
+            f"block '{block.name_hint}' cannot be reduced over threads: it {reason}",
+            span=block.span,
+            notes=("known are C[i] = C[i] + value, and *, T.min, T.max, a choice in its place",),
+        )
+
+    reduction = reduction_of(block)
+    identities = identities_of(reduction, unknown)
+    if len(identities) == 1:
+        return reduction
+    old = reduction.reducer
+    return reduction._replace(reducer=CommReducer(old.lhs, old.rhs, old.result, tuple(identities)))
+
+
+def _refuse_blocks_of_threads(realize: BlockRealize, loops: list[For]) -> None:
+    """Raise ReductionError if a reduction runs over blocks of threads, which know nothing of each
+    other."""
+    for loop in loops:
+        if loop.thread_binding is None or not _tag(loop).startswith("blockIdx"):
+            continue
+        if _is_reduction_over(realize, loop.loop_var):
+            raise ReductionError(
+                f"block '{realize.block.name_hint}' reduces over '{loop.loop_var.name}', which is "
+                f"bound to {_tag(loop)}",
+                span=realize.block.span,
+                notes=("bind a loop of the result to it, or split the reduction with rfactor",),
+            )
 
 
 def _first_elements(buffers: list[Buffer]) -> list[BufferRegion]:
