@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.arith.drawn import Drawn
 from tests.arith.meaning import meaning, same
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import Not, PrimExpr, Range, const
+from tilesmith.ir import Not, PrimExpr, Range, Var, const
+from tilesmith.ir.operators import all_of
 
 randomness = st.randoms(use_true_random=False)
 KINDS = ["scalar", "vector", "mask"]
@@ -114,6 +115,27 @@ def test_what_is_proved_is_true(rng: random.Random) -> None:
         if value is not None:
             assert not (above and value < limit) and not (below and value >= limit)
             assert not (equal and other is not None and other != value), (str(a), str(b))
+
+
+@settings(max_examples=200)
+@given(rng=randomness)
+def test_what_digits_of_unknown_sizes_prove_is_true(rng: random.Random) -> None:
+    """Fused loops: ``x // m < n`` and ``x % m < m`` say that ``x < n * m``; sizes of any sign."""
+    x, n, m, k = [Var(name, "int32") for name in "xnmk"]
+    parts = [
+        x // m < n, x // m >= k, x % m < m, x % m >= 0, x % m < k, m > n, x >= 0, x // m <= n,
+        x % m - m < -2, m - x % m > k, x % n < n,
+    ]  # fmt: skip
+    known = rng.sample(parts, rng.randint(1, 4))
+    claims = [x < n * m, x < n * m + m, x >= k * m, m > 0, m > 2, n > 0, m >= n, x // m < n + 1]
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(all_of(*known)):
+        proved = [claim for claim in claims if analyzer.can_prove(claim)]
+    for _ in range(200):
+        env = {var: rng.randint(-6, 12) for var in (x, n, m, k)}
+        if all(meaning(one, env) for one in known):
+            for claim in proved:
+                assert meaning(claim, env) is not False, (str(known), str(claim), shown(env))
 
 
 @settings(max_examples=200)

@@ -17,11 +17,13 @@ from tilesmith.arith.forms import (
     Extreme,
     Leaf,
     Product,
+    Remainder,
     Split,
     Sum,
     coefficient_gcd,
     exact_quotient,
     is_index,
+    of_atom,
     plus,
     shifted,
     times,
@@ -195,7 +197,16 @@ class Assumptions:
                 self._assume_nonnegative(
                     shifted(times(atom.index, sign), form.const * atom.lower + last)
                 )
+        self._assume_divisors(form)
         self.facts.forget()
+
+    def _assume_divisors(self, form: Sum) -> None:
+        """Records that divisors are positive: ``x % m < m`` holds for no other ``m``."""
+        for atom, coefficient in form.terms.items():
+            if coefficient == -1 and isinstance(atom, Remainder):
+                rest = plus(plus(form, of_atom(atom)), atom.divisor, -1)
+                if not rest.terms and rest.const < 0:
+                    self._assume_nonnegative(shifted(atom.divisor, -1))
 
     def _assume_zero(self, form: Sum) -> None:
         self.facts.add_inequality(form)

@@ -106,8 +106,9 @@ def _blocks_on_threads() -> list[Pass]:
         passes.InjectPrefetch(),
         passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
         passes.LowerInitBlock(),
-        passes.PlanAndUpdateBufferAllocationLocation(),
+        passes.PlanAndUpdateBufferAllocationLocation(into_kernels=False),
         passes.ConvertBlocksToOpaque(),
+        passes.SeparateThreadMemory(),
         passes.UnifyThreadBinding(),
         passes.CompactBufferAllocation(),
         passes.LowerMatchBuffer(),

@@ -114,7 +114,7 @@ class _Completer(Rewriter):
                 continue
             if not around.isdisjoint(variables(extents)) and used & around > used & carried:
                 return  # the domain has parts whose reductions are not empty
-            domains.append((Var(iterator.var.name, iterator.var.dtype), iterator.dom))
+            domains.append((Var(iterator.var.name, iterator.var.dtype), iterator.domain))
             values[iterator] = domains[-1][0]
         inside = self.path[self.path.index(loops[0]) + 1 :]
         init: Stmt = _init_realize(realize, list(values.values()), carried)

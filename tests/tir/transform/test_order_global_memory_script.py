@@ -59,7 +59,32 @@ def through_a_result(
                     C[i] = C[i] + B[i, r]
 
 
-@pytest.mark.parametrize("func", [through_an_intermediate, through_a_result])
+@T.prim_func
+def updated_outside_of_some_threads(
+    A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")
+):
+    """Without a loop over threadIdx.y the sums would be run by all threads along it."""
+    T.func_attr({"global_symbol": "main"})
+    for bx in T.thread_binding(2, "blockIdx.x"):
+        for tx in T.thread_binding(4, "threadIdx.x"):
+            for ty in T.thread_binding(8, "threadIdx.y"):
+                with T.block("make"):
+                    i = T.axis.spatial(8, bx * 4 + tx)
+                    j = T.axis.spatial(8, ty)
+                    B[i, j] = A[i, j] + 1.0
+        for tx in T.thread_binding(4, "threadIdx.x"):
+            for k in range(8):
+                with T.block("use"):
+                    i = T.axis.spatial(8, bx * 4 + tx)
+                    r = T.axis.reduce(8, k)
+                    with T.init():
+                        C[i] = T.float32(0)
+                    C[i] = C[i] + B[i, r]
+
+
+@pytest.mark.parametrize(
+    "func", [through_an_intermediate, through_a_result, updated_outside_of_some_threads]
+)
 @pytest.mark.parametrize("target", ["nvptx", "opencl"])
 def test_devices_order_what_threads_of_a_block_exchange(func, target):
     arrays = arrays_for(func)

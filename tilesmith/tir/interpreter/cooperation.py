@@ -7,6 +7,7 @@ for all threads before the next one starts; see ``groups``.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, StringImm, Var, Visitor
@@ -27,6 +28,7 @@ from tilesmith.tir.stmt import (
     ForKind,
     LetStmt,
     MatchBufferRegion,
+    SeqStmt,
     Stmt,
 )
 
@@ -49,12 +51,15 @@ def launched_thread(stmt: Stmt) -> IterVar | None:
 class _Uses:
     """The accesses of a statement to memory that several threads may see."""
 
-    __slots__ = ("collective", "launches", "own", "reads", "starts_threads", "writes")
+    __slots__ = (
+        "collective", "handed_on", "launches", "own", "reads", "starts_threads", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.reads: set[Var] = set()
         self.writes: set[Var] = set()
         self.own: set[Var] = set()
+        self.handed_on: set[Var] = set()  # written in one statement of a sequence, read in another
         self.collective = False
         self.launches = False
         self.starts_threads = False  # of a block, not just blocks
@@ -63,6 +68,7 @@ class _Uses:
         self.reads |= inner.reads
         self.writes |= inner.writes
         self.own |= inner.own
+        self.handed_on |= inner.handed_on
         self.collective |= inner.collective
         self.launches |= inner.launches
         self.starts_threads |= inner.starts_threads
@@ -78,6 +84,7 @@ class Cooperation(Visitor):
         self.has_global_barrier = False
         self.shared_allocations = False
         self.local_across_launches = False
+        self.exchanges = False  # threads of a block may read what others write in global memory
         self.visit(func.body)
 
     def is_private(self, stmt: Stmt) -> bool:
@@ -191,6 +198,15 @@ class Cooperation(Visitor):
             self.visit(value)
         self.visit(node.block)
 
+    def visit_SeqStmt(self, node: SeqStmt) -> None:
+        self.visit_children(node)
+        parts = [self.uses[id(stmt)] for stmt in node.seq]
+        readers = Counter([pointer for part in parts for pointer in part.reads])
+        for part in parts:
+            for pointer in part.writes:
+                if readers[pointer] > (pointer in part.reads):
+                    self.stack[-1].handed_on.add(pointer)
+
     def visit_For(self, node: For) -> None:
         self.launch(node)
 
@@ -208,6 +224,9 @@ class Cooperation(Visitor):
             self.stack[-1].launches = True
             self.stack[-1].starts_threads |= not thread.thread_tag.startswith("blockIdx")
         self.visit_children(node)
+        uses = self.stack[-1]
+        if uses.starts_threads and not uses.own >= uses.handed_on:
+            uses.collective = self.exchanges = True
 
 
 def _first_pointer(expr: PrimExpr) -> Var | None:
@@ -242,4 +261,6 @@ def needs_groups(func: PrimFunc) -> bool:
     if not launches or has_iterators:
         return False
     cooperation = Cooperation(func)
-    return cooperation.shared_allocations or cooperation.local_across_launches
+    if cooperation.shared_allocations or cooperation.local_across_launches:
+        return True
+    return cooperation.exchanges

@@ -50,7 +50,7 @@ def identities_of(reduction: BlockReduction, unknown: Callable[[str], Exception]
             neutral = NEUTRAL.get(type(result))
             identities.append(start if neutral is None else const(neutral, start.dtype))
             continue
-        if is_call(result, *BITWISE) and _are(*result.args, x, y):
+        if is_call(result, *BITWISE) and _are(result.args[0], result.args[1], x, y):
             ones = is_call(result, "tir.bitwise_and")
             identities.append(start if ones else const(0, start.dtype))
             continue

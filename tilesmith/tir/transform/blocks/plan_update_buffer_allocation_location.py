@@ -67,13 +67,16 @@ def _outer(known: _Scope | None, other: _Scope | None) -> _Scope | None:
 class _AccessFinder(Visitor):
     """Finds for each allocated buffer (by its pointer) the innermost scope around its accesses."""
 
-    def __init__(self) -> None:
+    def __init__(self, into_kernels: bool) -> None:
+        self.into_kernels = into_kernels
         self.root = _Scope(None, None)
         self.scope = self.root
         self.loops: dict[Var, _Scope] = {}  # variable → outermost loop it depends on
         self.homes: dict[Var, _Scope] = {}  # pointer → scope of the present allocation
         self.found: dict[Var, _Scope] = {}
-        self.grid: _Scope | None = None  # the outermost loop over blockIdx
+        # what global memory is not allocated inside of: the outermost loop over blockIdx, or the
+        # scope around the kernel
+        self.grid: _Scope | None = None
 
     def access(self, pointer: Var, is_write: bool) -> None:
         home = self.homes.get(pointer)
@@ -109,8 +112,11 @@ class _AccessFinder(Visitor):
         self.visit(loop.extent)
         self.scope = self.loops[loop.loop_var] = _Scope(loop, outer)
         grid, thread = self.grid, loop.thread_binding
-        if grid is None and thread is not None and thread.thread_tag.startswith("blockIdx"):
-            self.grid = self.scope
+        if grid is None and thread is not None:
+            if self.into_kernels and thread.thread_tag.startswith("blockIdx"):
+                self.grid = self.scope
+            if not self.into_kernels and thread.thread_tag.startswith(("blockIdx", "threadIdx")):
+                self.grid = outer
         self.visit(loop.body)
         self.scope, self.grid = outer, grid
 
@@ -221,21 +227,22 @@ def _renumbered(block: Block, writes: tuple[BufferRegion, ...]) -> Any:
 
 @compiler_pass("tir.PlanAndUpdateBufferAllocationLocation")
 def plan_and_update_buffer_allocation_location(
-    func: PrimFunc, declare_regions: bool = True
+    func: PrimFunc, declare_regions: bool = True, into_kernels: bool = True
 ) -> PrimFunc:
     """Allocates each buffer in the innermost scope around its accesses.
 
     Returns ``func`` with its buffers allocated as far inside as their accesses allow.
 
     Buffers without accesses are dropped. New blocks declare the regions that their bodies touch
-    if ``declare_regions``; computing these takes much longer than all the rest.
+    if ``declare_regions``; computing these takes much longer than all the rest. Global memory is
+    allocated inside of the outermost loop over ``blockIdx``; without ``into_kernels`` around it.
     """
     allocations = [
         (buffer, block) for block in nodes(func.body, Block) for buffer in block.alloc_buffers
     ]
     if not allocations:
         return func
-    finder = _AccessFinder()
+    finder = _AccessFinder(into_kernels)
     finder.visit(func.body)
     places: dict[int, list[Buffer]] = {}
     moved: set[Buffer] = set()
