@@ -1,5 +1,6 @@
-"""Defines forty operators as ONNX models of one node: those that have been far slower than in
-onnxruntime, and their neighbours, with sizes that nothing divides and sizes that are symbolic.
+"""Defines 44 operators as ONNX models of one node: those that have been far slower than in
+onnxruntime or could not be compiled, and their neighbours, with sizes that nothing divides and
+sizes that are symbolic.
 """
 
 from __future__ import annotations
@@ -104,12 +105,24 @@ def _cumsum(name: str, shape: tuple[int, ...], axis: int, **attributes: Any) -> 
     return _one(name, "CumSum", [_draw(*shape)], [np.array(axis)], **attributes)
 
 
+def _holes(*shape: int) -> Array:
+    return (np.random.default_rng(2).random(shape) > 0.5).astype("float32")
+
+
+def _unique(name: str, values: Array) -> Workload:
+    return _one(name, "Unique", [values], outputs=4)
+
+
 OPERATORS: dict[str, Callable[[str], Workload]] = {
     "TopK 10 of 100000": lambda name: _top_k(name, (1, 100_000), 10),
     "TopK 10 of 100x1000": lambda name: _top_k(name, (100, 1000), 10),
     "TopK 500 of 1000": lambda name: _top_k(name, (8, 1000), 500),
     "TopK 5000 of 5000": lambda name: _top_k(name, (4, 5000), 5000),
     "TopK 5 of 1000x64, axis 0": lambda name: _top_k(name, (1000, 64), 5, 0),
+    "NonZero 100000": lambda name: _one(name, "NonZero", [_holes(100_000)]),
+    "NonZero 250x400": lambda name: _one(name, "NonZero", [_holes(250, 400)]),
+    "Unique 100000": lambda name: _unique(name, _draw(100_000)),
+    "Unique 100000, 100 values": lambda name: _unique(name, np.floor(_draw(100_000) * 16)),
     "ScatterND 10000 of 100000": lambda name: _scatter_nd(name, (100_000,), 10_000),
     "ScatterND 1000 rows of 16": lambda name: _scatter_nd(name, (10_000, 16), 1000),
     "ScatterND add": lambda name: _scatter_nd(name, (10_000, 16), 1000, reduction="add"),

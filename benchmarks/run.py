@@ -228,7 +228,7 @@ def kernels(
 @rounds_option
 @json_option
 def operators(match: str, threads: int, rounds: int, path: Path | None) -> None:
-    """Measure forty operators that had cliffs, against onnxruntime: medians and their ratio."""
+    """Measure 44 operators that had cliffs, against onnxruntime: medians and their ratio."""
     results = {}
     for name, make in OPERATORS.items():
         if match in name:

@@ -119,4 +119,4 @@ def test_the_table_of_operators(tmp_path):
 
 
 def test_forty_operators():
-    assert len(OPERATORS) == 40
+    assert len(OPERATORS) == 44

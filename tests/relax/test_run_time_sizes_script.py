@@ -130,3 +130,59 @@ def test_calls_that_only_the_interpreter_knows():
         builder.emit_func_output(x)
     with pytest.raises(UnsupportedError, match=r"(?s)relax\.print .*relax\.interpreter\.run"):
         relax.build(builder.get(), target="llvm")
+
+
+# Functions that call themselves
+
+
+@I.ir_module
+class Loops:
+    @R.function(private=True)
+    def step(
+        i: R.Tensor((), "int64"),
+        n: R.Tensor((), "int64"),
+        x: R.Tensor(("m",), "float32"),
+        y: R.Tensor(("k",), "float32"),
+    ) -> R.Tensor(dtype="float32", ndim=1):
+        ends = R.greater_equal(i, n)
+        if ends:
+            r = x
+        else:
+            longer = R.concat([x, y], 0)
+            r = Loops.step(R.add(i, R.const(1, "int64")), n, longer, y)
+        return r
+
+    @R.function
+    def main(n: R.Tensor((), "int64"), x: R.Tensor(("m",), "float32")):
+        r = Loops.step(R.const(0, "int64"), n, x, x)
+        return r
+
+
+@I.ir_module
+class Deep:
+    @R.function(private=True)
+    def sum(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        more = R.greater(i, R.const(0, "int64"))
+        if more:
+            rest = Deep.sum(R.subtract(i, R.const(1, "int64")))
+            r = R.add(rest, i)
+        else:
+            r = i
+        return r
+
+    @R.function
+    def main(i: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        r = Deep.sum(i)
+        return r
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_function_that_calls_itself_last_is_a_loop(count):
+    x = np.arange(3, dtype="float32")
+    found = relax.build(Loops, target="llvm")(np.int64(count), x)
+    np.testing.assert_array_equal(found.numpy(), np.tile(x, count + 1))
+
+
+def test_other_recursion_is_refused():
+    with pytest.raises(UnsupportedError, match=r"(?s)'sum' calls itself, but not.*is a loop"):
+        relax.build(Deep, target="llvm")

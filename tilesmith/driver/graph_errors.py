@@ -10,9 +10,13 @@ from tilesmith.relax import StructInfo
 from tilesmith.relax.spec import Execution
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["not_lowered", "unknown_shape", "unsupported"]
+__all__ = ["RECURSION", "not_lowered", "unknown_shape", "unsupported"]
 
 _INTERPRETER = "run the module with tilesmith.relax.interpreter.run, which can carry it out"
+RECURSION = (
+    "a function that calls itself is compiled if it is a loop: its value is that of an if, one"
+    " branch of which ends with the call"
+)
 _CURES = {
     Execution.KERNEL: "operators become kernels in relax.transform.LegalizeOps; apply it before,"
     " or compile with a pipeline that holds it",

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.driver.graph_errors import not_lowered, unknown_shape, unsupported
+from tilesmith.driver.graph_cells import Cell, load_cells
+from tilesmith.driver.graph_errors import RECURSION, not_lowered, unknown_shape, unsupported
+from tilesmith.driver.graph_loop import find_loop, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
     describe_value,
@@ -124,7 +126,7 @@ class _Lowering:
         self.made_inside: set[int] = set()  # the results whose sizes depend on data
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
-        self.depth = 0  # of inlined calls of graph functions
+        self.open: list[str] = []  # the graph functions that are being inlined
         self.workspace_var = Var(
             "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
         )
@@ -143,7 +145,7 @@ class _Lowering:
             self.values[param] = self._input(param.name_hint, param.struct_info)
         inputs = list(self.params)
         self.sizes.learn_inputs(inputs)
-        self._bindings(self.function.body)
+        self.bindings(self.function.body)
         result = self.value(self.function.body.body)
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
@@ -238,7 +240,7 @@ class _Lowering:
                 target = TensorValue(
                     Storage.outside(lambda b=buffer: b.data), leaf.shape, leaf.dtype
                 )
-                self._copy(leaf, target)
+                self.copy(leaf, target)
         return buffers
 
     def _make_inside(self, place: int, leaf: TensorValue | ShapeValue, taken: set[int]) -> None:
@@ -251,7 +253,7 @@ class _Lowering:
         storage = leaf.storage
         if storage.reservation is None or id(storage) in taken or not self._same_bytes(leaf):
             storage = self._reserve(leaf.shape, leaf.dtype)
-            self._copy(leaf, TensorValue(storage, leaf.shape, leaf.dtype))
+            self.copy(leaf, TensorValue(storage, leaf.shape, leaf.dtype))
         taken.add(id(storage))
         assert storage.reservation is not None
         storage.reservation.output = (place, leaf.dtype, leaf.shape)
@@ -268,7 +270,7 @@ class _Lowering:
 
     # --- bindings ---------------------------------------------------------------------------------
 
-    def _bindings(self, body: relax.SeqExpr) -> None:
+    def bindings(self, body: relax.SeqExpr) -> None:
         for block in body.blocks:
             for binding in block.bindings:
                 if isinstance(binding, relax.MatchCast):
@@ -312,7 +314,7 @@ class _Lowering:
         if isinstance(expr, relax.If):
             return self._if(variable, expr)
         if isinstance(expr, relax.SeqExpr):
-            self._bindings(expr)
+            self.bindings(expr)
             return self.value(expr.body)
         return self.value(expr)
 
@@ -478,28 +480,32 @@ class _Lowering:
             raise UnsupportedError(
                 f"'{self.name}' calls '{call.op.name_hint}', which is not a graph function"
             )
-        if self.depth > 200:
-            raise UnsupportedError(
-                f"'{self.name}': recursion of graph functions cannot be compiled here"
-            )
+        name = call.op.name_hint
+        if name in self.open:
+            what = f"'{name}' calls itself, but not as the last thing that it does"
+            raise unsupported(self.name, what, call, RECURSION)
         arguments = [self.value(argument) for argument in call.args]
         outer, self.values = self.values, dict(self.values)
-        self.depth += 1
+        self.open.append(name)
+        loop = find_loop(call.op, function)
         with self.sizes.scope():
-            for param, value in zip(function.params, arguments):
-                self.values[param] = value
-                self._match(param.struct_info, value, f"argument '{param.name_hint}'")
-            self._bindings(function.body)
-            result = self.value(function.body.body)
-        self.depth -= 1
+            if loop is not None:
+                result = lower_loop(self, name, loop, arguments)
+            else:
+                for param, value in zip(function.params, arguments):
+                    self.values[param] = value
+                    self.match(param.struct_info, value, f"argument '{param.name_hint}'")
+                self.bindings(function.body)
+                result = self.value(function.body.body)
+        self.open.pop()
         self.values = outer
         return result
 
-    def _match(self, info: StructInfo, value: Any, what: str) -> None:
+    def match(self, info: StructInfo, value: Any, what: str) -> None:
         """Define the symbolic sizes of a parameter by the value that it gets."""
         if isinstance(info, TupleStructInfo):
             for number, one in enumerate(info.fields):
-                self._match(one, value.fields[number], what)
+                self.match(one, value.fields[number], what)
         elif isinstance(info, TensorStructInfo):
             self.sizes.define(static_shape(info) or (), value.shape, what)
         elif isinstance(info, ShapeStructInfo):
@@ -510,14 +516,33 @@ class _Lowering:
     def _if(self, variable: Any, expr: relax.If) -> Any:
         """Lower both branches; each writes its result to memory that they share."""
         condition = self.value(expr.cond)
-        result = self._new(variable.struct_info, f"'{variable.name_hint}'")
+        result = self._result_of(variable.struct_info, f"'{variable.name_hint}'")
         branches = []
         for branch in (expr.true_branch, expr.false_branch):
-            with self._branch() as steps:
-                self._bindings(branch)
+            with self.branch() as steps:
+                self.bindings(branch)
                 for source, target in zip(leaves(self.value(branch.body)), leaves(result)):
-                    self._copy(source, target)
+                    if isinstance(target, Cell):
+                        self.steps.append(target.store(source))
+                    else:
+                        self.copy(source, target)
             branches.append(steps)
+        self.choose(condition, branches)
+        return load_cells(result, self.steps)
+
+    def _result_of(self, info: StructInfo, what: str) -> Any:
+        """Make places for the result of branches: memory, or cells where the shapes may differ."""
+        if isinstance(info, TupleStructInfo):
+            return TupleValue([self._result_of(one, what) for one in info.fields])
+        if isinstance(info, TensorStructInfo) and info.ndim >= 0:
+            sizes = static_shape(info)
+            if sizes is None or not all(self.sizes.has(size) for size in sizes):
+                self.uses_frame = True
+                return Cell(self.frame, (None,) * info.ndim, info.dtype)
+        return self._new(info, what)
+
+    def choose(self, condition: Any, branches: list[list[Step]]) -> None:
+        """Add the step that carries out the first or the second list of steps."""
         touched = [s for steps in branches for step in steps for s in step.storages]
         if isinstance(condition, TensorValue):
             touched.append(condition.storage)
@@ -534,10 +559,9 @@ class _Lowering:
             return access(condition.storage.pointer(), 1, condition.dtype, "condition", use)
 
         self._step(emit, touched)
-        return result
 
     @contextmanager
-    def _branch(self) -> Iterator[list[Step]]:
+    def branch(self) -> Iterator[list[Step]]:
         """Collect steps in a list of their own; what they define holds only inside."""
         outer, values = self.steps, self.values
         self.steps, self.values = [], dict(values)
@@ -547,7 +571,7 @@ class _Lowering:
         self.steps = self.sizes.steps = outer
         self.values = values
 
-    def _copy(self, source: Any, target: TensorValue) -> None:
+    def copy(self, source: Any, target: TensorValue) -> None:
         size = number_of_bytes(target.shape, target.dtype)
         self.steps.append(copy_bytes(source.storage, target.storage, size))
 

@@ -58,6 +58,11 @@ class SizeTable:
         """Return whether sizes follow from the inputs' sizes."""
         return all(variable in self.known for variable in free_variables(list(sizes)))
 
+    def has(self, size: PrimExpr) -> bool:
+        """Return whether all variables of a size of the graph are defined."""
+        found = free_variables([size])
+        return all(variable in self.known or variable in self._values for variable in found)
+
     def define(self, sizes: Sequence[PrimExpr], given: Sequence[PrimExpr], what: str) -> None:
         """Define the sizes that are new variables; compare the others when the program runs."""
         pending = []

@@ -34,7 +34,7 @@ from tilesmith.tir import (
 
 __all__ = [
     "Step", "access", "assertion", "copy_bytes", "give_shape", "number_of_bytes",
-    "number_of_elements", "read_sizes",
+    "number_of_elements", "packed_call", "read_sizes",
     "reservation", "sequence", "write_sizes",
 ]  # fmt: skip
 
@@ -82,7 +82,7 @@ def sequence(steps: Sequence[Step], frame: Var) -> Stmt:
 
 def is_scratch(storage: Storage) -> bool:
     """Return whether memory of a size known at run time is needed inside of the call only."""
-    return storage.reservation is not None and storage.reservation.output is None
+    return storage.reservation is None or storage.reservation.output is None
 
 
 # Memory of sizes that are known at run time
@@ -104,26 +104,27 @@ def reservation(storage: Storage, frame: Var) -> Step:
 
 def _memory_call(made: Reservation, frame: Var) -> PrimExpr:
     if made.output is None:
-        return _packed("int64", "tilesmith.runtime.reserve", frame, cast("int64", made.size))
+        return packed_call("int64", "tilesmith.runtime.reserve", frame, cast("int64", made.size))
     number, dtype, shape = made.output
     words = [StringImm(str(dtype)), *[cast("int64", extent) for extent in shape]]
-    return _packed("int64", "tilesmith.runtime.reserve_output", frame, number, *words)
+    return packed_call("int64", "tilesmith.runtime.reserve_output", frame, number, *words)
 
 
 def release(frame: Var, storage: Storage) -> Stmt:
     """Return the statement that gives memory back to the frame."""
     word = Call("int64", "tir.reinterpret", (storage.pointer(),))
-    return Evaluate(_packed("int32", "tilesmith.runtime.release", frame, word))
+    return Evaluate(packed_call("int32", "tilesmith.runtime.release", frame, word))
 
 
 def give_shape(frame: Var, number: int, shape: ShapeValue) -> Step:
     """Return the step that hands a shape which depends on data to the caller."""
     words = [cast("int64", extent) for extent in shape.values]
-    call = _packed("int32", "tilesmith.runtime.give_shape", frame, number, *words)
+    call = packed_call("int32", "tilesmith.runtime.give_shape", frame, number, *words)
     return Step(lambda: Evaluate(call))
 
 
-def _packed(dtype: str, name: str, *words: PrimExpr | int) -> PrimExpr:
+def packed_call(dtype: str, name: str, *words: PrimExpr | int) -> PrimExpr:
+    """Return the call of a global function of the runtime."""
     arguments = [const(word, "int64") if isinstance(word, int) else word for word in words]
     return Call(dtype, "tir.tvm_call_packed", (StringImm(name), *arguments))
 

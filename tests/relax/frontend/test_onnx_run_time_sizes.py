@@ -158,3 +158,115 @@ def test_errors_name_the_node():
         TilesmithError, match=r"(?s)Reshape node 'flat'.*number of elements.*input_shapes"
     ):
         tilesmith.compile(model)
+
+
+# Loops and branches
+
+
+def body(nodes, states, outputs, constants=None):
+    """The body of a Loop: the number of the iteration, a condition, then what it carries."""
+    heads = {"number": ("int64", []), "go_on": ("bool", [])}
+    graph = make_model(nodes, {**heads, **states}, outputs, constants).graph
+    return graph
+
+
+STATE = {"s": ("float32", ["n"])}
+AGAIN = N("Identity", ["go_on"], ["go_on_"])
+COUNTED = {"limit": ("int64", []), "x": ("float32", ["n"])}
+BODIES = {
+    "sum": body([N("Add", ["s", "x"], ["s_"]), AGAIN], STATE, ["go_on_", "s_"]),
+    "number": body(
+        [N("Cast", ["number"], ["k"], to=1), N("Add", ["s", "k"], ["s_"]), AGAIN],
+        STATE, ["go_on_", "s_"],
+    ),
+    "grows": body(
+        [N("Concat", ["s", "x"], ["s_"], axis=0), AGAIN], STATE, ["go_on_", "s_"]
+    ),
+    "sizes": body(
+        [
+            N("Shape", ["s"], ["size"]),
+            N("Cast", ["size"], ["size_f"], to=1),
+            N("Concat", ["s", "size_f"], ["s_"], axis=0),
+            AGAIN,
+        ],
+        STATE, ["go_on_", "s_"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_loops_with_a_limit_that_is_an_input(name):
+    node = N("Loop", ["limit", "", "x"], ["y"], body=BODIES[name])
+    model = make_model([node], COUNTED, {"y": ("float32", None)})
+    check(model, *[[limit, f32(size)] for limit, size in ((3, 4), (0, 2), (1, 1), (20, 3))])
+
+
+def test_loops_with_a_condition_that_is_computed():
+    graph = body(
+        [
+            N("Mul", ["s", "two"], ["s_"]),
+            N("ReduceSum", ["s_"], ["total"], keepdims=0),
+            N("Less", ["total", "most"], ["go_on_"]),
+        ],
+        STATE, ["go_on_", "s_"], {"two": np.float32(2)},
+    )  # fmt: skip
+    node = N("Loop", ["", "first", "x"], ["y"], body=graph)
+    inputs = {"x": ("float32", ["n"]), "most": ("float32", []), "first": ("bool", [])}
+    ones = np.ones(3, "float32")
+    model = make_model([node], inputs, {"y": ("float32", None)})
+    check(model, [ones, np.float32(100), True], [ones, np.float32(100), False])
+
+
+def test_loops_that_swap_and_collect():
+    graph = body(
+        [
+            N("Identity", ["a"], ["b_"]),
+            N("Add", ["a", "b"], ["a_"]),
+            N("Mul", ["b", "b"], ["row"]),
+            AGAIN,
+        ],
+        {"a": ("float32", ["n"]), "b": ("float32", ["n"])}, ["go_on_", "a_", "b_", "row"],
+    )  # fmt: skip
+    node = N("Loop", ["limit", "", "x", "x"], ["y", "z", "rows"], body=graph)
+    outputs = dict.fromkeys(("y", "z", "rows"), ("float32", None))
+    check(make_model([node], COUNTED, outputs), [3, f32(4)], [1, f32(2)], [17, f32(1)])
+
+
+def test_a_long_loop_is_not_unrolled():
+    node = N("Loop", ["limit", "", "x"], ["y"], body=BODIES["number"])
+    inputs = {"x": ("float32", ["n"])}
+    model = make_model([node], inputs, {"y": ("float32", None)}, {"limit": np.int64(5000)})
+    check(model, [np.zeros(2, "float32")])
+
+
+def test_branches_of_different_sizes():
+    branches = [
+        make_model([N(*one, **more)], {}, {"o": ("float32", [None])}).graph
+        for one, more in (
+            (("Add", ["x", "x"], ["o"]), {}),
+            (("Concat", ["x", "x"], ["o"]), {"axis": 0}),
+        )
+    ]
+    nodes = [
+        N("If", ["first"], ["z"], then_branch=branches[0], else_branch=branches[1]),
+        N("Neg", ["z"], ["y"]),
+    ]
+    inputs = {"first": ("bool", []), "x": ("float32", ["n"])}
+    model = make_model(nodes, inputs, {"y": ("float32", None)})
+    check(model, [True, f32(4)], [False, f32(4)])
+
+
+def test_a_loop_that_carries_a_sequence_is_refused_with_a_cure():
+    graph = make_model(
+        [N("SequenceInsert", ["s", "x"], ["s_"]), AGAIN],
+        {"number": ("int64", []), "go_on": ("bool", []), "s": ("float32", [])},
+        ["go_on_", "s_"],
+    ).graph
+    nodes = [
+        N("SequenceEmpty", [], ["empty"]),
+        N("Loop", ["limit", "", "empty"], ["all"], body=graph, name="collect"),
+        N("ConcatFromSequence", ["all"], ["y"], axis=0),
+    ]
+    model = make_model(nodes, COUNTED, {"y": ("float32", None)})
+    with pytest.raises(TilesmithError, match=r"(?s)Loop node 'collect'.*carries a sequence.*cons"):
+        tilesmith.compile(model)

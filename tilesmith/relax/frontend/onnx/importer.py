@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tilesmith.ir import IRModule, OperatorSpan
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.block_builder import BlockBuilder
-from tilesmith.relax.expr import Constant, DataflowVar, RelaxExpr, Tuple, Var, known_struct_info
+from tilesmith.relax.expr import (
+    BindingBlock,
+    Constant,
+    DataflowVar,
+    RelaxExpr,
+    Tuple,
+    Var,
+    known_struct_info,
+)
 from tilesmith.relax.frontend.onnx import functions, symbolic
 from tilesmith.relax.frontend.onnx.folding import fold
 from tilesmith.relax.frontend.onnx.inputs import InputReader
@@ -276,6 +285,21 @@ class ONNXGraphImporter:
         for tensor in graph.initializer:
             inner[tensor.name] = Constant(tensor_array(tensor))
         return self._import_graph(graph, inner)
+
+    @contextmanager
+    def separate_block(self) -> Iterator[Callable[[], BindingBlock]]:
+        """Collect what is emitted inside in a block, which the given function returns afterwards.
+
+        Sizes that became tensors inside are not known outside.
+        """
+        known = dict(self._tensors_of)
+        blocks: list[BindingBlock] = []
+        self.builder.begin_binding_block()
+        try:
+            yield lambda: blocks[0]
+        finally:
+            blocks.append(self.builder.end_block())
+            self._tensors_of = known
 
     def import_nodes(self, nodes: Any, values: dict[str, Any]) -> None:
         """Convert nodes in order; their outputs are added to ``values``."""

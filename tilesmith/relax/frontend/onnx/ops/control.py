@@ -1,18 +1,19 @@
-"""Branches and loops: chosen or unrolled at import where that is known, else kept as branches."""
+"""Branches and loops: chosen or unrolled at import where that is known, else kept as they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tilesmith.relax import op
-from tilesmith.relax.expr import If, SeqExpr, Tuple, TupleGetItem
+from tilesmith.relax.expr import Constant, If, SeqExpr, Tuple, TupleGetItem
+from tilesmith.relax.frontend.onnx.loops import run_time_loop
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import rank_of, scalar, shape_of
+from tilesmith.relax.frontend.onnx.values import as_array, rank_of, scalar, shape_of
 from tilesmith.support.errors import FrontendError, OpAttributeInvalid
 
 MOST_ITERATIONS = 1000
-"""Loops with more iterations than this are not unrolled."""
+"""Loops that may have more iterations than this are not unrolled."""
 
 
 @converter("If")
@@ -35,26 +36,32 @@ def _if(node: OnnxNode) -> Any:
 
 def _branch(node: OnnxNode, graph: Any) -> SeqExpr:
     """Return a subgraph as a sequence of bindings with its outputs as value."""
-    builder = node.importer.builder
-    builder.begin_binding_block()
-    outputs = node.importer.import_subgraph(graph, node.scope, [])
-    if any(isinstance(value, list) or value is None for value in outputs):
-        raise node.unsupported(
-            "a branch that is chosen at run time and gives a sequence or nothing"
-        )
-    tensors = [node.importer.tensor(value) for value in outputs]
+    with node.importer.separate_block() as block:
+        outputs = node.importer.import_subgraph(graph, node.scope, [])
+        if any(isinstance(value, list) or value is None for value in outputs):
+            raise node.unsupported(
+                "a branch that is chosen at run time and gives a sequence or nothing",
+                "let both branches give tensors, or make the condition a constant",
+            )
+        tensors = [node.importer.tensor(value) for value in outputs]
     value = tensors[0] if len(tensors) == 1 else Tuple(tensors)
-    return SeqExpr([builder.end_block()], value)
+    return SeqExpr([block()], value)
 
 
 @converter("Loop")
 def _loop(node: OnnxNode) -> Any:
-    """Unroll a loop; the number of iterations and the condition have to be known at import."""
+    """Unroll a loop if the number of iterations and the conditions are known at import; else keep
+    it as a function that calls itself.
+    """
     body = node.required("body")
-    limit = node.number(0, "M") if node.has(0) else None
-    keep_going = bool(node.number(1, "cond", True))
-    if limit is None and not node.has(1):
+    if not node.has(0) and not node.has(1):
         raise FrontendError("the loop has neither a number of iterations nor a condition")
+    if not _is_known(node, 0) or not _is_known(node, 1):
+        return run_time_loop(node, body)
+    limit = node.number(0, "M") if node.has(0) else None
+    if limit is not None and limit > MOST_ITERATIONS:
+        return run_time_loop(node, body)
+    keep_going = bool(node.number(1, "cond", True))
     carried = list(node.inputs[2:])
     count = len(carried)
     if len(body.output) <= count:
@@ -65,10 +72,15 @@ def _loop(node: OnnxNode) -> Any:
     iteration = 0
     while keep_going and (limit is None or iteration < limit):
         if iteration >= MOST_ITERATIONS:
-            raise node.unsupported(f"a loop of more than {MOST_ITERATIONS} iterations")
+            return run_time_loop(node, body)
         inputs = [scalar(iteration, "int64"), scalar(True, "bool"), *carried]
         condition, *outputs = node.importer.import_subgraph(body, node.scope, inputs)
-        keep_going = _known_condition(node, condition)
+        if not isinstance(condition, Constant):
+            return run_time_loop(node, body)
+        array = as_array(condition)
+        if array.size != 1:
+            raise FrontendError(f"the condition of its body has the shape {array.shape}")
+        keep_going = bool(array.reshape(()))
         carried = outputs[:count]
         for values, value in zip(scanned, outputs[count:]):
             values.append(value)
@@ -76,19 +88,10 @@ def _loop(node: OnnxNode) -> Any:
     return (*carried, *[_stacked(node, values, 0) for values in scanned])
 
 
-def _known_condition(node: OnnxNode, condition: Any) -> bool:
-    from tilesmith.relax.expr import Constant
-    from tilesmith.relax.frontend.onnx.values import as_array
-
-    if not isinstance(condition, Constant):
-        raise node.unsupported(
-            "a loop whose condition is computed from data",
-            "give it a number of iterations that is a constant",
-        )
-    array = as_array(condition)
-    if array.size != 1:
-        raise FrontendError(f"the condition of its body has the shape {array.shape}")
-    return bool(array.reshape(()))
+def _is_known(node: OnnxNode, index: int) -> bool:
+    """Return whether an optional input is absent or a constant."""
+    known = node.known(index)
+    return not node.has(index) or (known is not None and known.dtype != object)
 
 
 def _stacked(node: OnnxNode, values: list[Any], axis: int) -> Any:

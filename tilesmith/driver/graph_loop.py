@@ -1,0 +1,210 @@
+"""Loops: a graph function that calls itself last becomes a while loop.
+
+    def loop(i, x):                                running = 1; i, x = …
+        if i < n:                                  while running:
+            r = loop(i + 1, f(x))          →           if i < n: i, x = i + 1, f(x)
+        else:                                          else: running = 0
+            r = x                                  r = x
+        return r
+
+A parameter that each call passes on is the same in all iterations. Others are copied: in place if
+their sizes are the same, else to memory that is reserved in each iteration (`graph_cells`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith import relax
+from tilesmith.driver.graph_cells import Cell
+from tilesmith.driver.graph_errors import unsupported
+from tilesmith.driver.graph_steps import Step, copy_bytes, number_of_bytes, sequence
+from tilesmith.driver.graph_values import TensorValue, static_shape
+from tilesmith.driver.memory_plan import Storage
+from tilesmith.ir import GlobalVar, PointerType, PrimExpr, Var, const
+from tilesmith.ir.operators import not_equal
+from tilesmith.ir.types import prim_type
+from tilesmith.relax import TensorStructInfo
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir import BufferLoad, BufferStore, DeclBuffer, LetStmt, Stmt, While, decl_buffer
+from tilesmith.tir.stmt import stmt_seq
+
+__all__ = ["Loop", "find_loop", "lower_loop"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A function that calls itself last, taken apart."""
+
+    params: tuple[Any, ...]
+    prefix: relax.SeqExpr
+    """What each iteration computes first; its value is the condition."""
+    step: relax.SeqExpr
+    """What it computes if it goes on."""
+    following: tuple[Any, ...]
+    """The arguments of the next iteration."""
+    exit: relax.SeqExpr
+    """What the last one computes; its value is the result."""
+    goes_on_if: bool
+
+    @property
+    def changing(self) -> list[int]:
+        """The positions of parameters that change."""
+        return [k for k, (a, b) in enumerate(zip(self.params, self.following)) if a is not b]
+
+
+def find_loop(name: GlobalVar, function: relax.Function) -> Loop | None:
+    """Return the loop that a function is; None if it does not call itself last, after an ``if``."""
+    body = function.body
+    parts = None if body is None else _without_last(body)
+    if parts is None or not isinstance(parts[1], relax.If):
+        return None
+    before, choice = parts
+    for goes_on, (step, end) in (
+        (True, (choice.true_branch, choice.false_branch)),
+        (False, (choice.false_branch, choice.true_branch)),
+    ):
+        found = _without_last(step)
+        if found is not None and isinstance(found[1], relax.Call):
+            call = found[1]
+            if isinstance(call.op, GlobalVar) and call.op.name_hint == name.name_hint:
+                prefix = relax.SeqExpr(before, choice.cond)
+                following = tuple(call.args)
+                body = relax.SeqExpr(found[0], relax.Tuple(following))
+                return Loop(tuple(function.params), prefix, body, following, end, goes_on)
+    return None
+
+
+def _without_last(sequence: relax.SeqExpr) -> tuple[list[Any], Any] | None:
+    """Return the blocks without the binding of the result, and its value."""
+    blocks = list(sequence.blocks)
+    if not blocks or not blocks[-1].bindings:
+        return None
+    last = blocks[-1].bindings[-1]
+    if last.var is not sequence.body or not isinstance(last, relax.VarBinding):
+        return None
+    blocks[-1] = blocks[-1].with_fields(bindings=tuple(blocks[-1].bindings[:-1]))
+    return blocks, last.value
+
+
+@dataclass
+class _Carried:
+    """A value that changes: a cell, or memory of the same size in all iterations."""
+
+    param: Any
+    place: Cell | TensorValue
+
+
+def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
+    """Lower a loop for the values of its arguments; ``low`` is the lowering of the function that
+    calls it. Returns the value of the result.
+    """
+    changing = loop.changing
+    for k, (param, value) in enumerate(zip(loop.params, arguments)):
+        if k not in changing:
+            low.values[param] = value
+            low.match(param.struct_info, value, f"{name}: argument '{param.name_hint}'")
+    carried = [_carry(low, name, loop.params[k], arguments[k]) for k in changing]
+    running = Storage.workspace(const(4, "int64"))
+    data = Var("running", PointerType(prim_type(DataType("int32")), "global"))
+    flag = decl_buffer((1,), "int32", "running", data=data)
+
+    def set_flag(value: int) -> Stmt:
+        return BufferStore(flag, const(value, "int32"), [const(0, "int64")])
+
+    with low.branch() as body:
+        addresses = _bind(low, carried)
+        low.bindings(loop.prefix)
+        condition = low.value(loop.prefix.body)
+        with low.branch() as step:
+            low.bindings(loop.step)
+            values = [low.value(loop.following[k]) for k in changing]
+            _update(low, name, carried, addresses, values)
+        branches = [step, [Step(lambda: set_flag(0))]]
+        low.choose(condition, branches if loop.goes_on_if else branches[::-1])
+
+    def emit() -> Stmt:
+        goes_on = not_equal(BufferLoad(flag, [const(0, "int64")]), const(0, "int32"))
+        whole = stmt_seq(set_flag(1), While(goes_on, sequence(body, low.frame)))
+        return LetStmt(data, running.pointer(), DeclBuffer(flag, whole))
+
+    touched = [storage for one in body for storage in one.storages]
+    low.steps.append(Step(emit, [*touched, running, *[_storage(one) for one in carried]]))
+    _bind(low, carried, is_last=True)
+    low.bindings(loop.prefix)
+    low.bindings(loop.exit)
+    return low.value(loop.exit.body)
+
+
+def _storage(one: _Carried) -> Storage:
+    return one.place.storage
+
+
+def _carry(low: Any, name: str, param: Any, value: Any) -> _Carried:
+    """Make the place of a value that changes and store the first one."""
+    info = param.struct_info
+    if not isinstance(info, TensorStructInfo) or not isinstance(value, TensorValue):
+        what = f"'{param.name_hint}' of the loop '{name}' is {info}"
+        cure = "only tensors can change from one iteration to the next"
+        raise unsupported(low.name, what, low.current, cure)
+    sizes: tuple[PrimExpr | None, ...] = static_shape(info) or (None,) * len(value.shape)
+    shape = tuple([size if size is not None and low.sizes.has(size) else None for size in sizes])
+    if None in shape or not low.sizes.is_early(low.sizes.resolve(shape)):
+        kept = [None if size is None else low.sizes.resolve([size])[0] for size in shape]
+        low.uses_frame = True
+        cell = Cell(low.frame, tuple(kept), value.dtype)
+        low.steps.append(cell.store(value))
+        return _Carried(param, cell)
+    low.sizes.define(shape, value.shape, f"{name}: '{param.name_hint}'")
+    shape = low.sizes.resolve(shape)
+    place = TensorValue(Storage.workspace(number_of_bytes(shape, value.dtype)), shape, value.dtype)
+    low.copy(value, place)
+    return _Carried(param, place)
+
+
+def _bind(low: Any, carried: list[_Carried], is_last: bool = False) -> list[Var | None]:
+    """Give the parameters the current values; return the addresses of those in cells."""
+    addresses: list[Var | None] = []
+    for one in carried:
+        value, address = one.place, None
+        if isinstance(value, Cell):
+            step, value, address = value.load(is_last)
+            low.steps.append(step)
+        addresses.append(address)
+        low.values[one.param] = value
+        low.match(one.param.struct_info, value, f"'{one.param.name_hint}'")
+    return addresses
+
+
+def _update(
+    low: Any, name: str, carried: list[_Carried], addresses: list[Var | None], values: list[Any]
+) -> None:
+    """Store the values of the next iteration, after all of them are computed."""
+    old = {id(_storage(one)) for one in carried}
+    late: list[Callable[[], None]] = []
+    for one, value, address in zip(carried, values, addresses):
+        place = one.place
+        if isinstance(place, Cell):
+            assert address is not None
+            expected = [size for size in place.shape if size is not None]
+            given = [own for own, size in zip(value.shape, place.shape) if size is not None]
+            low.sizes.define(expected, given, f"{name}: '{one.param.name_hint}'")
+            low.steps.append(place.store(value))
+            late.append(lambda p=place, a=address: low.steps.append(p.release(a)))  # type: ignore[misc]
+            continue
+        low.sizes.define(place.shape, value.shape, f"{name}: '{one.param.name_hint}'")
+        if id(value.storage) in old:  # it may be overwritten before it is read
+            size = number_of_bytes(place.shape, place.dtype)
+            kept = TensorValue(Storage.workspace(size), place.shape, place.dtype)
+            low.copy(value, kept)
+            value = kept
+        size = number_of_bytes(place.shape, place.dtype)
+        late.append(
+            lambda v=value, p=place, s=size: low.steps.append(  # type: ignore[misc]
+                copy_bytes(v.storage, p.storage, s)
+            )
+        )
+    for finish in late:
+        finish()
