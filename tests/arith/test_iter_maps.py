@@ -132,3 +132,19 @@ def test_a_padded_iterator_fills_what_its_digits_can_reach(size, offset, make, i
     y = Var("y", "int32")
     found = detect_iter_map(make(y + offset), {y: Range(0, size)}, check_level="surjective")
     assert bool(found.indices) == is_full, found
+
+
+def test_numbers_are_extents_factors_and_bases():
+    x = Var("x", "int64")
+    mark = IterMark(x, 16)
+    digit = IterSplitExpr(mark, 4, 4, 2)
+    total = IterSumExpr([digit], 3)
+    parts = (mark.extent, digit.lower_factor, digit.extent, digit.scale, total.base)
+    assert [int(part) for part in parts] == [16, 4, 4, 2, 3]
+    assert all(part.dtype == "int64" for part in parts)
+
+
+def test_conditions_on_free_variables_say_nothing_of_iterators():
+    x, n = Var("x", "int32"), Var("n", "int32")
+    found = detect_iter_map([x // 4, x % 4], {x: Range(0, 16)}, n < 10)
+    assert len(found.indices) == 2

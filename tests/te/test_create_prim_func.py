@@ -146,3 +146,13 @@ def test_inputs_whose_layout_is_free_are_told_to_the_function():
     func = te.create_prim_func([a, w, product])
     assert func.attrs["layout_free_buffers"] == (1,)
     assert "layout_free_placeholders" not in func.script()
+
+
+@pytest.mark.parametrize("axis", [[], ()])
+def test_a_reduction_over_nothing(axis):
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: te.sum(a[i] * 2.0, axis), name="b")
+    assert isinstance(b.op.body[0], tir.Reduce)
+    values, result = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    interpreter.run(te.create_prim_func([a, b]), values, result)
+    assert result.tolist() == [0.0, 2.0, 4.0, 6.0]

@@ -63,6 +63,10 @@ class IterMark(Node, key="arith.IterMark"):
     source: PrimExpr = child()
     extent: PrimExpr = child()
 
+    def __init__(self, source: PrimExpr, extent: Any) -> None:
+        self.source = source
+        self.extent = _sized(extent, source.dtype)
+
 
 class IterSplitExpr(IterMapExpr, key="arith.IterSplitExpr"):
     """Stands for ``source // lower_factor % extent * scale``."""

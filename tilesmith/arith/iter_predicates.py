@@ -84,7 +84,7 @@ class Predicates:
 
     def _cap(self, form: IterSumExpr, low: PrimExpr | None, high: PrimExpr | None) -> None:
         if not form.args:
-            raise NotAffine("a predicate does not depend on any iterator")
+            return  # it says something of free variables: where it is false, nothing is reached
         fused = self.fuser.fuse(form)
         if not fused.args:  # one point is left of it
             inside = [low is None or self.sizes.analyzer.can_prove(low <= fused.base)]

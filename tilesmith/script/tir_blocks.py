@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilesmith.arith import Analyzer, IntervalSet
 from tilesmith.ir import PrimExpr, Range, Var, const, convert, operators
+from tilesmith.ir.queries import mentions
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.tir_frames import BlockFrame, ForFrame, InitFrame, PrimFuncFrame
 from tilesmith.script.tir_types import region_of
@@ -84,7 +86,7 @@ class axis:
         frame = _block("axis")
         if isinstance(dom, int) and binding is not None:
             dom = const(dom, convert(binding).dtype)  # as with a loop: numbers follow the values
-        domain = domain_of(dom)
+        domain = _over_all_iterations(domain_of(dom))
         var = Var("", dtype or domain.extent.dtype)
         frame.iter_vars.append(IterVar(domain, var, kind, span=frame.builder.span))
         if binding is not None:
@@ -134,6 +136,29 @@ class axis:
         return made[0] if len(made) == 1 else made
 
     S, R = spatial, reduce
+
+
+def _over_all_iterations(domain: Range) -> Range:
+    """Return a domain that depends on loops around the block (``for j in range(i, 128)``) over all
+    of their iterations: blocks are moved out of loops, and their domains with them.
+    """
+    loops = [
+        pair
+        for frame in IRBuilder.current().frames
+        if isinstance(frame, ForFrame)
+        for pair in zip(frame.vars, frame.domains)
+    ]
+    if not mentions([domain.min, domain.extent], {var for var, _ in loops}):
+        return domain
+    analyzer = Analyzer()
+    low, last = domain.min, analyzer.simplify(domain.min + domain.extent - 1)
+    for var, (start, extent) in reversed(loops):
+        sets = {var: IntervalSet(start, analyzer.simplify(start + extent - 1))}
+        least, most = analyzer.int_set(low, sets), analyzer.int_set(last, sets)
+        if not (least.has_lower_bound() and most.has_upper_bound()):
+            return domain
+        low, last = least.min_value, most.max_value
+    return Range.from_min_extent(analyzer.simplify(low), analyzer.simplify(last - low + 1))
 
 
 def domain_of(dom: Any) -> Range:

@@ -38,6 +38,7 @@ from tilesmith.ir import (
     is_const,
     structural_equal,
 )  # fmt: skip
+from tilesmith.ir import data as data_field
 from tilesmith.ir.expr import Call, CompareOp, Select
 from tilesmith.ir.operators import any_of, cast, floordiv, floormod
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
@@ -63,22 +64,32 @@ def _simplified(values: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 
 class IndexMap(Node, key="tir.IndexMap"):
-    """A mapping from indices to indices; ``inverse_index_map`` overrides the computed inverse."""
+    """A mapping from indices to indices; ``inverse_index_map`` overrides the computed inverse.
+
+    ``axis_separators``: positions among the final indices between which flattening keeps axes
+    apart.
+    """
 
     AXIS_SEPARATOR = _AxisSeparator()
 
     initial_indices: tuple[Var, ...] = defines(scope="final_indices")
     final_indices: tuple[PrimExpr, ...] = child()
     inverse_index_map: Any = child(default=None)
+    axis_separators: tuple[int, ...] = data_field(default=())
 
     def __init__(
-        self, initial_indices: Any, final_indices: Any, inverse_index_map: IndexMap | None = None
+        self,
+        initial_indices: Any,
+        final_indices: Any,
+        inverse_index_map: IndexMap | None = None,
+        axis_separators: Sequence[int] = (),
     ) -> None:
         self.initial_indices = tuple(
             [index.var if hasattr(index, "var") else index for index in initial_indices]
         )
         self.final_indices = tuple([convert(index) for index in final_indices])
         self.inverse_index_map = inverse_index_map
+        self.axis_separators = tuple(axis_separators)
 
     @staticmethod
     def from_func(
@@ -431,8 +442,10 @@ class IndexMap(Node, key="tir.IndexMap"):
     def describe(self) -> str:
         """Return the map as Python: ``lambda i, j: (j, i)``."""
         names = ", ".join([index.name for index in self.initial_indices])
-        final = ", ".join([str(index).splitlines()[-1] for index in self.final_indices])
-        return f"lambda {names}: ({final})"
+        final = [str(index).splitlines()[-1] for index in self.final_indices]
+        for number, position in enumerate(self.axis_separators):
+            final.insert(position + number, repr(IndexMap.AXIS_SEPARATOR))
+        return f"lambda {names}: ({', '.join(final)})"
 
 
 def _arguments(

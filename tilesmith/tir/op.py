@@ -89,7 +89,7 @@ def trace(args: Any, trace_action: str = "tilesmith.default_trace_action") -> Pr
 
 def _is_axis(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return bool(value) and _is_axis(value[0])
+        return not value or _is_axis(value[0])  # an empty list: a reduction over nothing
     return isinstance(value, IterVar)
 
 

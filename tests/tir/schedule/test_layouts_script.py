@@ -7,6 +7,7 @@ from tests.tir.schedule.harness import check, main_of, refused, schedule_of
 from tilesmith import tir
 from tilesmith.script import ir as I
 from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
 
 
 def loops(sch, name):
@@ -306,3 +307,16 @@ def test_buffers_whose_pointer_is_used_keep_their_layout(name, way):
     sch = tir.Schedule(module)
     with pytest.raises(tir.ScheduleError, match=r"is used as a pointer \(X.data\)"):
         CHANGES_OF_LAYOUT[name](sch, sch.get_block("pre", func_name="main"))
+
+
+def test_axis_separators_of_a_map():
+    def steps(sch):
+        separator = tir.IndexMap.AXIS_SEPARATOR
+        sch.transform_layout("B", ("write", 0), lambda i, j: [j, separator, i])
+
+    sch = check(programs.elementwise, steps)
+    (buffer,) = [region.buffer for region in sch.get(sch.get_block("B")).writes]
+    assert buffer.axis_separators == (1,)
+    assert "lambda i, j: (j, IndexMap.AXIS_SEPARATOR, i)" in str(sch.trace)
+    with pytest.raises(UnsupportedError, match="no axis separators"):
+        sch.transform_block_layout("C", lambda i, j: (i, tir.IndexMap.AXIS_SEPARATOR, j))

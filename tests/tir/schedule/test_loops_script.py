@@ -275,7 +275,7 @@ def test_reorder_refusals():
         for i, j in T.grid(5, 5):
             with T.block("B"):
                 vi = T.axis.spatial(9, i + j)
-                B[vi] = A[0, 0]
+                B[vi] = B[vi] + A[0, 0]
 
     refused(
         diagonal,
@@ -586,3 +586,43 @@ def test_programs_in_work_keep_their_originals():
     before = main_of(sch)
     sch.split(loops(sch, "B")[0], [None, 2])
     assert_structural_equal(before, rows)
+
+
+@T.prim_func
+def repeats(A: T.Buffer((20,), "float32"), B: T.Buffer((20,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(5, 5):
+        with T.block("B"):
+            vi = T.axis.spatial(20, i * 3 + j)
+            B[vi] = A[vi] * 2.0
+
+
+def test_blocks_that_write_the_same_again_are_reordered():
+    sch = check(repeats, lambda sch: sch.reorder(*loops(sch, "B")[::-1]))
+    assert [sch.get(loop).loop_var.name for loop in loops(sch, "B")] == ["j", "i"]
+
+
+@T.prim_func
+def triangle(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in range(16):
+        for j in range(i, 16):
+            with T.block("above"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * 2.0
+        for j in range(i):
+            with T.block("below"):
+                vi, vj = T.axis.S(16, i), T.axis.S(i, j)
+                B[vi, vj] = A[vi, vj] + 1.0
+
+
+def test_domains_of_triangles_run_over_all_iterations():
+    sch = check(triangle, lambda sch: sch.split(loops(sch, "above")[0], [None, 4]))
+    for name in ("above", "below"):
+        domain = sch.get(sch.get_block(name)).iter_vars[1].dom
+        assert domain.min == 0 and int(domain.extent) in (15, 16)
+    refused(
+        triangle,
+        lambda sch: sch.reorder(*loops(sch, "above")[::-1]),
+        "loop 'i' has several statements",
+    )

@@ -279,3 +279,27 @@ def test_rfactor_takes_a_serial_loop(bound):
         "loop 'k_1' is not serial",
         marked="k_1 in",
     )
+
+
+@T.prim_func
+def rows_on_threads(A: T.Buffer((16, 8), "float32"), B: T.Buffer((16,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in T.thread_binding(16, thread="threadIdx.x"):
+        for k in range(8):
+            with T.block("B"):
+                T.block_attr({"mark": 1})
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = 0.0
+                B[vi] = B[vi] + A[vi, vk]
+
+
+def test_the_start_keeps_threads_and_annotations():
+    def steps(sch):
+        sch.decompose_reduction(sch.get_block("B"), sch.get_loops(sch.get_block("B"))[0])
+
+    sch = check(rows_on_threads, steps)
+    start = sch.get_block("B_init")
+    assert sch.get(start).annotations["mark"] == 1
+    (loop,) = sch.get_loops(start)
+    assert sch.get(loop).thread_binding.thread_tag == "threadIdx.x"

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.tir.transform.harness import apply, assert_same_results
-from tilesmith.ir import assert_structural_equal
+from tilesmith.ir import IRModule, assert_structural_equal
 from tilesmith.ir.queries import nodes
 from tilesmith.script import from_source
 from tilesmith.script import tir as T
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import transform
 from tilesmith.tir.stmt import Block
 
@@ -544,3 +544,46 @@ def test_what_an_opaque_iterator_reads_is_allocated_above_its_loop():
     after = apply(before, transform.PlanAndUpdateBufferAllocationLocation())
     assert [buffer.name for buffer in after.body.block.alloc_buffers] == ["B"]
     assert_same_results(before, after)
+
+
+@T.prim_func
+def view_that_begins_elsewhere(A: T.Buffer((64,)), C: T.Buffer((64,))):
+    for i in range(4):
+        with T.block("view"):
+            T.reads(A[i * 16 : i * 16 + 16])
+            T.writes(C[i * 16])
+            B = T.match_buffer(A[i * 16 : i * 16 + 16], (16,), elem_offset=0)
+            C[i * 16] = B[0]
+
+
+@T.prim_func
+def views_with_one_stride(A: T.Buffer((64, 64)), C: T.Buffer((64, 32)), D: T.Buffer((8,))):
+    with T.block("view"):
+        T.reads(A[0:8, 0:8], C[0:8, 0:8])
+        T.writes(D[0])
+        stride = T.int32()
+        B = T.match_buffer(A[0:8, 0:8], (8, 8), strides=[stride, 1], offset_factor=1)
+        E = T.match_buffer(C[0:8, 0:8], (8, 8), strides=[stride, 1], offset_factor=1)
+        D[0] = B[0, 0] + E[0, 0]
+
+
+@T.prim_func
+def view_with_the_stride_of_a_parameter(A: T.Buffer((64, 64)), D: T.Buffer((8,)), s: T.int32):
+    with T.block("view"):
+        T.reads(A[0:8, 0:8])
+        T.writes(D[0])
+        B = T.match_buffer(A[0:8, 0:8], (8, 8), strides=[s, 1], offset_factor=1)
+        D[0] = B[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (view_that_begins_elsewhere, "is said to begin at 0, it has i \\* 16"),
+        (views_with_one_stride, "is said to have the stride 64, it has 32"),
+        (view_with_the_stride_of_a_parameter, "stride s, a variable that has another meaning"),
+    ],
+)
+def test_views_that_their_regions_contradict_are_refused(program, text):
+    with pytest.raises(ShapeError, match=text):
+        transform.LowerMatchBuffer()(IRModule({"main": program}))

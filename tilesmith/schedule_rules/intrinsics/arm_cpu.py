@@ -1,6 +1,10 @@
 """Dot products and small matrix products of Arm CPUs: NEON, dot product and i8mm extensions."""
 
 from tilesmith.schedule_rules.intrinsics.dot_product_common import (
+    DP4A_S8S8S32_INTRIN,
+    DP4A_S8U8S32_INTRIN,
+    DP4A_U8S8S32_INTRIN,
+    DP4A_U8U8U32_INTRIN,
     dot_product_desc,
     rows_as_vector,
     tile_product_desc,
@@ -18,6 +22,10 @@ __all__ = [
     "ARM_MMA_2x2x8_i8_SMMLA_INTRIN",
     "ARM_MMA_2x2x8_u8_UMMLA_INTRIN",
     "ARM_MMA_2x2x8_u8i8_USMMLA_INTRIN",
+    "DP4A_S8S8S32_INTRIN",
+    "DP4A_S8U8S32_INTRIN",
+    "DP4A_U8S8S32_INTRIN",
+    "DP4A_U8U8U32_INTRIN",
 ]
 
 

@@ -109,7 +109,9 @@ def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
         names = [f"i{number}" for number in range(len(names))]
     fresh = [Var(name, v.dtype) for name, v in zip(names, mapping.initial_indices)]
     final = substitute(mapping.final_indices, dict(zip(mapping.initial_indices, fresh)))
-    text = IndexMap(fresh, final, None).describe()
+    text = IndexMap(fresh, final, None, mapping.axis_separators).describe()
+    if mapping.axis_separators:
+        return text
     dtypes = {str(variable.dtype) for variable in fresh}
     if as_function and mapping.inverse_index_map is None and dtypes <= {"int32"}:
         return text

@@ -60,11 +60,7 @@ def _from_function(function: Callable[..., Any], ndim: int, dtype: Any) -> Index
     mapping, separators = IndexMap.from_func_with_separators(
         function, ndim=ndim, index_dtype=str(dtype)
     )
-    if separators:
-        raise UnsupportedError(
-            "transform_layout: AXIS_SEPARATOR is not supported; call set_axis_separator"
-        )
-    return mapping
+    return mapping.with_fields(axis_separators=tuple(separators)) if separators else mapping
 
 
 def as_pad_value(known: Mapping[str, Any], pad_value: Any) -> IndexMap | None:
@@ -100,7 +96,10 @@ def as_block_index_map(known: Mapping[str, Any], index_map: Any) -> IndexMap:
         return index_map
     block: Block = known["block"].block
     dtype = block.iter_vars[0].var.dtype if block.iter_vars else "int32"
-    return _from_function(index_map, len(block.iter_vars), dtype)
+    mapping = _from_function(index_map, len(block.iter_vars), dtype)
+    if mapping.axis_separators:
+        raise UnsupportedError("the iterators of a block have no axis separators")
+    return mapping
 
 
 def _as_many_elements(a: Buffer, b: Buffer) -> bool:
@@ -209,7 +208,7 @@ def transform_layout(
         old.name,
         shape=tuple(index_map.map_shape(list(old.shape))),
         strides=(),
-        axis_separators=(),
+        axis_separators=index_map.axis_separators,
     )
     variable = block.variable
     owner = _owner(block, old)

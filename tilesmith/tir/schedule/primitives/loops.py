@@ -12,6 +12,7 @@ from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import Substitution
+from tilesmith.tir.queries import has_side_effect, loads
 from tilesmith.tir.schedule.blocks import has_affine_binding
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -302,7 +303,8 @@ def _check_blocks_below(top: LoopCursor) -> None:
     """
     if not top.state.enable_check:
         return
-    for cursor in top.blocks_below():
+    blocks = top.blocks_below()
+    for cursor in blocks:
         block = cursor.block
         for iterator in block.iter_vars:
             if iterator.iter_type not in (IterVar.DataPar, IterVar.CommReduce):
@@ -312,8 +314,21 @@ def _check_blocks_below(top: LoopCursor) -> None:
                     cursor,
                 )
         # Loops outside of the reordered ones stay: for these, parts may overlap.
-        if not has_affine_binding(cursor, top):
-            raise refuse(f"the binding of block '{block.name_hint}' is not affine", cursor)
+        if has_affine_binding(cursor, top) or (len(blocks) == 1 and _may_repeat(block)):
+            continue
+        raise refuse(f"the binding of block '{block.name_hint}' is not affine", cursor)
+
+
+def _may_repeat(block: Block) -> bool:
+    """Return whether a block that runs again for the same iterators writes the same values again:
+    then it does not matter in which order this happens.
+    """
+    if any(iterator.iter_type != IterVar.DataPar for iterator in block.iter_vars):
+        return False
+    written = {region.buffer.data for region in block.writes}
+    if block.init is not None or any(load.buffer.data in written for load in loads(block.body)):
+        return False
+    return not has_side_effect(block.body)
 
 
 @primitive()

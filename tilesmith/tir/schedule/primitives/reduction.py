@@ -182,6 +182,7 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
         [rename.visit(region) for region in block.writes],
         block.name_hint + "_init",
         rename.visit(without_views(block, block.init)),
+        annotations=block.annotations,
         span=block.span,
     )
     init_block = init_block.with_fields(reads=_reads_of(init_block))
@@ -189,13 +190,11 @@ def _init_nest(realize: BlockRealize, inside: Sequence[LoopCursor]) -> tuple[Stm
     predicate = relocate.visit(_init_predicate(realize.predicate, gone))
     body: Stmt = BlockRealize([relocate.visit(value) for value in values], predicate, init_block)
     for loop, variable in reversed(nest):
-        kind = loop.kind if loop.kind is not ForKind.THREAD_BINDING else ForKind.SERIAL
+        # A thread that updates elements sets them before: the binding to threads stays.
         body = loop.with_fields(
             loop_var=variable,
             min=relocate.visit(loop.min),
             extent=relocate.visit(loop.extent),
-            kind=kind,
-            thread_binding=None,
             body=body,
         )
     return body, init_block

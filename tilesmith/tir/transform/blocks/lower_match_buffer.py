@@ -15,11 +15,12 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.redirection import ViewRedirection
-from tilesmith.tir.stmt import Block, MatchBufferRegion
+from tilesmith.tir.stmt import Block, For, MatchBufferRegion, Stmt
 
 __all__ = ["lower_match_buffer", "row_major_strides"]
 
@@ -38,13 +39,18 @@ def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
 
 
 class _MatchLowerer(ViewRedirection):
-    def __init__(self) -> None:
+    def __init__(self, known: set[Var]) -> None:
         super().__init__({})
+        self.known = known  # parameters, sizes of their buffers, loop variables
         self.values: dict[Var, PrimExpr] = {}
         self.analyzer = Analyzer()
 
     def visit_Var(self, var: Var) -> PrimExpr:
         return self.values.get(var, var)
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.known.add(loop.loop_var)
+        return self.children(loop)
 
     def visit_Block(self, block: Block) -> Block:
         if not block.match_buffers:
@@ -70,12 +76,28 @@ class _MatchLowerer(ViewRedirection):
         offset = source.buffer.elem_offset
         for dim, stride in zip(source.region, strides):
             offset = offset + dim.min * stride
-        if isinstance(buffer.elem_offset, Var):
-            self.bind(buffer.elem_offset, self.analyzer.simplify(offset))
+        what = f"block '{block.name_hint}': '{buffer.name}', a part of '{source.buffer.name}',"
+        self.agree(buffer.elem_offset, offset, f"{what} is said to begin at", block)
         for stride, value in zip(buffer.strides, strides[leading:]):
-            self.bind(stride, value)
+            self.agree(stride, value, f"{what} is said to have the stride", block)
         for size, dim in zip(buffer.shape, source.region[leading:]):
-            self.bind(size, dim.extent)
+            self.agree(size, dim.extent, f"{what} is said to have the size", block)
+
+    def agree(self, declared: PrimExpr, value: PrimExpr, what: str, block: Block) -> None:
+        """Bind a variable of the declaration to its value; check what is bound already."""
+        value = self.analyzer.simplify(value)
+        if isinstance(declared, Var) and declared not in self.values:
+            if declared in self.known:
+                raise ShapeError(
+                    f"{what} {declared.name}, a variable that has another meaning here",
+                    span=block.span,
+                    notes=("take a new variable for what the match is to find out",),
+                )
+            self.bind(declared, value)
+            return
+        known = self.analyzer.simplify(self.visit(declared))
+        if not self.analyzer.can_prove_equal(known, cast(known.dtype, value)):
+            raise ShapeError(f"{what} {known}, it has {value}", span=block.span)
 
     def bind(self, name: Any, value: PrimExpr) -> None:
         if isinstance(name, Var) and name not in self.values:
@@ -88,4 +110,5 @@ def lower_match_buffer(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` without ``match_buffers`` in its blocks.
     """
-    return func.with_body(_MatchLowerer().visit(func.body))
+    known = {*func.params, *[size for buffer in func.buffers for size in variables(buffer.shape)]}
+    return func.with_body(_MatchLowerer(known).visit(func.body))

@@ -88,6 +88,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         if self.enabled and not isinstance(loop.extent, IntImm):
             scalable = _scalable_lanes(loop.extent)
             if scalable is not None:
+                self.check_scalable(loop)
                 return self.vectorized(loop.loop_var, loop.min, scalable, loop.body)
         if self.enabled and not self.freely and not isinstance(loop.extent, IntImm):
             raise UnsupportedError(
@@ -106,6 +107,17 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         if lanes > MAX_LANES and self.freely:
             return self.in_pieces(loop, lanes)
         return self.vectorized(loop.loop_var, loop.min, lanes, loop.body)
+
+    def check_scalable(self, loop: For) -> None:
+        """Refuse a scalable loop for a target whose vectors have a fixed size."""
+        features = getattr(self.target, "features", None)
+        if self.freely or features is None or features.has_sve or features.has_v:
+            return
+        raise UnsupportedError(
+            f"Failed to vectorize loop with extent {loop.extent} for target {self.target}",
+            span=loop.span,
+            notes=("scalable vectors need a CPU that has them: -mattr=+sve, or +v of RISC-V",),
+        )
 
     def without_idle_lanes(self, loop: For, lanes: int) -> tuple[For, int]:
         """Shorten a loop whose whole body is under `lane < constant` to that many lanes."""
