@@ -247,3 +247,20 @@ def test_a_missing_folder_is_named(executable, tmp_path):
     for name in ("model.tsm", "model.so"):
         with pytest.raises(FileError, match=f"missing/{name}.*\n.*no folder"):
             executable.export_library(tmp_path / "missing" / name)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"functions": 3},
+        {"functions": {"main": 3}},
+        {"functions": {"main": {"params": [], "result": {"kind": "none"}, "shapes_function": 3}}},
+        {"functions": {"main": {"params": "text", "result": {"kind": "none"}}}},
+        {"constants": 3},
+        {"constants": [3]},
+        {"constants": ["missing"]},
+    ],
+)
+def test_metadata_of_another_form(metadata):
+    with pytest.raises(ArtifactError):
+        Executable(metadata, [])

@@ -231,3 +231,8 @@ def test_a_tensor_of_vectors_needs_an_axis_for_the_lanes():
     assert ts.nd.array(np.ones((2, 4), "float32"), dtype="float32x4").shape == (2,)
     with pytest.raises(ShapeError, match="last axis has the size 4"):
         ts.nd.array(np.ones((2, 3), "float32"), dtype="float32x4")
+
+
+def test_there_is_no_tensor_of_nothing():
+    with pytest.raises(TypeMismatchError, match="void"):
+        ts.nd.empty((2,), "")

@@ -106,11 +106,13 @@ class Executable:
         self._load = load
         self._advice = advice
         self._functions: dict[str, CompiledFunction] = {}
-        self._signatures = {
-            name: parse_signature(name, entry)
-            for name, entry in self.metadata.get("functions", {}).items()
-        }
-        self._constants = _constant_arrays(self.metadata.get("constants", ()), constants or {})
+        functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
+        if not isinstance(functions, Mapping):
+            raise ArtifactError("the metadata have no table of functions")
+        if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
+            raise ArtifactError("the metadata have no list of the constants' names")
+        self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
+        self._constants = _constant_arrays(names, constants or {})
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
             *[_address(value) for value in self._constants.values()]
         )

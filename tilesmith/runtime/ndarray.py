@@ -366,6 +366,8 @@ def empty(
     dtype = DataType(dtype)
     if any(extent < 0 for extent in sizes):
         raise ShapeError(f"a tensor cannot have the shape {sizes}")
+    if dtype.is_void:
+        raise TypeMismatchError("a tensor has elements; there is none of the dtype 'void'")
     if len(sizes) > _MOST_AXES:
         raise ShapeError(f"a tensor has at most {_MOST_AXES} axes, got {len(sizes)}")
     target = _device(device)

@@ -52,5 +52,6 @@ def unpack(content: numpy.ndarray, dtype: DataType, shape: tuple[int, ...]) -> n
     codes = (content.reshape(-1, 1) >> shifts).reshape(-1) & ((1 << bits) - 1)
     codes = codes[: int(numpy.prod(shape, dtype=numpy.int64))].reshape(shape).astype(numpy.uint8)
     if element.is_int:  # ml_dtypes extends the sign into the byte's upper bits
-        codes = ((codes ^ (1 << (bits - 1))) - (1 << (bits - 1))).astype(numpy.uint8)
+        half = 1 << (bits - 1)
+        codes = ((codes.astype(numpy.int16) ^ half) - half).astype(numpy.uint8)
     return codes.view(element.numpy())

@@ -120,7 +120,7 @@ def _entries(
     try:
         header = json.loads(bytes(view[8 : 8 + size]))
         entries = [
-            (name, entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
+            (name, entry["dtype"], tuple(entry["shape"]), *_span(entry["data_offsets"]))
             for name, entry in header.items()
             if name != "__metadata__"
         ]
@@ -129,16 +129,24 @@ def _entries(
     start = 8 + size
     expected = 0
     for name, dtype, shape, begin, end in sorted(entries, key=lambda entry: entry[3:]):
-        integers = all(isinstance(number, int) and number >= 0 for number in (begin, end, *shape))
+        integers = all(isinstance(number, int) and number >= 0 for number in shape)
         if not integers or begin != expected or end < begin or start + end > len(view):
             raise ArtifactError(f"{where}: the place of '{name}' is not valid")
         expected = end
-        if dtype not in _DTYPES:
+        if not isinstance(dtype, str) or dtype not in _DTYPES:
             raise ArtifactError(f"{where}: unknown dtype '{dtype}' of '{name}'")
         if not name.startswith(PADDING_PREFIX):
             yield name, DataType(_DTYPES[dtype]), shape, start + begin, start + end
     if start + expected != len(view):
         raise ArtifactError(f"{where}: {len(view) - start - expected} bytes belong to no tensor")
+
+
+def _span(offsets: Any) -> tuple[int, int]:
+    """Return where a tensor's bytes begin and end; raises ValueError for anything else."""
+    begin, end = offsets
+    if not isinstance(begin, int) or not isinstance(end, int) or begin < 0:
+        raise ValueError(f"the offsets {offsets} are not valid")
+    return begin, end
 
 
 def _as_numpy(tensor: Any) -> numpy.ndarray:

@@ -118,10 +118,12 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         symbols = tuple([str(symbol) for symbol in metadata.get("symbols", ())])
         function = str(metadata.get("function", name))
         has_frame = bool(metadata.get("has_frame", False))
-    except (KeyError, TypeError, AttributeError, TilesmithError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
             f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
         ) from error
+    if not isinstance(shapes, str | None):
+        raise ArtifactError(f"'{name}': {shapes!r} is not the name of a shapes function")
     if workspace == "dynamic":
         workspace = None
     elif not isinstance(workspace, int) or workspace < 0:

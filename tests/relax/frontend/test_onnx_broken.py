@@ -59,6 +59,7 @@ BROKEN = {
     "(float[2] x) => (float y) <float a = {0}, float b = {1}> { y = Range(a, b, a) }": (
         "input 'delta' is 0"
     ),
+    "(float[2] x) => (float y) { y = ArgMax<keepdims=7>(x) }": "'keepdims' is 7, expected 0 or 1",
     "(float[2] x) => (float y) { y = Softmax<axis: int = @scale>(x) }": "but the node is in none",
     "(float[2] x) => (float y) { y = own.f(x, x) }": "has 2 inputs, the function takes 1",
     "(float[2] x) => (float y) { y = own.again(x) }": "the function 'again' calls itself",

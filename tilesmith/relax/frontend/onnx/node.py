@@ -165,6 +165,13 @@ class OnnxNode:
             )
         return value
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return the value of an attribute that is 0 or 1."""
+        value = self.attribute(name, int(default))
+        if value not in (0, 1):
+            raise OpAttributeInvalid(f"its attribute '{name}' is {value}, expected 0 or 1")
+        return bool(value)
+
     def required(self, name: str) -> Any:
         """Return the value of a required attribute."""
         if name not in self.attributes:

@@ -256,7 +256,7 @@ def _reduce(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         for value in values[1:]:
             total = function(total, _operand(value))
         found = as_value(numpy.array(_simple(total), object), _dtype(node))
-        if not node.attribute("keepdims", 1):
+        if not node.flag("keepdims", True):
             return found
         array = numpy.empty(1, object)
         array[0] = _simple(total)

@@ -96,6 +96,22 @@ def other_item(pick: Pick, model: ModelProto) -> None:
 
 
 @mutation("attribute")
+def near_number(pick: Pick, model: ModelProto) -> None:
+    """Change a whole number by a little, so that the model is often still valid."""
+    attribute = _attribute(pick, model, AttributeProto.INT, AttributeProto.INTS)
+    step = pick.one([-2, -1, 1, 2])
+    if attribute.type == AttributeProto.INT:
+        attribute.i = _in_range(attribute.i + step)
+    elif attribute.ints:
+        place = pick.randrange(len(attribute.ints))
+        attribute.ints[place] = _in_range(attribute.ints[place] + step)
+
+
+def _in_range(number: int) -> int:
+    return max(-(2**63), min(number, 2**63 - 1))
+
+
+@mutation("attribute")
 def other_length(pick: Pick, model: ModelProto) -> None:
     """Make a list longer, shorter or empty."""
     attribute = _attribute(pick, model, AttributeProto.INTS, AttributeProto.FLOATS)

@@ -54,6 +54,25 @@ def other_sizes(pick: Pick, model: ModelProto) -> None:
 
 
 @mutation("node")
+def near_sizes(pick: Pick, model: ModelProto) -> None:
+    """Change a size of an input by a little, so that the model is often still valid."""
+    graph = pick.one([graph for graph in graphs(model) if len(graph.input)])
+    dims = pick.one(graph.input).type.tensor_type.shape.dim
+    chosen = pick.one([dim for dim in dims if dim.dim_value > 0])
+    chosen.dim_value = max(0, chosen.dim_value + pick.one([-2, -1, 1, 3]))
+
+
+@mutation("node")
+def symbolic_sizes(pick: Pick, model: ModelProto) -> None:
+    """Leave the sizes of the inputs open, all with different names or all with the same."""
+    name = pick.one(["", "n"])
+    for place, item in enumerate(model.graph.input):
+        for axis, dim in enumerate(item.type.tensor_type.shape.dim):
+            if pick.random() < 0.5:
+                dim.dim_param = name or f"n{place}_{axis}"
+
+
+@mutation("node")
 def unknown_rank(pick: Pick, model: ModelProto) -> None:
     """Take away all that is known of a value's sizes, or its type."""
     kind = _typed(pick, model)

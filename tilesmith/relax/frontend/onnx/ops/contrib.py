@@ -47,10 +47,10 @@ def _last_two_swapped(x: Any) -> Any:
 @converter("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(node: OnnxNode) -> Any:
     a, b = node[0], node[1]
-    if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
+    if node.flag("transBatchA") or node.flag("transBatchB"):
         raise node.unsupported("a batch axis that is transposed")
-    a = _last_two_swapped(a) if node.attribute("transA", 0) else a
-    b = _last_two_swapped(b) if node.attribute("transB", 0) else b
+    a = _last_two_swapped(a) if node.flag("transA") else a
+    b = _last_two_swapped(b) if node.flag("transB") else b
     return scaled(op.matmul(a, b), node.attribute("alpha", 1.0))
 
 
@@ -178,7 +178,7 @@ def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
     """Compute attention of queries, keys and values (batch, sequence, heads, head); join the
     heads.
     """
-    causal = "TopLeft" if node.attribute("unidirectional", 0) else None
+    causal = "TopLeft" if node.flag("unidirectional") else None
     scale = node.attribute("scale") or None
     found = node.emit(op.nn.attention(*parts, bias, scale, causal))
     batch, length, heads, head = shape_of(found)

@@ -133,7 +133,7 @@ def _broadcast_from_axis(function: Callable[[Any, Any], Any]) -> Callable[[OnnxN
     def convert(node: OnnxNode) -> Any:
         a, b = node[0], node[1]
         axis = node.attribute("axis")
-        if node.attribute("broadcast", 0) and axis is not None:
+        if node.flag("broadcast") and axis is not None:
             missing = rank_of(a) - rank_of(b) - int(axis) % max(rank_of(a), 1)
             for _ in range(missing):
                 b = op.expand_dims(b, -1)
@@ -157,16 +157,16 @@ def _is_inf(node: OnnxNode) -> Any:
     x = node[0]
     zero = scalar(0, dtype_of(x))
     found = op.isinf(x)
-    if not node.attribute("detect_negative", 1):
+    if not node.flag("detect_negative", True):
         found = op.logical_and(found, op.greater(x, zero))
-    if not node.attribute("detect_positive", 1):
+    if not node.flag("detect_positive", True):
         found = op.logical_and(found, op.less(x, zero))
     return found
 
 
 @converter("Mod")
 def _mod(node: OnnxNode) -> Any:
-    return (op.mod if node.attribute("fmod", 0) else op.floor_mod)(node[0], node[1])
+    return (op.mod if node.flag("fmod") else op.floor_mod)(node[0], node[1])
 
 
 @converter("BitShift")
@@ -294,12 +294,12 @@ def _cast(node: OnnxNode) -> Any:
     to = node.required("to")
     dtype = str(to).lower() if isinstance(to, str) else dtype_name(int(to), "the result")
     names = {"float": "float32", "double": "float64"}
-    return cast(node[0], names.get(dtype, dtype), bool(node.attribute("saturate", 1)))
+    return cast(node[0], names.get(dtype, dtype), node.flag("saturate", True))
 
 
 @converter("CastLike")
 def _cast_like(node: OnnxNode) -> Any:
-    return cast(node[0], dtype_of(node[1]), bool(node.attribute("saturate", 1)))
+    return cast(node[0], dtype_of(node[1]), node.flag("saturate", True))
 
 
 @converter("Where")
@@ -329,6 +329,6 @@ def _dropout(node: OnnxNode) -> Any:
 
 @converter("Dropout", since=1)
 def _dropout_of_old(node: OnnxNode) -> Any:
-    if not node.attribute("is_test", 1):
+    if not node.flag("is_test", True):
         raise node.unsupported("dropping at random (is_test=0)")
     return (node[0], op.ones_like(node[0])) if node.wants(1) else node[0]

@@ -108,8 +108,8 @@ def _resize(node: OnnxNode) -> Any:
         "coordinates": str(node.attribute("coordinate_transformation_mode", "half_pixel")),
         "rounding": str(node.attribute("nearest_mode", "round_prefer_floor")),
         "alpha": float(node.attribute("cubic_coeff_a", -0.75)),
-        "exclude_outside": bool(node.attribute("exclude_outside", 0)),
-        "antialias": bool(node.attribute("antialias", 0)),
+        "exclude_outside": node.flag("exclude_outside"),
+        "antialias": node.flag("antialias"),
         "outside": float(node.attribute("extrapolation_value", 0.0)),
     }
     return _resized(node, x, plan, settings, region)

@@ -163,7 +163,7 @@ def _slice_by_attributes(node: OnnxNode) -> Any:
 @converter("Trilu")
 def _trilu(node: OnnxNode) -> Any:
     x = node[0]
-    is_upper = bool(node.attribute("upper", 1))
+    is_upper = node.flag("upper", True)
     if node.has(1) and node.known(1) is None:
         return _trilu_at_run_time(node, x, is_upper)
     diagonal = int(node.number(1, "k", 0))

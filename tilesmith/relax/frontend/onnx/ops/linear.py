@@ -39,8 +39,8 @@ def _gemm(node: OnnxNode) -> Any:
     for index, tensor in enumerate((a, b)):
         if rank_of(tensor) != 2:
             raise ShapeError(f"Gemm needs matrices, input {index} has the rank {rank_of(tensor)}")
-    a = _transposed(a) if node.attribute("transA", 0) else a
-    b = node.emit(_transposed(b)) if node.attribute("transB", 0) else b
+    a = _transposed(a) if node.flag("transA") else a
+    b = node.emit(_transposed(b)) if node.flag("transB") else b
     product = scaled(op.matmul(a, b), node.attribute("alpha", 1.0))
     beta = node.attribute("beta", 1.0)
     if not node.has(2) or beta == 0:

@@ -49,7 +49,7 @@ def _size(node: OnnxNode) -> Any:
 @converter("Reshape")
 def _reshape(node: OnnxNode) -> Any:
     x = node[0]
-    keep_zero = bool(node.attribute("allowzero", 0))
+    keep_zero = node.flag("allowzero")
     given = node.attribute("shape")  # before opset 5
     if given is None:
         if node.known(1) is None:

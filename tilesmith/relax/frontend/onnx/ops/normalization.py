@@ -32,13 +32,13 @@ def _batch_norm(node: OnnxNode) -> Any:
     if not dtype.is_float:
         raise ShapeError(f"it needs a tensor of floats, got {dtype}")
     epsilon = float(node.attribute("epsilon", 1e-5))
-    training = node.attribute("training_mode", 0)
-    if node.version < 7 and not node.attribute("is_test", 0) and node.outputs > 1:
+    training = node.flag("training_mode")
+    if node.version < 7 and not node.flag("is_test") and node.outputs > 1:
         training = 1
     if training:
         return _training_batch_norm(node, epsilon)
     parameters = [_same_dtype(node[index], dtype) for index in range(1, 5)]
-    if not node.attribute("spatial", 1):
+    if not node.flag("spatial", True):
         raise node.unsupported("batch normalisation with spatial=0")
     return TupleGetItem(op.nn.batch_norm(x, *parameters, axis=1, epsilon=epsilon), 0)
 

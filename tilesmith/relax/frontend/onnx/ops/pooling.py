@@ -38,7 +38,7 @@ class Window:
         self.strides = spatial_list(node, "strides", self.rank, 1)
         self.dilations = spatial_list(node, "dilations", self.rank, 1)
         self.padding = padding_of(node, self.sizes, self.kernel, self.strides, self.dilations)
-        self.ceil = bool(node.attribute("ceil_mode", 0))
+        self.ceil = node.flag("ceil_mode")
         for i, size in enumerate(self.sizes):
             padded = size + self.padding[i] + self.padding[i + self.rank]
             if isinstance(padded, int) and padded < self.reach(i):
@@ -142,7 +142,7 @@ def _max_pool_with_places(node: OnnxNode, x: Any, window: Window) -> Any:
     best = node.emit(op.argmax(parts, 2))
     windows, per_window = places.shape
     # With storage_order=1 indices count along columns.
-    named = places if not node.attribute("storage_order", 0) else _places(window, "columns")[0]
+    named = places if not node.flag("storage_order") else _places(window, "columns")[0]
     base = Constant(numpy.arange(windows, dtype="int64") * per_window)
     index = op.take(Constant(named.reshape(-1)), op.add(best, base), 0)
     start = Constant(numpy.arange(shape[0] * shape[1], dtype="int64")[:, None] * count)
@@ -154,7 +154,7 @@ def _max_pool_with_places(node: OnnxNode, x: Any, window: Window) -> Any:
 def _average_pool(node: OnnxNode) -> Any:
     x = node[0]
     window = Window(node, x)
-    include = bool(node.attribute("count_include_pad", 0))
+    include = node.flag("count_include_pad")
     arguments = window.arguments(node)
     if include and arguments["padding"] != window.padding:
         # Elements that ceil_mode adds do not count in the mean, those of `pads` do: pad first.

@@ -75,7 +75,7 @@ def _quantize_linear(node: OnnxNode) -> Any:
         if node.has(2):
             zero = cast(_parameter(node, node[2], x, axis), dtype_of(x))
             scaled = op.add(scaled, zero)
-        return cast(scaled, dtype, bool(node.attribute("saturate", 1)))
+        return cast(scaled, dtype, node.flag("saturate", True))
     scaled = op.round(scaled)
     if node.has(2):
         scaled = op.add(scaled, op.astype(_parameter(node, node[2], x, axis), dtype_of(x)))

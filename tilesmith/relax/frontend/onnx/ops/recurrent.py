@@ -119,7 +119,7 @@ def _run(
     """
     direction = node.choice("direction", "forward", "forward", "reverse", "bidirectional")
     turned = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    batch_first = bool(node.attribute("layout", 0))
+    batch_first = node.flag("layout")
     _check_shapes(node, gates, len(turned), states, batch_first)
     x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
     length, batch, _ = shape_of(x)
@@ -228,7 +228,7 @@ def _rnn(node: OnnxNode) -> Any:
 
 @converter("GRU")
 def _gru(node: OnnxNode) -> Any:
-    before = bool(node.attribute("linear_before_reset", 0))
+    before = node.flag("linear_before_reset")
 
     def make(recurrence: Recurrence, direction: int) -> Step:
         def step(given: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -253,7 +253,7 @@ def _gru(node: OnnxNode) -> Any:
 
 @converter("LSTM")
 def _lstm(node: OnnxNode) -> Any:
-    coupled = bool(node.attribute("input_forget", 0))
+    coupled = node.flag("input_forget")
 
     def make(recurrence: Recurrence, direction: int) -> Step:
         peepholes = _peepholes(node, recurrence, direction)

@@ -126,10 +126,10 @@ def _reduction(name: str, reduce: Reduction) -> Callable[[OnnxNode], Any]:
 
     def convert(node: OnnxNode) -> Any:
         x = node[0]
-        rank, keep = rank_of(x), bool(node.attribute("keepdims", 1))
+        rank, keep = rank_of(x), node.flag("keepdims", True)
         axes = node.axes(1, rank)
         if not axes:
-            if node.attribute("noop_with_empty_axes", 0):
+            if node.flag("noop_with_empty_axes"):
                 return _ELEMENTWISE_OF_ONE.get(name, lambda value: value)(x)
             axes = list(range(rank))
         if not axes:  # a tensor of rank 0: the one axis that it gets is reduced
@@ -147,9 +147,9 @@ def _scan(function: Callable[..., Any]) -> Callable[[OnnxNode], Any]:
     def convert(node: OnnxNode) -> Any:
         x = node[0]
         axis = normal_axis(int(node.number(1, "axis")), rank_of(x))
-        is_reversed = bool(node.attribute("reverse", 0))
+        is_reversed = node.flag("reverse")
         x = op.flip(x, axis) if is_reversed else x
-        found = function(x, axis, dtype_of(x), bool(node.attribute("exclusive", 0)))
+        found = function(x, axis, dtype_of(x), node.flag("exclusive"))
         return op.flip(found, axis) if is_reversed else found
 
     return convert

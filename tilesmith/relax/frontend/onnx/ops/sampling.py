@@ -124,7 +124,7 @@ def _grid_sample(node: OnnxNode) -> Any:
     if mode not in ("linear", "nearest", "cubic"):
         raise OpAttributeInvalid(f"its attribute 'mode' is '{mode}'")
     padding = node.choice("padding_mode", "zeros", "zeros", "border", "reflection")
-    sampler = _Sampler(node, x, padding, bool(node.attribute("align_corners", 0)))
+    sampler = _Sampler(node, x, padding, node.flag("align_corners"))
     shape = shape_of(grid)
     rank, spatial = len(sampler.sizes), shape[1:-1]
     count = product(spatial)

@@ -15,8 +15,8 @@ from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shap
 def _arg_extreme(function: Callable[..., Any]) -> Callable[[OnnxNode], Any]:
     def convert(node: OnnxNode) -> Any:
         x = node[0]
-        axis, keep = node.axis(0, rank_of(x)), bool(node.attribute("keepdims", 1))
-        if not node.attribute("select_last_index", 0):
+        axis, keep = node.axis(0, rank_of(x)), node.flag("keepdims", True)
+        if not node.flag("select_last_index"):
             return function(x, axis, keep)
         size = shape_of(x)[axis]
         if not isinstance(size, int):
@@ -36,7 +36,7 @@ def _top_k(node: OnnxNode) -> Any:
     count = node.attribute("k")  # before opset 10
     count = int(node.number(1, "k") if count is None else count)
     axis = node.axis(-1, rank_of(x))
-    largest = bool(node.attribute("largest", 1))
+    largest = node.flag("largest", True)
     if count == 0:
         sizes = [0 if i == axis else size for i, size in enumerate(shape_of(x))]
         return op.zeros(sizes, dtype_of(x)), op.zeros(sizes, "int64")
@@ -47,7 +47,7 @@ def _top_k(node: OnnxNode) -> Any:
 @converter("Unique")
 def _unique(node: OnnxNode) -> Any:
     x, axis = node[0], node.attribute("axis")
-    if not node.attribute("sorted", 1):
+    if not node.flag("sorted", True):
         return _unique_in_order(node, x, axis)
     axis = None if axis is None else normal_axis(axis, rank_of(x))
     if node.outputs <= 1:

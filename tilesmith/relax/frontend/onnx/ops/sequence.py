@@ -71,7 +71,7 @@ def _concat(node: OnnxNode) -> Any:
     if not tensors:
         raise node.unsupported("joining an empty sequence")
     axis = int(node.required("axis"))
-    if node.attribute("new_axis", 0):
+    if node.flag("new_axis"):
         axis = normal_axis(axis, rank_of(tensors[0]) + 1)
         tensors = [op.expand_dims(tensor, axis) for tensor in tensors]
     axis = normal_axis(axis, rank_of(tensors[0]))
@@ -94,7 +94,7 @@ def _split(node: OnnxNode) -> Any:
         if given.ndim == 0:
             parts = [min(step, size - begin) for begin in range(0, size, step)]
     pieces = [node.emit(part) for part in parts_of(node, x, axis, parts, size)]
-    if node.has(1) or node.attribute("keepdims", 1):
+    if node.has(1) or node.flag("keepdims", True):
         return pieces
     return [op.squeeze(piece, [axis]) for piece in pieces]
 

@@ -61,7 +61,7 @@ def _dft(node: OnnxNode) -> Any:
     if not isinstance(length, int):
         raise node.unsupported("a transform along an axis of symbolic size")
     count = int(node.number(1, "dft_length", length))
-    inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
+    inverse, onesided = node.flag("inverse"), node.flag("onesided")
     real, imaginary = _parts(node, x)
     if onesided and inverse:
         return _inverse_of_half(node, real, imaginary, axis, length, count)
@@ -121,7 +121,7 @@ def _stft(node: OnnxNode) -> Any:
     step = int(node.number(1, "frame_step"))
     window = node.get(2)
     size = int(node.number(3, "frame_length", None if window is None else shape_of(window)[0]))
-    onesided = bool(node.attribute("onesided", 1))
+    onesided = node.flag("onesided", True)
     frames = (length - size) // step + 1
     places = numpy.arange(frames)[:, None] * step + numpy.arange(size)[None]
     dtype = dtype_of(x)
