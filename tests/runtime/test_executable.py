@@ -249,6 +249,12 @@ def test_a_missing_folder_is_named(executable, tmp_path):
             executable.export_library(tmp_path / "missing" / name)
 
 
+def test_an_input_may_be_named_self(executable):
+    for function in (executable, executable["main"]):
+        with pytest.raises(UnknownNameError, match="no input 'self'"):
+            function(X, self=X)
+
+
 @pytest.mark.parametrize(
     "metadata",
     [

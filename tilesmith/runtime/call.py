@@ -114,7 +114,7 @@ class CompiledFunction:
         """Names of the parameters, in order."""
         return [param.name for param in self.signature.params]
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         if named or len(inputs) != self._count:
             inputs = self._bind(inputs, named)
         if not (self._is_static and self._is_flat):

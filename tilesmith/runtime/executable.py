@@ -156,7 +156,7 @@ class Executable:
     def __getitem__(self, name: str) -> CompiledFunction:
         return self.get_function(name)
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Call `main`. Inputs are NDArrays, numpy arrays, or other DLPack tensors, by position or
         by name. Returns an NDArray, or a tuple of them where the model has several results.
         """

@@ -112,6 +112,7 @@ def sparse(dims, values, indices, shape):
         (sparse([2], [1.0], [2], [1]), "outside of its sizes"),
         (sparse([2], [1.0], [-1], [1]), "outside of its sizes"),
         (sparse([-1], [1.0], [0], [1]), "has the sizes"),
+        (sparse([1 << 62], [1.0], [0], [1]), "there is no memory"),
         (sparse([2], [1.0], [0, 1], [2]), "at places of the shape"),
         (sparse([2, 2], [1.0], [0, 2], [1, 2]), "outside of its sizes"),
     ],

@@ -91,7 +91,10 @@ def _dense(sparse: Any) -> Any:
         )
     if ((places < 0) | (places >= numpy.array(limits, "int64"))).any():
         raise FrontendError(f"{what} has values outside of its sizes {shape}", notes=broken)
-    array = numpy.zeros(shape, values.dtype)
+    try:
+        array = numpy.zeros(shape, values.dtype)
+    except (MemoryError, ValueError):
+        raise FrontendError(f"{what} has the sizes {shape}: there is no memory for that") from None
     if indices.ndim == 1:
         array.reshape(-1)[indices] = values
     else:
