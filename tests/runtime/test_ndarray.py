@@ -207,7 +207,18 @@ class Unshared:
 
 @pytest.mark.parametrize(
     "value",
-    [Unshared("raise"), Unshared(None), {}, [[1], [1, 2]], "text", b"bytes", [{}, 1], object()],
+    [
+        Unshared("raise"),
+        Unshared(None),
+        {},
+        [[1], [1, 2]],
+        "text",
+        b"bytes",
+        [{}, 1],
+        object(),
+        np.zeros(2, "f4,i4"),
+        np.zeros(2, "V4"),
+    ],
 )
 @pytest.mark.parametrize("make", [ts.nd.array, lambda value: ts.nd.empty((2,)).copyfrom(value)])
 def test_what_is_no_tensor_is_refused(make, value):

@@ -309,11 +309,17 @@ def _as_numpy(value: Any, dtype: Any = None) -> numpy.ndarray:
             f"no tensor can be made of {type(value).__name__}: {error}",
             notes=("pass numbers, in lists of equal lengths where there are several axes",),
         ) from error
-    if found.dtype.kind in _NO_NUMBERS:
+    if not _has_numbers(found.dtype):
         raise TypeMismatchError(
             f"no tensor can be made of {type(value).__name__} with elements of '{found.dtype}'"
         )
     return found
+
+
+def _has_numbers(dtype: numpy.dtype) -> bool:
+    import numpy
+
+    return dtype.kind not in _NO_NUMBERS and dtype.type is not numpy.void
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -413,7 +419,7 @@ def array(
             return array(as_ndarray(_shareable(arr)), target, mem_scope, dtype=dtype)
         arr = _as_numpy(arr)
     else:
-        arr = _as_numpy(arr) if arr.dtype.kind in _NO_NUMBERS else arr
+        arr = arr if _has_numbers(arr.dtype) else _as_numpy(arr)
     wanted = DataType(arr.dtype if dtype is None else dtype)
     shape = arr.shape if wanted.lanes == 1 else arr.shape[:-1]
     if wanted.lanes > 1 and arr.shape[-1:] != (wanted.lanes,):

@@ -19,6 +19,7 @@ STEP = "l (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c
 BROKEN = {
     # text of the graph: words of the error
     "(float[3] x) => (float y) { y = Einsum<equation=\"ij->i\">(x) }": "2 letters for a tensor",
+    "(float[3] x) => (float y) { y = Min(, ) }": "it has 0 inputs, the operator needs 1",
     "(float[3] x) => (float y) { y = EyeLike(x) }": "it needs a matrix",
     "(float[3] x, int64 k) => (float y) { y = Trilu(x, k) }": "a tensor of matrices is needed",
     "(float[1,1,4,4] x) => (float y) <int64[4] n = {1,1,0,-1}>"

@@ -50,6 +50,10 @@ def check_by_schema(node: Any) -> None:
     for index, formal in enumerate(schema.inputs[: schema.min_input]):
         if formal.option == formal.option.Single and not node.has(index):
             raise FrontendError(f"its input {index} ('{formal.name}') is missing")
+    if len(node.inputs) < schema.min_input:
+        raise FrontendError(
+            f"it has {len(node.inputs)} inputs, the operator needs {schema.min_input}"
+        )
     if len(node.inputs) > schema.max_input:
         raise FrontendError(
             f"it has {len(node.inputs)} inputs, the operator takes at most {schema.max_input}"
