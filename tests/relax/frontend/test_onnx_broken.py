@@ -20,6 +20,19 @@ BROKEN = {
     # text of the graph: words of the error
     "(float[3] x) => (float y) { y = Einsum<equation=\"ij->i\">(x) }": "2 letters for a tensor",
     "(float[3] x) => (float y) { y = Min(, ) }": "it has 0 inputs, the operator needs 1",
+    "(float[4] x, float[4] s) => (float y) { y = GroupNormalization<num_groups=2>(x, s, s) }": (
+        "of rank 1"
+    ),
+    "(float[1,3,2] x, float[2] s) => (float y) { y = GroupNormalization<num_groups=2>(x, s, s) }": (
+        "3 channels cannot be divided into 2 groups"
+    ),
+    "(float[2,4] x, int64[2] b) => (float y) { y = RoiAlign(x, x, b) }": r"the ranks \[2, 2, 1\]",
+    "(float[2,2] x, int64[2,2] i) => (float y) { y = GatherND<batch_dims=-5>(x, i) }": (
+        "'batch_dims' is -5"
+    ),
+    "(float[1,2,4,4] x, float[2,3,3,0] w) => (float y) { y = ConvTranspose(x, w) }": (
+        "its kernel has the sizes"
+    ),
     "(float[3] x) => (float y) { y = EyeLike(x) }": "it needs a matrix",
     "(float[3] x, int64 k) => (float y) { y = Trilu(x, k) }": "a tensor of matrices is needed",
     "(float[1,1,4,4] x) => (float y) <int64[4] n = {1,1,0,-1}>"
@@ -75,7 +88,8 @@ FUNCTIONS = (
 
 
 def parsed(text):
-    model = parser.parse_model(HEAD + text)
+    opset = "21" if "GroupNorm" in text else "17"
+    model = parser.parse_model(HEAD.replace("17", opset) + text)
     model.functions.extend([parser.parse_function(text) for text in FUNCTIONS])
     return model
 

@@ -76,7 +76,7 @@ def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
     """Return ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
     missing = -array.shape[-1] % width
     padded = numpy.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
-    split = padded.reshape(*array.shape[:-1], -1, width)
+    split = padded.reshape(*array.shape[:-1], padded.shape[-1] // width, width)
     return numpy.ascontiguousarray(numpy.moveaxis(split, -2, 0))
 
 

@@ -90,6 +90,8 @@ def kernel_shape(node: OnnxNode, weight: Any, rank: int) -> list[int]:
         )
     if len(sizes) != rank or not all(isinstance(size, int) for size in sizes):
         raise ShapeError(f"its weight needs {rank} constant spatial sizes, got {sizes}")
+    if 0 in sizes:
+        raise ShapeError(f"its kernel has the sizes {sizes}")
     return [int(size) for size in sizes]
 
 

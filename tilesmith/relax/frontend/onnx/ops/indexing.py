@@ -19,7 +19,7 @@ from tilesmith.relax.frontend.onnx.values import (
     shape_of,
     vector,
 )
-from tilesmith.support.errors import ShapeError
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 _FAR = 1 << 40  # beyond the size of any axis
 
@@ -68,6 +68,11 @@ def _gather_elements(node: OnnxNode) -> Any:
 def _gather_nd(node: OnnxNode) -> Any:
     x, indices = node[0], node[1]
     batch = int(node.attribute("batch_dims", 0))
+    if not 0 <= batch < min(rank_of(x), rank_of(indices)):
+        raise OpAttributeInvalid(
+            f"its attribute 'batch_dims' is {batch} for tensors of the ranks {rank_of(x)} and "
+            f"{rank_of(indices)}"
+        )
     if not isinstance(shape_of(indices)[-1], int):
         raise node.unsupported("vectors of indices of symbolic length")
     return op.gather_nd(x, indices, batch)

@@ -34,7 +34,7 @@ def _batch_norm(node: OnnxNode) -> Any:
     epsilon = float(node.attribute("epsilon", 1e-5))
     training = node.flag("training_mode")
     if node.version < 7 and not node.flag("is_test") and node.outputs > 1:
-        training = 1
+        training = True
     if training:
         return _training_batch_norm(node, epsilon)
     parameters = [_same_dtype(node[index], dtype) for index in range(1, 5)]
@@ -149,7 +149,11 @@ def _rms_norm(node: OnnxNode) -> Any:
 def _group_norm(node: OnnxNode) -> Any:
     x = node[0]
     groups = int(node.required("num_groups"))
+    if rank_of(x) < 2:
+        raise ShapeError(f"it needs a tensor (N, C, …), got one of rank {rank_of(x)}")
     channels = shape_of(x)[1]
+    if groups < 1 or (isinstance(channels, int) and channels % groups):
+        raise ShapeError(f"{channels} channels cannot be divided into {groups} groups")
     scale, shift = node[1], node[2]
     if node.version < 21 and isinstance(channels, int):  # one number for each group
         scale = op.repeat(scale, channels // groups, 0)

@@ -17,11 +17,12 @@ from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
     product,
+    rank_of,
     scalar,
     shape_of,
     static_shape,
 )
-from tilesmith.support.errors import OpAttributeInvalid
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 
 class _Sampler:
@@ -218,6 +219,9 @@ def _neighbours(node: OnnxNode, place: Any, size: int) -> list[tuple[Any, Any]]:
 def _roi_align(node: OnnxNode) -> Any:
     """Sample each part of each region at equal distances, by bilinear interpolation."""
     x, regions = node[0], node[1]
+    ranks = [rank_of(tensor) for tensor in (x, regions, node[2])]
+    if ranks != [4, 2, 1]:
+        raise ShapeError(f"its inputs have the ranks {ranks}, needed are 4, 2 and 1")
     channels, height, width = static_shape(op.take(x, scalar(0, "int64"), 0), "RoiAlign")
     rows, columns = int(node.attribute("output_height", 1)), int(node.attribute("output_width", 1))
     scale = float(node.attribute("spatial_scale", 1.0))
