@@ -33,6 +33,8 @@ BROKEN = {
     "(float[1,2,4,4] x, float[2,3,3,0] w) => (float y) { y = ConvTranspose(x, w) }": (
         "its kernel has the sizes"
     ),
+    "(float[1,8,2,3] x) => (float y) { y = DepthToSpace<blocksize=0>(x) }": "'blocksize' is 0",
+    "(float[1,2,3,4] x) => (float y) { y = SpaceToDepth<blocksize=2>(x) }": "cannot be divided",
     "(float[3] x) => (float y) { y = EyeLike(x) }": "it needs a matrix",
     "(float[3] x, int64 k) => (float y) { y = Trilu(x, k) }": "a tensor of matrices is needed",
     "(float[1,1,4,4] x) => (float y) <int64[4] n = {1,1,0,-1}>"

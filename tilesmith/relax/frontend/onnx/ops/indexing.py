@@ -255,6 +255,8 @@ def _tensor_scatter(node: OnnxNode) -> Any:
     cache, update = node[0], node[1]
     rank = rank_of(cache)
     axis = node.axis(-2, rank)
+    if rank_of(update) != rank:
+        raise ShapeError(f"the update has the rank {rank_of(update)}, the cache {rank}")
     sizes, parts = shape_of(cache), shape_of(update)
     steps = op.arange(0, parts[axis], 1, "int64")
     steps = op.reshape(steps, [parts[axis] if i == axis else 1 for i in range(rank)])

@@ -265,6 +265,10 @@ def _split(node: OnnxNode) -> Any:
 def equal_parts(node: OnnxNode, x: Any, axis: int, size: Size) -> Any:
     """Split into as many parts as the node has outputs; the last one may be smaller."""
     count = int(node.attribute("num_outputs", len(node.proto.output)))
+    if count < len(node.proto.output):
+        raise OpAttributeInvalid(
+            f"its attribute 'num_outputs' is {count}, it has {len(node.proto.output)} outputs"
+        )
     if isinstance(size, int):
         step = -(-size // count)
         return parts_of(
@@ -381,9 +385,19 @@ def _center_crop_pad(node: OnnxNode) -> Any:
 # Blocks
 
 
+def _block_size(node: OnnxNode) -> int:
+    """Return how many rows and columns a block has, for an image (N, C, H, W)."""
+    if rank_of(node[0]) != 4:
+        raise ShapeError(f"it needs a tensor of rank 4, got rank {rank_of(node[0])}")
+    block = int(node.required("blocksize"))
+    if block < 1:
+        raise OpAttributeInvalid(f"its attribute 'blocksize' is {block}, expected at least 1")
+    return block
+
+
 @converter("DepthToSpace")
 def _depth_to_space(node: OnnxNode) -> Any:
-    x, block = node[0], int(node.required("blocksize"))
+    x, block = node[0], _block_size(node)
     n, c, h, w = shape_of(x)
     if isinstance(c, int) and c % (block * block):
         raise ShapeError(f"{c} channels cannot be divided by {block} * {block}")
@@ -398,8 +412,10 @@ def _depth_to_space(node: OnnxNode) -> Any:
 
 @converter("SpaceToDepth")
 def _space_to_depth(node: OnnxNode) -> Any:
-    x, block = node[0], int(node.required("blocksize"))
+    x, block = node[0], _block_size(node)
     n, c, h, w = shape_of(x)
+    if any(isinstance(size, int) and size % block for size in (h, w)):
+        raise ShapeError(f"{h} rows and {w} columns cannot be divided into blocks of {block}")
     rows, columns = h // block, w // block
     split = op.reshape(x, [n, c, rows, block, columns, block])
     is_dcr = node.choice("mode", "DCR", "DCR", "CRD") == "DCR"
