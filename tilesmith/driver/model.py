@@ -72,8 +72,8 @@ def compile(
     if back_end_of(chosen).kernel_object is not None:
         start_workers(chosen)  # workers import their modules while this process reads the model
     with collect_fallbacks() as importing, phase("importing"):
-        module = import_model(model_or_module, input_shapes)
-    executable = build(module, chosen, params)
+        modules = [import_model(model_or_module, input_shapes)]
+    executable = build(modules.pop(), chosen, params)  # which lets go of weights that it replaced
     executable.add_fallbacks(importing)
     if key is not None and executable.is_runnable:
         try:

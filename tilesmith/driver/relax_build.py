@@ -13,6 +13,7 @@ from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.pipelines import get_pipeline
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_context import PassContext
+from tilesmith.ir.transform import Sequential
 from tilesmith.lowering import build as build_functions
 from tilesmith.lowering import lower_entries
 from tilesmith.lowering.functions import check_options
@@ -63,8 +64,10 @@ def build(
     chosen = _target(target)
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         count("operators", _calls(mod))
+        modules = [mod]
+        del mod  # or this frame would keep the weights as they were before the passes
         with phase("graph passes"):
-            module = graph_pipeline(mod, chosen, params, relax_pipeline or pipeline)
+            module = graph_pipeline(modules.pop(), chosen, params, relax_pipeline or pipeline)
         executable = build_graph(module, chosen)
     executable.add_fallbacks(fallbacks)
     return executable
@@ -89,7 +92,10 @@ def graph_pipeline(
         pipeline = "zero"
     passes: Callable[[IRModule], IRModule]
     passes = get_pipeline(pipeline, target=target) if isinstance(pipeline, str) else pipeline
-    mod = passes(mod)
+    # One by one: a sequence would keep the module that it was given, and its weights, to its end.
+    context = PassContext.current()
+    for step in passes.enabled_passes(context) if isinstance(passes, Sequential) else [passes]:
+        mod = step(mod)
     return graph.LegalizeOps()(mod)  # a no-op after a full pipeline
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from tilesmith.ir.instrument import (
@@ -257,13 +257,16 @@ class Sequential(Pass):
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Run the enabled passes in order."""
-        for item in self.passes:
-            if not ctx.pass_enabled(item.info):
-                continue
-            for name in item.info.required:
-                mod = get_pass(name)(mod)
+        for item in self.enabled_passes(ctx):
             mod = item(mod)
         return mod
+
+    def enabled_passes(self, ctx: PassContext) -> Iterator[Pass]:
+        """Yield the passes that run under a context, each after those that it requires."""
+        for item in self.passes:
+            if ctx.pass_enabled(item.info):
+                yield from [get_pass(name) for name in item.info.required]
+                yield item
 
     def __repr__(self) -> str:
         return f"Sequential({self.passes}, name={self.info.name!r})"

@@ -85,4 +85,4 @@ def to_constant(value: Any, info: Any) -> Any:
         return ShapeExpr(value)
     if isinstance(info, PrimStructInfo):
         return PrimValue(value)
-    return Constant(numpy.asarray(value, order="C"))
+    return Constant(numpy.asarray(value))

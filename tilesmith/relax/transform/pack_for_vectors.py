@@ -34,6 +34,7 @@ from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
+from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -72,12 +73,23 @@ def _dtype(expr: RelaxExpr) -> DataType:
     return info.dtype if isinstance(info, TensorStructInfo) else DataType("void")
 
 
-def _tiled(array: numpy.ndarray, width: int) -> numpy.ndarray:
-    """Return ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
-    missing = -array.shape[-1] % width
-    padded = numpy.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
-    split = padded.reshape(*array.shape[:-1], padded.shape[-1] // width, width)
-    return numpy.ascontiguousarray(numpy.moveaxis(split, -2, 0))
+def _tiled(weights: numpy.ndarray, width: int) -> Constant:
+    """Return weights ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
+    columns = weights.shape[-1]
+    full, rest = divmod(columns, width)
+    made = nd.empty((full + bool(rest), *weights.shape[:-1], width), str(weights.dtype))
+    tiles = made.numpy_view()
+    split = weights[..., : full * width].reshape(*weights.shape[:-1], full, width)
+    tiles[:full] = numpy.moveaxis(split, -2, 0)
+    if rest:
+        tiles[full, ..., :rest] = weights[..., full * width :]
+        tiles[full, ..., rest:] = 0
+    return Constant(made)
+
+
+def _values(weight: Constant) -> numpy.ndarray:
+    """Return weights, if possible without a copy: they may be large."""
+    return numpy.asarray(weight.data)
 
 
 def _unpacked(call: Call, reason: str) -> None:
@@ -164,7 +176,7 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
-        array = weight.data.numpy()
+        array = _values(weight)
         groups = int(attrs.groups)
         options = [
             [int(value) for value in values]
@@ -176,12 +188,12 @@ class _Pack(PyExprMutator):
             width = max(tile.vectors, 1) * self.machine.lanes(32)
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
-                topi.nn.conv2d_nhwc_packed, self.channels_last(data), const(packed), array.shape[0],
+                topi.nn.conv2d_nhwc_packed, self.channels_last(data), packed, array.shape[0],
                 *options,
                 primfunc_name_hint="conv2d",
             )  # fmt: skip
         elif groups == sizes[1] == array.shape[0] and array.shape[1] == 1:
-            flat = const(numpy.ascontiguousarray(array[:, 0].transpose(1, 2, 0)))
+            flat = const(array[:, 0].transpose(1, 2, 0))
             made = self.builder_.call_te(
                 topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
@@ -209,7 +221,7 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "it has no known shape, or a negative padding")
         strides = [int(value) for value in attrs.strides]
         extra = [int(value) for value in attrs.output_padding]
-        phases = phase_convolution(weight.data.numpy(), strides, padding, extra)
+        phases = phase_convolution(_values(weight), strides, padding, extra)
         plan = operators.nn.conv2d(data, const(phases.weight), padding=phases.padding)
         made = self.packed_convolution(self.builder_.normalize(plan))
         if made is None:
@@ -243,7 +255,7 @@ class _Pack(PyExprMutator):
             options["output_padding"] = [0, int(attrs.output_padding[0])]
         function = operators.nn.conv2d_transpose if transposes else operators.nn.conv2d
         plane = self.builder_.emit(operators.expand_dims(data, [2]))
-        kernel = const(weight.data.numpy()[:, :, None, :])
+        kernel = const(_values(weight)[:, :, None, :])
         wide = self.builder_.normalize(function(plane, kernel, **options))
         made = (self.transposed_convolution if transposes else self.convolution)(wide)
         return None if made is None else operators.squeeze(self.builder_.emit(made), [2])
@@ -252,7 +264,7 @@ class _Pack(PyExprMutator):
         data, weight = call.args[:2]
         if not isinstance(weight, Constant):
             return None  # a product of two values: there are no weights to pack
-        array = weight.data.numpy()
+        array = _values(weight)
         if array.ndim != 2:
             return _unpacked(call, f"its weights have {array.ndim} axes, not 2")
         if not _is_served(call):
@@ -264,7 +276,7 @@ class _Pack(PyExprMutator):
         sizes = _sizes(data)
         rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
-        packed = const(_tiled(array, width))
+        packed = _tiled(array, width)
         return self.builder_.call_te(
             topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
         )
@@ -296,12 +308,12 @@ class _Pack(PyExprMutator):
             return None
         if len(sizes) == 4:
             if isinstance(arg, Constant):
-                return const(numpy.ascontiguousarray(arg.data.numpy().transpose(_TO_LAST)))
+                return const(_values(arg).transpose(_TO_LAST))
             return self.channels_last(arg)
         if not isinstance(arg, Constant) or len(sizes) not in (0, 3):
             return arg if all(size == 1 for size in sizes) else None
-        array = arg.data.numpy()
-        return const(numpy.ascontiguousarray(array.transpose(1, 2, 0))) if len(sizes) == 3 else arg
+        array = _values(arg)
+        return const(array.transpose(1, 2, 0)) if len(sizes) == 3 else arg
 
     def pooling(self, call: Call) -> Any:
         data = self.known(call.args[0])
