@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 24,
     "lowering": 11,
-    "relax": 451,
+    "relax": 450,
     "schedule_rules": 204,
     "script": 40,
     "target": 10,

@@ -127,7 +127,7 @@ def model_inputs(path: Path) -> list[InputInfo]:
     """
     from tilesmith.relax.frontend.onnx.model import load_model
 
-    graph = load_model(path).graph
+    graph = load_model(path).proto.graph
     constants = {tensor.name for tensor in graph.initializer}
     found = []
     for item in graph.input:

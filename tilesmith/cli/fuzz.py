@@ -107,7 +107,7 @@ def models_command(
     """
     import time
 
-    from tilesmith.relax.frontend.onnx.model import require_onnx
+    from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
     from tilesmith.support.progress import progress
 
     require_onnx()

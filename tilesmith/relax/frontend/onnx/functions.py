@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.relax.expr import known_struct_info
-from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.schemas import find_schema
 from tilesmith.relax.frontend.onnx.tensors import attribute_value
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight

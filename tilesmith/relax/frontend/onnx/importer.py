@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
+
 from tilesmith.ir import IRModule, OperatorSpan
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.block_builder import BlockBuilder
@@ -29,11 +31,12 @@ from tilesmith.relax.frontend.onnx.model import (
     load_model,
     node_name,
     opset_versions,
-    require_onnx,
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode, outputs_of
+from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.registry import find_converter
 from tilesmith.relax.frontend.onnx.schemas import check_by_schema
+from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
 from tilesmith.relax.frontend.onnx.tensors import attribute_value, is_packed, tensor_array
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -79,7 +82,7 @@ def from_onnx(
     Raises FrontendError (with the node at fault), OpNotImplemented (all operators without a
     converter at once), MissingDependencyError (without the package onnx).
     """
-    model = load_model(model)
+    loaded = load_model(model)
     for name, given in (("shape_dict", shape_dict), ("dtype_dict", dtype_dict)):
         if given is not None and not isinstance(given, (Mapping, str)) or given == "":
             raise FrontendError(
@@ -91,7 +94,7 @@ def from_onnx(
     )
     try:
         with deep_recursion():
-            return importer.from_model(model, opset)
+            return importer.from_model(loaded.proto, opset, loaded.stored)
     except TilesmithError:
         raise
     except MemoryError as error:
@@ -122,6 +125,7 @@ class ONNXGraphImporter:
         self.versions: dict[str, int] = {}
         self.functions: dict[tuple[str, str], Any] = {}
         self.weights: list[Weight] = []
+        self.stored: Mapping[str, StoredTensor] = {}
         self.output_names: set[str] = set()
         self.packed: set[str] = set()
         self._inlined: list[tuple[str, str]] = []
@@ -134,8 +138,11 @@ class ONNXGraphImporter:
         imports = [onnx.helper.make_opsetid("", int(opset))]
         return self.from_model(onnx.helper.make_model(graph, opset_imports=imports), None)
 
-    def from_model(self, model: Any, opset: int | None) -> IRModule:
-        """Import a ModelProto."""
+    def from_model(
+        self, model: Any, opset: int | None, stored: Mapping[str, StoredTensor] | None = None
+    ) -> IRModule:
+        """Import a ModelProto, whose weights ``stored`` are still in files."""
+        self.stored = stored or {}
         self.versions = opset_versions(model.opset_import, opset)
         self.functions = {(item.domain, item.name): item for item in model.functions}
         check_operators(model, self.versions, self._is_known)
@@ -178,12 +185,13 @@ class ONNXGraphImporter:
         for sparse in graph.sparse_initializer:
             values[sparse.values.name] = Constant(tensor_array(sparse))
         for tensor in graph.initializer:
-            array = tensor_array(tensor)
+            place = self.stored.get(tensor.name)
+            array = tensor_array(tensor) if place is None else _read(tensor.name, place)
             if is_packed(tensor.data_type):
                 self.packed.add(tensor.name)
                 self._check_packed_output(tensor.name)
             if self.keep_params:
-                weight = Weight(tensor.name, array)
+                weight = Weight(tensor.name, numpy.asarray(array))
                 self.weights.append(weight)
                 values[tensor.name] = weight
             else:
@@ -435,6 +443,18 @@ def _at_node(error: TilesmithError, node: OnnxNode, index: int) -> TilesmithErro
         raised = kind(f"{place}: {error.message}", error.span, (inputs, *error.notes))
     raised.at_node = True  # type: ignore[attr-defined]
     return raised
+
+
+def _read(name: str, place: StoredTensor) -> Any:
+    """Return the contents of a weight that is still in a file."""
+    try:
+        return place.read()
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FrontendError(
+            f"the tensor '{name}' cannot be read from '{place.path}': {reason}",
+            notes=("the file has changed while it was read, or the disk fails; try again",),
+        ) from None
 
 
 def _has_branches(graph: Any) -> bool:

@@ -1,51 +1,53 @@
-"""Reads ONNX models and checks them before any node is converted.
-
-External data has to lie in the folder of the model: a model from elsewhere must not be able to
-read other files.
-"""
+"""Reads ONNX models and checks them before any node is converted."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from tilesmith.relax.frontend.onnx.external_data import (
+    external_files,
+    read_external_data,
+    refuse_unread_data,
+)
+from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.registry import find_converter
+from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor, read_without_weights
 from tilesmith.support.errors import (
     FrontendError,
-    MissingDependencyError,
     OpNotImplemented,
     TilesmithError,
 )
 
-__all__ = ["check_nodes", "check_operators", "load_model", "opset_versions", "require_onnx"]
+__all__ = ["check_nodes", "check_operators", "load_model", "opset_versions"]
 
 NEWEST_OPSET = 27
 """Converters have been checked against operators up to this version; later ones are tried."""
 
 
-def require_onnx() -> Any:
-    """Return the package onnx; raises MissingDependencyError if it is not installed."""
-    try:
-        import onnx
-    except ImportError:
-        raise MissingDependencyError("onnx", extra="onnx", purpose="reading ONNX models") from None
-    return onnx
+class LoadedModel(NamedTuple):
+    """A ModelProto, and the weights of its main graph that are still in files, by name."""
+
+    proto: Any
+    stored: dict[str, StoredTensor]
 
 
-def load_model(model: Any) -> Any:
-    """Load a ModelProto from a ModelProto, its bytes, or a path; external data is read."""
+def load_model(model: Any) -> LoadedModel:
+    """Load a model from a ModelProto, its bytes, or a path. Large weights of files and external
+    data are read when the importer comes to them, the data of other tensors at once.
+    """
     onnx = require_onnx()
     if isinstance(model, onnx.ModelProto):
         _check_model(model, "the model")
-        _refuse_unread_data(model)
-        return model
+        refuse_unread_data(model)
+        return LoadedModel(model, {})
     if isinstance(model, (bytes, bytearray)):
         loaded = _parse(bytes(model), "the model")
-        _refuse_unread_data(loaded)
-        return loaded
+        refuse_unread_data(loaded)
+        return LoadedModel(loaded, {})
     if isinstance(model, (str, os.PathLike)):
         return _load_file(Path(model))
     raise FrontendError(
@@ -63,17 +65,12 @@ def model_files(path: str | os.PathLike[str]) -> list[Path]:
     data = _read_file(path)
     if b"location" not in data:  # every reference to external data has this key
         return [path]
-    folder = path.resolve().parent
-    places = {}
-    for tensor in _external_tensors(_parse(data, f"'{path}'")):
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        places[_external_file(tensor.name, entries, folder, path)] = None
-    return [path, *places]
+    return [path, *external_files(_parse(data, f"'{path}'"), path)]
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise FrontendError(
@@ -81,10 +78,9 @@ def _read_file(path: Path) -> bytes:
         ) from None
 
 
-def _load_file(path: Path) -> Any:
-    model = _parse(_read_file(path), f"'{path}'")
-    _read_external_data(model, path)
-    return model
+def _load_file(path: Path) -> LoadedModel:
+    model = _parse(_read_file(path, read_without_weights), f"'{path}'")
+    return LoadedModel(model, read_external_data(model, path))
 
 
 def _parse(data: bytes, what: str) -> Any:
@@ -132,98 +128,6 @@ def _names(model: Any) -> Iterator[Any]:
         if hasattr(graph, "initializer"):
             for item in (*graph.input, *graph.output, *graph.initializer):
                 yield item.name
-
-
-# External data
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Return all tensors stored in a graph and its subgraphs."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _tensors(attribute.g)
-            for inner in attribute.graphs:
-                yield from _tensors(inner)
-
-
-def _external_tensors(model: Any) -> list[Any]:
-    external = require_onnx().TensorProto.EXTERNAL
-    return [tensor for tensor in _tensors(model.graph) if tensor.data_location == external]
-
-
-def _refuse_unread_data(model: Any) -> None:
-    for tensor in _external_tensors(model):
-        raise FrontendError(
-            f"the tensor '{tensor.name}' is stored in an external file that has not been read",
-            notes=("give the model's path instead, or read it with onnx.load",),
-        )
-
-
-def _read_external_data(model: Any, path: Path) -> None:
-    onnx = require_onnx()
-    folder = path.resolve().parent
-    for tensor in _external_tensors(model):
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        place = _external_file(tensor.name, entries, folder, path)
-        start, length = _extent(tensor.name, entries, place)
-        if start + length > place.stat().st_size:
-            raise FrontendError(
-                f"the external data of '{tensor.name}' is truncated: '{place.name}' has no "
-                f"{length} bytes at {start}",
-                notes=("copy the data file again",),
-            )
-        with place.open("rb") as file:
-            file.seek(start)
-            tensor.raw_data = file.read(length)
-        del tensor.external_data[:]
-        tensor.data_location = onnx.TensorProto.DEFAULT
-
-
-def _external_file(name: str, entries: dict[str, str], folder: Path, model: Path) -> Path:
-    location = entries.get("location", "")
-    try:
-        place = (folder / location).resolve()
-        place.stat()
-    except FileNotFoundError:
-        pass  # said below
-    except (OSError, ValueError) as error:  # a name that no file can have
-        raise FrontendError(
-            f"the external data of '{name}' in '{model}' has no usable place: {error}"[:300],
-            notes=("the model is broken; export it again",),
-        ) from None
-    if not location or not place.is_relative_to(folder):
-        raise FrontendError(
-            f"the external data of '{name}' in '{model}' lies outside of the model's folder: "
-            f"'{location}'",
-            notes=("external data has to lie beside the model or in folders below it",),
-        )
-    if not place.is_file():
-        raise FrontendError(
-            f"the external data of '{name}' is missing: '{place}'",
-            notes=(f"copy it beside '{model}'",),
-        )
-    return place
-
-
-def _extent(name: str, entries: dict[str, str], place: Path) -> tuple[int, int]:
-    try:
-        start = int(entries.get("offset", 0))
-        length = int(entries.get("length", place.stat().st_size - start))
-    except ValueError:
-        start, length = -1, -1
-    if start < 0 or length < 0:
-        raise FrontendError(
-            f"the external data of '{name}' has a wrong offset or length",
-            notes=("export the model again",),
-        )
-    return start, length
 
 
 # Versions and operators

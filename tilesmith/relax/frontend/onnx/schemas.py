@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.support.errors import FrontendError, OpAttributeInvalid, OpAttributeRequired
 
 __all__ = ["check_by_schema", "find_schema"]

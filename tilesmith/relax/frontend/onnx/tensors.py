@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from tilesmith.relax.frontend.onnx.model import require_onnx
+from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.support.errors import FrontendError, UnsupportedError
 
 __all__ = ["attribute_value", "dtype_name", "tensor_array"]
