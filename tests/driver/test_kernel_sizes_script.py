@@ -10,7 +10,7 @@ from tilesmith.script import tir as T
 from tilesmith.support.errors import ShapeError
 
 
-@I.ir_module
+@I.ir_module(check_well_formed=False)
 class Fixed:
     @T.prim_func
     def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

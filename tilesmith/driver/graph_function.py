@@ -47,7 +47,7 @@ from tilesmith.driver.graph_values import (
     leaves,
     static_shape,
 )
-from tilesmith.driver.kernel_call import kernel_arguments
+from tilesmith.driver.kernel_call import kernel_arguments, size_assertion
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
@@ -415,7 +415,7 @@ class _Lowering:
         operands = [*arguments, *kept]
         words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
-            self.steps.append(Step(check.statement))
+            self.steps.append(Step(lambda check=check: size_assertion(check)))
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
         place = operators_at(call.span)

@@ -43,10 +43,12 @@ from tilesmith.relax.expr import (
     as_struct_info,
     known_struct_info,
 )
+from tilesmith.relax.kernel_operands import check_kernel_call, is_kernel_call
 from tilesmith.relax.scopes import NameSupply, check_parameters, check_visible
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir import PrimFunc
 
 __all__ = [
     "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks",
@@ -385,6 +387,15 @@ class BlockBuilder:
 
     # The module
 
+    def check_kernel_call(self, call: Call) -> None:
+        """Raise ShapeError if the operands do not fit the kernel that is called, where the module
+        has it.
+        """
+        if is_kernel_call(call) and isinstance(call.args[0], GlobalVar):
+            kernel = self._module.functions.get(call.args[0])
+            if isinstance(kernel, PrimFunc):
+                check_kernel_call(call, call.args[0].name_hint, kernel)
+
     def lookup_binding(self, var: Any) -> Any:
         """Return the value that a variable is bound to; None for parameters and anything else."""
         return self._values.get(var) if isinstance(var, Var) else None
@@ -466,6 +477,7 @@ class _Normalization:
             else:
                 result = Call(op, args, expr.attrs, expr.sinfo_args, span)
             known_struct_info(result)  # errors appear where the user emits
+            self.builder.check_kernel_call(result)
             return result
         if isinstance(expr, Tuple):
             return expr.map_children(self.argument)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tilesmith.ir import GlobalVar, PrimExpr
+from tilesmith.ir import GlobalVar, IRModule, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
+from tilesmith.ir.queries import nodes
 from tilesmith.relax import script as words
 from tilesmith.relax.annotations import StructInfoProxy
 from tilesmith.relax.bare_annotations import bare_words, with_named_sizes
@@ -30,6 +31,7 @@ from tilesmith.relax.expr import (
     as_struct_info,
     known_struct_info,
 )
+from tilesmith.relax.kernel_operands import check_kernel_call, is_kernel_call
 from tilesmith.relax.relations import (
     describe,
     erase_to_params,
@@ -45,7 +47,8 @@ from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructI
 from tilesmith.script.builder import name_fresh
 from tilesmith.script.macros import ScriptMacro, expand_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser, check_private
-from tilesmith.support.errors import ScriptError
+from tilesmith.support.errors import ScriptError, ShapeError
+from tilesmith.tir import PrimFunc
 
 __all__ = ["R_DIALECT"]
 
@@ -207,6 +210,25 @@ def _check_end(parser: Parser, node: ast.FunctionDef) -> None:
     for statement, following in zip(node.body, node.body[1:]):
         if isinstance(statement, ast.Return):
             raise parser.error(following, "this statement stands after `return`")
+
+
+@R_DIALECT.check
+def check_kernel_calls(module: IRModule) -> None:
+    """Raise ShapeError where a call of a kernel of the module does not fit it."""
+    for function in module.functions.values():
+        if not isinstance(function, Function):
+            continue
+        for binding in nodes(function.body, VarBinding):
+            call = binding.value
+            if not isinstance(call, Call) or not is_kernel_call(call):
+                continue
+            kernel = module.functions.get(call.args[0])
+            if isinstance(kernel, PrimFunc):
+                try:
+                    check_kernel_call(call, call.args[0].name_hint, kernel)
+                except ShapeError as error:
+                    error.span = error.span if error.span is not None else binding.span
+                    raise
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:

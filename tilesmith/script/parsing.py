@@ -66,6 +66,7 @@ class Dialect:
         self.parse_function: Callable[[Parser, Any, dict], BaseFunc] | None = None
         self.declare_function: Callable[[Parser, Any, GlobalVar, dict], None] | None = None
         self.prepare: Callable[[Parser], None] | None = None
+        self.check_module: Callable[[IRModule], None] | None = None
 
     def statement(self, *classes: type) -> Callable[[Callable], Callable]:
         """Register the handler of a class of statements: ``handler(parser, node)``."""
@@ -80,6 +81,11 @@ class Dialect:
     def function(self, handler: Callable) -> Callable:
         """Register the handler of functions: ``handler(parser, node, options) -> BaseFunc``."""
         self.parse_function = handler
+        return handler
+
+    def check(self, handler: Callable) -> Callable:
+        """Register what checks a module with functions of the dialect: ``handler(module)``."""
+        self.check_module = handler
         return handler
 
     def declare(self, handler: Callable) -> Callable:
@@ -350,6 +356,12 @@ class Parser:
         for name, function in module.functions.items():
             variable = module.variables.get(name)
             made[variable if variable is not None else name] = function
+        if self.check_well_formed:
+            letters = [self.decorator_of(function).dialect_letter for function in functions]
+            for letter in dict.fromkeys(letters):
+                check_module = DIALECTS.get(letter).check_module
+                if check_module is not None:
+                    check_module(made)
         return made
 
     def _module_options(self, node: ast.ClassDef) -> None:
