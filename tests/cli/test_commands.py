@@ -66,6 +66,18 @@ def test_a_report_says_what_was_given_up(tmp_path):
     assert "fallbacks" not in json.loads(invoke(*arguments[:-1], "--json").stdout)
 
 
+def test_bounds_are_checked(tmp_path, images):
+    """The option reaches the compiler; the model computes the same."""
+    path = tmp_path / "checked.tsm"
+    arguments = ["compile", DIGITS, "-o", path, "--input-shape", SHAPE]
+    assert invoke(*arguments, "--bounds", "check", "--report").exit_code == 0
+    output = tmp_path / "y.npy"
+    assert invoke("run", path, "-i", tmp_path / "x.npy", "-o", output).exit_code == 0
+    np.testing.assert_allclose(np.load(output), expected(images), rtol=1e-4, atol=1e-5)
+    refused = invoke(*arguments, "--bounds", "guess")
+    assert refused.exit_code == 2 and "check" in refused.stderr
+
+
 def expected(images):
     session = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"])
     return session.run(None, {"image": images})[0]

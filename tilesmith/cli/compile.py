@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 @target_option
 @input_shape_option
 @click.option(
+    "--bounds", type=click.Choice(["check"]),
+    help="Check accesses that are not proven to be inside of their buffers when the model runs;"
+    " --report lists them.",
+)  # fmt: skip
+@click.option(
     "--report", is_flag=True,
     help="Also tell what the compiler gave up or did in a slower way, and why.",
 )  # fmt: skip
@@ -49,6 +54,7 @@ def compile_command(
     output: Path | None,
     target: str,
     input_shapes: InputShapes,
+    bounds: str | None,
     report: bool,
     verbose: bool,
     as_json: bool,
@@ -70,7 +76,9 @@ def compile_command(
     ):
         from tilesmith.driver import compile as compile_model
 
-        executable = compile_model(str(model), target=chosen, input_shapes=shapes(input_shapes))
+        executable = compile_model(
+            str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds
+        )
         with phase("saving"):
             executable.save(str(output))
     seconds = time.perf_counter() - start

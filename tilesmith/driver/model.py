@@ -39,14 +39,23 @@ def compile(
     input_shapes: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     cache: bool = True,
+    bounds: str | None = None,
 ) -> Any:
     """Compile a model for a target and return an Executable.
 
     ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
     function. A PrimFunc, or a module of PrimFuncs alone, is built as by ``tilesmith.build`` and
     gives a ``runtime.Module``. ``input_shapes`` fixes sizes of inputs by name. ``cache=False``
-    compiles even if this model is in the cache.
+    compiles even if this model is in the cache. ``bounds="check"``: an access that is not proven to
+    be inside of its buffer is checked when the model runs, as in ``tilesmith.build``.
     """
+    if bounds is not None:
+        from tilesmith.lowering import checking_bounds
+
+        with checking_bounds(bounds):
+            return compile(
+                model_or_module, target, input_shapes=input_shapes, params=params, cache=cache
+            )
     chosen = Target(target)
     _check_shapes(input_shapes)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None

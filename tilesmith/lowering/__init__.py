@@ -4,6 +4,7 @@ from tilesmith.lowering.functions import (
     build,
     build_to_run,
     check_scheduled,
+    checking_bounds,
     lower,
     lower_entries,
 )
@@ -20,6 +21,6 @@ from tilesmith.lowering.program_kind import ProgramKind, program_kind
 
 __all__ = [
     "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "build_to_run", "check_scheduled",
-    "classic_passes", "device_passes", "host_passes", "lower", "lower_entries", "lower_kernels",
-    "lower_passes", "program_kind", "symbolic_sizes",
+    "checking_bounds", "classic_passes", "device_passes", "host_passes", "lower", "lower_entries",
+    "lower_kernels", "lower_passes", "program_kind", "symbolic_sizes",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.transform import Apply, ConvertForLoopsToSerial
 from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["build", "build_to_run", "check_scheduled", "lower", "lower_entries"]
+__all__ = ["build", "build_to_run", "check_scheduled", "checking_bounds", "lower", "lower_entries"]
 
 _DEFAULT_NAMES = ("main", "default_function")
 
@@ -212,10 +212,8 @@ def build(
     Raises OutOfBoundsError for accesses that are provably outside of their buffers,
     UnsupportedError when there is no back end for the target, and what lowering raises.
     """
-    if bounds not in (None, "check"):
-        raise ConfigError(f"bounds={bounds!r} is unknown", notes=('use bounds="check"',))
-    if bounds == "check":
-        with _checking_bounds():
+    if bounds is not None:
+        with checking_bounds(bounds):
             return build(inputs, args, target, target_host, runtime, name, binds)
     if runtime is not None and str(runtime).split()[0] not in ("cpp", "crt"):
         raise UnsupportedError(f"there is no runtime '{runtime}'", notes=("cpp or crt",))
@@ -230,8 +228,10 @@ def build(
         return _build(inputs, args, target, chosen, name, binds)
 
 
-def _checking_bounds() -> PassContext:
-    """Return the current context with checks of accesses."""
+def checking_bounds(bounds: str) -> PassContext:
+    """Return the current context with checks of accesses; ``bounds`` has to be "check"."""
+    if bounds != "check":
+        raise ConfigError(f"bounds={bounds!r} is unknown", notes=('use bounds="check"',))
     now = PassContext.current()
     config = {**now.config, "tir.instrument_bound_checkers": True}
     return PassContext(now.opt_level, now.required_pass, now.disabled_pass, now.instruments, config)
