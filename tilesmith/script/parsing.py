@@ -83,7 +83,7 @@ class Dialect:
         self.parse_function = handler
         return handler
 
-    def check(self, handler: Callable) -> Callable:
+    def check(self, handler: Callable[[IRModule], None]) -> Callable[[IRModule], None]:
         """Register what checks a module with functions of the dialect: ``handler(module)``."""
         self.check_module = handler
         return handler
