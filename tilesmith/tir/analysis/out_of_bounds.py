@@ -6,21 +6,40 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer, detect_linear_equation
-from tilesmith.ir import Call, IRModule, Let, Not, PrimExpr, Ramp, Range, Select, Visitor, const
-from tilesmith.ir.queries import is_call
+from tilesmith.ir import (
+    And,
+    Call,
+    IntImm,
+    IRModule,
+    Let,
+    Node,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Range,
+    Select,
+    Var,
+    Visitor,
+    const,
+)
+from tilesmith.ir.queries import any_node, is_call
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.support.errors import VerifyError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import (
+    AssertStmt,
     AttrStmt,
     BlockRealize,
     BufferStore,
     For,
     IfThenElse,
     LetStmt,
+    SeqStmt,
     Stmt,
     While,
 )
@@ -46,7 +65,9 @@ class _BoundsFinder(Visitor):
         self.found: list[Outside] = []
         self.is_reached = True  # the loops around have iterations
         self.span: Any = None  # of the present statement
-        self.ranged: set[Any] = set()  # variables that take all values of a known range
+        # variables that take all values of a constant range, whatever values the others take
+        self.ranged: dict[Var, tuple[int, int]] = {}
+        self.values: dict[Var, PrimExpr] = {}  # of lets and of iterators of blocks
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
 
     def visit(self, node: Any) -> None:
@@ -58,15 +79,24 @@ class _BoundsFinder(Visitor):
         else:
             super().visit(node)
 
+    def note_range(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
+        """Record that a variable takes all values of a range, if the range is constant."""
+        if isinstance(low, IntImm) and isinstance(extent, IntImm):
+            self.ranged[var] = (low.value, low.value + extent.value - 1)
+
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
         self.visit(loop.extent)
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
-        self.ranged.add(loop.loop_var)
+        self.note_range(loop.loop_var, loop.min, loop.extent)
         if self.analyzer.can_prove(loop.extent <= 0):
             return
         outer = self.is_reached
-        self.is_reached = outer and self.analyzer.can_prove(loop.extent >= 1)
+        self.is_reached = (
+            outer
+            and self.analyzer.can_prove(loop.extent >= 1)
+            and not any_node(loop.body, _leaves)  # an earlier iteration may be the last one
+        )
         self.visit(loop.body)
         self.is_reached = outer
 
@@ -80,15 +110,28 @@ class _BoundsFinder(Visitor):
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             var = attribute.node.var
             self.analyzer.bind(var, Range(attribute.value.astype(var.dtype)))
-            self.ranged.add(var)
+            self.note_range(var, const(0, var.dtype), attribute.value)
         self.visit(attribute.body)
+
+    def visit_AssertStmt(self, check: AssertStmt) -> None:
+        self.visit(check.condition)
+        self.under(check.condition, check.body)
+
+    def visit_SeqStmt(self, sequence: SeqStmt) -> None:
+        """Visit the parts; what follows one that may leave the function need not be reached."""
+        outer = self.is_reached
+        for part in sequence.seq:
+            self.visit(part)
+            if any_node(part, _leaves):
+                self.is_reached = False
+        self.is_reached = outer
 
     def visit_BlockRealize(self, realize: BlockRealize) -> None:
         for value in realize.iter_values:
             self.visit(value)
-        for iterator in realize.block.iter_vars:
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
             self.analyzer.bind(iterator.var, iterator.dom)
-            self.ranged.add(iterator.var)
+            self.values[iterator.var] = substitute(value, self.values)
         self.under(realize.predicate, realize.block)
 
     def visit_Block(self, block: Any) -> None:
@@ -97,7 +140,10 @@ class _BoundsFinder(Visitor):
         self.visit(block.body)
 
     def under(self, condition: PrimExpr, node: Any) -> None:
-        self.narrowed.append(set(undefined_vars(condition)))
+        if self.analyzer.can_prove(condition):
+            self.visit(node)
+            return
+        self.narrowed.append(set(undefined_vars(substitute(condition, self.values))))
         with self.analyzer.constraint_scope(condition):
             self.visit(node)
         self.narrowed.pop()
@@ -113,8 +159,19 @@ class _BoundsFinder(Visitor):
             self.visit(call.args[0])
             self.under(call.args[0], call.args[1])
             self.under(Not(call.args[0]), call.args[2])
-        else:
+        elif is_call(call, "tir.address_of") and isinstance(call.args[0], BufferLoad):
+            self.visit_children(call.args[0])  # nothing is read
+        elif not is_call(call, "tir.prefetch"):  # it may read beyond the end
             self.visit_children(call)
+
+    def visit_And(self, expr: And) -> None:
+        """Visit both conditions: the second one counts where the first one holds."""
+        self.visit(expr.a)
+        self.under(expr.a, expr.b)
+
+    def visit_Or(self, expr: Or) -> None:
+        self.visit(expr.a)
+        self.under(Not(expr.a), expr.b)
 
     def visit_Select(self, expr: Select) -> None:
         """Visit a Select like a branch: RewriteUnsafeSelect makes its loads safe."""
@@ -126,6 +183,7 @@ class _BoundsFinder(Visitor):
         self.visit(let.value)
         if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
             self.analyzer.update(let.var, self.analyzer.const_int_bound(let.value))
+        self.values[let.var] = substitute(let.value, self.values)
         self.visit(let.body)
 
     visit_Let = visit_LetStmt
@@ -150,7 +208,7 @@ class _BoundsFinder(Visitor):
     def iterate(self, iterator: IterVar) -> None:
         """Let an iterator of a tensor expression take the values of its domain."""
         self.analyzer.bind(iterator.var, iterator.domain)
-        self.ranged.add(iterator.var)
+        self.note_range(iterator.var, iterator.domain.min, iterator.domain.extent)
         is_filled = self.analyzer.can_prove(iterator.domain.extent >= 1)
         self.is_reached = self.is_reached and is_filled
 
@@ -181,34 +239,48 @@ class _BoundsFinder(Visitor):
                     self.check(access, where, last, size)
 
     def check(self, access: str, where: str, index: PrimExpr, size: PrimExpr) -> None:
-        """Record an index that is out of bounds for some iteration of the loops with constant
-        bounds."""
+        """Record an index that is out of bounds in all iterations, or in some of those of loops
+        with constant bounds.
+        """
         bound = self.analyzer.const_int_bound(index)
         low, high = bound.min_value, bound.max_value
         limit = self.analyzer.const_int_bound(size)
         outside = self.analyzer.can_prove(index < 0) or self.analyzer.can_prove(index >= size)
-        if not outside and self.is_exact(index):
+        ends = None if outside else self.reached(substitute(index, self.values))
+        if ends is not None:
+            low, high = ends
             outside = low < 0 or (limit.min_value == limit.max_value and high >= limit.max_value)
         if outside:
             text = (
                 f"the {access} outside {where}: the index "
                 f"{index} lies in [{low}, {high}], the size is {size}"
             )
-            self.found.append(Outside(text, self.span, self.is_reached and not any(self.narrowed)))
+            self.found.append(Outside(text, self.span, self.is_reached and not self.narrowed))
 
-    def is_exact(self, index: PrimExpr) -> bool:
-        """Return whether some iteration reaches the bounds of an index: it is linear in loop
-        variables of known range that no other condition restricts.
+    def reached(self, index: PrimExpr) -> tuple[int, int] | None:
+        """Return the least and the greatest value of an index that is linear in variables of loops
+        with constant bounds, which no condition restricts; None for others.
         """
-        bound = self.analyzer.const_int_bound(index)
-        if abs(bound.min_value) >= 2**60 or abs(bound.max_value) >= 2**60:
-            return False
         variables = undefined_vars(index)
-        if not self.ranged.issuperset(variables):
-            return False
+        if not self.ranged.keys() >= set(variables):
+            return None
         if any(not known.isdisjoint(variables) for known in self.narrowed):
-            return False
-        return bool(detect_linear_equation(index, variables))
+            return None
+        parts = [self.analyzer.simplify(one) for one in detect_linear_equation(index, variables)]
+        factors = [part.value for part in parts if isinstance(part, IntImm)]
+        if not parts or len(factors) < len(parts):
+            return None
+        *steps, low = factors
+        high = low
+        for variable, step in zip(variables, steps):
+            ends = [step * end for end in self.ranged[variable]]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+
+def _leaves(node: Node) -> bool:
+    """Return whether a node may end the function."""
+    return isinstance(node, (AssertStmt, While)) or is_call(node, "tir.ret", "tir.checked")
 
 
 def _in_memory(
