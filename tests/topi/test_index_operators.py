@@ -354,3 +354,63 @@ def test_updates_out_of_range_are_an_error(target):
 def test_mistakes_are_said(build, error, text):
     with pytest.raises(error, match=text):
         build(te.placeholder((3, 5), "float32", "x"))
+
+
+def run_symbolic(make, *arrays, shape):
+    """Run a compute over a vector of symbolic size, given as the first array."""
+    n = tir.Var("n", "int32")
+    tensors = [te.placeholder((n,), str(arrays[0].dtype), "x")]
+    tensors += [te.placeholder(a.shape, str(a.dtype), "i") for a in arrays[1:]]
+    made = make(*tensors)
+    module, result = ts.build(create_prim_func([*tensors, made])), np.zeros(shape, made.dtype)
+    module(*arrays, result)
+    return result
+
+
+FROM_NOTHING = {
+    "clip": (lambda x, i: topi.take(x, i, 0, mode="clip"), "take: there is nothing to read"),
+    "wrap": (lambda x, i: topi.take(x, i, 0, mode="wrap"), "take: there is nothing to read"),
+    "fast": (lambda x, i: topi.take(x, i, 0, mode="fast"), "take: the index 0 is outside"),
+}
+
+
+@pytest.mark.parametrize("mode", FROM_NOTHING)
+def test_nothing_to_take(mode):
+    make, message = FROM_NOTHING[mode]
+    places = np.int32([0, -1, 5])[: 3 if mode != "fast" else 1]
+    x = np.arange(4, dtype="float32")
+    numpy_mode = "raise" if mode == "fast" else mode
+    wanted = x.take(np.where((places < 0) & (places >= -4), places + 4, places), mode=numpy_mode)
+    np.testing.assert_array_equal(run_symbolic(make, x, places, shape=len(places)), wanted)
+    with pytest.raises(OutOfBoundsError, match=message):
+        run_symbolic(make, x[:0], places, shape=len(places))
+
+
+@pytest.mark.parametrize("pad", [topi.nn.circular_pad, topi.nn.replicate_pad])
+def test_nothing_to_pad_with(pad):
+    make = lambda x: pad(x, [1], [2])
+    x = np.arange(4, dtype="float32")
+    wanted = np.pad(x, (1, 2), mode="wrap" if pad is topi.nn.circular_pad else "edge")
+    np.testing.assert_array_equal(run_symbolic(make, x, shape=7), wanted)
+    with pytest.raises(OutOfBoundsError, match="nothing to read"):
+        run_symbolic(make, x[:0], shape=3)
+
+
+@pytest.mark.parametrize("length", [-1, 6])
+def test_lengths_of_sequences(length):
+    tensors = [te.placeholder((3, 5), "float32", "x"), te.placeholder((3,), "int32", "n")]
+    module = ts.build(create_prim_func([*tensors, topi.reverse_sequence(*tensors)]))
+    with pytest.raises(OutOfBoundsError, match=f"reverse_sequence: the length {length} is not"):
+        module(A, np.int32([2, length, 5]), np.zeros((3, 5), "float32"))
+
+
+@pytest.mark.parametrize("place", [-5, 4])
+def test_gradients_of_what_was_not_there(place):
+    tensors = [te.placeholder((3,), "float32"), te.placeholder((4,), "float32")]
+    tensors.append(te.placeholder((3,), "int64"))
+    module = ts.build(create_prim_func([*tensors, topi.take_grad(*tensors)]))
+    g, x, result = np.float32([1, 2, 3]), np.zeros(4, "float32"), np.zeros(4, "float32")
+    module(g, x, np.array([0, -1, 0]), result)
+    np.testing.assert_array_equal(result, [4, 0, 0, 2])
+    with pytest.raises(OutOfBoundsError, match=f"take_grad: the index {place} is outside"):
+        module(g, x, np.array([0, place, 0]), result)

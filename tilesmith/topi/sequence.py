@@ -39,7 +39,8 @@ def reverse_sequence(
     a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
 ) -> Tensor:
     """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` for each index b of
-    ``batch_axis``; the others stay where they are.
+    ``batch_axis``; the others stay where they are. A length that is not between 0 and the size of
+    the axis is an error when the program runs.
     """
     (seq_axis,) = normalize_axes(seq_axis, len(a.shape))
     (batch_axis,) = normalize_axes(batch_axis, len(a.shape))
@@ -48,8 +49,14 @@ def reverse_sequence(
 
     def element(*i: Any) -> PrimExpr:
         index = i[seq_axis]
-        length = op.cast(index.dtype, seq_lengths(i[batch_axis]))
-        place = tir.Select(op.less(index, length), length - 1 - index, index)
+        given = op.cast("int64", seq_lengths(i[batch_axis]))
+        size = op.cast("int64", a.shape[seq_axis])
+        fits = op.logical_and(op.greater_equal(given, 0), op.less_equal(given, size))
+        text = "OutOfBoundsError: reverse_sequence: the length "
+        checked = tir.checked(given, fits, text, given, " is not between 0 and ", size)
+        length = op.cast(index.dtype, given)
+        inside = op.less(index, op.cast(index.dtype, checked))
+        place = tir.Select(inside, length - 1 - index, index)
         return a(*i[:seq_axis], place, *i[seq_axis + 1 :])
 
     return te.compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)

@@ -23,6 +23,7 @@ from tilesmith.topi.utils import (
     equal_const_int,
     get_const_int,
     index_from_end,
+    nonempty,
     normalize_axes,
     product,
     ravel_index,
@@ -305,9 +306,10 @@ def _index_in_mode(index: PrimExpr, size: PrimExpr, mode: str) -> PrimExpr:
         return index_from_end(index, size, "take")
     index = op.cast(size.dtype, index)
     if mode == "wrap":
-        return op.floormod(index, size)
+        return op.floormod(index, nonempty(size, size, "take"))
     index = tir.Select(op.less(index, const(0, index.dtype)), index + size, index)
-    return op.maximum(op.minimum(index, size - 1), const(0, index.dtype))
+    index = op.maximum(op.minimum(index, size - 1), const(0, index.dtype))
+    return index if mode == "nan" else nonempty(index, size, "take")
 
 
 def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
@@ -320,9 +322,8 @@ def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = N
     places = [te.reduce_axis((0, size), name=f"k{n}") for n, size in enumerate(indices.shape)]
 
     def gathered(*i: Any) -> PrimExpr:
-        index = op.cast("int64", indices(*places))
-        index = tir.Select(index < 0, index + op.cast("int64", data.shape[axis]), index)
-        here = op.equal(index, op.cast("int64", i[axis]))
+        index = index_from_end(indices(*places), data.shape[axis], "take_grad")
+        here = op.equal(index, op.cast(index.dtype, i[axis]))
         value = grads(*i[:axis], *places, *i[axis + 1 :])
         value = tir.Select(here, value, const(0, grads.dtype))
         return te.sum(widened(value), axis=places) if places else value

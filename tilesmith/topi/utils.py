@@ -19,8 +19,8 @@ from tilesmith.tir.analysis import undefined_vars
 __all__ = [
     "Axes", "DType", "Number", "Shape", "arange_size", "checked_index", "equal_const_int",
     "get_const_int", "get_const_tuple", "highest", "index_from_end", "is_tensor", "largest",
-    "lowest", "normalize_axes", "product", "ravel_index", "same_size", "simplify", "slice_bounds",
-    "smallest", "unravel_index",
+    "lowest", "nonempty", "normalize_axes", "product", "ravel_index", "same_size", "simplify",
+    "slice_bounds", "smallest", "unravel_index",
 ]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -219,6 +219,15 @@ def checked_index(index: PrimExpr, size: PrimExpr, operator: str, given: PrimExp
     place = " is outside of an axis of size "
     numbers = op.cast("int64", given), op.cast("int64", size)
     made: PrimExpr = tir.checked(index, inside, text, numbers[0], place, numbers[1])
+    return made
+
+
+def nonempty(index: PrimExpr, size: PrimExpr, operator: str) -> PrimExpr:
+    """Return an index that has been moved into an axis; an axis without elements, into which
+    nothing can be moved, is an error when the program runs.
+    """
+    text = f"OutOfBoundsError: {operator}: there is nothing to read, an axis has size 0"
+    made: PrimExpr = tir.checked(index, op.greater(size, const(0, size.dtype)), text)
     return made
 
 

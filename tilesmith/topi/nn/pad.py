@@ -11,7 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
-from tilesmith.topi.utils import simplify
+from tilesmith.topi.utils import nonempty, simplify
 
 __all__ = ["circular_pad", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 
@@ -67,7 +67,7 @@ def _padded(
 
     def element(*indices: Any) -> PrimExpr:
         own = [
-            index if low == 0 and high == 0 else place(index - low, size)
+            index if low == 0 and high == 0 else place(index - low, nonempty(size, size, name))
             for index, size, low, high in zip(indices, data.shape, before, after)
         ]
         return data(*own)

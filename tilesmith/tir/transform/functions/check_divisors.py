@@ -3,23 +3,26 @@
     C[i] = A[i] // B[i]      C[i] = A[i] // T.checked(B[i], B[i] != 0, "DivisionByZeroError: ...")
 
 On a CPU such a division would end the process. Divisors that are constants, or are proven not to be
-zero, cost nothing. Sizes of buffers are taken for such: where one is zero, the loops over the
-buffer do nothing.
+zero, cost nothing: a size is not zero inside of loops that have no iterations if it is, such as
+those over the buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tilesmith.arith import ConstIntBound
 from tilesmith.ir import (
     And,
     BinaryOp,
     Call,
+    Cast,
     Div,
     FloorDiv,
     FloorMod,
     IntImm,
     Mod,
+    Mul,
     Or,
     PrimExpr,
     Rewriter,
@@ -30,8 +33,10 @@ from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import checked
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import variables
+from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import reads_memory
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.stmt import For, Stmt
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = ["check_divisors"]
@@ -40,11 +45,36 @@ _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 _MESSAGE = "DivisionByZeroError: integer division by zero"
 
 
+def _factors(expr: PrimExpr) -> list[PrimExpr]:
+    """Return the factors of a product without their conversions."""
+    if isinstance(expr, Cast) and expr.dtype.is_integer:
+        return _factors(expr.value)
+    return [*_factors(expr.a), *_factors(expr.b)] if isinstance(expr, Mul) else [expr]
+
+
 class _DivisorChecker(ScopedAnalyzer, Rewriter):
     def __init__(self, sizes: Iterable[Var]) -> None:
         super().__init__()
         self.sizes = set(sizes)
+        self.extents: list[PrimExpr] = []  # of the loops around
         self.count = 0  # checks that were made
+        for size in self.sizes:
+            self.analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
+
+    def visit_For(self, loop: For) -> Stmt:
+        """Visit the body knowing which sizes are not zero because the loop has iterations."""
+        extent = loop.extent
+        if isinstance(extent, IntImm):
+            return super().visit_For(loop)
+        self.extents.append(extent)
+        known = const(True, "bool")
+        for size in self.sizes.intersection(variables(extent)):
+            if self.analyzer.can_prove(substitute(extent, {size: const(0, size.dtype)}) <= 0):
+                known = ops.logical_and(known, size >= 1)
+        with self.analyzer.constraint_scope(known):
+            new = super().visit_For(loop)
+        self.extents.pop()
+        return new
 
     def visit_BinaryOp(self, expr: BinaryOp) -> PrimExpr:
         expr = self.children(expr)
@@ -61,9 +91,14 @@ class _DivisorChecker(ScopedAnalyzer, Rewriter):
             return divisor.value != 0
         if divisor.dtype.lanes > 1:
             return False
-        if self.sizes.issuperset(variables(divisor)) and not reads_memory(divisor):
+        if self.analyzer.can_prove(ops.not_equal(divisor, 0)):
             return True
-        return bool(self.analyzer.can_prove(ops.not_equal(divisor, 0)))
+        factors = [factor for extent in self.extents for factor in _factors(extent)]
+        return all(
+            any(structural_equal(part, factor) for factor in factors)
+            or self.analyzer.can_prove(ops.not_equal(part, 0))
+            for part in _factors(divisor)
+        )
 
     def visit_And(self, expr: And) -> PrimExpr:
         return self.visit_lazily(expr, const(False, "bool"))
