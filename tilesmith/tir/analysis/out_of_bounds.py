@@ -183,7 +183,7 @@ class _BoundsFinder(Visitor):
         self.visit(let.value)
         if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
             self.analyzer.update(let.var, self.analyzer.const_int_bound(let.value))
-        self.values[let.var] = substitute(let.value, self.values)
+            self.values[let.var] = substitute(let.value, self.values)
         self.visit(let.body)
 
     visit_Let = visit_LetStmt
