@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tilesmith import relax
@@ -415,7 +416,7 @@ class _Lowering:
         operands = [*arguments, *kept]
         words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
-            self.steps.append(Step(lambda check=check: size_assertion(check)))
+            self.steps.append(Step(partial(size_assertion, check)))
         touched = [one.storage for one in operands if isinstance(one, TensorValue)]
         symbol = self.kernels.symbol(kernel)
         place = operators_at(call.span)

@@ -13,7 +13,7 @@ mod = bb.get()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -43,12 +43,11 @@ from tilesmith.relax.expr import (
     as_struct_info,
     known_struct_info,
 )
-from tilesmith.relax.kernel_operands import check_kernel_call, is_kernel_call
+from tilesmith.relax.kernel_operands import check_kernel_call
 from tilesmith.relax.scopes import NameSupply, check_parameters, check_visible
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.tir import PrimFunc
 
 __all__ = [
     "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks",
@@ -387,14 +386,9 @@ class BlockBuilder:
 
     # The module
 
-    def check_kernel_call(self, call: Call) -> None:
-        """Raise ShapeError if the operands do not fit the kernel that is called, where the module
-        has it.
-        """
-        if is_kernel_call(call) and isinstance(call.args[0], GlobalVar):
-            kernel = self._module.functions.get(call.args[0])
-            if isinstance(kernel, PrimFunc):
-                check_kernel_call(call, call.args[0].name_hint, kernel)
+    def functions(self) -> Mapping[GlobalVar, BaseFunc]:
+        """Return the functions of the module so far."""
+        return self._module.functions
 
     def lookup_binding(self, var: Any) -> Any:
         """Return the value that a variable is bound to; None for parameters and anything else."""
@@ -477,7 +471,7 @@ class _Normalization:
             else:
                 result = Call(op, args, expr.attrs, expr.sinfo_args, span)
             known_struct_info(result)  # errors appear where the user emits
-            self.builder.check_kernel_call(result)
+            check_kernel_call(result, self.builder.functions())
             return result
         if isinstance(expr, Tuple):
             return expr.map_children(self.argument)

@@ -7,10 +7,10 @@ that cannot be compared before the program runs are listed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilesmith.ir import IntImm, Op, PrimExpr, Var
+from tilesmith.ir import BaseFunc, GlobalVar, IntImm, Op, PrimExpr, RelaxExpr, Var
 from tilesmith.ir.operators import cast, not_equal
 from tilesmith.ir.queries import variables
 from tilesmith.relax.expr import Call, ShapeExpr, Tuple
@@ -30,7 +30,7 @@ from tilesmith.tir.functor import substitute
 if TYPE_CHECKING:
     from tilesmith.arith import Analyzer
 
-__all__ = ["OperandMatch", "SizeCheck", "check_kernel_call", "is_kernel_call"]
+__all__ = ["OperandMatch", "SizeCheck", "check_kernel_call"]
 
 
 class SizeCheck(NamedTuple):
@@ -95,10 +95,9 @@ def _different(what: str, wanted: PrimExpr, given: PrimExpr) -> ShapeError:
     return ShapeError(f"{what} of size {wanted_text}, it is given size {given_text}")
 
 
-def is_kernel_call(call: Call) -> bool:
-    """Return whether a call is a ``call_tir`` of some kind."""
-    op = call.op
-    return isinstance(op, Op) and op.spec is not None and op.spec.execution is Execution.CALL_TIR
+def _info(expr: RelaxExpr) -> StructInfo | None:
+    found: StructInfo | None = getattr(expr, "struct_info", None)
+    return found
 
 
 def _leaves(info: StructInfo) -> list[StructInfo]:
@@ -113,9 +112,9 @@ def _operands(call: Call) -> list[StructInfo] | None:
     """
     given = call.args[1]
     if isinstance(given, Tuple):
-        infos: list[StructInfo | None] = [field.struct_info for field in given.fields]
+        infos = [_info(field) for field in given.fields]
     else:
-        whole = given.struct_info
+        whole = _info(given)
         infos = [whole] if isinstance(whole, TupleStructInfo) else [None]
     if any(info is None for info in infos) or not call.sinfo_args:
         return None
@@ -129,15 +128,21 @@ def _operands(call: Call) -> list[StructInfo] | None:
     return [leaf for info in infos if info is not None for leaf in _leaves(info)] + kept
 
 
-def check_kernel_call(call: Call, name: str, kernel: PrimFunc) -> None:
-    """Raise ShapeError unless the operands of a ``call_tir`` fit the kernel, as far as their struct
-    info says.
+def check_kernel_call(call: Call, functions: Mapping[GlobalVar, BaseFunc]) -> None:
+    """Raise ShapeError unless the operands of a ``call_tir`` fit the kernel, if it is one of these
+    functions, as far as their struct info says.
     """
+    op, variable = call.op, call.args[0] if call.args else None
+    if not isinstance(op, Op) or op.spec is None or op.spec.execution is not Execution.CALL_TIR:
+        return
+    kernel = functions.get(variable) if isinstance(variable, GlobalVar) else None
+    if not isinstance(variable, GlobalVar) or not isinstance(kernel, PrimFunc):
+        return
     operands = _operands(call)
     if operands is None:
         return
     try:
-        _check_operands(call, name, kernel, operands)
+        _check_operands(call, variable.name_hint, kernel, operands)
     except ShapeError as error:
         error.span = error.span if error.span is not None else call.span
         raise

@@ -31,7 +31,7 @@ from tilesmith.relax.expr import (
     as_struct_info,
     known_struct_info,
 )
-from tilesmith.relax.kernel_operands import check_kernel_call, is_kernel_call
+from tilesmith.relax.kernel_operands import check_kernel_call
 from tilesmith.relax.relations import (
     describe,
     erase_to_params,
@@ -48,7 +48,6 @@ from tilesmith.script.builder import name_fresh
 from tilesmith.script.macros import ScriptMacro, expand_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser, check_private
 from tilesmith.support.errors import ScriptError, ShapeError
-from tilesmith.tir import PrimFunc
 
 __all__ = ["R_DIALECT"]
 
@@ -216,19 +215,16 @@ def _check_end(parser: Parser, node: ast.FunctionDef) -> None:
 def check_kernel_calls(module: IRModule) -> None:
     """Raise ShapeError where a call of a kernel of the module does not fit it."""
     for function in module.functions.values():
-        if not isinstance(function, Function):
+        if not isinstance(function, Function) or function.body is None:
             continue
         for binding in nodes(function.body, VarBinding):
-            call = binding.value
-            if not isinstance(call, Call) or not is_kernel_call(call):
+            if not isinstance(binding.value, Call):
                 continue
-            kernel = module.functions.get(call.args[0])
-            if isinstance(kernel, PrimFunc):
-                try:
-                    check_kernel_call(call, call.args[0].name_hint, kernel)
-                except ShapeError as error:
-                    error.span = error.span if error.span is not None else binding.span
-                    raise
+            try:
+                check_kernel_call(binding.value, module.functions)
+            except ShapeError as error:
+                error.span = error.span if error.span is not None else binding.span
+                raise
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:

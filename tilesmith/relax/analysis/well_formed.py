@@ -27,11 +27,10 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
-from tilesmith.relax.kernel_operands import check_kernel_call, is_kernel_call
+from tilesmith.relax.kernel_operands import check_kernel_call
 from tilesmith.relax.relations import definable_symbolic_vars, symbolic_vars
 from tilesmith.support.errors import ShapeError, VerifyError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.tir import PrimFunc
 
 __all__ = ["assert_well_formed", "well_formed"]
 
@@ -126,8 +125,11 @@ class _Checker:
                 self.argument(arg)
             for info in value.sinfo_args:
                 self.use_sizes(info)
-            if self.check_struct_info and is_kernel_call(value):
-                self.kernel_call(value)
+            if self.check_struct_info and self.module is not None:
+                try:
+                    check_kernel_call(value, self.module.functions)
+                except ShapeError as error:
+                    self.fail(error.message, value)
         elif isinstance(value, If):
             self.argument(value.cond)
             for branch in (value.true_branch, value.false_branch):
@@ -140,15 +142,6 @@ class _Checker:
             self.fail("a sequence stands as a value; its blocks belong into the function")
         else:
             self.argument(value)
-
-    def kernel_call(self, call: Call) -> None:
-        variable = call.args[0]
-        kernel = None if self.module is None else self.module.functions.get(variable)
-        if isinstance(kernel, PrimFunc):
-            try:
-                check_kernel_call(call, variable.name_hint, kernel)
-            except ShapeError as error:
-                self.fail(error.message, call)
 
     def argument(self, arg: Any) -> None:
         if isinstance(arg, Tuple):
