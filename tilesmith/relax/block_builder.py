@@ -13,7 +13,7 @@ mod = bb.get()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -386,10 +386,6 @@ class BlockBuilder:
 
     # The module
 
-    def functions(self) -> Mapping[GlobalVar, BaseFunc]:
-        """Return the functions of the module so far."""
-        return self._module.functions
-
     def lookup_binding(self, var: Any) -> Any:
         """Return the value that a variable is bound to; None for parameters and anything else."""
         return self._values.get(var) if isinstance(var, Var) else None
@@ -471,7 +467,7 @@ class _Normalization:
             else:
                 result = Call(op, args, expr.attrs, expr.sinfo_args, span)
             known_struct_info(result)  # errors appear where the user emits
-            check_kernel_call(result, self.builder.functions())
+            check_kernel_call(result, self.builder._module.functions)
             return result
         if isinstance(expr, Tuple):
             return expr.map_children(self.argument)

@@ -46,8 +46,11 @@ class _Checker:
         self.name = ""
 
     def fail(self, message: str, node: Any = None) -> None:
+        raise self.error(message, node)
+
+    def error(self, message: str, node: Any = None) -> VerifyError:
         where = f"in function '{self.name}': " if self.name else ""
-        raise VerifyError(where + message, span=getattr(node, "span", None))
+        return VerifyError(where + message, span=getattr(node, "span", None))
 
     def define(self, var: Var) -> None:
         if var in self.ever:
@@ -129,7 +132,7 @@ class _Checker:
                 try:
                     check_kernel_call(value, self.module.functions)
                 except ShapeError as error:
-                    self.fail(error.message, value)
+                    raise self.error(error.message, value) from None
         elif isinstance(value, If):
             self.argument(value.cond)
             for branch in (value.true_branch, value.false_branch):
