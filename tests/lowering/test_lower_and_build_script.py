@@ -205,7 +205,11 @@ def test_names_of_passes_are_those_that_users_know():
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        (3, TypeMismatchError, "lower takes a PrimFunc, an IRModule or a schedule, got int"),
+        (
+            3,
+            TypeMismatchError,
+            "lower and build take a PrimFunc, an IRModule or a schedule, got int",
+        ),
         ({}, TypeMismatchError, "at least one function"),
     ],
 )

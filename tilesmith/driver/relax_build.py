@@ -20,7 +20,7 @@ from tilesmith.lowering.functions import check_options
 from tilesmith.relax import transform as graph
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
 from tilesmith.support.recursion import deep_recursion
@@ -61,6 +61,11 @@ def build(
     check_options(PassContext.current())
     if isinstance(mod, relax.Function):
         mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise TypeMismatchError(
+            f"relax.build takes an IRModule or a relax function, got {type(mod).__name__}",
+            notes=("a PrimFunc or tensor expression is built with tilesmith.build",),
+        )
     chosen = _target(target)
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         count("operators", _calls(mod))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Mapping
+from collections.abc import ItemsView, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
-from tilesmith.support.errors import ConfigError, UnknownMemberError
+from tilesmith.support.errors import (
+    ConfigError,
+    DiagnosticError,
+    TypeMismatchError,
+    UnknownMemberError,
+)
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["BaseFunc", "IRModule", "attributes", "plain_value"]
+__all__ = ["BaseFunc", "IRModule", "attributes", "check_distinct", "plain_value"]
 
 
 def plain_value(value: Any) -> Any:
@@ -66,6 +71,18 @@ class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
         return self.with_fields(attrs={k: v for k, v in self.attrs.items() if k != attr_key})
 
 
+def check_distinct(params: Sequence[Any], function: str = "") -> None:
+    """Refuse a parameter that is listed twice; ``function`` is the function's name, if known."""
+    if len(set(params)) == len(params):
+        return
+    twice = next(one for number, one in enumerate(params) if one in params[:number])
+    place = f" of '{function}'" if function else " of a function"
+    raise DiagnosticError(
+        f"'{twice.name_hint}' is twice among the parameters{place}",
+        notes=("make a variable of its own for each parameter",),
+    )
+
+
 def _with_global_vars(function: BaseFunc, table: Mapping[GlobalVar, GlobalVar]) -> BaseFunc:
     done: dict[int, Any] = {}
 
@@ -107,7 +124,16 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         self.attrs = attributes(attrs)
         self.global_infos = dict(global_infos or {})
         self.span = span
+        if functions is not None and not isinstance(functions, Mapping):
+            raise TypeMismatchError(
+                f"a module maps names to functions, got {functions!r}",
+                notes=('for example IRModule({"main": func}); of one: IRModule.from_expr(func)',),
+            )
         for name, function in (functions or {}).items():
+            if not isinstance(name, (str, GlobalVar)) or not isinstance(function, BaseFunc):
+                raise TypeMismatchError(
+                    f"a module maps names to functions, got {name!r}: {function!r}"
+                )
             self[name] = function
 
     @staticmethod

@@ -123,7 +123,8 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
             notes=("use te.create_prim_func and tir.Schedule",),
         )
     raise TypeMismatchError(
-        f"lower takes a PrimFunc, an IRModule or a schedule, got {type(inp).__name__}"
+        f"lower and build take a PrimFunc, an IRModule or a schedule, got {type(inp).__name__}",
+        notes=("a tensor expression becomes a PrimFunc by te.create_prim_func",),
     )
 
 

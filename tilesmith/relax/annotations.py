@@ -62,6 +62,10 @@ def _evaluate(text: str, names: Names) -> PrimExpr:
     """Evaluate a string as an expression over known names."""
     if text in names:
         return convert(names[text])
+    if text.strip().lstrip("+-").isdigit():
+        raise ScriptError(
+            f"the size '{text}' is a text", notes=(f"a number is written as one: {text.strip()}",)
+        )
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op
+from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op, check_distinct
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.relax.expr import (
     Binding,
@@ -44,9 +44,9 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.kernel_operands import check_kernel_call
-from tilesmith.relax.scopes import NameSupply, check_parameters, check_visible
+from tilesmith.relax.scopes import NameSupply, check_visible
 from tilesmith.relax.struct_info import FuncStructInfo
-from tilesmith.support.errors import DiagnosticError, TilesmithError
+from tilesmith.support.errors import DiagnosticError, TilesmithError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -105,6 +105,7 @@ class DataflowScope:
         self.builder = block_builder
 
     def __enter__(self) -> DataflowScope:
+        self.builder._frame("a dataflow block")
         self.builder._finish_block()
         self.builder.begin_dataflow_block()
         return self
@@ -173,6 +174,14 @@ class BlockBuilder:
         """
         if isinstance(params, Var):
             params = [params]
+        for param in params or ():
+            if not isinstance(param, Var):
+                raise TypeMismatchError(
+                    f"a parameter of '{name}' is a relax.Var, got {param!r}",
+                    notes=('for example relax.Var("x", R.Tensor((8, 4), "float32"))',),
+                )
+        if not isinstance(name, str):
+            raise TypeMismatchError(f"the name of a function is a text, got {name!r}")
         attrs = dict(attrs or {})
         if private and "global_symbol" in attrs:
             raise DiagnosticError(f"the private function '{name}' must not have a global_symbol")
@@ -246,10 +255,10 @@ class BlockBuilder:
                 notes=("call emit_func_output(value) at its end",),
             )
 
-    def _frame(self) -> _Frame:
+    def _frame(self, what: str = "emit") -> _Frame:
         if not self.open_blocks:
             raise DiagnosticError(
-                "emit needs a function",
+                f"{what} needs a function",
                 notes=("write `with bb.function(name, params):` around it",),
             )
         return self.open_blocks[-1]
@@ -323,7 +332,7 @@ class BlockBuilder:
                 f"the parameters of '{scope.name}' are not known",
                 notes=("give them to bb.function or to emit_func_output",),
             )
-        check_parameters(scope.name, scope.params)
+        check_distinct(scope.params, scope.name)
         body = self.normalize_argument(as_expr(output))
         last = BindingBlock(tuple(self._frame().bindings))
         check_visible(scope.name, [*scope.blocks, last], body)

@@ -21,6 +21,7 @@ from tilesmith.ir import (
     PrimExpr,
     RelaxExpr,
     attributes,
+    check_distinct,
     child,
     defines,
     note,
@@ -294,6 +295,7 @@ class Function(BaseFunc, GraphExpr, key="relax.Function"):
                 raise TypeMismatchError(
                     f"a parameter is a relax.Var with struct info, got {param!r}", span=span
                 )
+        check_distinct(self.params)
         self.body = None if body is None else as_seq(body)
         if ret_struct_info is None:
             if body is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.ir.queries import nodes
-from tilesmith.relax.expr import BindingBlock, DataflowVar, Function, If, SeqExpr, Var
+from tilesmith.relax.expr import BindingBlock, DataflowVar, Function, If, SeqExpr
 from tilesmith.support.errors import DiagnosticError
 
-__all__ = ["NameSupply", "check_parameters", "check_visible"]
+__all__ = ["NameSupply", "check_visible"]
 
 
 class NameSupply:
@@ -34,18 +34,6 @@ class NameSupply:
         self._next[prefix] = number
         self.taken.add(name)
         return name
-
-
-def check_parameters(name: str, params: Sequence[Var]) -> None:
-    """Refuse a parameter that is listed twice; ``name`` is the function's."""
-    seen: set[Var] = set()
-    for param in params:
-        if param in seen:
-            raise DiagnosticError(
-                f"'{param.name_hint}' is twice among the parameters of '{name}'",
-                notes=("make a variable of its own for each parameter",),
-            )
-        seen.add(param)
 
 
 def check_visible(name: str, blocks: Iterable[BindingBlock], output: Any) -> None:

@@ -18,7 +18,7 @@ from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 
 from tilesmith.relax.attrs import REQUIRED, Schema
-from tilesmith.support.errors import InternalError
+from tilesmith.support.errors import InternalError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 
 __all__ = [
@@ -201,12 +201,12 @@ class OpSpec:
             elif argument.is_optional:
                 operands.append(None)
             else:
-                raise TypeError(f"{self.short_name}() needs the argument '{argument.name}'")
+                raise TypeMismatchError(f"{self.short_name}() needs the argument '{argument.name}'")
         attributes = dict(zip(fields, args[count:]))
         for name, value in named.items():
             if name in attributes or name not in fields:
                 twice = name in attributes or name in [one.name for one in self.arguments]
                 problem = "got more than one value for" if twice else "has no argument"
-                raise TypeError(f"{self.short_name}() {problem} '{name}'")
+                raise TypeMismatchError(f"{self.short_name}() {problem} '{name}'")
             attributes[name] = value
         return operands, attributes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilesmith.ir import PrimExpr, child, const, convert, note
+from tilesmith.ir import IntImm, PrimExpr, child, const, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.relax.base import ExprWithOp, GraphExpr, StructInfo
 from tilesmith.runtime.dtype import DataType
@@ -33,7 +33,10 @@ class Var(ExprWithOp, key="relax.Var"):
     span: Any = note(default=None)
 
     def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
-        self.name_hint = str(getattr(name_hint, "name_hint", name_hint))
+        name_hint = getattr(name_hint, "name_hint", name_hint)
+        if not isinstance(name_hint, str):
+            raise TypeMismatchError(f"the name of a variable is a text, got {name_hint!r}")
+        self.name_hint = name_hint
         if isinstance(span, StructInfo):  # Var(name, shape, type), as programs of 2022 write it
             struct_info, span = with_shape(span, struct_info), None
         if struct_info is not None:
@@ -229,6 +232,10 @@ class TensorStructInfo(StructInfo, key="relax.TensorStructInfo"):
     ) -> None:
         if shape is not None and not isinstance(shape, GraphExpr):
             shape = ShapeExpr(shape)
+        if isinstance(shape, ShapeExpr):
+            for size in shape.values:
+                if isinstance(size, IntImm) and size.value < 0:
+                    raise ShapeError(f"a size cannot be negative, got {size.value}")
         self.shape = shape
         self.dtype = DataType("void" if dtype is None else dtype)
         self.vdevice = vdevice

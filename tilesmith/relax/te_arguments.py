@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -141,7 +142,22 @@ def gen_call_tir_inputs(
     arguments = _Arguments()
     te_args = [arguments.convert(arg) for arg in args]
     te_kwargs = {key: arguments.convert(value) for key, value in kwargs.items()}
+    if not callable(func):
+        raise TypeMismatchError(f"a function of te tensors is needed, got {func!r}")
+    try:
+        inspect.signature(func).bind(*te_args, **te_kwargs)
+    except TypeError as error:
+        name = getattr(func, "__name__", "the function")
+        raise TypeMismatchError(f"{name}: {error}") from None
+    except ValueError:
+        pass  # a built-in function, whose parameters are not known
     outputs, is_tuple = _flatten(func(*te_args, **te_kwargs))
+    for output in outputs:
+        if not isinstance(output, te.Tensor):
+            raise TypeMismatchError(
+                f"the function gave {output!r}, a te tensor is needed",
+                notes=("return what te.compute or a function of topi gives",),
+            )
     sizes = list(dict.fromkeys([*arguments.sizes, *_sizes_in(outputs)]))
     bound = {
         var

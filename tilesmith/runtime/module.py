@@ -23,6 +23,7 @@ from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
     ArtifactError,
+    TypeMismatchError,
     UnknownMemberError,
     UnknownNameError,
     UnsupportedError,
@@ -165,7 +166,13 @@ class Module:
         return self.get_function(name, query_imports=True)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.entry_func(*arguments)
+        try:
+            return self.entry_func(*arguments)
+        except BufferError as error:
+            raise TypeMismatchError(
+                f"an argument cannot be shared with the function: {error}",
+                notes=("give a copy of an array that is read-only: numpy.array(x)",),
+            ) from None
 
     @property
     def library(self) -> Library | None:

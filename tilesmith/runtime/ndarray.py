@@ -28,6 +28,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import (
+    OutOfBoundsError,
     OutOfMemoryError,
     ShapeError,
     TypeMismatchError,
@@ -239,7 +240,10 @@ class NDArray(tvm_ffi.Tensor):
             raise UnsupportedError("a part of a tensor can be written on the host only")
 
     def __getitem__(self, index: Any) -> ndarray:
-        part: ndarray = self.numpy()[index]
+        try:
+            part: ndarray = self.numpy()[index]
+        except IndexError as error:
+            raise OutOfBoundsError(f"a tensor of shape {self.shape}: {error}") from None
         return part
 
     def __len__(self) -> int:
@@ -447,6 +451,11 @@ def from_dlpack(dltensor: Any) -> NDArray:
 
     if isinstance(dltensor, numpy.ndarray):
         return from_numpy(dltensor)
+    if not hasattr(dltensor, "__dlpack__") and type(dltensor).__name__ != "PyCapsule":
+        raise TypeMismatchError(
+            f"from_dlpack takes a tensor that supports DLPack, got {type(dltensor).__name__}",
+            notes=("tilesmith.nd.array makes a tensor of numbers and lists",),
+        )
     return as_ndarray(_shareable(dltensor))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ArtifactError, UnsupportedError
+from tilesmith.support.errors import ArtifactError, TypeMismatchError, UnsupportedError
 from tilesmith.support.files import PathLike, write_atomically
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ def _as_numpy(tensor: Any) -> numpy.ndarray:
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Return parameters (NDArray or numpy by name) as safetensors bytes."""
+    if not isinstance(params, Mapping):
+        raise TypeMismatchError(f"parameters are given by name, got {type(params).__name__}")
     head, parts = header_and_parts({name: _as_numpy(value) for name, value in params.items()})
     return b"".join([head, *parts])
 

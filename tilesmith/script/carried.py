@@ -71,7 +71,7 @@ def _heads(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _reads(parts: Iterable[ast.AST], name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, IntervalSet
-from tilesmith.ir import PrimExpr, Range, Var, const, convert, operators
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const, convert, operators
 from tilesmith.ir.queries import mentions
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.tir_frames import BlockFrame, ForFrame, InitFrame, PrimFuncFrame
@@ -87,6 +87,10 @@ class axis:
         if isinstance(dom, int) and binding is not None:
             dom = const(dom, convert(binding).dtype)  # as with a loop: numbers follow the values
         domain = _over_all_iterations(domain_of(dom))
+        if isinstance(domain.extent, IntImm) and domain.extent.value < 0:
+            raise ScriptError(
+                f"the extent of an axis cannot be negative, got {domain.extent.value}"
+            )
         var = Var("", dtype or domain.extent.dtype)
         frame.iter_vars.append(IterVar(domain, var, kind, span=frame.builder.span))
         if binding is not None:

@@ -138,10 +138,12 @@ def _verify(parser: Parser, node: ast.FunctionDef, function: Any) -> None:
         place = error.span if isinstance(error.span, Span) else parser.span(node)
         raise ScriptError(error.message, span=place, notes=notes) from None
     for doubt in doubts:
-        warnings.warn(
+        place = doubt.span if isinstance(doubt.span, Span) else parser.span(node)
+        warnings.warn_explicit(
             f"{doubt}\n  if this is meant, decorate with check_well_formed=False",
             ScriptWarning,
-            stacklevel=2,
+            parser.source.filename,
+            1 if place is None else place.line,
         )
 
 

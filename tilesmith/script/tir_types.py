@@ -223,9 +223,7 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
     check_rank(buffer, indices)
     slices = [index for index in indices if isinstance(index, slice)]
     if not slices:
-        load = BufferLoad(buffer, indices)
-        _check_indices(buffer, load.indices)
-        return load
+        return BufferLoad(buffer, indices)
     if any(index.step is not None for index in slices):
         return BufferLoad(buffer, index_vectors(buffer, indices))
     region = []
@@ -236,19 +234,6 @@ def subscript_buffer(buffer: Buffer, indices: Any) -> Any:
         else:
             region.append(_range_of_index(convert(index)))
     return BufferRegion(buffer, tuple(region))
-
-
-def _check_indices(buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
-    for number, index in enumerate(indices):
-        if index.dtype.is_handle:
-            raise TypeMismatchError(
-                f"index {number} of buffer '{buffer.name}' is not a number: {index}"
-            )
-        if index.dtype.is_float:
-            raise TypeMismatchError(
-                f"index {number} of buffer '{buffer.name}' is not an integer, but {index.dtype}",
-                notes=(f'convert it: T.Cast("int32", {index})',),
-            )
 
 
 def _bounds(index: slice, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:

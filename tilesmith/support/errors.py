@@ -182,6 +182,10 @@ class UnknownNameError(TilesmithError, KeyError):
     """A name that is neither registered nor defined."""
 
 
+class UnknownIntrinsicError(UnknownNameError, ValueError):
+    """A tensor intrinsic that is not registered."""
+
+
 class UnknownMemberError(UnknownNameError, AttributeError, ValueError):
     """A module, or the table of global functions, does not have this function."""
 

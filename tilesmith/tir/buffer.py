@@ -252,6 +252,9 @@ def decl_buffer(
     """
     dtype = DataType("float32" if dtype is None else dtype)
     shape = _shape(shape)
+    for size in shape:
+        if isinstance(size, IntImm) and size.value < 0:
+            raise ShapeError(f"a size of a buffer cannot be negative, got {size.value}")
     if data is None:
         # A boolean lies in memory as a byte, the pointer says so like users know it.
         storage = DataType("int8") if dtype.is_bool else dtype

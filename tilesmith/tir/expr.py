@@ -18,9 +18,17 @@ __all__ = [
 
 
 def as_indices(values: Any) -> tuple[PrimExpr, ...]:
+    """Return the indices of an access as expressions."""
     if isinstance(values, (int, PrimExpr)):
         values = (values,)
-    return tuple([value if isinstance(value, PrimExpr) else convert(value) for value in values])
+    indices = [value if isinstance(value, PrimExpr) else convert(value) for value in values]
+    for index in indices:
+        if not isinstance(index, PrimExpr):
+            raise TypeMismatchError(
+                f"an index is an integer, got {len(index)} values",
+                notes=("a nest of loops has a variable for each: for i, j in T.grid(4, 4):",),
+            )
+    return tuple(indices)
 
 
 def check_rank(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) -> None:
@@ -31,6 +39,22 @@ def check_rank(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) 
             " indices",
             span=span,
         )
+
+
+def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], span: Any = None) -> None:
+    """Check that an access has one index per dimension, and that they are numbers that count."""
+    check_rank(buffer, indices, span)
+    for number, index in enumerate(indices):
+        if index.dtype.is_float:
+            raise TypeMismatchError(
+                f"index {number} of buffer '{buffer.name}' is not an integer, but {index.dtype}",
+                span,
+                (f'convert it: T.Cast("int32", {index})',),
+            )
+        if index.dtype.is_handle:
+            raise TypeMismatchError(
+                f"index {number} of buffer '{buffer.name}' is not a number: {index}", span
+            )
 
 
 def access_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Any:
@@ -57,7 +81,7 @@ class BufferLoad(PrimExpr, key="tir.BufferLoad"):
         self.indices = as_indices(indices)
         self.predicate = predicate
         self.span = span
-        check_rank(buffer, self.indices, span)
+        check_access(buffer, self.indices, span)
         self.dtype = access_dtype(buffer, self.indices)
 
     def __getitem__(self, indices: Any) -> Any:

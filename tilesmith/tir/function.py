@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilesmith.ir import BaseFunc, Type, Var, VoidType, attributes, child, defines, note
+from tilesmith.ir import (
+    BaseFunc,
+    Type,
+    Var,
+    VoidType,
+    attributes,
+    check_distinct,
+    child,
+    defines,
+    note,
+)
 from tilesmith.ir import data as data_field
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.registry import Registry
@@ -59,6 +69,7 @@ class PrimFunc(BaseFunc, key="tir.PrimFunc"):
                 raise TypeMismatchError(f"a parameter is a variable or a buffer, got {param!r}")
             handles.append(param)
         self.params = tuple(handles)
+        check_distinct(self.params)
         if not isinstance(body, Stmt):
             raise TypeMismatchError(f"the body of a function is a statement, got {body!r}")
         self.body = body

@@ -30,7 +30,7 @@ from tilesmith.ir.operators import cast
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
-from tilesmith.tir.expr import BufferRegion, IterVar, access_dtype, as_indices, check_rank
+from tilesmith.tir.expr import BufferRegion, IterVar, access_dtype, as_indices, check_access
 
 __all__ = [
     "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferRealize",
@@ -136,7 +136,7 @@ class BufferStore(Stmt, key="tir.BufferStore"):
     ) -> None:
         self.buffer = buffer
         self.indices = as_indices(indices)
-        check_rank(buffer, self.indices, span)
+        check_access(buffer, self.indices, span)
         dtype = access_dtype(buffer, self.indices)
         if not isinstance(value, PrimExpr):
             value = const(value, dtype) if isinstance(value, (bool, int, float)) else convert(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesmith.ir import Node
 from tilesmith.ir import data as data_field
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import TypeMismatchError, UnknownIntrinsicError, UnknownNameError
 from tilesmith.support.registry import Registry
 from tilesmith.tir.function import PrimFunc
 
@@ -31,6 +31,11 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
     impl: PrimFunc = data_field()
 
     def __init__(self, desc: PrimFunc, impl: PrimFunc) -> None:
+        for what, function in (("description", desc), ("implementation", impl)):
+            if not isinstance(function, PrimFunc):
+                raise TypeMismatchError(
+                    f"the {what} of a tensor intrinsic is a PrimFunc, got {function!r}"
+                )
         if len(desc.params) != len(impl.params):
             raise TypeMismatchError(
                 f"the description has {len(desc.params)} parameters, the implementation "
@@ -42,16 +47,22 @@ class TensorIntrin(Node, key="tir.TensorIntrin"):
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
         """Make an intrinsic and register it under a name."""
+        if not isinstance(name, str):
+            raise TypeMismatchError(f"the name of a tensor intrinsic is a text, got {name!r}")
         return _INTRINSICS.register(name, TensorIntrin(desc, impl), override=override)
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """Return the intrinsic of that name; None for an unknown one with ``allow_missing``."""
+        """Return the intrinsic of that name. An unknown one is an UnknownIntrinsicError, or None
+        with ``allow_missing``.
+        """
         try:
-            return _INTRINSICS.get(name, None) if allow_missing else _INTRINSICS.get(name)
-        except ModuleNotFoundError:
+            return _INTRINSICS.get(name)
+        except (ModuleNotFoundError, UnknownNameError) as error:
             if allow_missing:
                 return None
+            if isinstance(error, UnknownNameError):
+                raise UnknownIntrinsicError(error.message, notes=error.notes) from None
             raise
 
     def registered_name(self) -> str | None:

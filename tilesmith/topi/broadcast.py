@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 from tilesmith import te, tir
 from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
-from tilesmith.support.errors import ShapeError
+from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.utils import same_size
@@ -63,6 +64,8 @@ def _operand(value: Any, other: Tensor) -> Any:
     """Convert a number beside a tensor to the tensor's dtype where possible."""
     if isinstance(value, (Tensor, PrimExpr)):
         return value
+    if not isinstance(value, Number) and not hasattr(value, "dtype"):  # numpy's numbers
+        raise TypeMismatchError(f"an operand is a tensor, an expression or a number, got {value!r}")
     if isinstance(value, float) and not other.dtype.is_float:
         return convert(value)
     return const(value, other.dtype)

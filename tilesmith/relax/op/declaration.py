@@ -12,6 +12,7 @@ does more than pack arguments has one written by hand beside its record, under
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
@@ -37,6 +38,7 @@ from tilesmith.relax.spec import (
     Precision,
     parse_arguments,
 )
+from tilesmith.support.errors import UnknownMemberError
 
 __all__ = [
     "CONVERT", "OpFunction", "call", "define", "find_function", "function",
@@ -160,7 +162,11 @@ def functions(prefix: str = "") -> dict[str, OpFunction]:
 def find_function(name: str) -> OpFunction:
     """Return the function ``name`` (``"nn.relu"``); raises AttributeError if there is none."""
     if name not in _FUNCTIONS:
-        raise AttributeError(f"relax.op has no operator '{name}'")
+        near = difflib.get_close_matches(name, _FUNCTIONS, n=1)
+        raise UnknownMemberError(
+            f"relax.op has no operator '{name}'",
+            notes=(f"did you mean '{near[0]}'?",) if near else (),
+        )
     return _FUNCTIONS[name]
 
 

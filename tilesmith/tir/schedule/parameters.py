@@ -280,7 +280,14 @@ class _Factors(ParameterKind):
     argument = Argument("", is_input=True, form="list")
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        return [sch.variables.value(factor) for factor in value]
+        if not isinstance(value, (list, tuple)):
+            raise _wrong(name, "a list of factors, such as [None, 4]", value)
+        factors = [sch.variables.value(factor) for factor in value]
+        for factor in factors:
+            is_size = isinstance(factor, PrimExpr) and factor.dtype.is_integer
+            if not (factor is None or is_size or isinstance(factor, int)):
+                raise _wrong(name, "a list of whole numbers, and None for one that follows", value)
+        return factors
 
     def kept(self, value: Any, resolved: Any) -> Any:
         return list(value)

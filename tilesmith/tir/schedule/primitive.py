@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
-from tilesmith.support.errors import InternalError, ScheduleError
+from tilesmith.support.errors import InternalError, ScheduleError, TypeMismatchError
 from tilesmith.support.registry import Registry
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import Refusal
@@ -154,6 +154,10 @@ class Primitive:
         """The docstring that users read."""
         return inspect.getdoc(self.function) or ""
 
+    def _usage(self) -> str:
+        names = [name for name in self.signature.parameters if name != "self"]
+        return f"({', '.join(names)})"
+
     def _signature(self) -> inspect.Signature:
         """Return the signature of the method, as users see it."""
         form = inspect.Parameter
@@ -265,7 +269,10 @@ class Primitive:
             try:
                 self.signature.bind(sch, *args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"Schedule.{self.name}: {error}") from None
+                raise TypeMismatchError(
+                    f"Schedule.{self.name}: {error}",
+                    notes=(f"usage: sch.{self.name}{self._usage()}",),
+                ) from None
         return given
 
     def _finish(

@@ -11,7 +11,7 @@ import random
 from typing import Any, Self, overload
 
 from tilesmith.ir import GlobalVar, IRModule, PrimExpr, Var
-from tilesmith.support.errors import ScheduleError
+from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor, cursor_of
 from tilesmith.tir.schedule.methods import PrimitiveMethods
@@ -46,6 +46,11 @@ class Schedule(PrimitiveMethods):
     ) -> None:
         if isinstance(mod, PrimFunc):
             mod = IRModule({"main": mod})
+        if not isinstance(mod, IRModule):
+            raise TypeMismatchError(
+                f"a schedule is made of a PrimFunc or an IRModule, got {mod!r}",
+                notes=("a tensor expression becomes a PrimFunc by te.create_prim_func",),
+            )
         if error_render_level not in ("detail", "fast", "none"):
             raise ScheduleError(
                 f"error_render_level is 'detail', 'fast' or 'none', got '{error_render_level}'"

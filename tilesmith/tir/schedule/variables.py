@@ -16,6 +16,29 @@ from tilesmith.tir.schedule.trace import BlockRV, LoopRV
 __all__ = ["RandomVariables"]
 
 
+def _not_ours(given: Any) -> ScheduleError:
+    """Return the error for something that stands for no block or loop of the schedule."""
+    if isinstance(given, (BlockRV, LoopRV)):
+        kind = "block" if isinstance(given, BlockRV) else "loop"
+        return ScheduleError(
+            f"this {kind} belongs to another schedule, or its instruction was taken back",
+            notes=("get it from this one, with get_block or get_loops",),
+        )
+    if isinstance(given, (list, tuple)):
+        advice = "give them one by one, with a star: sch.fuse(*loops)"
+    else:
+        advice = "sch.get_block(name) gives a block, sch.get_loops(block) the loops around it"
+    return ScheduleError(
+        f"expected a block or loop of this schedule, got {_shown(given)}", notes=(advice,)
+    )
+
+
+def _shown(given: Any) -> str:
+    if isinstance(given, (list, tuple)):
+        return f"a {type(given).__name__} of {len(given)}"
+    return repr(given)
+
+
 class RandomVariables:
     """The table of a schedule, from variables to identities of blocks or loops, or to numbers."""
 
@@ -40,7 +63,7 @@ class RandomVariables:
             return variable
         found = self._table.get(variable) if isinstance(variable, (BlockRV, LoopRV)) else None
         if found is None:
-            raise ScheduleError(f"expected a block or loop of this schedule, got {variable!r}")
+            raise _not_ours(variable)
         sref: StmtSRef = found
         return sref
 

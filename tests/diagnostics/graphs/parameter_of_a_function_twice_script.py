@@ -1,0 +1,7 @@
+"""A function whose parameters are one variable."""
+
+from tilesmith import relax
+from tilesmith.script import relax as R
+
+x = relax.Var("x", R.Tensor((8, 4), "float32"))
+relax.Function([x, x], x)

@@ -1,0 +1,5 @@
+"""A schedule without a program."""
+
+from tilesmith import tir
+
+tir.Schedule(None)
