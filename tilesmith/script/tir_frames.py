@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilesmith.ir import IntImm, PointerType, PrimExpr, Range, Rewriter, Type, Var, const
+from tilesmith.ir import PointerType, PrimExpr, Range, Rewriter, Type, Var, const
 from tilesmith.ir.types import prim_type
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import Frame, IRBuilder
@@ -219,9 +219,6 @@ class ForFrame(StmtFrame):
         many: bool = False,
     ) -> None:
         super().__init__()
-        for _, extent in domains:
-            if isinstance(extent, IntImm) and extent.value < 0:
-                raise ScriptError(f"the extent of a loop cannot be negative, got {extent.value}")
         self.domains = list(domains)
         self.kind = kind
         self.thread = thread

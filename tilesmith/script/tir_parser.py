@@ -8,7 +8,7 @@ import functools
 import warnings
 from typing import Any
 
-from tilesmith.ir import ExprOp, GlobalVar, PrimExpr, PrimType, Span, Var
+from tilesmith.ir import ExprOp, GlobalVar, IntImm, PrimExpr, PrimType, Span, Var
 from tilesmith.script import tir as T
 from tilesmith.script.builder import Frame, IRBuilder, name_fresh
 from tilesmith.script.carried import outlives_its_scope
@@ -394,6 +394,7 @@ def parse_for(parser: Parser, node: ast.For) -> None:
         raise parser.error(node.orelse[0], "a loop has no `else`")
     value = _iterable(parser, node.iter)
     if isinstance(value, ForFrame):
+        _check_extents(parser, node.iter, value)
         with value as variables, parser.scope():
             if isinstance(variables, list) and len(variables) == 1:
                 variables = variables if isinstance(node.target, ast.Tuple) else variables[0]
@@ -410,6 +411,15 @@ def parse_for(parser: Parser, node: ast.For) -> None:
         with parser.scope():
             parser.bind_target(node.target, item)
             parser.body(node.body)
+
+
+def _check_extents(parser: Parser, node: ast.expr, frame: ForFrame) -> None:
+    """Refuse a negative extent; ``range`` runs over nothing then, as in Python."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        return
+    for _, extent in frame.domains:
+        if isinstance(extent, IntImm) and extent.value < 0:
+            raise parser.error(node, f"the extent of a loop cannot be negative, got {extent.value}")
 
 
 def _iterable(parser: Parser, node: ast.expr) -> Any:
