@@ -193,6 +193,39 @@ def test_builder_names_mistakes():
             builder.emit_output(x)
 
 
+def test_names_are_unique_over_the_functions_of_a_builder():
+    builder = relax.BlockBuilder()
+    for name in ("f", "g"):
+        x = tensor("x", 2)
+        with builder.function(name, [x]):
+            with builder.dataflow():
+                output = builder.emit_output(builder.emit(op.exp(x)))
+            builder.emit_func_output(output)
+    module = builder.get()
+    bindings = [b for name in "fg" for b in module[name].body.blocks[0].bindings]
+    assert [b.var.name_hint for b in bindings] == ["lv", "gv", "lv1", "gv1"]
+
+
+def test_parameters_are_given_once():
+    builder, x = relax.BlockBuilder(), tensor("x", 2)
+    with pytest.raises(RuntimeError, match="given twice"), builder.function("main", [x]):
+        builder.emit_func_output(x, [x])
+
+
+def test_finalize_renames_functions():
+    builder = relax.BlockBuilder()
+    x, y = tensor("x", 2), tensor("y", 2)
+    with builder.function("helper", [x], private=True):
+        helper = builder.emit_func_output(builder.emit(op.exp(x)))
+    with builder.function("other", [y], {"global_symbol": "helper"}):
+        builder.emit_func_output(builder.emit(relax.Call(helper, [y])))
+    assert not analysis.well_formed(builder.get())
+    module = builder.finalize()
+    analysis.assert_well_formed(module)
+    assert [v.name_hint for v in module.get_global_vars()] == ["helper1", "helper"]
+    assert module["helper"].body.blocks[0].bindings[0].value.op.name_hint == "helper1"
+
+
 def test_operators_of_python():
     x = tensor("x", 4, dtype="int32")
     assert (x + 1).args[1].data.dtype == "int32"
@@ -275,6 +308,13 @@ class CountCalls(relax.PyExprVisitor):
         self.count += 1
 
 
+@relax.expr_functor.visitor
+class CountTwice(CountCalls._cls):
+    def visit_call_(self, call):
+        super().visit_call_(call)
+        self.count += 1
+
+
 @relax.expr_functor.mutator
 class ReluToGelu(relax.PyExprMutator):
     def visit_call_(self, call):
@@ -287,6 +327,9 @@ def test_visitors():
     counter = CountCalls()
     counter.visit_expr(function)
     assert counter.count == 3
+    twice = CountTwice()
+    twice.visit_expr(function)
+    assert twice.count == 6
     assert relax.PyExprMutator().visit_expr(function) is function
     changed = ReluToGelu().visit_expr(function)
     names = [b.value.op.name for b in changed.body.blocks[0].bindings]

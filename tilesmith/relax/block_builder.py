@@ -19,6 +19,7 @@ from typing import Any
 
 from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op, check_distinct
 from tilesmith.ir.structural import structural_equal, structural_hash
+from tilesmith.ir.transform import get_pass
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -232,8 +233,6 @@ class BlockBuilder:
             self._function_scopes[-1].blocks.append(block)
 
     def _enter_function_scope(self, scope: FunctionScope) -> None:
-        if not self._function_scopes:
-            self._names = NameSupply()
         self._function_scopes.append(scope)
         if not hasattr(_current, "stack"):
             _current.stack = []
@@ -326,6 +325,11 @@ class BlockBuilder:
                 notes=("indent it one level less than the calls of emit",),
             )
         if params is not None:
+            if scope.params is not None:
+                raise DiagnosticError(
+                    f"the parameters of '{scope.name}' are given twice",
+                    notes=("give them to bb.function or to emit_func_output, not to both",),
+                )
             scope.params = [params] if isinstance(params, Var) else list(params)
         if scope.params is None:
             raise DiagnosticError(
@@ -448,13 +452,17 @@ class BlockBuilder:
         return self._module.shallow_copy()
 
     def finalize(self) -> IRModule:
-        """Return the finished module; all functions must have their result."""
+        """Return the finished module; all functions must have their result.
+
+        Functions are renamed to their ``global_symbol``, private ones where that clashes.
+        """
         if self._function_scopes:
             raise TilesmithError(
                 f"the function '{self._function_scopes[-1].name}' is not finished",
                 notes=("leave its `with` block first",),
             )
-        return self.get()
+        finished: IRModule = get_pass("NormalizeGlobalVar")(self.get())
+        return finished
 
 
 class _Normalization:

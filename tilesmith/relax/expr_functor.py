@@ -73,12 +73,21 @@ _METHODS: NodeRules[str] = NodeRules(
 
 
 def visitor(cls: type) -> type:
-    """Mark a class derived from PyExprVisitor; there is nothing else to do."""
-    return cls
+    """Mark a class derived from PyExprVisitor; ``_cls`` is the class to inherit from, as programs
+    write it.
+    """
+    return _marked(cls)
 
 
 def mutator(cls: type) -> type:
-    """Mark a class derived from PyExprMutator; there is nothing else to do."""
+    """Mark a class derived from PyExprMutator; ``_cls`` is the class to inherit from, as programs
+    write it.
+    """
+    return _marked(cls)
+
+
+def _marked(cls: type) -> type:
+    cls._cls = cls  # type: ignore[attr-defined]
     return cls
 
 

@@ -322,6 +322,8 @@ def infer_call(call: Any) -> StructInfo:
         infer = op.spec.infer if op.spec is not None else op.get_attr("FInferStructInfo")
         if infer is None:
             raise TypeMismatchError(f"the operator {op.name} is not one of the graph")
+        if op.spec is not None:
+            op.spec.check_count(len(call.args))
         return infer(call)
     return derive_call_ret_struct_info(getattr(op, "struct_info", None), call)
 

@@ -182,6 +182,14 @@ class OpSpec:
             parameters.append(inspect.Parameter(name, kind, default=default))
         return inspect.Signature(parameters)
 
+    def check_count(self, count: int) -> None:
+        """Refuse calls with too few operands, or of kernels with too many."""
+        needed = [one.name for one in self.arguments if not one.is_optional]
+        if count < len(needed):
+            raise TypeMismatchError(f"{self.name} needs the argument '{needed[count]}'")
+        if count > len(self.arguments) and self.execution is Execution.KERNEL:
+            raise TypeMismatchError(f"{self.name} has {len(self.arguments)} arguments, not {count}")
+
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Bind operands and attributes of ``function(*args, **named)``; raises TypeError as Python
         does.

@@ -65,6 +65,11 @@ class _Checker:
             if var not in self.sizes:
                 self.fail(f"the symbolic size '{var.name}' is used before it is bound")
 
+    def linkage(self, function: Function, name: str) -> None:
+        symbol = function.attrs.get("global_symbol", name)
+        if symbol != name:
+            self.fail(f"the function '{name}' has another global_symbol, '{symbol}'", function)
+
     def function(self, function: Function, name: str = "") -> None:
         outer_known, outer_sizes, outer_name = set(self.known), set(self.sizes), self.name
         self.name = name or self.name
@@ -175,7 +180,9 @@ def assert_well_formed(obj: Any, check_struct_info: bool = True) -> None:
             return
         for name, function in obj.functions.items():
             if isinstance(function, Function):
-                _Checker(obj, check_struct_info).function(function, name.name_hint)
+                checker = _Checker(obj, check_struct_info)
+                checker.linkage(function, name.name_hint)
+                checker.function(function, name.name_hint)
 
 
 def well_formed(obj: Any, check_struct_info: bool = True) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IntImm
+from tilesmith.ir import IntImm, PrimExpr
+from tilesmith.ir.operators import minimum
 from tilesmith.relax.attrs import (
     Schema,
     anything,
@@ -38,7 +39,7 @@ from tilesmith.relax.op.scatter import collapse_sum_to, shape_like
 from tilesmith.relax.relations import describe
 from tilesmith.relax.spec import Precision, topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
-from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 
 _FOLLOW = Precision.FOLLOW
 
@@ -53,7 +54,7 @@ def _infer_permute(call: Call) -> Any:
         axes = check_axes(call, axes, data.ndim)
     sizes = sizes_of(data)
     if sizes is None:
-        return result(None, data.dtype, data.ndim if axes is None else len(axes))
+        return result(None, data.dtype, data.ndim if axes is None else len(axes), data)
     order = axes if axes is not None else range(len(sizes) - 1, -1, -1)
     return result([sizes[axis] for axis in order], data.dtype, data.ndim, data)
 
@@ -127,7 +128,10 @@ def _infer_concat(call: Call) -> Any:
     if not ranks:
         return result(None, out)
     ndim = ranks.pop()
-    axis = 0 if call.attrs.axis is None else check_axis(call, call.attrs.axis, ndim)
+    given = call.attrs.axis
+    if given is None and ndim != 1:
+        raise ShapeError(f"concat needs an axis for tensors of rank {ndim}")
+    axis = check_axis(call, given or 0, ndim)
     shapes = [sizes_of(info) for info in infos]
     if any(shape is None for shape in shapes):
         return result(None, out, ndim)
@@ -206,23 +210,30 @@ def _infer_split(call: Call) -> Any:
     axis = check_axis(call, call.attrs.axis, data.ndim)
     sections, sizes = call.attrs.indices_or_sections, sizes_of(data)
     count = sections if isinstance(sections, int) else len(sections) + 1
+    if count < 1:
+        raise ShapeError(f"split makes at least one part, not {count}")
     if sizes is None:
-        part = result(None, data.dtype, data.ndim)
+        part = result(None, data.dtype, data.ndim, data)
         return TupleStructInfo((part,) * count)
-    whole = sizes[axis]
-    if isinstance(sections, int):
-        # The last part is smaller where the sections do not divide the size.
-        step = simplify_size((whole + (sections - 1)) // sections)
-        bounds = [step * i for i in range(sections)] + [whole]
-    else:
-        bounds = [size(0), *[size(item) for item in sections], whole]
+    if not isinstance(sections, int) and any(a > b for a, b in zip((0, *sections), sections)):
+        raise ShapeError(f"split: the indices {sections} do not increase")
+    bounds = _bounds(sections, sizes[axis])
     parts = []
     for begin, end in zip(bounds, bounds[1:]):
         extent = simplify_size(end - begin)
-        if isinstance(extent, IntImm) and extent.value < 0:
-            raise ShapeError(f"split: the sections {sections} do not fit {describe(data)}")
-        parts.append(result([*sizes[:axis], extent, *sizes[axis + 1 :]], data.dtype))
+        parts.append(result([*sizes[:axis], extent, *sizes[axis + 1 :]], data.dtype, -1, data))
     return TupleStructInfo(tuple(parts))
+
+
+def _bounds(sections: Any, whole: PrimExpr) -> list[PrimExpr]:
+    """Return where the parts of an axis begin and end; indices beyond its end leave empty parts."""
+    if isinstance(sections, int):
+        # The last part is smaller where the sections do not divide the size.
+        step = simplify_size((whole + (sections - 1)) // sections)
+        inner = [step * i if i == 1 else minimum(step * i, whole) for i in range(1, sections)]
+    else:
+        inner = [minimum(size(item), whole) for item in sections]
+    return [size(0), *[simplify_size(one) for one in inner], whole]
 
 
 def _split(attrs: Any, x: Any) -> Any:
@@ -239,12 +250,9 @@ def _split_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) 
 
 
 def _split_expression(attrs: Any, x: Any) -> Any:
-    sections, axis = attrs.indices_or_sections, attrs.axis % len(x.shape)
-    if isinstance(sections, int):
-        # The last part is smaller where the sections do not divide the size.
-        step = simplify_size((x.shape[axis] + (sections - 1)) // sections)
-        sections = [simplify_size(step * i) for i in range(1, sections)]
-    return topi.split(x, list(sections), axis)
+    axis = attrs.axis % len(x.shape)
+    bounds = _bounds(attrs.indices_or_sections, x.shape[axis])
+    return topi.split(x, bounds[1:-1], axis)
 
 
 split = define(
@@ -268,11 +276,12 @@ def _infer_repeat(call: Call) -> Any:
     repeats, sizes = call.attrs.repeats, sizes_of(data)
     if axis is None:
         total = None if sizes is None else [number_of_elements(sizes) * repeats]
-        return result(total, data.dtype, 1)
+        return result(total, data.dtype, 1, data)
     axis = check_axis(call, axis, data.ndim)
     if sizes is None:
-        return result(None, data.dtype, data.ndim)
-    return result([s * repeats if i == axis else s for i, s in enumerate(sizes)], data.dtype)
+        return result(None, data.dtype, data.ndim, data)
+    repeated = [s * repeats if i == axis else s for i, s in enumerate(sizes)]
+    return result(repeated, data.dtype, -1, data)
 
 
 repeat = define(
@@ -292,14 +301,14 @@ repeat = define(
 def _infer_tile(call: Call) -> Any:
     data, repeats = tensor(call, 0), call.attrs.repeats
     if data.ndim == -1:
-        return result(None, data.dtype)
+        return result(None, data.dtype, -1, data)
     ndim = max(data.ndim, len(repeats))
     sizes = sizes_of(data)
     if sizes is None:
-        return result(None, data.dtype, ndim)
+        return result(None, data.dtype, ndim, data)
     sizes = [size(1)] * (ndim - len(sizes)) + list(sizes)
     factors = [1] * (ndim - len(repeats)) + list(repeats)
-    return result([s * factor for s, factor in zip(sizes, factors)], data.dtype)
+    return result([s * factor for s, factor in zip(sizes, factors)], data.dtype, -1, data)
 
 
 tile = define(
@@ -339,9 +348,9 @@ def _infer_layout_transform(call: Call) -> Any:
     data, index_map = tensor(call, 0), call.attrs.index_map
     sizes = sizes_of(data)
     if sizes is None:
-        return result(None, data.dtype, len(index_map.final_indices))
+        return result(None, data.dtype, len(index_map.final_indices), data)
     check_ndim(call, 0, data, len(index_map.initial_indices))
-    return result(index_map.map_shape(list(sizes)), data.dtype)
+    return result(index_map.map_shape(list(sizes)), data.dtype, -1, data)
 
 
 def _layout_transform(attrs: Any, x: Any) -> Any:
@@ -385,6 +394,11 @@ def layout_transform(
         index_map = IndexMap.from_func(index_map, index_dtype="int64")
     if isinstance(pad_value, PrimValue):
         pad_value = pad_value.value
+    known = getattr(getattr(x, "struct_info", None), "dtype", None)
+    if isinstance(pad_value, PrimExpr) and known is not None and pad_value.dtype != known:
+        raise TypeMismatchError(
+            f"layout_transform pads a tensor of {known} with a value of {pad_value.dtype}"
+        )
     pad_value = getattr(pad_value, "value", pad_value)
     return call(
         _layout_transform_call.op,

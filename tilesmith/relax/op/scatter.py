@@ -19,7 +19,10 @@ from tilesmith.relax.op.common import (
     prove_equal,
     result,
     shape_argument,
+    size,
+    size_text,
     sizes_of,
+    surely_different,
     tensor,
 )
 from tilesmith.relax.op.declaration import define
@@ -38,8 +41,22 @@ def _collapse(x: Any, shape: Any) -> Any:
     return x.sum(axis=axes, keepdims=True) if axes else x
 
 
+def _check_collapse(call: Call, data: TensorStructInfo, wanted: Any) -> None:
+    """Refuse a shape that does not broadcast to the tensor's."""
+    sizes = sizes_of(data)
+    if sizes is None or wanted is None:
+        return
+    pairs = zip(reversed(sizes), reversed(wanted))
+    if len(wanted) > len(sizes) or any(
+        surely_different(a, b) and surely_different(b, size(1)) for a, b in pairs
+    ):
+        shown = ", ".join([size_text(one) for one in wanted])
+        raise ShapeError(f"{call.op.name}: the shape ({shown}) does not fit {describe(data)}")
+
+
 def _infer_collapse_to(call: Call) -> Any:
     data, shape = tensor(call, 0), shape_argument(call, 1)
+    _check_collapse(call, data, shape.values)
     return TensorStructInfo(shape.shape, data.dtype, data.vdevice, shape.ndim)
 
 
@@ -57,7 +74,8 @@ collapse_sum_to = define(
 
 def _infer_collapse_like(call: Call) -> Any:
     data, target = tensor(call, 0), tensor(call, 1)
-    return result(sizes_of(target), data.dtype, target.ndim)
+    _check_collapse(call, data, sizes_of(target))
+    return result(sizes_of(target), data.dtype, target.ndim, data)
 
 
 collapse_sum_like = define(
@@ -96,7 +114,11 @@ def _infer_scatter(call: Call) -> Any:
     if "axis" in call.attrs:
         check_axis(call, call.attrs.axis, data.ndim)
         a, b = sizes_of(indices), sizes_of(updates)
-        if a is not None and b is not None and len(a) != len(b):
+        if (
+            a is not None
+            and b is not None
+            and (len(a) != len(b) or any(surely_different(x, y) for x, y in zip(a, b)))
+        ):
             raise ShapeError(f"{call.op.name}: {describe(indices)} and {describe(updates)} differ")
     if call.attrs.reduction not in ("update", "none", "add", "mul", "min", "max", "mean"):
         raise OpAttributeInvalid(f"{call.op.name} has no reduction '{call.attrs.reduction}'")

@@ -55,9 +55,7 @@ def _infer_reshape(call: Call) -> Any:
                 f"reshape keeps the number of elements: {describe(data)} has {size_text(before)}, "
                 f"{describe(shape)} has {size_text(after)}"
             )
-    given = call.args[1]
-    sizes_ = shape.values if isinstance(given, ShapeExpr) else given
-    return TensorStructInfo(sizes_, data.dtype, data.vdevice)
+    return TensorStructInfo(shape.values, data.dtype, data.vdevice)
 
 
 _reshape_call = define(

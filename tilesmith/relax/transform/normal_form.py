@@ -27,6 +27,7 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
 from tilesmith.relax.relations import is_base_of, symbolic_vars
+from tilesmith.relax.scopes import NameSupply
 
 
 class _Normalizer(PyExprMutator):
@@ -268,10 +269,19 @@ class _RenameCalls(PyExprMutator):
 
 @compiler_pass("NormalizeGlobalVar")
 def normalize_global_var(mod: IRModule) -> IRModule:
-    """Renames functions of the module to their ``global_symbol``."""
+    """Renames functions of the module to their ``global_symbol``, and private functions whose name
+    is the symbol of another one.
+    """
     names: dict[GlobalVar, GlobalVar] = {}
-    for name, function in mod.functions.items():
-        symbol = function.attrs.get("global_symbol", name.name_hint)
+    symbols = {
+        name: function.attrs.get("global_symbol") for name, function in mod.functions.items()
+    }
+    taken = [symbol for symbol in symbols.values() if symbol is not None]
+    supply = NameSupply([*taken, *[name.name_hint for name in symbols]])
+    for name, symbol in symbols.items():
+        if symbol is None:
+            is_taken = name.name_hint in taken
+            symbol = supply.fresh(name.name_hint) if is_taken else name.name_hint
         if symbol != name.name_hint:
             names[name] = GlobalVar(symbol)
             names[name].describe(name.struct_info)

@@ -164,8 +164,8 @@ class ONNXGraphImporter:
                 with self.builder.dataflow():
                     results = self._import_graph(model.graph, values)
                     output = self._result([self.emit_output(value, True) for value in results])
-            parameters = [*reader.variables, *self._weight_variables(scope)]
-            self.builder.emit_func_output(output, parameters)
+            scope.params = [*reader.variables, *self._weight_variables(scope)]
+            self.builder.emit_func_output(output)
         return self.builder.get()
 
     def _is_known(self, node: Any, version: int) -> bool:
