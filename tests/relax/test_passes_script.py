@@ -360,3 +360,21 @@ def test_passes_of_users():
     changed = drop_relu(module)
     assert [c.op.name for c in calls(changed)] == ["relax.exp"]
     assert CountBlocks()(module)["main"] is module["main"]
+
+
+def test_fused_functions_are_named_after_their_kernels():
+    """The global names with their numbers, and constants as ``param_0`` and so on."""
+    from tilesmith import topi
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            total = builder.emit_te(topi.sum, x, axis=1, keepdims=True)
+            total = builder.emit_output(builder.emit_te(topi.add, total, total))
+            added = builder.emit_te(topi.add, x, relax.const(np.ones((2, 8), "float32")))
+            output = builder.emit_output(builder.emit_te(topi.nn.relu, added))
+        builder.emit_func_output((output, total))
+    module = relax.transform.AnnotateTIROpPattern()(builder.get())
+    fused = relax.transform.FuseOps()(module)["fused_add1_relu"]
+    assert [param.name_hint for param in fused.params] == ["x", "param_0"]

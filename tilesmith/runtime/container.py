@@ -7,12 +7,20 @@ from typing import Any
 
 
 class ShapeTuple(tuple[int, ...]):
-    """A shape as a value: a tuple of integers."""
+    """A shape as a value: a tuple of integers, equal to a list of the same ones, too."""
 
     __slots__ = ()
 
     def __new__(cls, shape: Iterable[int]) -> ShapeTuple:
         return super().__new__(cls, [int(extent) for extent in shape])
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
 
 
 class String(str):

@@ -169,8 +169,13 @@ class NDArray(tvm_ffi.Tensor):
         return plain.view(dtype.element.numpy())
 
     def copyfrom(self, source_array: Any) -> NDArray:
-        """Copy the contents of an array-like of the same shape into this tensor."""
+        """Copy the contents of an array-like of the same shape into this tensor.
+
+        Of a bfloat16 tensor, an array of uint16 holds the bits.
+        """
         source = source_array
+        if self.dtype.element == "bfloat16" and getattr(source, "dtype", None) == "uint16":
+            source = _as_numpy(source, source.dtype).view(self.dtype.element.numpy())
         if not isinstance(source, NDArray):
             source = _as_numpy(source, self.dtype.element.numpy())
         lanes = () if self.dtype.lanes == 1 else (self.dtype.lanes,)

@@ -19,5 +19,4 @@ from tilesmith.topi.utils import (
     get_const_tuple,
     ravel_index,
     simplify,
-    unravel_index,
 )

@@ -29,13 +29,14 @@ from tilesmith.topi.utils import (
     ravel_index,
     simplify,
     slice_bounds,
-    unravel_index,
 )
+from tilesmith.topi.utils import unravel_index as unravelled
 
 __all__ = [
     "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd",
     "index_map_transform", "layout_transform", "one_hot", "repeat", "reshape", "shape", "split",
     "squeeze", "stack", "strided_slice", "take", "take_grad", "tile", "transpose", "trilu",
+    "unravel_index",
 ]  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def reshape(a: Tensor, newshape: Shape) -> Tensor:
 
     def element(*indices: Any) -> PrimExpr:
         flat = ravel_index(indices, sizes)
-        return a(*[simplify(index) for index in unravel_index(flat, shape)]) if shape else a()
+        return a(*[simplify(index) for index in unravelled(flat, shape)]) if shape else a()
 
     return te.compute(sizes, element, name="T_reshape", tag=tag.INJECTIVE)
 
@@ -189,6 +190,35 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     tensors = list(tensors)
     axis = axis + len(tensors[0].shape) + 1 if axis < 0 else axis
     return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis)
+
+
+def unravel_index(
+    indices: Tensor | PrimExpr, shape: Sequence[int | PrimExpr] | Tensor
+) -> Tensor | list[PrimExpr]:
+    """Return the places in a shape of flat, row-major positions: one row for each axis, as numpy
+    does; of a single position, its indices.
+    """
+    if isinstance(shape, Tensor):
+        count = get_const_int(shape.shape[0])
+        sizes = [shape(const(axis, "int32")) for axis in range(count)]
+    else:
+        sizes = [convert(size) for size in shape]
+    if not isinstance(indices, Tensor):
+        return unravelled(indices, sizes)
+    dtype = indices.dtype
+    sizes = [op.cast(dtype, size) for size in sizes]
+
+    def element(axis: PrimExpr, *position: PrimExpr) -> PrimExpr:
+        places = unravelled(indices(*position), sizes)
+        chosen = places[-1]
+        for number in range(len(places) - 2, -1, -1):
+            chosen = tir.Select(op.equal(axis, const(number, axis.dtype)), places[number], chosen)
+        return chosen
+
+    made: Tensor = te.compute(
+        (len(sizes), *indices.shape), element, name="T_unravel", tag=tag.INJECTIVE
+    )
+    return made
 
 
 def split(

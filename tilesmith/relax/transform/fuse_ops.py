@@ -10,7 +10,6 @@ on the way can fuse. So only the last value of a group is visible outside.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -220,10 +219,6 @@ class _Graph:
         return {members[-1].index: members for members in by_root.values() if len(members) > 1}
 
 
-def _base_name(name: str) -> str:
-    return re.sub(r"\d+$", "", name) or name
-
-
 class _FuseOps(PyExprMutator):
     def __init__(self, mod: IRModule, max_depth: int) -> None:
         super().__init__(mod)
@@ -248,7 +243,7 @@ class _FuseOps(PyExprMutator):
 
     def _fused_call(self, bindings: list[Binding]) -> Call:
         function, args = fused_function(bindings)
-        names = [_base_name(binding.value.args[0].name_hint) for binding in bindings]
+        names = [binding.value.args[0].name_hint for binding in bindings]
         found = [getattr(binding.value, "span", None) for binding in bindings]
         spans = list(dict.fromkeys([span for span in found if span is not None]))
         place = SequentialSpan(spans) if len(spans) > 1 else spans[0] if spans else None
@@ -280,7 +275,8 @@ def fused_function(
         if isinstance(arg, Var) and arg not in bound:
             return parameter(arg, arg.name_hint)
         if isinstance(arg, Constant) and arg.data.shape and not keep_constants:
-            return parameter(arg, f"param_{len(args)}")
+            constants = sum([not isinstance(one, Var) for one in args])
+            return parameter(arg, f"param_{constants}")
         return arg
 
     rebuilt: list[Binding] = []

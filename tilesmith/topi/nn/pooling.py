@@ -36,7 +36,9 @@ def spatial_axes(layout: str, rank: int) -> list[int]:
     if any(axis < 0 for axis in axes) or any(
         letter.islower() and letter in "dhw" for letter in layout
     ):
-        raise UnsupportedError(f"pooling: layout '{layout}' has no plain axes {letters}")
+        raise UnsupportedError(
+            f"Unsupported layout '{layout}' of pooling: it has no plain axes {letters}"
+        )
     return axes
 
 
