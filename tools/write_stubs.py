@@ -142,7 +142,7 @@ def operators_text(module: str) -> str:
         written.append(f"{decorator}def {name}{signature}:\n{_first_line(function, 4)}\n")
     imports -= {("typing", "Any", "Any")}
     if module == "tilesmith.relax.op":
-        others = ("builtin", "grad", "image", "memory", "nn")
+        others = ("builtin", "grad", "image", "memory", "nn", "vision")
         imports |= {(module, other, other) for other in others}
         imports |= {("tilesmith.relax.spec", "OpSpec", "OpSpec")}
         imports |= {("tilesmith.relax.op.declaration", "define", "define")}

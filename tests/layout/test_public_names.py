@@ -66,7 +66,7 @@ sys.stdout.write(write_stubs.operators_text(sys.argv[2]))
 
 def test_namespaces_of_operators_bind_their_functions_in_their_text():
     """Those without a stub: editors see what the files define."""
-    for name in ("grad", "image", "memory"):
+    for name in ("grad", "image", "memory", "vision"):
         module = importlib.import_module(f"tilesmith.relax.op.{name}")
         tree = ast.parse(Path(module.__file__).read_text())
         bound = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -270,3 +270,22 @@ def test_a_loop_that_carries_a_sequence_is_refused_with_a_cure():
     model = make_model(nodes, COUNTED, {"y": ("float32", None)})
     with pytest.raises(TilesmithError, match=r"(?s)Loop node 'collect'.*carries a sequence.*cons"):
         tilesmith.compile(model)
+
+
+# Detection of objects
+
+
+@pytest.mark.parametrize("center", [0, 1])
+def test_non_max_suppression(center):
+    node = N("NonMaxSuppression", list("bsmot"), ["y"], center_point_box=center)
+    inputs = {"b": ("float32", [2, "n", 4]), "s": ("float32", [2, 3, "n"]), "m": ("int64", [1])}
+    constants = {"o": np.array([0.3], "float32"), "t": np.array([0.2], "float32")}
+    model = make_model([node], inputs, {"y": ("int64", None)}, constants)
+    boxes = np.sort(RANDOM.random((2, 30, 4)).astype("float32"), -1)
+    scores = RANDOM.random((2, 3, 30)).astype("float32")
+    check(
+        model,
+        [boxes, scores, i64(5)],
+        [boxes[:, :7], scores[..., :7], i64(30)],
+        [boxes, np.zeros_like(scores), i64(3)],
+    )

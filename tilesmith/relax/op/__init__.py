@@ -2,8 +2,9 @@
 
 Families: `elementwise`, `activation`, `attention`, `convolution`, `pooling`, `normalization`,
 `padding`, `linear_algebra`, `views`, `manipulate`, `index`, `scatter`, `statistical`, `create`,
-`search`, `image`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are found
-here and in the namespaces `nn`, `grad`, `image`, `memory` and `builtin`, by the operators' names.
+`search`, `image`, `vision`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are
+found here and in the namespaces `nn`, `grad`, `image`, `vision`, `memory` and `builtin`, by the
+operators' names.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tilesmith.relax.op import (
     search,
     statistical,
     views,
+    vision,
 )
 from tilesmith.relax.op.declaration import define, find_function, functions
 from tilesmith.relax.spec import OpSpec
@@ -34,7 +36,9 @@ from tilesmith.relax.spec import OpSpec
 globals().update(functions())
 nn.__dict__.update(functions("nn."))
 
-__all__ = sorted([*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn"])
+__all__ = sorted(
+    [*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn", "vision"]
+)
 
 
 def __getattr__(name: str) -> Any:

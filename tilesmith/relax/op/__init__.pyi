@@ -8,6 +8,7 @@ from tilesmith.relax.op import grad as grad
 from tilesmith.relax.op import image as image
 from tilesmith.relax.op import memory as memory
 from tilesmith.relax.op import nn as nn
+from tilesmith.relax.op import vision as vision
 from tilesmith.relax.op.declaration import define as define
 from tilesmith.relax.spec import OpSpec as OpSpec
 from collections.abc import Callable

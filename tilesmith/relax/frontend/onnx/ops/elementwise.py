@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import IntImm, is_const
+from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
@@ -100,12 +101,24 @@ def with_common_sizes(node: OnnxNode, *tensors: Any) -> list[Any]:
         for place, size in enumerate(reversed(shape)):
             if is_const(size, 1):
                 continue
-            if place not in chosen or isinstance(size, IntImm):
+            if place not in chosen or _tells_more(size, chosen[place]):
                 chosen[place] = size
     return [
         _with_sizes(node, tensor, info, shape, chosen)
         for tensor, info, shape in zip(tensors, infos, shapes)
     ]
+
+
+def _tells_more(size: Any, other: Any) -> bool:
+    """Return whether a size is the better name for what two sizes have in common: a number, else a
+    variable, which later operators know too.
+    """
+    kinds = (IntImm, SymbolicVar)
+    ranks = [
+        next((k for k, kind in enumerate(kinds) if isinstance(one, kind)), len(kinds))
+        for one in (size, other)
+    ]
+    return ranks[0] < ranks[1]
 
 
 def _with_sizes(node: OnnxNode, tensor: Any, info: Any, shape: Any, chosen: dict[int, Any]) -> Any:

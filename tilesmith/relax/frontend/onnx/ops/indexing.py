@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 
 from tilesmith.relax import op
-from tilesmith.relax.expr import Constant, ShapeExpr
+from tilesmith.relax.expr import Constant, ShapeExpr, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
@@ -271,3 +271,23 @@ def _tensor_scatter(node: OnnxNode) -> Any:
         steps = op.floor_mod(steps, scalar(extent, "int64"))
     places = op.broadcast_to(steps, ShapeExpr(parts))
     return op.scatter_elements(cache, places, update, axis, "update")
+
+
+@converter("NonMaxSuppression")
+def _non_max_suppression(node: OnnxNode) -> Any:
+    boxes, scores = node[0], node[1]
+    if node.attribute("center_point_box", 0):
+        center, size = [op.strided_slice(boxes, [2], [at], [at + 2]) for at in (0, 2)]
+        half = node.emit(op.multiply(size, scalar(0.5, dtype_of(boxes))))
+        boxes = op.concat([op.subtract(center, half), op.add(center, half)], 2)
+
+    def limit(index: int, dtype: str, default: float) -> Any:
+        if not node.has(index):
+            return vector([default], dtype)
+        return op.reshape(node[index], [1])
+
+    limits = limit(2, "int64", 0), limit(3, "float32", 0.0), limit(4, "float32", -numpy.inf)
+    found = node.emit(op.vision.all_class_non_max_suppression(boxes, scores, *limits))
+    rows, count = [node.emit(TupleGetItem(found, place)) for place in (0, 1)]
+    (chosen,) = node.run_time_sizes(count, "chosen")
+    return op.strided_slice(rows, [0], [0], [chosen], assume_inbound=True)
