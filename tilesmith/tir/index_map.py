@@ -45,7 +45,7 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedE
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.index_map_digits import UNKNOWN_SIZE, HighestDigit, NotPlainError, Pieces
 
-__all__ = ["IndexMap"]
+__all__ = ["IndexMap", "NumpyValue"]
 
 
 class _AxisSeparator:
@@ -240,7 +240,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         import numpy
 
         grids = numpy.ogrid[tuple([slice(size) for size in sizes])]
-        return int(numpy.max(_NumpyValue(dict(zip(self.initial_indices, grids))).visit(index)))
+        return int(numpy.max(NumpyValue(dict(zip(self.initial_indices, grids))).visit(index)))
 
     def map_ndarray(self, arr_src: Any) -> Any:
         """Return a numpy array or runtime tensor in the new layout; padding is zero."""
@@ -253,7 +253,7 @@ class IndexMap(Node, key="tir.IndexMap"):
         values = dict(zip(self.initial_indices, grids))
         flat: Any = numpy.zeros((1,) * source.ndim, numpy.int64)
         for index, size in zip(self.final_indices, shape):
-            flat = flat * size + _NumpyValue(values).visit(index)
+            flat = flat * size + NumpyValue(values).visit(index)
         result = numpy.zeros(math.prod(shape), source.dtype)
         result[numpy.broadcast_to(flat, source.shape)] = source
         result = result.reshape(shape)
@@ -503,7 +503,7 @@ class _Retype(Dispatcher[PrimExpr]):
         return same
 
 
-class _NumpyValue(Dispatcher[Any]):
+class NumpyValue(Dispatcher[Any]):
     """Evaluates an index expression over arrays of indices."""
 
     def __init__(self, values: dict[Var, Any]) -> None:

@@ -46,6 +46,24 @@ def test_cache_read_and_write():
     check(rows, steps, expected)
 
 
+def test_caches_behind_fused_loops_of_unknown_sizes():
+    """The condition of the split, ``x < n * m``, follows from ``x // m < n`` and ``x % m < m``."""
+
+    @T.prim_func
+    def rows(a: T.handle, b: T.handle, n: T.int32, m: T.int32):
+        T.func_attr({"global_symbol": "main"})
+        A, B = T.match_buffer(a, (n, m)), T.match_buffer(b, (n, m))
+        for i, j in T.grid(n, m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    sch = schedule_of(rows)
+    sch.split(sch.fuse(*loops(sch, "B")), [None, 8])
+    sch.cache_write("B", 0, "local")
+    assert sch.get_block("B_local") is not None
+
+
 @pytest.mark.parametrize("program", [programs.matmul, programs.matmul64])
 def test_cached_tiles(program):
     def steps(sch):

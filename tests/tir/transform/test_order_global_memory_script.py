@@ -8,6 +8,7 @@ from tilesmith.ir import Call, Range, Var
 from tilesmith.ir.queries import is_call, nodes
 from tilesmith.lowering.pipelines import device_passes, lower_passes
 from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir import floordiv, floormod
 from tilesmith.tir.interpreter import Options, run
@@ -245,3 +246,45 @@ def test_iterators_follow_from_their_digits():
     assert not tells(t * n + i, ((i, Range(0, n + 1)),))
     assert tells(t + i * 64) and not tells(t + i) and not tells(floordiv(t, 8) * 64)
     assert tells(t * 4, reach=3) and not tells(t * 4, reach=4)
+
+
+BETWEEN_BLOCKS = {
+    "mirrored": (lambda b, y, x, k: 15 - thread(b, y, x), True),
+    "next block": (lambda b, y, x, k: (thread(b, y, x) + 8) % 16, True),
+    "next thread": (lambda b, y, x, k: (thread(b, y, x) + 1) % 16, True),
+    "own block": (lambda b, y, x, k: b * 8 + 7 - thread(0, y, x), False),
+    "what nobody writes": (lambda b, y, x, k: thread(b, y, x) + 16, False),
+}
+
+
+@pytest.mark.parametrize("read, refused", BETWEEN_BLOCKS.values(), ids=BETWEEN_BLOCKS)
+def test_blocks_that_exchange_values(read, refused):
+    func = apply(kernel(lambda b, y, x, k: thread(b, y, x), read), FlattenBuffer())
+    if not refused:
+        apply(func, OrderGlobalMemory())
+        return
+    with pytest.raises(UnsupportedError, match="blocks .* exchange values through 'M'.*which only"):
+        apply(func, OrderGlobalMemory())
+
+
+def test_blocks_that_may_exchange_values_are_not_refused():
+    """Guards, choices, equal work in all blocks, places that nobody knows."""
+
+    @T.prim_func
+    def func(
+        P: T.Buffer((16,), "int32"), M: T.Buffer((16,), "int32"), N: T.Buffer((8,), "int32"),
+        B: T.Buffer((16,), "int32"),
+    ):  # fmt: skip
+        T.func_attr({"global_symbol": "main"})
+        bx = T.launch_thread("blockIdx.x", 2)
+        tx = T.launch_thread("threadIdx.x", 8)
+        N[tx] = P[tx]
+        M[bx * 8 + tx] = N[7 - tx]
+        B[bx * 8 + tx] = M[P[bx * 8 + tx]]
+        if bx * 8 + tx < 8:
+            B[bx * 8 + tx] = B[bx * 8 + tx] + M[bx * 8 + tx]
+        if bx < 1:
+            B[tx] = M[7 - tx - bx * 8]
+        B[bx * 8 + tx] = T.if_then_else(bx == 0, M[tx], 0)
+
+    apply(func, OrderGlobalMemory())

@@ -19,9 +19,10 @@ a grid exchange, only where the option ``tir.detect_global_barrier`` is on.
 OrderGlobalMemory does the same for values that the threads of one block exchange through global
 memory. The barrier of a block orders shared and global memory; a back end whose barriers name what
 they order (OpenCL) names both. Unlike shared memory, global memory is seldom there to exchange
-values, and is accessed at places that nobody can compare (``B[P[tx]]``). So nothing is refused: in
-a branch that not all threads take there is no barrier, what an update in place touches
-(``B[P[tx]] += x``) belongs to its thread, and atomic additions may meet.
+values, and is accessed at places that nobody can compare (``B[P[tx]]``). So what is only possible
+is not refused: in a branch that not all threads take there is no barrier, what an update in place
+touches (``B[P[tx]] += x``) belongs to its thread, and atomic additions may meet. Refused is what
+blocks of threads exchange for certain (``grid_exchange``), since no barrier can help.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ from tilesmith.tir.stmt import (
     stmt_list,
     stmt_seq,
 )
+from tilesmith.tir.transform.threads.grid_exchange import refuse_exchange_between_blocks
 from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
@@ -502,6 +504,8 @@ class _Kernels(Rewriter):
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
+            if self.scope == "global" and not self.whole_grid:
+                refuse_exchange_between_blocks(node)
             inserter = _Inserter(self.scope, self.whole_grid)
             inserter.written = _written(node)
             return inserter.visit(node)[0]
