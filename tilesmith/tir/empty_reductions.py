@@ -139,9 +139,10 @@ def _init_realize(realize: BlockRealize, values: list[PrimExpr], carried: set[Va
     own = {it.var for it in block.iter_vars} - {it.var for it in kept}
     assert block.init is not None
     reads = [region for region in block.reads if own.isdisjoint(variables([region]))]
+    views = [match for match in block.match_buffers if own.isdisjoint(variables([match.source]))]
     init = Block(
         kept, reads if reads_memory(block.init) else (), block.writes, block.name_hint + "_init",
-        block.init, None, (), block.match_buffers, span=block.span,
+        block.init, None, (), views, span=block.span,
     )  # fmt: skip
     clauses = [one for one in conjuncts(realize.predicate) if carried.isdisjoint(variables(one))]
     return BlockRealize(values, all_of(*clauses) if clauses else const(True, "bool"), init)
