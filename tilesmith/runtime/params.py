@@ -129,7 +129,7 @@ def _entries(
     start = 8 + size
     expected = 0
     for name, dtype, shape, begin, end in sorted(entries, key=lambda entry: entry[3:]):
-        integers = all(isinstance(number, int) and number >= 0 for number in shape)
+        integers = all(type(number) is int and number >= 0 for number in shape)
         if not integers or begin != expected or end < begin or start + end > len(view):
             raise ArtifactError(f"{where}: the place of '{name}' is not valid")
         expected = end
@@ -144,7 +144,7 @@ def _entries(
 def _span(offsets: Any) -> tuple[int, int]:
     """Return where a tensor's bytes begin and end; raises ValueError for anything else."""
     begin, end = offsets
-    if not isinstance(begin, int) or not isinstance(end, int) or begin < 0:
+    if type(begin) is not int or type(end) is not int or begin < 0:
         raise ValueError(f"the offsets {offsets} are not valid")
     return begin, end
 

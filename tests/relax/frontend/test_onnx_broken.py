@@ -35,6 +35,12 @@ BROKEN = {
     ),
     "(float[1,8,2,3] x) => (float y) { y = DepthToSpace<blocksize=0>(x) }": "'blocksize' is 0",
     "(float[1,2,3,4] x) => (float y) { y = SpaceToDepth<blocksize=2>(x) }": "cannot be divided",
+    "(int64[3] i) => (float y) <int64 d = {4}, float[0] v = {}> { y = OneHot(i, d, v) }": (
+        "'values' has to have the shape"
+    ),
+    "(float[3] x) => (float y) <float a = {1}, float[2] b = {1,2}> { y = Clip(x, a, b) }": (
+        "'max' has to have one element"
+    ),
     "(float[3] x) => (float y) { y = EyeLike(x) }": "it needs a matrix",
     "(float[3] x, int64 k) => (float y) { y = Trilu(x, k) }": "a tensor of matrices is needed",
     "(float[1,1,4,4] x) => (float y) <int64[4] n = {1,1,0,-1}>"

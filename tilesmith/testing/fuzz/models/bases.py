@@ -265,8 +265,8 @@ _SHAPES = {
                  "minus": _ints(-1)},
     ),
     "reshape": Base(
-        "float[2,3,4] x", "a = Reshape(x, t) b = Flatten<axis=1>(a) c = Squeeze(b, ax) "
-        "y = Transpose<perm=[1,0]>(b)", "c, y", {"t": _ints(0, -1, 2), "ax": _ints()},
+        "float[2,3,4] x", "a = Reshape(x, t) b = Flatten<axis=1>(a) c = Squeeze(b) "
+        "y = Transpose<perm=[1,0]>(b)", "c, y", {"t": _ints(0, -1, 2)},
     ),
     "expand": Base(
         "float[3,1] x", "a = Expand(x, t) b = Tile(a, r) y = Concat<axis=1>(b, b)",

@@ -259,7 +259,7 @@ def _clip(node: OnnxNode) -> Any:
     low, high = node.known(1), node.known(2)
     dtype = dtype_of(x)
     if dtype.is_float and low is not None and high is not None:
-        bounds = [low.reshape(()).item(), high.reshape(()).item()]
+        bounds = [node.number(1, "min"), node.number(2, "max")]
         if bounds[0] <= bounds[1]:
             return op.clip(x, *bounds)
     return _limit(x, node.get(1), node.get(2))

@@ -195,6 +195,10 @@ def _one_hot(node: OnnxNode) -> Any:
     indices, values = node[0], node[2]
     depth = int(node.number(1, "depth"))
     rank = rank_of(indices)
+    if shape_of(values) != [2]:
+        raise ShapeError(f"its input 'values' has to have the shape (2), got {shape_of(values)}")
+    if depth < 0:
+        raise ShapeError(f"its input 'depth' is {depth}")
     axis = normal_axis(node.attribute("axis", -1), rank + 1)
     if dtype_of(indices).is_float:
         indices = op.astype(indices, "int64")
