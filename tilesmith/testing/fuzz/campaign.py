@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tilesmith.testing.fuzz.cases import Case
-from tilesmith.testing.fuzz.isolated import IsolatedRunner
+from tilesmith.testing.fuzz.isolated import HANGS, IsolatedRunner
 from tilesmith.testing.fuzz.replay import save
 from tilesmith.testing.fuzz.shrink import shrink
 
 __all__ = ["Options", "Summary", "fuzz"]
+
+_HANGS_TRIED = 15
+"""How many attempts that do not end there is time for when such a program is shrunk."""
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Options:
     stop_at_first: bool = False
     shrink_seconds: float = 30.0
     case_seconds: float = 60.0
+    hang_seconds: float = 10.0
+    """After this time an attempt to shrink a program that does not end counts as not ending."""
 
 
 @dataclass
@@ -145,19 +150,24 @@ class _Campaign:
 
     def smaller(self, runner: IsolatedRunner, finding: dict[str, Any]) -> dict[str, Any]:
         """Return the finding of the smallest case that fails in the same way."""
-        best = finding
 
-        def fails(case: Case) -> bool:
-            nonlocal best
+        def again(case: Case) -> dict[str, Any] | None:
             found = runner.run(case)["finding"]
-            if found is None or found["signature"] != finding["signature"]:
-                return False
-            best = found
-            return True
+            alike = found is not None and found["signature"] == finding["signature"]
+            return found if alike else None
 
-        if self.options.shrink_seconds > 0:
-            shrink(finding["case"], fails, self.options.shrink_seconds)
-        return best
+        seconds, timeout = self.options.shrink_seconds, runner.timeout
+        if seconds <= 0:
+            return finding
+        if finding["failure"] != HANGS:
+            return shrink(finding, again, seconds)
+        # Each attempt that succeeds takes as long as it may: short attempts, and time for many.
+        try:
+            runner.timeout = min(self.options.hang_seconds, timeout)
+            small = shrink(finding, again, max(seconds, _HANGS_TRIED * runner.timeout))
+        finally:
+            runner.timeout = timeout
+        return again(small["case"]) or finding
 
 
 def fuzz(options: Options, report: Callable[[Summary], None] = lambda summary: None) -> Summary:

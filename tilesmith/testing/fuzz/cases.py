@@ -150,5 +150,5 @@ def describe(finding: Finding, checker: Checker, case: Case) -> dict[str, Any]:
         "failure": finding.failure, "detail": finding.detail, "case": case,
         "script": checker.function.script(),
         "schedule": checker.recorder.source() if checker.recorder is not None else [],
-        "arguments": checker.arguments, "after": after,
+        "arguments": checker.arguments, "after": after, "choices": checker.choices,
     }  # fmt: skip

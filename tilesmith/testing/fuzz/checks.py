@@ -1,7 +1,8 @@
 """Checks one case: a program, a schedule, the passes, generated code, all compared.
 
 A case is plain data: ``{"seed", "recipe", "steps": [[kind, seed], …], "only", "back_ends"}``. A
-failure is a ``Finding``; its signature names the step that failed and how.
+step may also say what it chooses, instead of drawing that: ``[kind, seed, [choice, …]]``. A failure
+is a ``Finding``; its signature names the step that failed and how.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class Checker:
         self.counts: Counter[str] = Counter()
         self.ulps = [argument.get("ulp", 0) for argument in argument_sets[0]]
         self.recorder: Recorder | None = None
+        self.choices: list[list[int]] = []  # what the steps chose, for each step that ran
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
         self.device: str | None = None  # the device that lowering is for; None: this CPU
@@ -264,13 +266,14 @@ class Checker:
         sch = self.schedule()
         recorder = self.recorder
         assert recorder is not None
-        for kind, seed in steps:
+        for kind, seed, *given in steps:
             if recorder.is_final:
                 break
             done = len(recorder.calls)
             before = sch.mod
             self.current = before
-            pick = Pick(recorder, random.Random(seed), recipe)
+            pick = Pick(recorder, random.Random(seed), recipe, *given)
+            self.choices.append(pick.choices)
             with self.guarded("primitive", kind):
                 try:
                     (SAMPLERS.get(kind) or TEMPLATES[kind])[1](pick)

@@ -10,10 +10,14 @@ from tilesmith.support.errors import CodegenError, TilesmithError
 from tilesmith.support.workers import Worker
 from tilesmith.testing.fuzz.cases import Case, make_case
 
-__all__ = ["IsolatedRunner"]
+__all__ = ["HANGS", "IsolatedRunner"]
+
+HANGS = "does not end"
+"""The failure of a case that exceeds its time."""
 
 _MODULE = "tilesmith.testing.fuzz.worker"
 _PLACE_SIZE = 256
+_START_SECONDS = 120.0
 
 
 class IsolatedRunner:
@@ -29,6 +33,8 @@ class IsolatedRunner:
     def _request(self, request: dict[str, Any]) -> Any:
         if self._worker is None or not self._worker.alive:
             self._worker = Worker(_MODULE, self._arguments)
+            # starting takes a while, which is not the case's time
+            self._worker.request({"ready": True}, timeout=_START_SECONDS)
         return self._worker.request(request, timeout=self.timeout)[0]
 
     def run(self, case: Case) -> dict[str, Any]:
@@ -54,11 +60,11 @@ class IsolatedRunner:
         place = self._place.read_bytes().rstrip(b"\0").decode(errors="replace")
         phase, _, name = place.partition(": ")
         hung = "did not finish" in error.message
-        failure = "does not end" if hung else f"kills the process ({_reason(error.message)})"
+        failure = HANGS if hung else f"kills the process ({_reason(error.message)})"
         return {
             "signature": f"{place}: {failure}", "phase": phase, "name": name, "failure": failure,
             "detail": error.message, "case": case, "script": "", "schedule": [],
-            "arguments": [], "after": "",
+            "arguments": [], "after": "", "choices": [],
         }  # fmt: skip
 
     def replay(self, path: Path) -> str | None:

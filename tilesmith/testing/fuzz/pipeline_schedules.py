@@ -62,9 +62,9 @@ def pipeline(pick: Pick) -> None:
     stages = sorted([pick.number(0, 2) for _ in range(count)])
     order = list(range(count))
     if pick.chance(0.15):
-        pick.rng.shuffle(stages)
+        stages = pick.shuffled(stages)
     if pick.chance(0.5):
-        pick.rng.shuffle(order)
+        order = pick.shuffled(order)
     if pick.chance(0.3) and stages[-1] > 0:
         pick.call("annotate", loop, "software_pipeline_async_stages", [0])
     pick.call("annotate", loop, "software_pipeline_stage", stages)

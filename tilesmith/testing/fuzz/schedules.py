@@ -132,8 +132,7 @@ def fuse(pick: Pick) -> None:
 
 @sampler("Reorder", 2)
 def reorder(pick: Pick) -> None:
-    loops = list(pick.loops(pick.block()))
-    pick.rng.shuffle(loops)
+    loops = pick.shuffled(pick.loops(pick.block()))
     if not loops:
         raise Nothing
     pick.call("reorder", *loops[: pick.number(1, len(loops))])
@@ -164,8 +163,7 @@ def loop_partition(pick: Pick) -> None:
 @sampler("ReorderBlockIterVar", 0.5)
 def reorder_block_iter_var(pick: Pick) -> None:
     block = pick.block()
-    order = list(range(len(pick.statement(block).iter_vars)))
-    pick.rng.shuffle(order)
+    order = pick.shuffled(range(len(pick.statement(block).iter_vars)))
     pick.call("reorder_block_iter_var", block, order)
 
 
@@ -334,10 +332,9 @@ def cache_write(pick: Pick) -> None:
 def _cache_map(pick: Pick, block: Any) -> IndexMapText:
     """Return a map from a block's iterators to the indices of its cache."""
     axes = pick.statement(block).iter_vars
-    names = [f"i{k}" for k in range(len(axes))]
+    names = pick.shuffled([f"i{k}" for k in range(len(axes))])
     if not names:
         raise Nothing
-    pick.rng.shuffle(names)
     return IndexMapText(len(axes), names[: pick.number(1, len(names))])
 
 

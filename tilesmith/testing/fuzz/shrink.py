@@ -1,8 +1,8 @@
 """Shrinks the case of a finding as long as it fails in the same way.
 
-Steps are dropped, stages become inputs, sizes become numbers and small, expressions become one of
-their operands, dtypes float32 or int32. Each attempt runs in an isolated process; a recipe that
-cannot be built does not fail in the same way.
+Steps are dropped and choose simpler arguments, stages become inputs, sizes become numbers and
+small, expressions become one of their operands, dtypes float32 or int32. Each attempt runs in an
+isolated process; a recipe that cannot be built does not fail in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tilesmith.testing.fuzz.recipe import all_loads
 
 __all__ = ["shrink"]
 
-Fails = Callable[[Case], bool]
+Finding = dict[str, Any]
+Again = Callable[[Case], Finding | None]
+"""Runs a case; returns its finding if it fails in the same way."""
 _KEEP_RANGE = {"add", "sub", "mul", "select", "if", "let", "land", "lor", "neg", "not", "bitand",
                "bitor", "bitxor", "shl", "shr"}  # fmt: skip
 
@@ -27,11 +29,15 @@ _NEEDED = {"threads: rest"}
 
 
 class _Shrinker:
-    def __init__(self, case: Case, fails: Fails, seconds: float) -> None:
-        self.case = case
-        self.fails = fails
+    def __init__(self, finding: Finding, again: Again, seconds: float) -> None:
+        self.finding = finding
+        self.again = again
         self.end = time.monotonic() + seconds
         self.attempts = 0
+
+    @property
+    def case(self) -> Case:
+        return self.finding["case"]
 
     @property
     def late(self) -> bool:
@@ -42,23 +48,24 @@ class _Shrinker:
         if self.late or case == self.case:
             return False
         self.attempts += 1
-        if self.fails(case):
-            self.case = case
-            return True
-        return False
+        found = self.again(case)
+        if found is not None:
+            self.finding = found
+        return found is not None
 
-    def run(self) -> Case:
+    def run(self) -> Finding:
         before = None
         while before != self.case and not self.late:
             before = self.case
             self.drop_steps()
+            self.simplify_choices()
             self.greedy(_without_stage)
             self.greedy(_simpler_stage)
             self.greedy(_smaller_sizes)
             self.greedy(_simpler_expressions)
             self.greedy(_plain_dtypes)
             self.greedy(_fewer_back_ends)
-        return self.case
+        return self.finding
 
     def drop_steps(self) -> None:
         """Drop halves, quarters, …, single steps."""
@@ -73,6 +80,23 @@ class _Shrinker:
                     start += size
             size //= 2
 
+    def simplify_choices(self) -> None:
+        """Let each step choose simpler arguments: the first of several, the smallest number."""
+        number = 0
+        while number < len(self.finding["choices"]):
+            place = 0
+            while number < len(self.finding["choices"]) and not self.late:
+                choices = self.finding["choices"][number]
+                if place >= len(choices):
+                    break
+                for simpler in sorted({0, choices[place] // 2, choices[place] - 1}):
+                    if 0 <= simpler < choices[place]:
+                        given = [*choices[:place], simpler, *choices[place + 1 :]]
+                        if self.attempt(_with_choices(self.case, number, given)):
+                            break
+                place += 1
+            number += 1
+
     def greedy(self, candidates: Callable[[Case], Iterator[Case]]) -> None:
         """Take the first candidate that fails, and start again from it."""
         found = True
@@ -84,9 +108,16 @@ class _Shrinker:
                     break
 
 
-def shrink(case: Case, fails: Fails, seconds: float = 30.0) -> Case:
-    """Return the smallest case found within some seconds for which ``fails`` is true."""
-    return _Shrinker(case, fails, seconds).run()
+def shrink(finding: Finding, again: Again, seconds: float = 30.0) -> Finding:
+    """Return the finding of the smallest case found within some seconds that still fails."""
+    return _Shrinker(finding, again, seconds).run()
+
+
+def _with_choices(case: Case, number: int, choices: list[int]) -> Case:
+    """Return the case with the choices of one of its steps."""
+    kind, seed, *_ = case["steps"][number]
+    steps = [*case["steps"][:number], [kind, seed, choices], *case["steps"][number + 1 :]]
+    return {**case, "steps": steps}
 
 
 def _changed(case: Case) -> Case:
