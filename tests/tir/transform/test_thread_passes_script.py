@@ -580,6 +580,57 @@ def test_warp_memory_that_cannot_be_exchanged():
         apply(func, LowerWarpMemory())
 
 
+def exchange_of_lanes(value):
+    """Each lane's neighbour, or 0, in three ways: ``value`` says how."""
+
+    @T.prim_func
+    def func(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32"), n: T.int32):
+        T.func_attr({"global_symbol": "main", "target": T.target("cuda")})
+        tx = T.launch_thread("threadIdx.x", 32)
+        W = T.decl_buffer((32,), scope="warp")
+        W[tx] = A[tx]
+        value(B, W, n, tx)
+
+    return func
+
+
+@T.macro(hygienic=False)
+def in_a_branch(B, W, n, tx):
+    if tx < 20:
+        B[tx] = W[(tx + 1) % 32]
+
+
+@T.macro(hygienic=False)
+def in_an_expression(B, W, n, tx):
+    B[tx] = T.if_then_else(tx < 20, W[(tx + 1) % 32], T.float32(0))
+
+
+@T.macro(hygienic=False)
+def in_a_loop_of_different_length(B, W, n, tx):
+    for i in range(tx):
+        B[tx] = W[(tx + i) % 32]
+
+
+@T.macro(hygienic=False)
+def in_a_common_branch(B, W, n, tx):
+    if n < 20:
+        for i in range(n):
+            B[tx] = W[(tx + i) % 32]
+
+
+@pytest.mark.parametrize("value", [in_a_branch, in_an_expression, in_a_loop_of_different_length])
+def test_lanes_that_exchange_all_take_part(value):
+    """A lane that does not take part has nothing to give."""
+    with pytest.raises(UnsupportedError, match="under a condition that may differ"):
+        apply(exchange_of_lanes(value), LowerWarpMemory())
+
+
+def test_lanes_exchange_under_a_common_condition():
+    func = exchange_of_lanes(in_a_common_branch)
+    after = apply(func, LowerWarpMemory())
+    assert "tvm_warp_shuffle" in str(after)
+
+
 @pytest.mark.parametrize("scope", ["local", "shared"])
 def test_a_result_is_used_outside_of_the_threads_of_its_reduction(scope):
     """The first block moves the result on, the second one leaves the kernel with it."""

@@ -9,25 +9,45 @@
 Each thread holds the elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then
 every ``m * width`` elements the same again. A read gets its element from the thread that holds it.
 ``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
+
+All lanes have to take part in an exchange, those too that others read from. So an exchange under a
+condition that may differ between threads is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tilesmith.arith import Analyzer, detect_linear_equation
-from tilesmith.ir import IntImm, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
+from tilesmith.ir import Call, IntImm, Let, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import is_call, nodes, variables
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import uses_variable
-from tilesmith.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, Stmt
+from tilesmith.tir.queries import has_side_effect, uses_variable
+from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
 
 __all__ = ["lower_warp_memory"]
+
+_PRIVATE = ("local", "warp")
+"""Scopes of memory in which each thread may find something else."""
 
 
 class _StoreFinder(Visitor):
@@ -69,11 +89,15 @@ class _Lowering(Rewriter):
         self.memory: dict[Var, tuple[int, int]] = {}  # pointer → step, width
         self.pointers: dict[Var, Var] = {}
         self.buffers: dict[Buffer, Buffer] = {}
+        self.differing: set[Var] = set()  # variables whose values may differ between threads
+        self.divided: PrimExpr | None = None  # the condition that not all threads may meet
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
             if isinstance(node.value, IntImm):
                 self.analyzer.bind(node.node.var, Range(0, node.value))
+                if node.node.thread_tag.startswith("threadIdx"):
+                    self.differing.add(node.node.var)
                 if node.node.thread_tag == "threadIdx.x":
                     self.thread = (node.node.var, node.value.value)
         body = self.visit(node.body)
@@ -81,6 +105,56 @@ class _Lowering(Rewriter):
 
     def visit_For(self, node: For) -> Stmt:
         self.analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent))
+        if self.differs(node.min):
+            self.differing.add(node.loop_var)
+        with self.under(node.extent):
+            return self.children(node)
+
+    # What all threads do.
+
+    def differs(self, value: PrimExpr) -> bool:
+        """Return whether a value may differ between the threads of a warp."""
+        if not self.differing.isdisjoint(variables(value)):
+            return True
+        private = [load for load in nodes(value, BufferLoad) if load.buffer.scope() in _PRIVATE]
+        return bool(private) or has_side_effect(value)
+
+    @contextmanager
+    def under(self, condition: PrimExpr) -> Iterator[None]:
+        """Visit what happens under a condition (or as often as a number says)."""
+        before = self.divided
+        if before is None and self.differs(condition):
+            self.divided = condition
+        yield
+        self.divided = before
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        condition = self.visit(node.condition)  # all threads ask for it
+        lowered = node if condition is node.condition else node.with_fields(condition=condition)
+        with self.under(node.condition):
+            return self.children(lowered)
+
+    def visit_While(self, node: While) -> Stmt:
+        with self.under(node.condition):
+            return self.children(node)
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        if not is_call(node, "tir.if_then_else"):
+            return self.children(node)
+        condition = self.visit(node.args[0])
+        same = condition is node.args[0]
+        lowered = node if same else node.with_fields(args=(condition, *node.args[1:]))
+        with self.under(node.args[0]):
+            return self.children(lowered)
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        if self.differs(node.value):
+            self.differing.add(node.var)
+        return self.children(node)
+
+    def visit_Let(self, node: Let) -> PrimExpr:
+        if self.differs(node.value):
+            self.differing.add(node.var)
         return self.children(node)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
@@ -195,6 +269,13 @@ class _Lowering(Rewriter):
                 f"warp memory '{pointer.name}': which register is read differs between threads",
                 span=node.span,
                 notes=("only the thread that holds the element may differ",),
+            )
+        if self.divided is not None:
+            raise UnsupportedError(
+                f"warp memory '{pointer.name}': threads exchange values under a condition that may "
+                f"differ between them: {self.divided}",
+                span=node.span,
+                notes=("read it outside of the condition, or use shared memory",),
             )
         return tvm_warp_shuffle(tvm_warp_activemask(), value, lane, width, self.warp_size)
 
