@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set, find_iter_map
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const
-from tilesmith.ir.queries import conjuncts, mentions, variables
+from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.queries import buffers
@@ -25,7 +25,7 @@ from tilesmith.tir.schedule.nests import (
     domain_of_loops,
     loop_range,
 )
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
 
 __all__ = [
     "check_complete_or_reduction",
@@ -57,14 +57,31 @@ def written_buffers(block: Block) -> list[Buffer]:
     return [region.buffer for region in block.writes]
 
 
+def is_declared_again(stmt: Stmt, buffer: Buffer) -> bool:
+    """Return whether a statement accesses the memory of a buffer through another one, declared at
+    the same pointer."""
+    return any(other is not buffer and other.data is buffer.data for other in buffers(stmt))
+
+
+def check_accessed_by_name(blocks: Sequence[BlockCursor], buffer: Buffer) -> None:
+    """Check that blocks access a buffer through no other one: their accesses are to be redirected,
+    which those through the other one would not be."""
+    for cursor in blocks:
+        if is_declared_again(cursor.stmt, buffer):
+            raise refuse(
+                f"block '{cursor.block.name_hint}' accesses '{buffer.name}' through another buffer "
+                "at the same pointer",
+                cursor,
+            )
+
+
 def check_not_a_pointer(owner: Cursor, buffer: Buffer, cursor: BlockCursor) -> None:
     """Check that the elements of a buffer are only accessed by their indices below its owner: a
     function that gets its pointer, or another buffer declared over its memory, knows the layout
     and dtype that it has."""
-    aliased = any(
-        other is not buffer and other.data is buffer.data for other in buffers(owner.stmt)
-    )
-    if aliased or mentions(owner.stmt, {buffer.data}):
+    aliased = is_declared_again(owner.stmt, buffer)
+    declared = any(one.buffer is buffer for one in nodes(owner.function.body, DeclBuffer))
+    if aliased or declared or mentions(owner.stmt, {buffer.data}):
         raise refuse(
             f"buffer '{buffer.name}' is used as a pointer ({buffer.name}.data), by code that knows "
             "its present layout",
@@ -212,13 +229,18 @@ def _trivially_affine(realize: BlockRealize, loops: Sequence[LoopCursor]) -> boo
 
 
 def check_covers_domain(cursor: BlockCursor, wanted: Container[Var] | None = None) -> None:
-    """Check that a block runs for all values of its iterators (or of some), in all combinations.
+    """Check that a block runs for all values of its iterators, in all combinations; or for all of
+    some, whatever the values of the others are.
 
     Loops through a part of the domains only, as through a triangle, and a condition that leaves out
     values of the iterators would be lost with the loops.
     """
     realize: BlockRealize = cursor.stmt
-    if not runs_for_all(realize, ranges_between(cursor, scope_of(cursor)), wanted):
+    ranges = ranges_between(cursor, scope_of(cursor))
+    if wanted is not None:
+        pairs = zip(realize.block.iter_vars, realize.iter_values)
+        ranges = _driving([value for iterator, value in pairs if iterator.var in wanted], ranges)
+    if not runs_for_all(realize, ranges, wanted):
         raise refuse(
             f"the loops around block '{realize.block.name_hint}' may leave out some values of its "
             "iterators, or some combinations of them",
@@ -293,10 +315,11 @@ def reduction_without_start(
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         if realize.block.init is None or iterator.iter_type != IterVar.CommReduce:
             continue
-        taken = eval_set(value, ranges)
+        own = _driving([value], ranges)
+        taken = eval_set(value, own)
         if taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= iterator.domain.min):
             continue
-        if not runs_for_all(realize, ranges, {iterator.var}):
+        if not runs_for_all(realize, own, {iterator.var}):
             return iterator
     return None
 
@@ -313,6 +336,13 @@ def check_reduction_starts(cursor: BlockCursor) -> None:
             f"reduction iterator '{iterator.var.name}', and with it the init",
             cursor,
         )
+
+
+def _driving(values: list[PrimExpr], ranges: dict[Var, Range]) -> dict[Var, Range]:
+    """Return the ranges of the loops that values depend on. The others count as any one iteration:
+    what a loop takes in a triangle, it does not take in each row."""
+    used = set(variables(values))
+    return {variable: range_ for variable, range_ in ranges.items() if variable in used}
 
 
 def _last(range_: Range) -> PrimExpr:
@@ -409,6 +439,7 @@ def ranges_between(cursor: Cursor, outer: Cursor) -> dict[Var, Range]:
 
 
 __all__ += [
+    "check_accessed_by_name",
     "check_covers_domain",
     "check_inputs_last",
     "check_inputs_stay",

@@ -15,7 +15,7 @@ from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
-from tilesmith.tir.schedule.blocks import scope_of
+from tilesmith.tir.schedule.blocks import check_accessed_by_name, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range, rewrite
@@ -69,6 +69,7 @@ def read_at(
     cache = cache_of(buffer, storage_scope)
     realize = _copy(loop, buffer, cache, part, bounds, cache.name)
     first = sorted(readers, key=lambda one: statement_number(loop, one))[0]
+    check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, only_reads=True))
     insert_nest(loop, realize, first, before=True)
@@ -112,6 +113,7 @@ def write_at(
     _check_reads_own(block, users, buffer, loop, part)
     realize = _copy(loop, cache, buffer, part, bounds, cache.name)
     last = sorted(users, key=lambda one: statement_number(loop, one))[-1]
+    check_accessed_by_name(users, buffer)
     for user in users:
         rewrite(user, Substitution({}, {buffer: cache}))
     insert_nest(loop, realize, last, before=False)

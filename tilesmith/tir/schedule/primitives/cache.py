@@ -16,6 +16,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import (
+    check_accessed_by_name,
     check_no_condition,
     check_not_a_pointer,
     is_dominant,
@@ -190,6 +191,7 @@ def cache_read(
     nest, realize = copy_nest(
         buffer, cache, part, bounds, analyzer_inside(place), cache.name, small=small
     )
+    check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
     if not writers:
@@ -314,6 +316,7 @@ def cache_write(
     nest, realize = copy_nest(
         cache, buffer, part, bounds, analyzer_inside(place), cache.name, small=small
     )
+    check_accessed_by_name([block, *consumers], buffer)
     rewrite(block, ThroughCopy(buffer, cache, start))
     for consumer in consumers:
         rewrite(consumer, ThroughCopy(buffer, cache, only_reads=True))

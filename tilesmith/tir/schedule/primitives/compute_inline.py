@@ -18,6 +18,7 @@ from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import buffers as buffers_used
 from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.schedule.blocks import (
+    check_accessed_by_name,
     check_complete_or_reduction,
     check_covers_domain,
     check_inputs_last,
@@ -184,6 +185,7 @@ class _Copy(Substitution):
 
 def check_plain_access(cursor: BlockCursor, buffer: Buffer) -> None:
     """Check that a consumer reads the buffer by plain loads only."""
+    check_accessed_by_name([cursor], buffer)
     matches = nodes(cursor.stmt, MatchBufferRegion)
     if mentions(cursor.stmt, {buffer.data}) or any(m.source.buffer is buffer for m in matches):
         raise refuse(f"buffer '{buffer.name}' is used as a pointer or matched region", cursor)
