@@ -37,6 +37,7 @@ from tilesmith.support.errors import (
 )
 from tilesmith.target import Target
 from tilesmith.testing.fuzz import values
+from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.schedules import SAMPLERS
@@ -50,7 +51,7 @@ from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.schedule import Trace
 from tilesmith.tir.stmt import For, Stmt
 
-TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS}
+TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS}
 """Steps that call several primitives, by name: what the fields draw besides single primitives."""
 
 __all__ = ["PHASES", "TEMPLATES", "Checker", "Finding", "note_place", "run_steps"]

@@ -11,6 +11,9 @@ from tilesmith.testing.fuzz.values import FUNCTION_ULP, Known, fits, range_of, w
 __all__ = ["Expressions", "Value"]
 
 Value = tuple[list[Any], Known]
+TABLES = ("int32", "float32", "int8", "int64", "float64", "float16", "uint8")
+"""Dtypes of constant memory."""
+
 _FLOATS = ("float32", "float16", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -19,12 +22,14 @@ class Expressions:
 
     def __init__(
         self, rng: random.Random, tensors: list[dict[str, Any]], axes: list[dict[str, Any]],
-        largest: dict[str, int],
+        largest: dict[str, int], index: str = "int32",
     ) -> None:  # fmt: skip
         self.rng = rng
         self.tensors = tensors
         self.axes = axes
         self.largest = largest  # the largest number that each dimension may stand for
+        self.index_dtype = index
+        self.tables = False  # whether constant memory may be read
         self.gathers = True
         self.focus: dict[str, Any] | None = None  # a tensor that is read more often than others
 
@@ -66,7 +71,7 @@ class Expressions:
         if not self.axes:
             return ["int", self.rng.randint(0, 9)]
         axis: list[Any] = ["axis", self.rng.randrange(len(self.axes))]
-        drawn = self.rng.randrange(6)
+        drawn = self.rng.randrange(9)
         number = ["int", self.rng.choice([2, 3, 5])]
         if drawn == 0:
             return ["sub", ["mul", axis, number], ["int", self.rng.randint(0, 7)]]
@@ -80,7 +85,41 @@ class Expressions:
         gathered = [t for t in self.tensors if t["ulp"] is None and _is_whole(t["dtype"])]
         if drawn == 4 and self.gathers and gathered:
             return ["index", self.load(self.rng.choice(gathered))[0]]
+        if drawn == 5:
+            return self.smaller_or_larger(axis)
+        if drawn == 6 and self.index_dtype == "int64":
+            return self.large_product(axis)
         return axis
+
+    def smaller_or_larger(self, axis: list[Any]) -> list[Any]:
+        """Return a minimum or maximum of expressions of either sign that have much in common."""
+        number, more = ["int", self.rng.randint(0, 5)], ["int", self.rng.randint(-2, 5)]
+        other = ["axis", self.rng.randrange(len(self.axes))]
+        pairs = [
+            (["sub", number, axis], more), (["add", axis, number], more),
+            (["sub", axis, other], ["sub", axis, number]),
+            (["sub", other, axis], ["sub", number, axis]),
+            (["add", axis, other], ["add", axis, number]),
+            (["mul", axis, number], ["mul", axis, more]),
+        ]  # fmt: skip
+        pair = list(self.rng.choice(pairs))
+        self.rng.shuffle(pair)
+        made = [self.rng.choice(["min", "max"]), *pair]
+        if self.chance(0.3):
+            limits = [made, ["int", self.rng.randint(-3, 6)]]
+            self.rng.shuffle(limits)
+            made = [self.rng.choice(["min", "max"]), *limits]
+        return made
+
+    def large_product(self, axis: list[Any]) -> list[Any]:
+        """Return the small rest or quotient of a product beyond 32 bits."""
+        factor, divisor = self.rng.choice([3000000019, 1 << 32, 1 << 30, -2500000001]), 0
+        moved = self.moved(axis, self.rng.choice([-1, 1, 2, 3]))
+        product = ["mul", moved, ["int", factor]]
+        if self.chance(0.5):
+            divisor = self.rng.choice([7, 97, 1000, (1 << 31) + 11])
+            return ["floormod", ["floordiv", product, ["int", 3]], ["int", divisor]]
+        return ["floordiv", product, ["int", abs(factor) // self.rng.choice([1, 2, 3])]]
 
     def load(self, tensor: dict[str, Any]) -> Value:
         """Return an element of a tensor; 0 (or a constant) where the index is out of bounds."""
@@ -104,6 +143,8 @@ class Expressions:
         guard = conditions[0]
         for condition in conditions[1:]:
             guard = ["land", guard, condition]
+        if self.chance(0.15):
+            guard = ["likely", guard]
         return ["if", guard, expr, ["const", known.dtype, 0]], known._replace(
             low=min(known.low, 0), high=max(known.high, 0)
         )
@@ -159,6 +200,8 @@ class Expressions:
             most = self.most(self.axes[k]["size"])
             if fits(dtype, 0, most):
                 return ["cast", dtype, ["axis", k]], Known(dtype, 0, most)
+        if self.tables and dtype in TABLES and self.chance(0.3):
+            return self.table(dtype)
         if fitting or not self.tensors or self.chance(0.3):
             low, high = range_of(dtype)
             number = self.rng.randint(max(low, -4), min(high, 5))
@@ -167,6 +210,13 @@ class Expressions:
         if not usable:
             return ["const", dtype, 1], Known(dtype, 1, 1)
         return self.converted(self.load(self.rng.choice(usable)), dtype)
+
+    def table(self, dtype: str) -> Value:
+        """Return an element of constant memory."""
+        low = 0 if DataType(dtype).is_uint else -4
+        numbers = [self.rng.randint(low, 5) for _ in range(self.rng.choice([1, 2, 3, 5]))]
+        index: list[Any] = ["floormod", self.any_integer(), ["int", len(numbers)]]
+        return ["table", dtype, numbers, index], Known(dtype, min(numbers), max(numbers))
 
     def most(self, size: Any) -> int:
         """Return the largest number that a size may stand for."""
@@ -266,7 +316,10 @@ class Expressions:
             if self.chance(0.4):
                 rest = ["floormod", ["axis", k], ["int", self.rng.choice([2, 3])]]
                 return ["eq", rest, ["int", self.rng.randint(0, 1)]]
-            return [kind, ["axis", k], number]
+            made = [kind, ["axis", k], number]
+            if self.chance(0.4):
+                made = [self.rng.choice(["lt", "ge"]), self.any_integer(), number]
+            return ["likely", made] if self.chance(0.2) else made
         dtype = self.other_dtype()
         left, right = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
         if dtype == "bool":
@@ -315,6 +368,9 @@ class Expressions:
         if name == "scaled":
             # the product of two numbers of the dtype, rounded once wherever it is computed
             factor = self.rng.choice([0.1, 0.7, -0.3, 1 / 3])
+            if dtype in ("float16", "bfloat16") and self.chance(0.5):
+                wide = ["mul", ["cast", "float32", expr], ["const", "float32", factor]]
+                return ["cast", dtype, wide], Known(dtype, -500, 500, 0)
             return ["mul", expr, ["const", dtype, factor]], Known(dtype, -500, 500, 0)
         ulp = FUNCTION_ULP[name]
         if name == "divide":

@@ -51,6 +51,7 @@ class ExpressionBuilder:
         self.sizes = sizes
         self.index = index
         self.lets: list[Var] = []
+        self.tables: list[tuple[Buffer, list[Any]]] = []  # constant memory that expressions read
         self.fixed: dict[str, int] = {}  # leading indices that are part of a view, by tensor
 
     def make(self, expr: list[Any]) -> PrimExpr:
@@ -107,6 +108,15 @@ class ExpressionBuilder:
 
     def make_call(self, name: str, *values: Any) -> PrimExpr:
         return getattr(tir, name)(*[self.make(value) for value in values])
+
+    def make_likely(self, condition: Any) -> PrimExpr:
+        return tir.likely(self.make(condition))
+
+    def make_table(self, dtype: str, numbers: list[Any], index: Any) -> PrimExpr:
+        """Return an element of constant memory, which the builder of the stage has to allocate."""
+        table = tir.decl_buffer((len(numbers),), dtype, f"table{len(self.tables)}")
+        self.tables.append((table, numbers))
+        return tir.BufferLoad(table, [self.make(index)])
 
     def make_let(self, value: Any, body: Any) -> PrimExpr:
         bound = self.make(value)

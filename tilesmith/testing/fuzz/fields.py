@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import draw_form
 from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
@@ -21,7 +22,7 @@ from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.testing.fuzz.values import NARROW
 
-__all__ = ["FIELDS", "apply_field", "draw_field"]
+__all__ = ["FIELDS", "OPTIONS", "apply_field", "draw_field"]
 
 Case = dict[str, Any]
 
@@ -53,10 +54,15 @@ def _layouts(case: Case, rng: random.Random) -> None:
 
 def _statements(case: Case, rng: random.Random) -> None:
     """Add opaque and nested blocks, views, branches, and indices and counts that depend on data."""
-    case["recipe"] = recipe = Generator(random.Random(case["seed"]), MORE_STAGES).draw()
+    case["recipe"] = recipe = _with_tables(case, MORE_STAGES)
     for stage in recipe["stages"]:
         if rng.random() < 0.6:
             stage["form"] = draw_form(rng, stage)
+
+
+def _with_tables(case: Case, stages: Any) -> dict[str, Any]:
+    """Return a recipe whose blocks may read constant memory of their own."""
+    return Generator(random.Random(case["seed"]), stages, tables=True).draw()
 
 
 def _threads(case: Case, rng: random.Random) -> None:
@@ -95,10 +101,90 @@ def _pipelines(case: Case, rng: random.Random) -> None:
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
 
 
+def _chains(case: Case, rng: random.Random) -> None:
+    """Draw programs and schedules for primitives that seldom apply elsewhere."""
+    case["recipe"] = recipe = _with_tables(case, CHAIN_STAGES)
+    for stage in recipe["stages"]:
+        if rng.random() < 0.4:
+            stage["form"] = draw_form(rng, stage, ("begin", "triangle", "shift", "pointer"))
+    weights = [weight for weight, _ in CHAIN_STEPS.values()]
+    kinds = rng.choices(list(CHAIN_STEPS), weights, k=rng.choice([1, 2, 3]))
+    kinds += rng.choices(_BEFORE_CHAINS, k=rng.choice([0, 0, 1, 2]))
+    if rng.random() < 0.3:
+        rng.shuffle(kinds)
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
+    if "chains: hint" in kinds and rng.random() < 0.7:
+        case["config"] = {"tir.LoopPartition": {"partition_const_loop": True}}
+
+
+_BEFORE_CHAINS = ("Split", "Fuse", "Reorder", "ComputeAt", "CacheRead", "CacheWrite", "Vectorize")
+
+
+def _conditions(case: Case, rng: random.Random) -> None:
+    """Draw conditions, hints and lets, and the passes that move, divide or remove them, with what
+    they may assume about memory.
+    """
+    stages = {name: MORE_STAGES[name] for name in ("compute", "reduce", "update", "padding")}
+    case["recipe"] = recipe = _with_tables(case, stages)
+    for stage in recipe["stages"]:
+        stage["form"] = {}
+        if stage["binding"] == "plain" and rng.random() < 0.5:
+            stage["form"]["let"] = True
+        if stage["binding"] == "tiled" and rng.random() < 0.5:
+            stage["form"]["likely"] = True
+        if rng.random() < 0.3:
+            stage["form"]["assumption"] = True
+        if stage["kind"] == "compute" and stage["binding"] == "plain" and rng.random() < 0.3:
+            stage["form"]["local"] = "twice"
+    kinds = rng.choices(["Split", "Reorder", "chains: hint", "Fuse"], k=rng.choice([0, 1, 2]))
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
+    case["extra"] = [
+        [rng.choice(["tir.FlattenBuffer", "tir.Simplify"]), rng.choice(_ON_CONDITIONS)]
+        for _ in range(rng.choice([1, 2, 3]))
+    ]
+    case["config"] = dict([rng.choice(OPTIONS)])
+
+
+_ON_CONDITIONS = (
+    "HoistExpression", "HoistExpression", "HoistIfThenElse", "HoistIfThenElseBasic",
+    "LoopPartition", "LoopPartition", "ReduceBranchingThroughOvercompute", "RemoveNoOp", "Simplify",
+    "UseAssumeToReduceBranches",
+)  # fmt: skip
+
+
+def _simplifier(**more: bool) -> tuple[str, Any]:
+    return "tir.Simplify", more
+
+
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("tir.LoopPartition", {"partition_const_loop": True}),
+    ("tir.LoopPartition", {"partition_const_loop": True, "no_unroll_loop_with_extent_one": True}),
+    ("tir.RemoveNoOp", {"use_dataflow_analysis": True}),
+    ("tir.RemoveNoOp", {"use_dataflow_analysis": True}),
+    ("tir.ReduceBranchingThroughOvercompute", {"use_dataflow_analysis": True}),
+    ("tir.HoistExpression", {"hoisted_conditionals": 7, "hoisted_let_bindings": 0}),
+    ("tir.HoistExpression", {"hoisted_conditionals": 0, "hoisted_let_bindings": 7}),
+    ("tir.HoistIfThenElse", {"support_block_scope_hosting": True}),
+    _simplifier(transitively_prove_inequalities=True),
+    _simplifier(convert_boolean_to_and_of_ors=True),
+    _simplifier(apply_constraints_to_boolean_branches=True),
+    _simplifier(propagate_knowns_to_prove_conditional=True),
+    _simplifier(propagate_knowns_to_simplify_expressions=True),
+    _simplifier(
+        propagate_knowns_to_prove_conditional=True, propagate_knowns_to_simplify_expressions=True,
+        convert_boolean_to_and_of_ors=True, apply_constraints_to_boolean_branches=True,
+        transitively_prove_inequalities=True,
+    ),
+)  # fmt: skip
+"""Options of passes about conditions, with and without what they may find out from stores."""
+
+
 def _tensors(case: Case, rng: random.Random) -> None:
     """Make programs with ``te.create_prim_func``."""
     stages = {name: STAGES[name] for name in TENSOR_STAGES}
     case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
+    for stage in case["recipe"]["stages"]:
+        stage.pop("start", None)  # tensor expressions start from the identity
     case["program"] = "tensors"
 
 
@@ -137,6 +223,8 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "statements": (2, _statements),
     "threads": (2, _threads),
     "pipelines": (1, _pipelines),
+    "chains": (2, _chains),
+    "conditions": (1.5, _conditions),
     "tensors": (1, _tensors),
     "loops": (1, _loops),
     "narrow": (1, _narrow),

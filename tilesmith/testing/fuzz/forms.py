@@ -5,11 +5,16 @@ A stage of a recipe may have a ``form``, a dictionary:
 - ``inside``: the number of the first axis whose loop lies inside the block (0: an opaque block)
 - ``nested``: the number of the first axis that belongs to a block inside the block
 - ``matched``: names of tensors that the block sees through ``match_buffer``
-- ``local``: the value goes through a buffer that the block allocates; ``view``: through a view of
-  it, whose shape is bound by a let: a number, a number that depends on an iterator, or on a size
+- ``local``: the value goes through a buffer that the block allocates ("twice": after another
+  value); ``view``: through a view of it, whose shape is bound by a let: a number, a number that
+  depends on an iterator, or on a size
 - ``branches``: the block stands twice, on both sides of an ``if`` around it
 - ``assertion``, ``assumption``, ``nothing``: statements that are always true, or do nothing
 - ``let``: a variable between the loops and the block; ``shift``: a loop that begins elsewhere
+- ``begin``: begins of loops and of the iterators that they drive, by the number of their axis
+- ``triangle``: two axes; the loop of the second one is as long as the first one has come
+- ``likely``: the condition of the block is a hint; ``pointer``: the block reads a tensor through a
+  buffer that is declared at the same pointer
 - ``loops``: kinds of loops, by the number of their axis
 - ``wide``: the block says that it reads all of each buffer
 """
@@ -17,12 +22,22 @@ A stage of a recipe may have a ``form``, a dictionary:
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith import tir
 from tilesmith.ir import PrimExpr, Range, StringImm, Var, const, structural_equal
-from tilesmith.testing.fuzz.stages import StageBuilder
-from tilesmith.tir import Buffer, BufferLoad, BufferRegion, BufferStore, For, ForKind, decl_buffer
+from tilesmith.testing.fuzz.stages import StageBuilder, all_loads
+from tilesmith.tir import (
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    IterVar,
+    decl_buffer,
+)
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import (
     AssertStmt,
@@ -45,13 +60,16 @@ Form = dict[str, Any]
 _SIMPLE = ("compute", "reduce")
 
 
-def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
-    """Return a random form of a stage, with one or two properties; empty where none applies."""
+def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] = ()) -> Form:
+    """Return a random form of a stage, with one or two properties (some of ``wanted``, if given);
+    empty where none applies.
+    """
     axes, form = stage["axes"], Form()
     spatial = 0
     while spatial < len(axes) and axes[spatial]["type"] == "S":
         spatial += 1
-    plain = stage["kind"] == "compute" and stage["binding"] == "plain"
+    is_plain = stage["binding"] == "plain"
+    plain = stage["kind"] == "compute" and is_plain
     choices = ["assertion", "nothing", "wide"]
     if stage["kind"] not in ("scatter", "carry"):
         choices += ["assumption", "shift", "loops", "let"]
@@ -59,16 +77,31 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
         choices += ["nested"] * 3 + ["matched"] * 4 + ["local"] * 2 + ["view"] * 2
         choices += ["inside"] * 2 if stage["kind"] == "compute" else []
     choices += ["branches"] * 2 if plain else []
-    for _ in range(rng.choice([1, 1, 2])):
+    choices += ["begin"] * 3 if is_plain and stage["kind"] in _SIMPLE else []
+    choices += ["pointer"] if is_plain and stage["kind"] in _SIMPLE else []
+    choices += ["likely"] * 2 if stage["binding"] == "tiled" else []
+    pairs = _triangles(stage) if is_plain and "loop_order" not in stage else []
+    choices += ["triangle"] * 4 if pairs else []
+    choices = [kind for kind in choices if not wanted or kind in wanted]
+    for _ in range(rng.choice([1, 1, 2]) if choices else 0):
         kind = rng.choice(choices)
         if kind in ("inside", "nested") and ("inside" in form or "nested" in form):
             continue
-        if kind == "inside":
+        if kind in _ALONE and form or _ALONE.intersection(form):
+            continue
+        if kind == "triangle":
+            form[kind] = rng.choice(pairs)
+        elif kind == "begin":
+            begins = {str(k): rng.choice([1, 3, 5]) for k in range(len(axes)) if rng.random() < 0.5}
+            form[kind] = begins or {str(len(axes) - 1): 3}
+        elif kind == "inside":
             form[kind] = rng.randint(0, len(axes) - 1)
         elif kind == "nested":
             form[kind] = rng.randint(0, spatial)
         elif kind == "matched":
             form[kind] = ["*"]
+        elif kind == "local":
+            form[kind] = rng.choice([True, "twice"])
         elif kind == "view":
             form["local"], form[kind] = True, rng.choice(["number", "iterator", "size"])
         elif kind in ("shift", "branches"):
@@ -80,6 +113,22 @@ def draw_form(rng: random.Random, stage: dict[str, Any]) -> Form:
         else:
             form[kind] = True
     return form
+
+
+_ALONE = {"begin", "pointer"}
+"""Properties that blocks with others do not have."""
+
+
+def _triangles(stage: dict[str, Any]) -> list[list[int]]:
+    """Return pairs of axes such that the second one may stop early: it is added up, or updated in
+    place.
+    """
+    axes = stage["axes"]
+    kinds = {"reduce": "R", "update": "S"}.get(stage["kind"], "")
+    return [
+        [outer, inner] for inner, axis in enumerate(axes) for outer in range(inner)
+        if axis["type"] in kinds and axes[outer]["type"] == "S"
+    ]  # fmt: skip
 
 
 class FormBuilder(StageBuilder):
@@ -95,6 +144,9 @@ class FormBuilder(StageBuilder):
         self.builder.buffers = self.buffers
         self.matches: list[MatchBufferRegion] = []
         self.allocated: list[Buffer] = []
+        self.begins = {int(k): begin for k, begin in self.form.get("begin", {}).items()}
+        for k, begin in self.begins.items():
+            self.builder.axes[k] = self.iterators[k] - const(begin, index)
 
     def nest(self) -> Stmt:
         """Return the loops with the block, and the statements around them."""
@@ -108,7 +160,16 @@ class FormBuilder(StageBuilder):
         """Return the block, and the axes that it iterates itself."""
         if self.form.get("matched"):
             self._match()
-        return super().block()
+        if not self.form.get("pointer"):
+            return super().block()
+        views = {}
+        for one in sorted(all_loads(self.stage)):
+            buffer = self.given[one]
+            label = f"{self.stage['name']}_{one}"
+            views[one] = decl_buffer(buffer.shape, buffer.dtype, label, buffer.data)
+        self.buffers.update(views)
+        own, block = super().block()
+        return own, _through_pointers(block, {views[one]: self.given[one] for one in views})
 
     # What the block does.
 
@@ -148,7 +209,9 @@ class FormBuilder(StageBuilder):
         self.allocated.append(kept)
         if kind:
             return self._through_a_view(kept, store, kind)
+        earlier = [BufferStore(kept, const(1, kept.dtype), [zero])]
         return stmt_seq(
+            *(earlier if self.form["local"] == "twice" else []),
             BufferStore(kept, store.value, [zero]),
             BufferStore(store.buffer, BufferLoad(kept, [zero]), store.indices),
         )
@@ -172,11 +235,24 @@ class FormBuilder(StageBuilder):
 
     def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         block = super()._block(own, name, body, init)
+        if self.begins:
+            block = block.with_fields(
+                iter_vars=tuple([self._begun(one) for one in block.iter_vars])
+            )
         if self.allocated or self.matches:
             block = self._with_views(block)
         if self.form.get("wide"):
             block = block.with_fields(reads=tuple([_everything(one) for one in block.reads]))
         return block
+
+    def _begun(self, iterator: IterVar) -> IterVar:
+        """Return an iterator whose domain begins where the form says."""
+        axes = {k for k, own in enumerate(self.iterators) if own is iterator.var}
+        begin = next((self.begins[k] for k in axes & set(self.begins)), None)
+        if begin is None:
+            return iterator
+        domain = Range.from_min_extent(const(begin, self.index), iterator.dom.extent)
+        return iterator.with_fields(dom=domain)
 
     def _with_views(self, block: Block) -> Block:
         """Return the block with its allocations and views; it accesses the sources of its views."""
@@ -204,7 +280,7 @@ class FormBuilder(StageBuilder):
         stage = self.stage
         targets = [one["name"] for one in stage["tensors"]]
         found: dict[str, list[list[Any]]] = {name: [stage["indices"]] for name in targets}
-        for key in ("value", "other", "condition"):
+        for key in ("value", "other", "condition", "start"):
             _collect(stage.get(key), found)
         outside = self.form.get("inside", self.form.get("nested"))
         count = len(self.axes) if outside is None else outside
@@ -246,6 +322,14 @@ class FormBuilder(StageBuilder):
     def _loop(self, variable: Var, extent: PrimExpr, body: Stmt) -> Stmt:
         name = variable.name
         number = name[1:].partition("_")[0]
+        own = name[0] == "i" and number.isdigit()
+        if own and int(number) in self.begins:
+            begin = const(self.begins[int(number)], self.index)
+            return For(variable, begin, extent, ForKind.SERIAL, body)
+        if own and self.form.get("triangle", [0, -1])[1] == int(number):
+            outer = self.loop_variables.get(self.form["triangle"][0])
+            if outer is not None and variable in self.loop_variables.values():
+                extent = tir.Min(outer + 1, extent)
         shift = self.form.get("shift")
         if shift and number == "0" and name[0] == "i":
             moved = Var(name, self.index)
@@ -261,6 +345,8 @@ class FormBuilder(StageBuilder):
 
     def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
         """Return the block inside the statements between it and its loops."""
+        if self.form.get("likely"):
+            predicate = tir.likely(predicate)
         if self.form.get("let") and values and isinstance(values[0], Var):
             variable = Var("at", self.index)
             made = BlockRealize([variable, *values[1:]], predicate, block)
@@ -299,13 +385,15 @@ class FormBuilder(StageBuilder):
         the row before: its first iterator is opaque, since the rows come in order.
         """
         axes = self.axes
-        value, combined = (self.builder.make(self.stage[key]) for key in ("value", "other"))
         (result, indices), (kept, _) = self._target(), self._target(1)
+        make = self.builder.make
+        made = self._with_tables(BufferStore(kept, make(self.stage["value"]), indices))
+        later = self._with_tables(BufferStore(result, make(self.stage["other"]), indices))
         everything = list(range(len(axes)))
         parts = []
         for name, store, is_ordered in (
-            ("_row", BufferStore(kept, value, indices), self.stage["ordered"]),
-            ("", BufferStore(result, combined, indices), True),
+            ("_row", made, self.stage["ordered"]),
+            ("", later, True),
         ):
             kinds = ["O" if is_ordered else "S", *["S"] * (len(axes) - 1)]
             self.axes = [{**axis, "type": kind} for axis, kind in zip(axes, kinds)]
@@ -339,6 +427,18 @@ class FormBuilder(StageBuilder):
             BufferStore(counter, zero, [zero]),
         ]
         return SeqStmt([*begin, While(now < count, SeqStmt(step))]), None
+
+
+def _through_pointers(block: Block, views: dict[Buffer, Buffer]) -> Block:
+    """Return a block in which views of other buffers' pointers are declared; its regions name the
+    other buffers.
+    """
+    reads = [BufferRegion(views.get(one.buffer, one.buffer), one.region) for one in block.reads]
+    body, init = block.body, block.init
+    for view in views:
+        body = DeclBuffer(view, body)
+        init = None if init is None else DeclBuffer(view, init)
+    return block.with_fields(reads=tuple(reads), body=body, init=init)
 
 
 def _everything(region: BufferRegion) -> BufferRegion:

@@ -11,7 +11,7 @@ from tilesmith.testing.fuzz.draw import Expressions
 from tilesmith.testing.fuzz.recipe import Recipe, number_of
 from tilesmith.testing.fuzz.values import DTYPES, Known, exact_limit, fits, range_of, wraps
 
-__all__ = ["MORE_STAGES", "STAGES", "Generator", "generate"]
+__all__ = ["MORE_STAGES", "STAGES", "Generator", "Stages", "generate"]
 
 _MOST_ITERATIONS = 700
 _SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
@@ -21,9 +21,11 @@ class Generator:
     """Draws one recipe."""
 
     def __init__(
-        self, rng: random.Random, stages: Stages | None = None, dtypes: tuple[str, ...] = DTYPES
-    ) -> None:
+        self, rng: random.Random, stages: Stages | None = None, dtypes: tuple[str, ...] = DTYPES,
+        tables: bool = False,
+    ) -> None:  # fmt: skip
         self.rng = rng
+        self.tables = tables  # whether blocks may read constant memory of their own
         self.among = dtypes
         self.stages = STAGES if stages is None else stages
         self.recipe: Recipe = {
@@ -103,7 +105,8 @@ class Generator:
 
     def expressions(self, axes: list[dict[str, Any]]) -> Expressions:
         """Return the source of expressions over these axes."""
-        draw = Expressions(self.rng, self.tensors, axes, self.dims)
+        draw = Expressions(self.rng, self.tensors, axes, self.dims, self.recipe["index"])
+        draw.tables = self.tables
         if self.recipe["stages"] and self.rng.random() < 0.6:
             tensor = self.recipe["stages"][-1]["tensors"][-1]
             draw.focus = tensor if tensor["ulp"] is None else None
@@ -208,7 +211,29 @@ def _finish_reduction(
         "indices": [["axis", k] for k in spatial] or [["int", 0]],
         "binding": make.rng.choice(["plain", "plain", "plain", "tiled", "fused"]),
     }  # fmt: skip
+    if make.rng.random() < 0.15:
+        known = _start(make, stage, spatial, known)
     make.add(stage, [axes[k]["size"] for k in spatial] or [1], [known])
+
+
+def _start(make: Generator, stage: dict[str, Any], spatial: list[int], known: Known) -> Known:
+    """Let a reduction start from other values than its identity; return the range of its result."""
+    leading = spatial == list(range(len(spatial)))
+    draw = make.expressions(stage["axes"][: len(spatial)] if leading else [])
+    draw.focus, draw.tables = None, False
+    value, start = draw.leaf(known.dtype)
+    if make.rng.random() < 0.5:
+        number = make.rng.choice([1, 2, 3])
+        value, start = ["const", known.dtype, number], Known(known.dtype, number, number)
+    low, high = min(known.low, start.low), max(known.high, start.high)
+    if stage["combiner"] == "sum":
+        low, high = known.low + start.low, known.high + start.high
+    if not fits(known.dtype, low, high):
+        if not wraps(known.dtype):
+            return known
+        low, high = range_of(known.dtype)
+    stage["start"] = value
+    return known._replace(low=low, high=high)
 
 
 def _contraction(make: Generator) -> None:
@@ -336,7 +361,7 @@ def _update(make: Generator) -> None:
     if [axis["size"] for axis in axes] != target["shape"]:
         return None
     others = [tensor for tensor in make.tensors if tensor["name"] != target["name"]]
-    draw = Expressions(rng, others, axes, make.dims)
+    draw = Expressions(rng, others, axes, make.dims, make.recipe["index"])
     value, known = draw.value(target["dtype"], 1)
     old = Known(target["dtype"], target["low"], target["high"])
     combiner = rng.choice(["sum", "max", "min"])

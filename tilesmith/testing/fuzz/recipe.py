@@ -15,11 +15,12 @@ from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz.forms import FormBuilder
 from tilesmith.testing.fuzz.layouts import declaration
+from tilesmith.testing.fuzz.stages import all_loads
 from tilesmith.tir import Buffer, PrimFunc, decl_buffer
 from tilesmith.tir.stmt import Block, BlockRealize, stmt_seq
 
 __all__ = [
-    "Recipe", "Sizes", "all_loads", "arguments_of", "build", "check_recipe", "number_of",
+    "Recipe", "Sizes", "arguments_of", "build", "check_recipe", "number_of",
     "outputs_of", "parameters_of", "unbound_sizes",
 ]  # fmt: skip
 
@@ -83,22 +84,6 @@ def outputs_of(recipe: Recipe) -> list[str]:
             if (stage.get("out") or tensor["name"] not in used) and not shared:
                 names.append(tensor["name"])
     return names
-
-
-def _loads(expr: Any, found: set[str]) -> None:
-    if isinstance(expr, list):
-        if expr and expr[0] == "load":
-            found.add(expr[1])
-        for part in expr:
-            _loads(part, found)
-
-
-def all_loads(stage: dict[str, Any]) -> set[str]:
-    """Return the names of the tensors that a stage reads."""
-    found: set[str] = set()
-    for key in ("value", "other", "condition", "indices"):
-        _loads(stage.get(key), found)
-    return found
 
 
 def build(recipe: Recipe) -> PrimFunc:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilesmith.testing.fuzz.cases import Case
-from tilesmith.testing.fuzz.recipe import all_loads
+from tilesmith.testing.fuzz.stages import all_loads
 
 __all__ = ["shrink"]
 
@@ -21,7 +21,7 @@ Finding = dict[str, Any]
 Again = Callable[[Case], Finding | None]
 """Runs a case; returns its finding if it fails in the same way."""
 _KEEP_RANGE = {"add", "sub", "mul", "select", "if", "let", "land", "lor", "neg", "not", "bitand",
-               "bitor", "bitxor", "shl", "shr"}  # fmt: skip
+               "bitor", "bitxor", "shl", "shr", "likely", "min", "max"}  # fmt: skip
 
 
 _NEEDED = {"threads: rest"}
@@ -152,7 +152,7 @@ def _simpler_stage(case: Case) -> Iterator[Case]:
                 made = _changed(case)
                 made["recipe"]["stages"][number][key] = value
                 yield made
-        for key in ("loop_order", "condition"):
+        for key in ("loop_order", "condition", "start"):
             if stage.get(key) is not None:
                 made = _changed(case)
                 made["recipe"]["stages"][number].pop(key)
@@ -208,7 +208,7 @@ def _replaced(expr: Any, path: tuple, value: Any) -> Any:
 
 def _simpler_expressions(case: Case) -> Iterator[Case]:
     for number, stage in enumerate(case["recipe"]["stages"]):
-        for key in ("value", "other", "condition"):
+        for key in ("value", "other", "condition", "start"):
             if stage.get(key) is None:
                 continue
             for path, expr in _paths(stage[key]):

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from tilesmith import tir
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.nd import array as as_tensor
 from tilesmith.testing.fuzz.expressions import ExpressionBuilder
 from tilesmith.tir import Buffer, BufferLoad, BufferStore, For, ForKind, IterVar
 from tilesmith.tir.analysis import get_block_access_region
-from tilesmith.tir.stmt import Block, BlockRealize, IfThenElse, LetStmt, Stmt, While, stmt_seq
+from tilesmith.tir.stmt import (
+    AllocateConst,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+    stmt_seq,
+)
 
-__all__ = ["StageBuilder"]
+__all__ = ["StageBuilder", "all_loads"]
 
 _KINDS = {"S": IterVar.DataPar, "R": IterVar.CommReduce, "O": IterVar.Opaque}
 
@@ -34,6 +48,7 @@ class StageBuilder:
         self.extents = [sizes.expr(axis["size"]) for axis in self.axes]
         self.iterators = [Var(f"v{k}", index) for k in range(len(self.axes))]
         self.inside: list[int] = []
+        self.loop_variables: dict[int, Var] = {}  # of axes that have one loop of their own
         if stage["binding"] == "inner":
             self.inside = list(range(1, len(self.axes)))
         values = dict(enumerate(self.iterators))
@@ -48,8 +63,19 @@ class StageBuilder:
         body, init = self._body()
         for number in reversed(self.inside):
             body = self._loop(self.iterators[number], self.extents[number], body)
+        body = self._with_tables(body)
         own = [k for k in range(len(self.axes)) if k not in self.inside]
         return own, self._block(own, self.stage["name"], body, init)
+
+    def _with_tables(self, body: Stmt) -> Stmt:
+        """Return a body with the constant memory that the expressions made so far read."""
+        tables, self.builder.tables = self.builder.tables, []
+        for table, numbers in tables:
+            data = numpy.asarray(numbers).astype(DataType(table.dtype).numpy())
+            body = AllocateConst(
+                table.data, table.dtype, table.shape, as_tensor(data), DeclBuffer(table, body)
+            )
+        return body
 
     def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         iter_vars = [
@@ -83,7 +109,7 @@ class StageBuilder:
         order = self.stage.get("loop_order") or own
         for k in sorted(own, key=lambda k: order.index(k) if k in order else len(order)):
             if k not in values:
-                variable = Var(f"i{k}", self.index)
+                variable = self.loop_variables[k] = Var(f"i{k}", self.index)
                 loops.append((variable, self.extents[k]))
                 values[k] = variable
         realize = self._realize([values[k] for k in own], predicate, block)
@@ -164,6 +190,8 @@ class StageBuilder:
             identity, combined = tir.min_value(buffer.dtype), tir.Max(own, value)
         else:
             identity, combined = tir.max_value(buffer.dtype), tir.Min(own, value)
+        if self.stage.get("start") is not None:
+            identity = self.builder.make(self.stage["start"])
         return BufferStore(buffer, combined, indices), BufferStore(buffer, identity, indices)
 
     def _body_argmax(self) -> tuple[Stmt, Stmt]:
@@ -218,3 +246,19 @@ class StageBuilder:
         reads = [region for region in reads if region.buffer is not counter]
         writes = [region for region in writes if region.buffer is not counter]
         return BlockRealize((), True, inner.with_fields(reads=reads, writes=writes)), None
+
+
+def _loads(expr: Any, found: set[str]) -> None:
+    if isinstance(expr, list):
+        if expr and expr[0] == "load":
+            found.add(expr[1])
+        for part in expr:
+            _loads(part, found)
+
+
+def all_loads(stage: dict[str, Any]) -> set[str]:
+    """Return the names of the tensors that a stage reads."""
+    found: set[str] = set()
+    for key in ("value", "other", "condition", "start", "indices"):
+        _loads(stage.get(key), found)
+    return found

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.ir import IntImm
+from tilesmith.ir.queries import variables
+from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import PrimFunc, Schedule
 from tilesmith.tir.schedule import BlockRV, LoopRV
 from tilesmith.tir.schedule.primitive import PRIMITIVES
@@ -221,6 +223,28 @@ class Pick:
     def loop(self, block: Any = None) -> Any:
         """Return a loop around a block."""
         return self.among(self.loops(self.block() if block is None else block))
+
+    def driven(self, block: Any, kind: int) -> list[Any]:
+        """Return the loops around a block, not on threads, that drive only iterators of a kind."""
+        realize = self.realize(block)
+        used: dict[int, set[int]] = {}
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            for variable in variables(value):
+                used.setdefault(id(variable), set()).add(iterator.iter_type)
+        loops = [(loop, self.statement(loop)) for loop in self.loops(block)]
+        return [
+            loop for loop, stmt in loops
+            if used.get(id(stmt.loop_var)) == {kind} and stmt.thread_binding is None
+        ]  # fmt: skip
+
+    def tried(self, method: str, *args: Any, **kwargs: Any) -> bool:
+        """Call a primitive that may refuse; True if it did not."""
+        try:
+            self.call(method, *args, **kwargs)
+        except ScheduleError:
+            self.recorder.calls.pop()
+            return False
+        return True
 
     def extent(self, loop: Any) -> int | None:
         """Return the number of iterations of a loop, where it is known."""

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import IntImm
-from tilesmith.ir.queries import variables
-from tilesmith.support.errors import ScheduleError
 from tilesmith.testing.fuzz.steps import Nothing, Pick
 from tilesmith.tir import For, ForKind, IterVar
 from tilesmith.tir.stmt import Block
@@ -39,33 +37,9 @@ def _bound(pick: Pick, block: Any) -> list[str]:
     ]
 
 
-def _try(pick: Pick, method: str, *args: Any, **kwargs: Any) -> bool:
-    """Call a primitive that may refuse; True if it did not."""
-    try:
-        pick.call(method, *args, **kwargs)
-    except ScheduleError:
-        pick.recorder.calls.pop()
-        return False
-    return True
-
-
 def _top_blocks(pick: Pick) -> list[Any]:
     root = pick.call("get_block", "root", func_name="main")
     return list(pick.call("get_child_blocks", root))
-
-
-def _driven(pick: Pick, block: Any, kind: int) -> list[Any]:
-    """Return the loops around a block that drive only iterators of one kind."""
-    realize = pick.realize(block)
-    used: dict[int, set[int]] = {}
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        for variable in variables(value):
-            used.setdefault(id(variable), set()).add(iterator.iter_type)
-    return [
-        loop
-        for loop in pick.loops(block)
-        if used.get(id(pick.statement(loop).loop_var)) == {kind} and not _tag(pick, loop)
-    ]
 
 
 def tile(pick: Pick) -> None:
@@ -73,7 +47,7 @@ def tile(pick: Pick) -> None:
     threads.
     """
     block = pick.among([one for one in _top_blocks(pick) if not _bound(pick, one)])
-    loops = _driven(pick, block, IterVar.DataPar)
+    loops = pick.driven(block, IterVar.DataPar)
     if not loops:
         raise Nothing
     others = [loop for loop in pick.loops(block) if loop not in loops]
@@ -81,7 +55,7 @@ def tile(pick: Pick) -> None:
         _tile_two(pick, loops[0], loops[1], [*loops[2:], *others])
         return
     if others and loops:
-        _try(pick, "reorder", *loops, *others)
+        pick.tried("reorder", *loops, *others)
     loop = pick.call("fuse", *loops) if len(loops) > 1 else loops[0]
     parts: list[Any] = [None, pick.among(_SIZES)]
     tags = ["blockIdx.x", "threadIdx.x"]
@@ -99,7 +73,7 @@ def _tile_two(pick: Pick, first: Any, second: Any, others: list[Any]) -> None:
     outer_y, inner_y = pick.call("split", first, [None, pick.among([1, 2, 4])])
     outer_x, inner_x = pick.call("split", second, [None, pick.among([1, 2, 4])])
     order = [outer_y, outer_x, inner_y, inner_x, *others]
-    if not _try(pick, "reorder", *order):
+    if not pick.tried("reorder", *order):
         raise Nothing
     for loop, tag in zip(order, ["blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x"]):
         pick.call("bind", loop, tag)
@@ -137,7 +111,7 @@ def share(pick: Pick) -> None:
     first = last if scope == "local" else pick.among([blocks, last])
     place = loops[first] if first == blocks else pick.among(loops[last:])
     cache = pick.call("cache_read", block, pick.among(numbers), scope)
-    if not _try(pick, "compute_at", cache, place):
+    if not pick.tried("compute_at", cache, place):
         pick.call("set_scope", cache, 0, _fitting_scope(pick, cache))
         return
     if scope != "local" and pick.chance(0.8):
@@ -157,7 +131,7 @@ def _cooperate(pick: Pick, cache: Any, tags: list[str], loops: list[Any]) -> Non
     loop = pick.call("fuse", *own) if len(own) > 1 else own[0]
     parts = pick.call("split", loop, [None, *[sizes[tag] for tag in tags]])
     for part, tag in zip(parts[1:], tags):
-        _try(pick, "bind", part, tag)
+        pick.tried("bind", part, tag)
 
 
 def _fitting_scope(pick: Pick, copy: Any) -> str:
@@ -168,6 +142,32 @@ def _fitting_scope(pick: Pick, copy: Any) -> str:
     return "shared" if tags else "global"
 
 
+def exchange(pick: Pick) -> None:
+    """Copy what a block reads to memory of its warp: each lane brings a part, others read it."""
+    block = _in_kernel(pick)
+    loops = list(pick.loops(block))
+    tags = [_tag(pick, loop) for loop in loops]
+    blocks = max((k for k, tag in enumerate(tags) if tag.startswith("blockIdx")), default=-1)
+    threads = [loop for loop, tag in zip(loops, tags) if tag.startswith("threadIdx")]
+    lanes = pick.extent(threads[0])
+    # all lanes of one warp take part, and no other warp has memory of its own
+    if blocks < 0 or len(threads) != 1 or lanes not in (1, 2, 4, 8, 16, 32):
+        raise Nothing
+    statement: Block = pick.statement(block)
+    written = {region.buffer for region in statement.writes}
+    numbers = [
+        k for k, one in enumerate(statement.reads)
+        if one.buffer not in written and one.buffer.scope() == "global"
+    ]  # fmt: skip
+    cache = pick.call("cache_read", block, pick.among(numbers), "warp")
+    if not pick.tried("compute_at", cache, loops[blocks]):
+        pick.call("set_scope", cache, 0, "global")
+        return
+    _cooperate(pick, cache, ["threadIdx.x"], loops)
+    if "threadIdx.x" not in _bound(pick, cache):
+        pick.call("set_scope", cache, 0, "shared")
+
+
 def keep(pick: Pick) -> None:
     """Write the result of a block to memory of each thread first."""
     block = _in_kernel(pick)
@@ -175,7 +175,7 @@ def keep(pick: Pick) -> None:
     last = max(k for k, loop in enumerate(loops) if _tag(pick, loop))
     number = pick.among(range(len(pick.statement(block).writes)))
     cache = pick.call("cache_write", block, number, "local")
-    if not _try(pick, "reverse_compute_at", cache, loops[last]):
+    if not pick.tried("reverse_compute_at", cache, loops[last]):
         pick.call("set_scope", block, number, _fitting_scope(pick, cache))
 
 
@@ -183,11 +183,11 @@ def reduce(pick: Pick) -> None:
     """Let the threads of a block compute a reduction together."""
     unbound = [one for one in _top_blocks(pick) if not _bound(pick, one)]
     block = pick.among([one for one in unbound if pick.statement(one).init is not None])
-    loops = _driven(pick, block, IterVar.CommReduce)
+    loops = pick.driven(block, IterVar.CommReduce)
     loop = pick.among(loops)
-    spatial = _driven(pick, block, IterVar.DataPar)
+    spatial = pick.driven(block, IterVar.DataPar)
     if spatial:
-        _try(pick, "reorder", *spatial, *loops)
+        pick.tried("reorder", *spatial, *loops)
         outer = pick.call("fuse", *spatial) if len(spatial) > 1 else spatial[0]
         if pick.chance(0.3):
             outer, inner = pick.call("split", outer, [None, 2])
@@ -207,7 +207,7 @@ def _follow(pick: Pick, block: Any, loop: Any) -> None:
     """
     consumers = pick.call("get_consumers", block)
     consumer = pick.among([one for one in consumers if not _bound(pick, one)])
-    if not _try(pick, "reverse_compute_at", consumer, loop):
+    if not pick.tried("reverse_compute_at", consumer, loop):
         return
     (*_, written) = pick.statement(block).writes
     if len(consumers) == 1 and not pick.is_parameter(written.buffer):
@@ -223,13 +223,13 @@ def bind_the_rest(pick: Pick) -> None:
     for block in _top_blocks(pick):
         if _bound(pick, block):
             continue
-        loops = _driven(pick, block, IterVar.DataPar)
+        loops = pick.driven(block, IterVar.DataPar)
         first = pick.loops(block)[:1]
         tag = pick.among(["blockIdx.x", "threadIdx.x"])
         if loops and loops[0] == first[0]:
             size = pick.statement(loops[0]).extent
             small = isinstance(size, IntImm) and size.value <= 64
-            if _try(pick, "bind", loops[0], tag if small else "blockIdx.x"):
+            if pick.tried("bind", loops[0], tag if small else "blockIdx.x"):
                 continue
         unit = pick.call("add_unit_loop", first[0] if first else block)
         pick.call("bind", unit, tag)
@@ -239,6 +239,7 @@ THREAD_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
     "threads: tile": (4, tile),
     "threads: share": (3, share),
     "threads: keep": (1, keep),
+    "threads: exchange": (1.5, exchange),
     "threads: reduce": (1.5, reduce),
     "threads: rest": (0, bind_the_rest),
 }

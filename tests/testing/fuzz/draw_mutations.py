@@ -1,0 +1,213 @@
+"""Broken rules that need a certain draw: each stands for a kind of program or schedule.
+
+Plain programs of blocks under random schedules did not find these within three minutes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testing.fuzz.mutations import module, replace
+from tilesmith.ir import Mul
+
+REDUCTION = "tir.schedule.primitives.reduction"
+
+
+def rfactor_without_its_guard() -> None:
+    """Iterations beyond the end of a reduction count: splits larger than it, or not dividing."""
+    replace(
+        module(REDUCTION)._Rfactor,
+        "_conditions",
+        lambda right: lambda self, *args: (right(self, *args)[0], None),
+    )
+
+
+def rfactor_of_loops_from_zero() -> None:
+    """A factored loop that begins elsewhere is taken to begin at 0."""
+    replace(module(REDUCTION)._Rfactor, "_value_of", lambda _: lambda self, variable, one: one.var)
+
+
+def partial_results_from_the_start() -> None:
+    """Each partial result starts from what only the whole result starts from."""
+
+    def make(right: Any) -> Any:
+        def match(*args: Any, **kwargs: Any) -> Any:
+            combiner = right(*args, **kwargs)
+            combiner.identities = list(combiner.starts)
+            return combiner
+
+        return match
+
+    replace(module(REDUCTION), "combiner_of", make)
+
+
+def reverse_inline_with_swapped_indices() -> None:
+    def make(right: Any) -> Any:
+        def inverse(*args: Any) -> Any:
+            placeholders, values = right(*args)
+            return placeholders[::-1], values
+
+        return inverse
+
+    replace(module("tir.schedule.primitives.compute_inline"), "inverse_of", make)
+
+
+def layouts_that_later_readers_do_not_know() -> None:
+    """Only the first accesses to a buffer go to their new places."""
+    cls = module("tir.schedule.primitives.layout")._TransformAccess
+
+    def make(right: Any) -> Any:
+        def indices(self: Any, buffer: Any, given: Any) -> Any:
+            self.seen = getattr(self, "seen", 0) + 1
+            made = right(self, buffer, given)
+            return list(given) if self.seen > 2 and len(made) == len(given) else made
+
+        return indices
+
+    replace(cls, "indices", make)
+
+
+def layouts_behind_pointers() -> None:
+    """A buffer that is declared again at the same pointer may be laid out anew."""
+    owner = module("tir.schedule.primitives.layout")
+    replace(owner, "check_not_a_pointer", lambda _: lambda *args: None)
+
+
+def triangles_taken_as_squares() -> None:
+    replace(module("tir.schedule.blocks"), "runs_for_all", lambda _: lambda *args: True)
+
+
+def memory_that_dies_inside_of_its_loop() -> None:
+    """What a loop reads before it writes it is not live until the end of the loop."""
+    cls = module("tir.transform.storage.storage_rewrite")._LifeFinder
+
+    def visit_loop(self: Any, loop: Any) -> None:
+        self.position += 1
+        self.visit_children(loop)
+        self.position += 1
+
+    cls.visit_loop = cls.visit_While = visit_loop
+
+
+def loop_partition_with_a_limit_one_too_high() -> None:
+    def make(right: Any) -> Any:
+        def limit_of(*args: Any) -> Any:
+            found = right(*args)
+            return found if found is None or found[1] is None else (found[0], found[1] + 1)
+
+        return limit_of
+
+    replace(module("tir.transform.loops.loop_partition"), "limit_of", make)
+
+
+def narrow_types_without_products() -> None:
+    intervals = module("tir.transform.dtypes.narrow_data_type")._INTERVALS
+    intervals[Mul] = lambda a, b: a
+
+
+def conditions_hoisted_over_lets() -> None:
+    owner = module("tir.transform.loops.hoist_expression")._Candidates
+    owner.visit_Let = owner.visit_LetStmt = lambda self, let: self.visit_children(let)
+
+
+def lets_hoisted_over_what_they_use() -> None:
+    owner = module("tir.transform.loops.hoist_expression")._LetTaker
+
+    def make(right: Any) -> Any:
+        def wanted(self: Any, let: Any, kind: Any) -> bool:
+            bound, self.bound = self.bound, set()
+            try:
+                return right(self, let, kind)
+            finally:
+                self.bound = bound
+
+        return wanted
+
+    replace(owner, "wanted", make)
+
+
+def shifts_of_negative_numbers_without_sign() -> None:
+    facts = module("codegen.facts")
+    owner = next(one for one in vars(facts).values() if hasattr(one, "is_non_negative"))
+    replace(owner, "is_non_negative", lambda _: lambda self, expr: True)
+
+
+def small_floats_that_are_cut_off() -> None:
+    """float16 values are rounded towards zero."""
+    conversions = module("codegen.llvm.conversions")
+
+    def make(right: Any) -> Any:
+        def narrow(out: Any, value: str, wide: Any, target: Any) -> str:
+            if target.element == "float16" and wide.lanes == 1:
+                bits = out.define(f"bitcast float {value} to i32")
+                kept = out.define(f"and i32 {bits}, -8192")
+                value = out.define(f"bitcast i32 {kept} to float")
+            return right(out, value, wide, target)
+
+        return narrow
+
+    replace(conversions, "_narrow", make)
+
+
+def warps_whose_lanes_have_their_own() -> None:
+    """Memory of a warp is compacted to what one lane uses."""
+    owner = module("tir.transform.blocks.compact_buffer_allocation")
+    replace(
+        owner,
+        "_sharers",
+        lambda right: lambda scope: () if scope == "warp" else right(scope),
+    )
+
+
+def copies_in_front_of_constants() -> None:
+    """A copy of constant memory stands before the memory is declared."""
+    replace(module("tir.schedule.primitives.copies"), "_DECLARATIONS", lambda _: ())
+
+
+def known_values_that_stores_keep() -> None:
+    """A store to a buffer is taken to leave all other elements known."""
+    owner = module("tir.transform.simplification.known_values")._Entry
+    replace(owner, "differs", lambda _: lambda self, store, analyzer: True)
+
+
+def minima_turned_around() -> None:
+    """``x - min(x, y)`` becomes ``min(x - y, 0)``."""
+    owner = module("arith.like_terms")
+    owner.Max = owner.Min
+
+
+def minima_of_the_wrong_side() -> None:
+    """The dominated operand of a minimum is kept."""
+    cls = module("arith.extremes").Extremes
+    other = module("arith.extremes")._OTHER
+    replace(
+        cls, "_undominated", lambda right: lambda self, kind, args: right(self, other[kind], args)
+    )
+
+
+DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
+    function.__name__: (function, step, field, only)
+    for function, step, field, only in [
+        (rfactor_without_its_guard, "primitive: chains: factor", "chains", "primitive"),
+        (rfactor_of_loops_from_zero, "primitive: chains: factor", "chains", "primitive"),
+        (partial_results_from_the_start, "primitive: ", "chains", "primitive"),
+        (reverse_inline_with_swapped_indices, "primitive: ", "chains", "primitive"),
+        (layouts_that_later_readers_do_not_know, "primitive: ", "chains", "primitive"),
+        (layouts_behind_pointers, "primitive: ", "statements", "primitive"),
+        (triangles_taken_as_squares, "primitive: ", "statements", "primitive"),
+        (memory_that_dies_inside_of_its_loop, "pass: tir.StorageRewrite", "chains", "pass"),
+        (loop_partition_with_a_limit_one_too_high, "pass: tir.LoopPart", "conditions", "pass"),
+        (narrow_types_without_products, "pass: tir.NarrowDataType", "conditions", "pass"),
+        (conditions_hoisted_over_lets, "pass: tir.HoistExpression", "conditions", "pass"),
+        (lets_hoisted_over_what_they_use, "pass: tir.HoistExpression", "conditions", "pass"),
+        (shifts_of_negative_numbers_without_sign, "codegen: llvm", "blocks", "codegen"),
+        (small_floats_that_are_cut_off, "codegen: llvm", "narrow", "codegen"),
+        (warps_whose_lanes_have_their_own, "pass: tir.", "threads", "pass"),
+        (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
+        (known_values_that_stores_keep, "pass: tir.", "conditions", "pass"),
+        (minima_turned_around, "pass: tir.", "conditions", "pass"),
+        (minima_of_the_wrong_side, "pass: tir.", "conditions", "pass"),
+    ]
+}
+"""Name → what breaks the compiler, the begin of the signature expected, the field and the checks
+that have to notice."""
