@@ -1,0 +1,147 @@
+"""The mutation run: which changes it makes, what counts, that it goes on where it stopped."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+
+import mutants  # noqa: E402
+from mutation_run import Settings, Tree, chosen, nearest_tests, report, run  # noqa: E402
+
+SOURCE = '''\
+"""A docstring about 1 < 2."""
+
+from typing import TYPE_CHECKING
+
+__all__ = ["part"]
+
+
+def part(a: "int | None", b: int = 3) -> int:
+    """Return min(1, 2)."""
+    if a is None:
+        raise ValueError(f"give a number, not {a - 1}")
+    if a < b and not b == 0:
+        b -= 1
+        a, b = divide(b - a, min(a, 7))
+    return b
+'''
+
+
+def changes(source=SOURCE):
+    made = mutants.mutants_of("tilesmith/te/part.py", source)
+    return {(one.line, one.before, one.after) for one in made}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (8, "3", "4"), (8, "3", "2"), (10, "a is None", "False"),
+        (10, "a is None", "a is not None"),
+        (12, "a < b", "a <= b"), (12, "a < b", "b < a"), (12, "a < b and not b == 0", "a < b"),
+        (12, "a < b and not b == 0", "a < b or not b == 0"), (12, "not b == 0", "b == 0"),
+        (13, "b -= 1", "pass"), (14, "b - a", "a - b"), (14, "b - a", "b + a"),
+        (14, "min(a, 7)", "max(a, 7)"), (14, "min(a, 7)", "min(7, a)"), (14, "7", "8"),
+        (14, "divide(b - a, min(a, 7))", "divide(min(a, 7), b - a)"),
+    ],
+)  # fmt: skip
+def test_mistakes_that_one_may_make(change):
+    assert change in changes()
+
+
+def test_texts_for_people_stay():
+    assert {line for line, _, _ in changes()}.isdisjoint({1, 3, 5, 9, 11})
+
+
+def test_columns_count_characters():
+    (change,) = [
+        one for one in changes('x = "ä→" + str(a < b)\n') if one[1:] == ("a < b", "a <= b")
+    ]
+    assert change[0] == 1
+
+
+def test_a_change_that_is_no_program_is_noticed():
+    mutant = mutants.Mutant("a.py", 1, 0, 1, "sign", "a", "a b")
+    assert not mutants.compiles(mutant, "a = 1\n")
+
+
+def test_the_nearest_tests_come_first(tmp_path):
+    for name in ("te/test_part.py", "te/test_other.py"):
+        place = tmp_path / "tests" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("")
+    assert list(nearest_tests(tmp_path, "tilesmith/te/part.py")) == [
+        ["tests/te/test_part.py"], ["tests/te"],
+    ]  # fmt: skip
+
+
+class ToyStages:
+    """Says of a mutant what its text says; remembers what it was asked."""
+
+    def __init__(self, tree):
+        self.tree, self.asked = tree, []
+
+    def prepare(self):
+        """Nothing to look at."""
+
+    def is_reached(self, mutant):
+        return mutant.line > 10
+
+    def probe(self, mutant):
+        assert (self.tree.place / mutant.path).read_text() == mutant.applied(SOURCE)
+        self.asked.append(mutant.name)
+        return "no change" if mutant.kind == "off by one" else "counts"
+
+    def tests(self, mutant):
+        return "survived" if mutant.kind == "comparison" else "FAILED tests/te/test_part.py"
+
+    def fuzzing(self, mutant, record):
+        record.programs += 5
+        return "survived" if mutant.line == 13 else "pass: tir.Simplify: wrong result"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    source = tmp_path / "source" / "tilesmith" / "te" / "part.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(SOURCE)
+    return Settings(tmp_path / "source", tmp_path / "output", ("tilesmith/te",), count=100)
+
+
+def test_a_run_goes_on_where_it_stopped(settings):
+    tree = Tree(settings)
+    settings.count = 4
+    first, second = ToyStages(tree), ToyStages(tree)
+    run(settings, first, tree, lambda text: None)
+    assert (settings.tree / "tilesmith/te/part.py").read_text() == SOURCE
+    assert (tree.place / "tilesmith/te/part.py").read_text() == SOURCE
+    settings.count = 100
+    run(settings, second, tree, lambda text: None)
+    assert first.asked and set(first.asked).isdisjoint(second.asked)
+    names = {one.stem for one in (settings.output / "records").iterdir()}
+    assert names == {*first.asked, *second.asked}
+
+
+def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
+    tree = Tree(settings)
+    tree.apply(next(chosen(settings)))
+    assert (tree.place / "tilesmith/te/part.py").read_text() != SOURCE
+    assert (Tree(settings).place / "tilesmith/te/part.py").read_text() == SOURCE
+
+
+def test_the_report_names_survivors(settings):
+    tree = Tree(settings)
+    run(settings, ToyStages(tree), tree, lambda text: None)
+    made = report(settings.output, {})
+    assert made["counted"] > made["found by fuzzing"] > 0 and made["without effect"] > 0
+    lines = {one["mutant"]["line"] for one in made["survivors"]}
+    assert 13 in lines  # fuzzing did not find it
+    text = (settings.output / "report.md").read_text()
+    assert "dropped statement: `b -= 1` → `pass`" in text
+    judged = {one["name"]: "only shorter code" for one in made["survivors"]}
+    again = report(settings.output, judged)
+    assert not again["survivors"] and again["equivalent by verdict"] == len(judged)
+    assert json.loads((settings.output / "report.json").read_text()) == again
