@@ -328,7 +328,7 @@ class FormBuilder(StageBuilder):
             return For(variable, begin, extent, ForKind.SERIAL, body)
         if own and self.form.get("triangle", [0, -1])[1] == int(number):
             outer = self.loop_variables.get(self.form["triangle"][0])
-            if outer is not None and variable in self.loop_variables.values():
+            if outer is not None and variable is self.loop_variables.get(int(number)):
                 extent = tir.Min(outer + 1, extent)
         shift = self.form.get("shift")
         if shift and number == "0" and name[0] == "i":
