@@ -35,7 +35,6 @@ from tilesmith.tir import (
     BufferStore,
     For,
     ForKind,
-    IterVar,
     decl_buffer,
 )
 from tilesmith.tir.functor import renew_defs
@@ -235,24 +234,15 @@ class FormBuilder(StageBuilder):
 
     def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         block = super()._block(own, name, body, init)
-        if self.begins:
-            block = block.with_fields(
-                iter_vars=tuple([self._begun(one) for one in block.iter_vars])
-            )
         if self.allocated or self.matches:
             block = self._with_views(block)
         if self.form.get("wide"):
             block = block.with_fields(reads=tuple([_everything(one) for one in block.reads]))
         return block
 
-    def _begun(self, iterator: IterVar) -> IterVar:
-        """Return an iterator whose domain begins where the form says."""
-        axes = {k for k, own in enumerate(self.iterators) if own is iterator.var}
-        begin = next((self.begins[k] for k in axes & set(self.begins)), None)
-        if begin is None:
-            return iterator
-        domain = Range.from_min_extent(const(begin, self.index), iterator.dom.extent)
-        return iterator.with_fields(dom=domain)
+    def begin(self, number: int) -> int:
+        """Return where the domain of an axis begins, as the form says."""
+        return int(self.begins.get(number, 0))
 
     def _with_views(self, block: Block) -> Block:
         """Return the block with its allocations and views; it accesses the sources of its views."""

@@ -80,7 +80,7 @@ class StageBuilder:
     def _block(self, own: list[int], name: str, body: Stmt, init: Stmt | None) -> Block:
         iter_vars = [
             IterVar(
-                Range.from_min_extent(const(0, self.index), self.extents[k]),
+                Range.from_min_extent(const(self.begin(k), self.index), self.extents[k]),
                 self.iterators[k],
                 _KINDS[self.axes[k]["type"]],
             )
@@ -90,6 +90,10 @@ class StageBuilder:
         block = Block(iter_vars, (), (), name, body, init, annotations=notes)
         reads, writes, _ = get_block_access_region(block, {})
         return block.with_fields(reads=tuple(reads), writes=tuple(writes))
+
+    def begin(self, number: int) -> int:
+        """Return where the domain of an axis begins."""
+        return 0
 
     # Loops around the block.
 
