@@ -25,7 +25,7 @@ BUDGET = {
     "script": 40,
     "target": 10,
     "te": 22,
-    "testing": 43,
+    "testing": 42,
     "topi": 107,
 }
 

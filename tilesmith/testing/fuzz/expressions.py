@@ -110,7 +110,8 @@ class ExpressionBuilder:
         return getattr(tir, name)(*[self.make(value) for value in values])
 
     def make_likely(self, condition: Any) -> PrimExpr:
-        return tir.likely(self.make(condition))
+        hint: PrimExpr = tir.likely(self.make(condition))
+        return hint
 
     def make_table(self, dtype: str, numbers: list[Any], index: Any) -> PrimExpr:
         """Return an element of constant memory, which the builder of the stage has to allocate."""

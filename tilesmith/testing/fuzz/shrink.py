@@ -37,7 +37,8 @@ class _Shrinker:
 
     @property
     def case(self) -> Case:
-        return self.finding["case"]
+        case: Case = self.finding["case"]
+        return case
 
     @property
     def late(self) -> bool:

@@ -51,7 +51,7 @@ class StageBuilder:
         self.loop_variables: dict[int, Var] = {}  # of axes that have one loop of their own
         if stage["binding"] == "inner":
             self.inside = list(range(1, len(self.axes)))
-        values = dict(enumerate(self.iterators))
+        values: dict[int, PrimExpr] = dict(enumerate(self.iterators))
         self.builder = ExpressionBuilder(buffers, values, sizes, index)
 
     def nest(self) -> Stmt:
