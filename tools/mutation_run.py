@@ -95,11 +95,18 @@ class Record:
 
 
 class Tree:
-    """A copy of the tree in which one mutant at a time is applied."""
+    """A copy of the tree in which one mutant at a time is applied.
+
+    A second copy, of the packages that are broken, stays as it is: a run measures the tree as it
+    was when the run began, also if it is edited meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.place = settings.output / "tree"
+        self.place, self.unchanged = settings.output / "tree", settings.output / "unchanged"
+        for package in settings.packages:
+            if not (self.unchanged / package).exists():
+                shutil.copytree(settings.tree / package, self.unchanged / package)
         for name in COPIED:
             source, target = settings.tree / name, self.place / name
             if source.is_dir() and not target.exists():
@@ -108,8 +115,8 @@ class Tree:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, target)
         for package in settings.packages:  # a run that was stopped may have left a mutant
-            for path in sorted((settings.tree / package).rglob("*.py")):
-                name = path.relative_to(settings.tree)
+            for path in sorted((self.unchanged / package).rglob("*.py")):
+                name = path.relative_to(self.unchanged)
                 if (self.place / name).read_bytes() != path.read_bytes():
                     self._write(str(name), path.read_text(encoding="utf-8"))
 
@@ -122,7 +129,7 @@ class Tree:
 
     def text(self, path: str) -> str:
         """Return a file of the unchanged tree."""
-        return (self.settings.tree / path).read_text(encoding="utf-8")
+        return (self.unchanged / path).read_text(encoding="utf-8")
 
     def apply(self, mutant: Mutant) -> None:
         """Put a mutant into the copy."""
@@ -250,12 +257,12 @@ def nearest_tests(place: Path, path: str) -> Iterator[list[str]]:
             yield [str(folder.relative_to(place))]
 
 
-def chosen(settings: Settings) -> Iterator[Mutant]:
+def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:
     """Yield all mutants of the packages in the random order of the seed."""
     every: list[Mutant] = []
     for package in settings.packages:
-        for path in sorted((settings.tree / package).rglob("*.py")):
-            name = str(path.relative_to(settings.tree))
+        for path in sorted((root / package).rglob("*.py")):
+            name = str(path.relative_to(root))
             every += mutants_of(name, path.read_text(encoding="utf-8"))
     random.Random(settings.seed).shuffle(every)
     yield from every
@@ -291,7 +298,7 @@ def run(settings: Settings, stages: Any, tree: Any, say: Callable[[str], None] =
     folder.mkdir(parents=True, exist_ok=True)
     stages.prepare()
     counted = 0
-    for mutant in chosen(settings):
+    for mutant in chosen(settings, tree.unchanged):
         if counted >= settings.count:
             break
         kept = folder / f"{mutant.name}.json"

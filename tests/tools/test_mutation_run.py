@@ -111,7 +111,7 @@ def settings(tmp_path):
     return Settings(tmp_path / "source", tmp_path / "output", ("tilesmith/te",), count=100)
 
 
-def test_a_run_goes_on_where_it_stopped(settings):
+def test_a_run_goes_on_where_it_stopped_with_the_tree_as_it_was(settings):
     tree = Tree(settings)
     settings.count = 4
     first, second = ToyStages(tree), ToyStages(tree)
@@ -119,6 +119,7 @@ def test_a_run_goes_on_where_it_stopped(settings):
     assert (settings.tree / "tilesmith/te/part.py").read_text() == SOURCE
     assert (tree.place / "tilesmith/te/part.py").read_text() == SOURCE
     settings.count = 100
+    (settings.tree / "tilesmith/te/part.py").write_text("")  # edited meanwhile
     run(settings, second, tree, lambda text: None)
     assert first.asked and set(first.asked).isdisjoint(second.asked)
     names = {one.stem for one in (settings.output / "records").iterdir()}
@@ -127,7 +128,7 @@ def test_a_run_goes_on_where_it_stopped(settings):
 
 def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
     tree = Tree(settings)
-    tree.apply(next(chosen(settings)))
+    tree.apply(next(chosen(settings, tree.unchanged)))
     assert (tree.place / "tilesmith/te/part.py").read_text() != SOURCE
     assert (Tree(settings).place / "tilesmith/te/part.py").read_text() == SOURCE
 

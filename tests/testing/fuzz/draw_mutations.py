@@ -159,6 +159,17 @@ def warps_whose_lanes_have_their_own() -> None:
     )
 
 
+def copies_in_front_of_constants() -> None:
+    """A copy of constant memory stands before the memory is declared."""
+    replace(module("tir.schedule.primitives.copies"), "_DECLARATIONS", lambda _: ())
+
+
+def constants_that_are_inlined_anywhere() -> None:
+    """A block may move to where the constant memory that it reads is not declared."""
+    owner = module("tir.schedule.primitives.compute_inline")
+    replace(owner, "check_in_sight", lambda _: lambda *args: None)
+
+
 def known_values_that_stores_keep() -> None:
     """A store to a buffer is taken to leave all other elements known."""
     owner = module("tir.transform.simplification.known_values")._Entry
@@ -198,6 +209,8 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (shifts_of_negative_numbers_without_sign, "codegen: llvm", "blocks", "codegen"),
         (small_floats_that_are_cut_off, "codegen: llvm", "narrow", "codegen"),
         (warps_whose_lanes_have_their_own, "pass: tir.", "threads", "pass"),
+        (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
+        (constants_that_are_inlined_anywhere, "primitive: C", "statements", "primitive"),
         (known_values_that_stores_keep, "pass: tir.", "conditions", "pass"),
         (minima_turned_around, "pass: tir.", "conditions", "pass"),
         (minima_of_the_wrong_side, "pass: tir.", "conditions", "pass"),

@@ -126,6 +126,8 @@ class Generator:
         stage["out"] = self.rng.random() < 0.15
         stage.setdefault("binding", "plain")
         stage["factor"] = self.rng.choice([2, 3, 4])
+        if self.tables and self.rng.random() < 0.5:
+            stage["tables_outside"] = True
         if self.rng.random() < 0.15:
             order = list(range(len(stage["axes"])))
             self.rng.shuffle(order)

@@ -146,7 +146,9 @@ def _without_stage(case: Case) -> Iterator[Case]:
 
 
 def _simpler_stage(case: Case) -> Iterator[Case]:
-    plain = {"binding": "plain", "let": False, "out": False, "while": False}
+    plain = {
+        "binding": "plain", "let": False, "out": False, "while": False, "tables_outside": False,
+    }  # fmt: skip
     for number, stage in enumerate(case["recipe"]["stages"]):
         for key, value in plain.items():
             if stage.get(key, value) != value:

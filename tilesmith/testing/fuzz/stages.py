@@ -55,15 +55,16 @@ class StageBuilder:
         self.builder = ExpressionBuilder(buffers, values, sizes, index)
 
     def nest(self) -> Stmt:
-        """Return the loops with the block."""
-        return self._loops(*self.block())
+        """Return the loops with the block, and constant memory around them (``tables_outside``)."""
+        return self._with_tables(self._loops(*self.block()))
 
     def block(self) -> tuple[list[int], Block]:
         """Return the block, and the axes that it iterates itself."""
         body, init = self._body()
         for number in reversed(self.inside):
             body = self._loop(self.iterators[number], self.extents[number], body)
-        body = self._with_tables(body)
+        if not self.stage.get("tables_outside"):
+            body = self._with_tables(body)
         own = [k for k in range(len(self.axes)) if k not in self.inside]
         return own, self._block(own, self.stage["name"], body, init)
 

@@ -75,6 +75,38 @@ def check_accessed_by_name(blocks: Sequence[BlockCursor], buffer: Buffer) -> Non
             )
 
 
+def _declared_around(stmt: Stmt, target: Stmt) -> list[Buffer] | None:
+    """Return the buffers declared by the statements around a part of a statement; None if it is not
+    a part of it, or lies in a block of it."""
+    if stmt is target:
+        return []
+    if isinstance(stmt, BlockRealize):
+        return None
+    for child in stmt.children():
+        found = _declared_around(child, target) if isinstance(child, Stmt) else None
+        if found is not None:
+            return [stmt.buffer, *found] if isinstance(stmt, DeclBuffer) else found
+    return None
+
+
+def check_in_sight(cursor: BlockCursor, places: Sequence[Cursor]) -> None:
+    """Check that other places of a block's scope see the buffers that the block uses: what is
+    declared around its loops only is unknown elsewhere."""
+    body = scope_of(cursor).block.body
+    own = _declared_around(body, cursor.stmt)
+    used = buffers(cursor.stmt) if own else []
+    for place in places if own else []:
+        there = {id(buffer) for buffer in _declared_around(body, place.stmt) or []}
+        for buffer in own or []:
+            if id(buffer) not in there and any(one is buffer for one in used):
+                raise refuse(
+                    f"block '{cursor.block.name_hint}' uses '{buffer.name}', which is declared "
+                    "around its loops only",
+                    place,
+                    "declare the buffer around both places",
+                )
+
+
 def check_not_a_pointer(owner: Cursor, buffer: Buffer, cursor: BlockCursor) -> None:
     """Check that the elements of a buffer are only accessed by their indices below its owner: a
     function that gets its pointer, or another buffer declared over its memory, knows the layout
@@ -441,6 +473,7 @@ def ranges_between(cursor: Cursor, outer: Cursor) -> dict[Var, Range]:
 __all__ += [
     "check_accessed_by_name",
     "check_covers_domain",
+    "check_in_sight",
     "check_inputs_last",
     "check_inputs_stay",
     "own_condition",

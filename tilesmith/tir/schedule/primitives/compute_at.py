@@ -19,6 +19,7 @@ from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.blocks import (
     check_complete_or_reduction,
     check_covers_domain,
+    check_in_sight,
     check_inputs_stay,
     consumers_of,
     is_output_block,
@@ -180,6 +181,7 @@ def _check_place(cursor: BlockCursor, loop_cursor: LoopCursor) -> BlockCursor:
         )
     check_complete_or_reduction(cursor, scope)
     check_inputs_stay(cursor, scope)
+    check_in_sight(cursor, [loop_cursor])
     return scope
 
 

@@ -21,6 +21,7 @@ from tilesmith.tir.schedule.blocks import (
     check_accessed_by_name,
     check_complete_or_reduction,
     check_covers_domain,
+    check_in_sight,
     check_inputs_last,
     check_inputs_stay,
     consumers_of,
@@ -63,6 +64,7 @@ def compute_inline(block: BlockCursor) -> None:
     _check_nothing_else(block, scope, consumers, store.buffer)
     inliner = _Inliner(block.block, store.buffer, store.value, mapping)
     check_inputs_last(block, scope, consumers)
+    check_in_sight(block, consumers)
     for consumer in consumers:
         check_plain_access(consumer, store.buffer)
     for consumer in consumers:
@@ -261,6 +263,7 @@ def reverse_compute_inline(block: BlockCursor) -> None:
         )
     (producer,) = producers
     check_complete_or_reduction(producer, scope)
+    check_in_sight(block, [producer])
     node = producer.block
     _check_final(producer)
     buffer = node.writes[0].buffer

@@ -22,6 +22,7 @@ from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import (
     check_covers_domain,
+    check_in_sight,
     consumers_of,
     is_output_block,
     scope_of,
@@ -116,6 +117,7 @@ class _Fusion:
         if consumers_of(self.cursor, self.scope) != [self.epilogue]:
             raise self.refuse(f"block '{other}' is not the only one that reads what '{name}' makes")
         check_covers_domain(self.epilogue)
+        check_in_sight(self.epilogue, [self.cursor])
 
     def reduction_stores(self) -> tuple[BufferStore, BufferStore]:
         update, init = self.block.body, self.block.init
