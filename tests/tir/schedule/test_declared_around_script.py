@@ -36,6 +36,26 @@ def test_a_block_stays_where_its_memory_is_declared(step):
         step(sch)
 
 
+@T.prim_func
+def conditional(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    if A[0] > T.float32(0):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + T.float32(1)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = T.float32(1)
+
+
+@pytest.mark.parametrize("func", [program, conditional])
+def test_loops_of_which_one_stands_inside_of_another_statement_are_not_merged(func):
+    sch = Schedule(func, debug_mask="all")
+    with pytest.raises(ScheduleError, match="not directly consecutive"):
+        sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+
+
 def test_others_move_into_the_declaration():
     sch = Schedule(program, debug_mask="all")
     sch.reverse_compute_inline("C")

@@ -205,6 +205,8 @@ class Expressions:
         if fitting or not self.tensors or self.chance(0.3):
             low, high = range_of(dtype)
             number = self.rng.randint(max(low, -4), min(high, 5))
+            if wraps(dtype) and self.chance(0.2):  # sums of these wrap around
+                number = self.rng.choice([low, high, high - 3, high // 2 + 1])
             return ["const", dtype, number], Known(dtype, number, number)
         usable = [t for t in self.tensors if t["ulp"] is None]
         if not usable:

@@ -13,6 +13,7 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import nodes
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
@@ -23,7 +24,7 @@ from tilesmith.tir.schedule.primitives.copies import bound_region
 from tilesmith.tir.schedule.primitives.domains import scale_of
 from tilesmith.tir.schedule.primitives.loops import check_plain
 from tilesmith.tir.schedule.state import child_statements
-from tilesmith.tir.stmt import For, stmt_seq
+from tilesmith.tir.stmt import For, SeqStmt, Stmt, stmt_seq
 
 __all__ = ["merge"]
 
@@ -41,14 +42,24 @@ def merge(*loops: LoopCursor) -> LoopCursor:
     for level in levels:
         _check_same_loops(level)
     outer = levels[0]
-    siblings = child_statements(parent_of(outer[0]).stmt)
+    around = parent_of(outer[0]).stmt
+    siblings = child_statements(around)
     positions = [next(k for k, s in enumerate(siblings) if s is o.stmt) for o in outer]
-    if positions != list(range(positions[0], positions[0] + len(outer))):
+    consecutive = positions == list(range(positions[0], positions[0] + len(outer)))
+    if not consecutive or not _in_one_sequence(around, [cursor.stmt for cursor in outer]):
         reason = "the loops are not directly consecutive"
         raise refuse(reason, outer[0])
     _check_dependences(levels)
     _merge_nests(levels)
     return loops[0]
+
+
+def _in_one_sequence(around: Stmt, loops: Sequence[Stmt]) -> bool:
+    """Return whether no statement, as a condition or a declaration, is around some loops only."""
+    return any(
+        all(any(part is loop for part in sequence.seq) for loop in loops)
+        for sequence in nodes(around, SeqStmt)
+    )
 
 
 def _levels(cursors: Sequence[LoopCursor]) -> list[list[LoopCursor]]:
