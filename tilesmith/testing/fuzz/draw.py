@@ -311,6 +311,8 @@ class Expressions:
 
     def condition(self, depth: int) -> list[Any]:
         """Return a boolean expression."""
+        if self.axes and self.chance(0.12):
+            return self.wrapping_condition()
         if self.axes and self.chance(0.5):
             k = self.rng.randrange(len(self.axes))
             number = ["int", self.rng.randint(0, 6)]
@@ -328,6 +330,16 @@ class Expressions:
             return left[0]
         made = [self.rng.choice(["lt", "le", "gt", "ge", "eq", "ne"]), left[0], right[0]]
         return ["not", made] if self.chance(0.2) else made
+
+    def wrapping_condition(self) -> list[Any]:
+        """Return a comparison of a sum that wraps around for some values of an axis."""
+        dtype = self.rng.choice(["int8", "uint8", "int16"])
+        low, high = range_of(dtype)
+        axis: list[Any] = ["cast", dtype, ["axis", self.rng.randrange(len(self.axes))]]
+        limit = self.rng.choice([high, high - 2, low, low + 2])
+        made = [self.rng.choice(["add", "sub"]), axis, ["const", dtype, limit]]
+        bound = self.rng.choice([high // 2, low // 2, low + 1, high - 1, 0])
+        return [self.rng.choice(["lt", "ge"]), made, ["const", dtype, bound]]
 
     def choice(self, dtype: str, depth: int) -> Value:
         """Return a select or conditional expression."""
