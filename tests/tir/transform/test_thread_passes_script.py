@@ -580,6 +580,26 @@ def test_warp_memory_that_cannot_be_exchanged():
         apply(func, LowerWarpMemory())
 
 
+def test_a_reduction_over_threads_starts_from_what_it_reads():
+    """The start counts once, and the block that stores the result reads it."""
+
+    @T.prim_func
+    def func(A: T.Buffer((5, 16), "float32"), S: T.Buffer((5, 3), "float32"), B: T.Buffer((5,))):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.thread_binding(5, thread="blockIdx.x"):
+            for k in T.thread_binding(16, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = S[vi, 2]
+                    B[vi] = B[vi] + A[vi, vk]
+
+    after = apply(func, LowerCrossThreadReduction())
+    assert "T.reads(S[vi, 2], cross_thread_B[0])" in str(after)
+    arrays = arrays_for(func)
+    assert_same(results(after, arrays), results(func, arrays, Options()))
+
+
 def exchange_of_lanes(value):
     """Each lane's neighbour, or 0, in three ways: ``value`` says how."""
 

@@ -355,9 +355,11 @@ class _Reduction:
             )
             for store, value in results
         ]
-        used = list(dict.fromkeys([load.buffer for _, value in results for load in loads(value)]))
+        used = [load for _, value in results for load in loads(value)]
+        reads = [BufferRegion.from_point(load.buffer, load.indices) for load in used]
         block = Block(
-            iterators, _first_elements(used), substitute(tuple(writes), mapping), name,
+            iterators, substitute(tuple(_different(reads)), mapping),
+            substitute(tuple(writes), mapping), name,
             stmt_seq(*body),
         )  # fmt: skip
         return BlockRealize([value for _, value in spatial], self.write_condition(is_once), block)
@@ -429,3 +431,12 @@ def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
     Returns ``func`` with reductions over threads split into a part for each thread and an exchange.
     """
     return func.with_body(_Lowering().visit(func.body))
+
+
+def _different(regions: list[BufferRegion]) -> list[BufferRegion]:
+    """Return the regions without repetitions."""
+    found: list[BufferRegion] = []
+    for region in regions:
+        if not any(structural_equal(region, one) for one in found):
+            found.append(region)
+    return found
