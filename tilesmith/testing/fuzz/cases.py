@@ -10,7 +10,7 @@ from tilesmith.ir import IRModule
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.checks import Checker, Finding
-from tilesmith.testing.fuzz.fields import OPTIONS, apply_field, draw_field
+from tilesmith.testing.fuzz.fields import CONDITION_OPTIONS, apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
 from tilesmith.testing.fuzz.loop_programs import build_loops
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
@@ -44,7 +44,7 @@ CONFIGS: tuple[tuple[str, Any], ...] = (
     ("tir.instrument_bound_checkers", True),
     ("tir.enable_buffer_level_predication", True),
     ("tir.InjectDoubleBuffer", {"split_loop": 2}),
-    *OPTIONS,
+    *CONDITION_OPTIONS,
 )
 """Options of the pass context to try."""
 

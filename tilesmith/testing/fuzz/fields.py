@@ -22,7 +22,7 @@ from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.testing.fuzz.values import NARROW
 
-__all__ = ["FIELDS", "OPTIONS", "apply_field", "draw_field"]
+__all__ = ["FIELDS", "CONDITION_OPTIONS", "apply_field", "draw_field"]
 
 Case = dict[str, Any]
 
@@ -142,7 +142,7 @@ def _conditions(case: Case, rng: random.Random) -> None:
         [rng.choice(["tir.FlattenBuffer", "tir.Simplify"]), rng.choice(_ON_CONDITIONS)]
         for _ in range(rng.choice([1, 2, 3]))
     ]
-    case["config"] = dict([rng.choice(OPTIONS)])
+    case["config"] = dict([rng.choice(CONDITION_OPTIONS)])
 
 
 _ON_CONDITIONS = (
@@ -156,7 +156,7 @@ def _simplifier(**more: bool) -> tuple[str, Any]:
     return "tir.Simplify", more
 
 
-OPTIONS: tuple[tuple[str, Any], ...] = (
+CONDITION_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("tir.LoopPartition", {"partition_const_loop": True}),
     ("tir.LoopPartition", {"partition_const_loop": True, "no_unroll_loop_with_extent_one": True}),
     ("tir.RemoveNoOp", {"use_dataflow_analysis": True}),
