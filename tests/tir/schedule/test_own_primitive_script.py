@@ -150,7 +150,7 @@ def test_traces(tile):
     sch, _ = schedule(programs.matmul)
     saved = json.dumps(sch.trace.as_json())
     assert json.loads(saved)[0][-1] == [
-        "Tile", [{"rv": "l1"}, {"rv": "l2"}], [8], ["l4", "l5", "l6", "l7"],
+        "Tile", ["l1", "l2"], [8], ["l4", "l5", "l6", "l7"],
     ]  # fmt: skip
     assert "l4, l5, l6, l7 = sch.tile(rows=l1, columns=l2, size=8)" in str(sch.trace)
     replay = schedule_of(programs.matmul)

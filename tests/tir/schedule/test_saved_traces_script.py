@@ -157,33 +157,33 @@ def test_show(capsys):
 # --- broken ones ----------------------------------------------------------------------------------
 
 GET = ["GetBlock", [], ["C", "main"], ["b0"]]
-LOOPS = ["GetLoops", [{"rv": "b0"}], [], ["l1", "l2", "l3"]]
+LOOPS = ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]]
 
 
 @pytest.mark.parametrize(
     "rows, decisions, text",
     [
-        ([GET, ["GetLoop", [{"rv": "b0"}], [], []]], [], r"instruction 1 of the trace \(GetLoop\)"),
+        ([GET, ["GetLoop", ["b0"], [], []]], [], r"instruction 1 of the trace \(GetLoop\)"),
         ([GET, ["GetLoops"]], [], r"instruction 1 .*expected \[kind, inputs, attrs, outputs\]"),
         ([GET, 5], [], r"instruction 1 .*expected \[kind"),
-        ([GET, ["GetLoops", {"rv": "b0"}, [], []]], [], r"instruction 1 .*expected \[kind"),
+        ([GET, ["GetLoops", "b0", [], []]], [], r"instruction 1 .*expected \[kind"),
         ([GET, ["GetLoops", [], [], []]], [], r"0 inputs instead of 1 \(block\)"),
-        ([GET, ["Bind", [{"rv": "b0"}], [], []]], [], r"0 attributes instead of 1 \(thread_axis\)"),
+        ([GET, ["Bind", ["b0"], [], []]], [], r"0 attributes instead of 1 \(thread_axis\)"),
         (
-            [["GetLoops", [{"rv": "b7"}], [], []]],
+            [["GetLoops", ["b7"], [], []]],
             [],
             r"instruction 0 .*uses b7 before its definition",
         ),
         ([["GetLoops", [{"rv": [1]}], [], []]], [], r"instruction 0 .*before its definition"),
         ([GET, ["GetLoops", [{"node": "?"}], [], []]], [], r"instruction 1 of the trace"),
         ([GET, ["GetLoops", [{"what": "?"}], [], []]], [], r"instruction 1 of the trace"),
-        ([GET, LOOPS, ["Reorder", [{"rv": "l1"}], [], []]], [], r"ordered_loops is not a list"),
+        ([GET, LOOPS, ["Reorder", ["l1 * x"], [], []]], [], r"instruction 2 .*uses x before"),
         (
-            [GET, ["GetLoops", [{"rv": "b0"}], [], ["l1"]]],
+            [GET, ["GetLoops", ["b0"], [], ["l1"]]],
             [],
             r"it gave 3 results, the trace names 1",
         ),
-        ([GET, LOOPS, ["Split", [{"rv": "l1"}, 5], [True, False], []]], [], r"instruction 2"),
+        ([GET, LOOPS, ["Split", ["l1", "5 / 2"], [True, False], []]], [], r"instruction 2"),
         ([GET], [[4, 1]], r"a decision for instruction 4, of 1"),
         ([GET], [["x", 1]], r"this is not a trace in JSON form"),
     ],
@@ -205,5 +205,27 @@ def test_constants_in_json():
     sch = schedule_of(programs.matmul)
     loop = loops(sch, "C")[0]
     sch.split(loop, [const(3), IntImm("int32", 3)])
-    assert saved(sch)[0][2][1][1] == [3, 3]
+    assert saved(sch)[0][2][1][1:] == [3, 3]
     assert sch.trace.get_decision(sch.trace.insts[0]) is None
+
+
+def test_logs_of_other_tuners_are_read():
+    """Names stand for variables, expressions are text, attributes that came later are missing."""
+    rows = [
+        GET,
+        LOOPS,
+        ["SamplePerfectTile", ["l1"], [2, 16], ["v4", "v5"]],
+        ["Split", ["l1", "v4", "v5 * 1"], [1], ["l6", "l7"]],
+        ["Reorder", ["l7", "l6"], [], []],
+        ["Annotate", ["b0", '"text"'], ["key"], []],
+        ["Annotate", ["b0", "v5 * 2 + 1"], ["number"], []],
+        ["CacheRead", ["b0"], [0, "shared"], ["b8"]],
+    ]
+    sch = schedule_of(programs.matmul)
+    Trace.apply_json_to_schedule(json.dumps([rows, [[2, [3, 3]]]]), sch)
+    block = sch.get(sch.get_block("C"))
+    assert block.annotations["key"] == "text" and block.annotations["number"] == 7
+    assert len(sch.get_loops(sch.get_block("C"))) == 4
+    again = saved(sch)[0]
+    assert again[3][1][:2] == ["l1", "v4"] and again[4][1] == ["l7", "l6"]
+    assert again[5][1] == ["b0", '"text"']

@@ -145,7 +145,7 @@ def test_replay_on_another_program():
         sch.trace.apply_to_schedule(schedule_of(programs.stencil), False)
     with pytest.raises(ScheduleError, match="not a trace in JSON form"):
         Trace.apply_json_to_schedule(json.dumps({"a": 1}), schedule_of(programs.stencil))
-    rows = [[["GetLoops", [{"rv": "b7"}], [], ["l0"]]], []]
+    rows = [[["GetLoops", ["b7"], [], ["l0"]]], []]
     with pytest.raises(ScheduleError, match="uses b7 before its definition"):
         Trace.apply_json_to_schedule(rows, schedule_of(programs.stencil))
 

@@ -7,6 +7,7 @@ instructions have a decision besides, kept by the trace so that it can be change
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -292,13 +293,13 @@ class Trace:
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
         """Return plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs ``[number,
-        decision]``."""
+        decision]``. Several variables of one argument are inputs of their own."""
         names = self._names()
         insts = self._instructions(remove_postproc)
         rows = [
             [
                 inst.kind.name,
-                to_json(inst.inputs, names),
+                to_json(_flat(inst), names, is_input=True),
                 to_json(inst.attrs, names),
                 [names[id(output)] for output in inst.outputs],
             ]
@@ -320,7 +321,7 @@ class Trace:
         rows, chosen = _rows(json_obj)
         table: dict[str, Any] = {}
         for number, row in enumerate(rows):
-            inst, outputs = _instruction(number, row, table)
+            inst, outputs = _instruction(number, row, table, type(sch))
             try:
                 positional, named = inst.arguments(lambda value: value)
                 if number in chosen:
@@ -375,7 +376,35 @@ def _rows(json_obj: Any) -> tuple[list[Any], dict[int, Any]]:
     return rows, chosen
 
 
-def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruction, list[str]]:
+def _flat(inst: Instruction) -> list[Any]:
+    """Return the inputs of an instruction with those of its list, which is the last, in a row."""
+    wanted = inst.kind.inputs
+    if not wanted or wanted[-1].form == "one":
+        return inst.inputs
+    return [*inst.inputs[:-1], *(inst.inputs[-1] or ())]
+
+
+def _grouped(inputs: list[Any], wanted: list[Argument]) -> list[Any]:
+    """Return inputs in a row with the last of them as the list that the instruction takes."""
+    if not wanted or wanted[-1].form == "one" or len(inputs) < len(wanted) - 1:
+        return inputs
+    single = len(wanted) - 1
+    return [*inputs[:single], inputs[single:]]
+
+
+def _with_defaults(attrs: list[Any], kind: InstructionKind, schedule: type) -> list[Any]:
+    """Return attributes, those that an older log lacks with the defaults of the method."""
+    parameters = inspect.signature(getattr(schedule, kind.method)).parameters
+    defaults = [
+        parameters[one.name].default if one.name in parameters else inspect.Parameter.empty
+        for one in kind.attrs[len(attrs) :]
+    ]
+    return attrs if inspect.Parameter.empty in defaults else [*attrs, *defaults]
+
+
+def _instruction(
+    number: int, row: Any, table: dict[str, Any], schedule: type
+) -> tuple[Instruction, list[str]]:
     """Return one row as an instruction, and the names of its outputs."""
     try:
         kind, inputs, attrs, outputs = row
@@ -386,7 +415,11 @@ def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruct
         raise _broken(number, "", f"expected [kind, inputs, attrs, outputs], got {row!r}")
     try:
         found = InstructionKind.get(kind)
-        inst = Instruction(found, from_json(inputs, table), from_json(attrs, table), ())
+        inputs = _grouped(inputs, found.inputs)
+        attrs = _with_defaults(attrs, found, schedule)
+        inst = Instruction(
+            found, from_json(inputs, table, is_input=True), from_json(attrs, table), ()
+        )
     except (TilesmithError, TypeError, ValueError, KeyError) as error:
         raise _broken(number, kind, str(error)) from error
     for what, given, wanted in (
@@ -396,9 +429,6 @@ def _instruction(number: int, row: Any, table: dict[str, Any]) -> tuple[Instruct
             names = ", ".join([str(argument) for argument in wanted])
             reason = f"{len(given)} {what} instead of {len(wanted)} ({names})"
             raise _broken(number, kind, reason)
-    for argument, value in zip(found.inputs, inst.inputs):
-        if argument.form == "rest" and not isinstance(value, list):
-            raise _broken(number, kind, f"{argument.name} is not a list: {value!r}")
     return inst, outputs
 
 

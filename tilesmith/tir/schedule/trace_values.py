@@ -6,10 +6,12 @@ node: an expression over random variables, an index map, an annotation.
 
 from __future__ import annotations
 
+import ast
 import json
 import keyword
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir import IntImm, Node, PrimExpr, StringImm, Var
@@ -124,18 +126,24 @@ def _map_text(mapping: IndexMap, as_function: bool = False) -> str:
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def to_json(value: Any, names: dict[int, str]) -> Any:
-    """Convert a value: plain ones stay; ``{"rv": name}``, ``{"map": pairs}``, ``{"node": …}``; an
-    expression over random variables as ``{"expr": …, "rvs": names}``."""
+def to_json(value: Any, names: dict[int, str], is_input: bool = False) -> Any:
+    """Convert a value: plain ones stay; ``{"map": pairs}``, ``{"node": …}``; an expression over
+    random variables as ``{"expr": …, "rvs": names}``.
+
+    In the inputs of an instruction a random variable is its bare name and a text is quoted inside
+    of the string, as tuning logs have it; elsewhere texts are bare and variables ``{"rv": name}``.
+    """
     if id(value) in names:
-        return {"rv": names[id(value)]}
+        return names[id(value)] if is_input else {"rv": names[id(value)]}
     if isinstance(value, (list, tuple)):
-        return [to_json(item, names) for item in value]
+        return [to_json(item, names, is_input) for item in value]
     if isinstance(value, Mapping):
-        return {"map": [[key, to_json(item, names)] for key, item in value.items()]}
+        return {"map": [[key, to_json(item, names, is_input)] for key, item in value.items()]}
     if isinstance(value, (IntImm, StringImm)):
-        return value.value
-    if value is None or isinstance(value, (bool, int, float, str)):
+        value = value.value
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False) if is_input else str(value)
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, PrimExpr) and variables(value):
         return _expression_to_json(value, names)
@@ -158,21 +166,50 @@ def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any
     }
 
 
-def from_json(value: Any, table: dict[str, Any]) -> Any:
+def from_json(value: Any, table: dict[str, Any], is_input: bool = False) -> Any:
     """Restore what ``to_json`` saved, with the random variables of ``table`` by their names."""
     if isinstance(value, list):
-        return [from_json(item, table) for item in value]
+        return [from_json(item, table, is_input) for item in value]
+    if isinstance(value, str) and is_input:
+        return json.loads(value) if value.startswith('"') else _from_text(value, table)
     if not isinstance(value, dict):
         return value
     if "rv" in value:
         return _known(value["rv"], table)
     if "map" in value:
-        return {key: from_json(item, table) for key, item in value["map"]}
+        return {key: from_json(item, table, is_input) for key, item in value["map"]}
     if "expr" in value:
         expr = load_json(value["expr"])
         known = {name: _known(name, table) for name in value["rvs"]}
         return substitute(expr, {v: known[v.name] for v in variables(expr) if v.name in known})
     return load_json(value["node"])
+
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def _from_text(text: str, table: dict[str, Any]) -> Any:
+    """Return the value of an expression over random variables that is kept as text."""
+
+    def evaluate(node: ast.AST) -> Any:
+        if isinstance(node, ast.Name):
+            return _known(node.id, table)
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](evaluate(node.left), evaluate(node.right))
+        raise ScheduleError(f"'{text}' is neither a random variable nor an expression over some")
+
+    try:
+        return evaluate(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise ScheduleError(f"'{text}' is not an expression") from None
 
 
 def _known(name: Any, table: dict[str, Any]) -> Any:
