@@ -59,6 +59,26 @@ PROGRAMS = {
         first = sch.trace.insts[0]
         assert first.same_as(first) and not first.same_as(sch.trace.insts[1])
     """,
+    "intrinsics": """
+        from tvm import te, tir
+        from tvm.tir.tensor_intrin import arm_cpu
+        from tvm.tir.tensor_intrin.hexagon import VDMPY_i16i16i32_INTRIN, VRMPY_u8u8i32_INTRIN
+        assert arm_cpu.DP4A_S8S8S32_INTRIN == "dp4a_s8s8s32" and arm_cpu.DP4A_U8U8U32_INTRIN
+
+        def product(lanes, group, dtype, intrinsic):
+            a = te.placeholder((group,), dtype, name="A")
+            b = te.placeholder((lanes, group), dtype, name="B")
+            k = te.reduce_axis((0, group), name="k")
+            c = te.compute((lanes,), lambda i: te.sum(
+                a[k].astype("int32") * b[i, k].astype("int32"), axis=k), name="C")
+            sch = tir.Schedule(te.create_prim_func([a, b, c]))
+            sch.decompose_reduction("C", sch.get_loops("C")[0])
+            sch.tensorize(sch.get_loops("C_update")[0], intrinsic)
+            return sch.mod.script()
+
+        assert "vrmpyubv" in product(32, 4, "uint8", VRMPY_u8u8i32_INTRIN)
+        assert "vdmpyhvsat" in product(32, 2, "int16", VDMPY_i16i16i32_INTRIN)
+    """,
     "legalization and checks of graphs": """
         import tvm
         from tvm import relax

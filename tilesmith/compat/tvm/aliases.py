@@ -93,6 +93,7 @@ MODULES: dict[str, str] = {
     "tvm.tir.tensor_intrin.arm_cpu": _INTRINSICS + "arm_cpu",
     "tvm.tir.tensor_intrin.cuda": _INTRINSICS + "cuda",
     "tvm.tir.tensor_intrin.dot_product_common": _INTRINSICS + "dot_product_common",
+    "tvm.tir.tensor_intrin.hexagon": _INTRINSICS + "hexagon",
     "tvm.tir.tensor_intrin.rocm": _INTRINSICS + "rocm",
     "tvm.tir.tensor_intrin.x86": _INTRINSICS + "x86",
     "tvm.tir.transform.transform": "tvm.tir.transform",

@@ -4,8 +4,9 @@ from tilesmith.schedule_rules.intrinsics import (
     arm_cpu,
     cuda,
     dot_product_common,
+    hexagon,
     rocm,
     x86,
 )
 
-__all__ = ["arm_cpu", "cuda", "dot_product_common", "rocm", "x86"]
+__all__ = ["arm_cpu", "cuda", "dot_product_common", "hexagon", "rocm", "x86"]
