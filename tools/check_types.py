@@ -21,7 +21,7 @@ BUDGET = {
     "driver": 24,
     "lowering": 11,
     "relax": 450,
-    "schedule_rules": 204,
+    "schedule_rules": 200,
     "script": 40,
     "target": 10,
     "te": 22,

@@ -67,7 +67,8 @@ def _neon_dot() -> PrimFunc:
                 ),
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
@@ -92,7 +93,8 @@ def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
                 T.reinterpret(in_dtype + "x16", T.broadcast(four, 4)),
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> PrimFunc:
@@ -118,7 +120,8 @@ def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> 
             C[0, T.ramp(0, 1, 2)] = tile[T.ramp(0, 1, 2)]
             C[1, T.ramp(0, 1, 2)] = tile[T.ramp(2, 1, 2)]
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 def _multiply_add(size: int, dtype: str, kind: str) -> tuple[PrimFunc, PrimFunc]:

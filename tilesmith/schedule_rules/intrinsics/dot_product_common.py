@@ -53,7 +53,8 @@ def dot_product_desc(
                     vi, vk = T.axis.remap("SR", [i, k])
                     C[vi] = C[vi] + T.cast(A[vk], c_dtype) * T.cast(B[vi, vk], c_dtype)
 
-    return desc
+    made: PrimFunc = desc
+    return made
 
 
 def tile_product_desc(
@@ -76,7 +77,8 @@ def tile_product_desc(
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], c_dtype) * T.cast(B[vj, vk], c_dtype)
 
-    return desc
+    made: PrimFunc = desc
+    return made
 
 
 def _dp4a(a_dtype: str, b_dtype: str, c_dtype: str) -> tuple[PrimFunc, PrimFunc]:

@@ -35,7 +35,8 @@ def _dot(name: str, a_dtype: str, b_dtype: str, group: int) -> PrimFunc:
                 T.reinterpret("int32x32", rows_as_vector(B, b_dtype, group, 0, _LANES)),
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 VRMPY_u8u8i32_INTRIN = "dot_32x4_u8u8i32_vrmpy"

@@ -45,7 +45,8 @@ def _vnni(lanes: int) -> PrimFunc:
                 rows_as_vector(B, "int8", 4, 0, lanes),
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 def _widening(lanes: int, name: str) -> PrimFunc:
@@ -81,7 +82,8 @@ def _widening(lanes: int, name: str) -> PrimFunc:
                 )
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 def _bfloat16() -> PrimFunc:
@@ -104,7 +106,8 @@ def _bfloat16() -> PrimFunc:
                 rows_as_vector(B, "bfloat16", 2, 0, 16),
             )
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 # --- AMX ------------------------------------------------------------------------------------------
@@ -131,7 +134,8 @@ def _amx_desc(group: int, a_dtype: str, b_dtype: str, c_dtype: str) -> PrimFunc:
                         B[vk // group, vj, vk % group], c_dtype
                     )
 
-    return desc
+    made: PrimFunc = desc
+    return made
 
 
 def _amx_impl(group: int, a_dtype: str, b_dtype: str, c_dtype: str, name: str) -> PrimFunc:
@@ -181,7 +185,8 @@ def _amx_impl(group: int, a_dtype: str, b_dtype: str, c_dtype: str, name: str) -
             )  # fmt: skip
             T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tilerelease"))
 
-    return impl
+    made: PrimFunc = impl
+    return made
 
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
