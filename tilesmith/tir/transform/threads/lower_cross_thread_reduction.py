@@ -127,6 +127,8 @@ class _Lowering(Rewriter):
                 )
             ):
                 return self.lowered(loops, realize, outer)
+        if realize is not None and realize.block.init is None:
+            _refuse_updates_of_threads(realize, [*self.around, *loops])
         self.around.append(loop)
         if loop.thread_binding is not None:
             self.bound.append(loop)
@@ -406,6 +408,26 @@ def _refuse_blocks_of_threads(realize: BlockRealize, loops: list[For]) -> None:
                 f"bound to {_tag(loop)}",
                 span=realize.block.span,
                 notes=("bind a loop of the result to it, or split the reduction with rfactor",),
+            )
+
+
+def _refuse_updates_of_threads(realize: BlockRealize, loops: list[For]) -> None:
+    """Raise ReductionError if threads update one element in a block whose init stands elsewhere:
+    from which value each of them starts is not known.
+    """
+    block = realize.block
+    if not _count_loads(block.body, {region.buffer for region in block.writes}):
+        return
+    for loop in loops:
+        if loop.thread_binding is not None and _is_reduction_over(realize, loop.loop_var):
+            raise ReductionError(
+                f"block '{block.name_hint}' has no init and reduces over '{loop.loop_var.name}', "
+                f"which is bound to {_tag(loop)}",
+                span=block.span,
+                notes=(
+                    "bind the loop of a block with its init: before decompose_reduction, and not "
+                    "within a reduction that blockize has split",
+                ),
             )
 
 
