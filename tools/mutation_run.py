@@ -16,7 +16,7 @@ What counts and is not noticed is a *survivor*. Some survivors change only how f
 never a result: who reads one says so in ``--verdicts`` (a JSON file: name of the mutant → reason),
 and it no longer counts. Each mutant's record is a file of its own, so that a run that was stopped
 goes on where it was; ``report.md`` and ``report.json`` sum up all records. Tests that fail without
-a mutant are named in ``failing.json`` in the output folder.
+the mutant, too, do not count; ``failing.json`` in the output folder names them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -200,23 +201,40 @@ class Stages:
     def tests(self, mutant: Mutant) -> str:
         """Return which tests notice the mutant, or "survived"."""
         for places in nearest_tests(self.tree.place, mutant.path):
-            arguments = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
-            arguments += ["-n", self.settings.workers] if self.settings.workers != "1" else []
-            skipped = [f"--deselect={name}" for name in self._failing()]
-            code, output = self.tree.run(
-                [*arguments, *skipped, *places], self.settings.test_seconds
-            )
-            if code is None:
-                return f"time limit in {places[0]}"
-            if code not in (0, 5):
-                failed = [
-                    line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))
-                ]
-                return (failed or [places[0]])[0][:200]
+            failed = self._failed(places)
+            while failed and self._fails_anyway(mutant, failed):
+                failed = self._failed(places)
+            if failed:
+                return failed
         return "survived"
 
-    def _failing(self) -> list[str]:
-        """Return the tests that fail without a mutant, as the run's owner has listed them."""
+    def _failed(self, places: list[str]) -> str:
+        """Return the first test that fails now, of those that pass without a mutant; or ""."""
+        arguments = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
+        arguments += ["-n", self.settings.workers] if self.settings.workers != "1" else []
+        arguments += [f"--deselect={name}" for name in self.failing()]
+        code, output = self.tree.run([*arguments, *places], self.settings.test_seconds)
+        if code in (0, 5):  # passed, or nothing to run
+            return ""
+        if code is None:
+            return f"time limit in {places[0]}"
+        found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", output, re.MULTILINE)
+        return found[1] if found else f"{places[0]} cannot run"
+
+    def _fails_anyway(self, mutant: Mutant, failed: str) -> bool:
+        """Return whether a test fails without the mutant too; it is left out from then on."""
+        if failed.startswith("time limit") or failed in self.failing():
+            return False
+        self.tree.restore(mutant)
+        again = self._failed([failed])
+        self.tree.apply(mutant)
+        if again:
+            listed = self.settings.output / "failing.json"
+            listed.write_text(json.dumps([*self.failing(), failed], indent=1))
+        return bool(again)
+
+    def failing(self) -> list[str]:
+        """Return the tests that fail without a mutant, as far as they were seen."""
         listed = self.settings.output / "failing.json"
         return json.loads(listed.read_text()) if listed.exists() else []
 

@@ -10,7 +10,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
 import mutants  # noqa: E402
-from mutation_run import Settings, Tree, chosen, nearest_tests, report, run  # noqa: E402
+from mutation_run import Settings, Stages, Tree, chosen, nearest_tests, report, run  # noqa: E402
 
 SOURCE = '''\
 """A docstring about 1 < 2."""
@@ -146,3 +146,25 @@ def test_the_report_names_survivors(settings):
     again = report(settings.output, judged)
     assert not again["survivors"] and again["equivalent by verdict"] == len(judged)
     assert json.loads((settings.output / "report.json").read_text()) == again
+
+
+def test_tests_that_fail_without_a_mutant_do_not_count(settings):
+    """One test fails always, another one with the mutant."""
+    place = settings.tree / "tests" / "te" / "test_part.py"
+    place.parent.mkdir(parents=True)
+    place.write_text(
+        "from pathlib import Path\n"
+        "def test_always():\n    assert False\n"
+        "def test_text():\n    assert '< b and' in Path('tilesmith/te/part.py').read_text()\n"
+    )
+    tree = Tree(settings)
+    stages = Stages(settings, tree)
+    found = {one.after: one for one in mutants.mutants_of("tilesmith/te/part.py", SOURCE)}
+    for after, expected in (
+        ("a < b or not b == 0", "tests/te/test_part.py::test_text"),
+        ("b + a", "survived"),
+    ):
+        tree.apply(found[after])
+        assert stages.tests(found[after]) == expected
+        tree.restore(found[after])
+    assert stages.failing() == ["tests/te/test_part.py::test_always"]
