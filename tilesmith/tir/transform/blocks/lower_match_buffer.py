@@ -87,7 +87,9 @@ class _MatchLowerer(ViewRedirection):
         """Bind a variable of the declaration to its value; check what is bound already."""
         value = self.analyzer.simplify(value)
         if isinstance(declared, Var) and declared not in self.values:
-            if declared in self.known:
+            if declared in self.known:  # a size of the function, for example
+                if self.analyzer.can_prove_equal(declared, cast(declared.dtype, value)):
+                    return
                 raise ShapeError(
                     f"{what} {declared.name}, a variable that has another meaning here",
                     span=block.span,
