@@ -28,7 +28,7 @@ from tilesmith.tir.analysis import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
 
 __all__ = ["plan_and_update_buffer_allocation_location"]
 
@@ -105,6 +105,10 @@ class _AccessFinder(Visitor):
     def visit_BufferStore(self, store: BufferStore) -> None:
         self.access(store.buffer.data, True)
         self.visit_children(store)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> None:
+        self.access(declaration.buffer.data, True)  # also where nothing is read through it
+        self.visit_children(declaration)
 
     def visit_For(self, loop: For) -> None:
         outer = self.scope
