@@ -48,7 +48,7 @@ A = tir.decl_buffer((16, 16), "float32", "A")
         (A[x, y + 1], "A[x, y + 1]"),
         (A[0:4, x], "A[0:4, x]"),
         (tir.Ramp(x, 1, 4), "T.Ramp(x, 1, 4)"),
-        (ir.Range(2, 4), "I.Range(2, 4)"),
+        (ir.Range(2, 4), "T.Range(2, 4)"),
         (tir.IterVar((0, 4), "k", 2), 'T.iter_var(k, T.Range(0, 4), "CommReduce", "")'),
         (ir.PointerType(ir.PrimType("int8"), "shared"), 'T.handle("int8", "shared")'),
         (ir.GlobalVar("main"), 'I.GlobalVar("main")'),

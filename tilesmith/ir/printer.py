@@ -381,7 +381,7 @@ def _function(function: BaseFunc, name: str, printer: Printer) -> None:
         printer.function_name = name
         printer.write(function)
         printer.function_name = None
-    elif not hasattr(function, "body"):
+    elif not hasattr(function, "body") and printer.has_rule(function):
         printer.line(f"{name} = ", printer.doc(function), node=function)
     else:
         printer.line(f"# {name} = ", joined([printer.doc(function)]))

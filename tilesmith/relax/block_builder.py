@@ -13,7 +13,7 @@ mod = bb.get()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -46,13 +46,13 @@ from tilesmith.relax.expr import (
 )
 from tilesmith.relax.kernel_operands import check_kernel_call
 from tilesmith.relax.scopes import NameSupply, check_visible
+from tilesmith.relax.sequences import flatten_blocks, with_blocks
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope", "flatten_blocks",
-    "with_blocks",
+    "LEAVES", "BlockBuilder", "DataflowScope", "FunctionScope", "TestingScope",
 ]  # fmt: skip
 
 LEAVES = (
@@ -555,49 +555,3 @@ class _Normalization:
 def _kind_of(func: Any) -> tuple[Any, ...]:
     """Return a cheap key that equal functions have in common."""
     return (type(func), tuple(sorted(func.attrs)), func.attrs.get("global_symbol"))
-
-
-def with_blocks(sequence: SeqExpr, blocks: list[BindingBlock], body: Any) -> SeqExpr:
-    """Return a sequence with other blocks and result; the same object if none of them differs."""
-    unchanged = body is sequence.body and len(blocks) == len(sequence.blocks)
-    if unchanged and all(a is b for a, b in zip(blocks, sequence.blocks)):
-        return sequence
-    return SeqExpr(flatten_blocks(blocks), body, sequence.span)
-
-
-def flatten_blocks(blocks: Iterable[BindingBlock]) -> tuple[BindingBlock, ...]:
-    """Return blocks in which no value is a sequence: nested sequences are spliced in, and adjacent
-    blocks of the same kind are joined.
-    """
-    result: list[BindingBlock] = []
-    for block in blocks:
-        pieces = _without_sequences(block)
-        for piece in pieces:
-            if not piece.bindings:
-                continue
-            if result and type(result[-1]) is type(piece) and not isinstance(piece, DataflowBlock):
-                joined = (*result[-1].bindings, *piece.bindings)
-                result[-1] = BindingBlock(joined, result[-1].span)
-            else:
-                result.append(piece)
-    return tuple(result)
-
-
-def _without_sequences(block: BindingBlock) -> list[BindingBlock]:
-    if not any(isinstance(binding.value, SeqExpr) for binding in block.bindings):
-        return [block]
-    kind = type(block)
-    pieces: list[BindingBlock] = []
-    pending: list[Binding] = []
-    for binding in block.bindings:
-        if isinstance(binding.value, SeqExpr):
-            inner = flatten_blocks(binding.value.blocks)
-            if kind is DataflowBlock:
-                pending += [item for piece in inner for item in piece.bindings]
-            else:
-                pieces += [kind(tuple(pending)), *inner]
-                pending = []
-            binding = binding.with_fields(value=binding.value.body)
-        pending.append(binding)
-    pieces.append(kind(tuple(pending)))
-    return pieces

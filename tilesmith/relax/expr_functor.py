@@ -16,7 +16,7 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.rules import NodeRules
-from tilesmith.relax.block_builder import BlockBuilder, with_blocks
+from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -41,6 +41,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.relations import is_base_of
+from tilesmith.relax.sequences import with_blocks
 from tilesmith.relax.struct_info import StructInfo
 from tilesmith.support.recursion import deep_recursion
 

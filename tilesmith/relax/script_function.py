@@ -7,7 +7,7 @@ import ast
 import threading
 from typing import Any
 
-from tilesmith.relax.block_builder import BlockBuilder, flatten_blocks
+from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
     BindingBlock,
     Call,
@@ -21,6 +21,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.relations import BaseCheckResult, describe, struct_info_base_check
+from tilesmith.relax.sequences import flatten_blocks
 from tilesmith.relax.struct_info import ObjectStructInfo, StructInfo
 from tilesmith.script.parsing import Parser
 from tilesmith.support.errors import ScriptError

@@ -197,6 +197,10 @@ class Printer:
         """True if nodes of this class are printed as lines."""
         return _handler(node.__class__)[1]
 
+    def has_rule(self, node: Any) -> bool:
+        """Return whether there is a rule for the class of a node or for one of its bases."""
+        return _handler(node.__class__) is not _HANDLERS[object]
+
     def docs(self, nodes: Any) -> list[Piece]:
         """Print several nodes as expressions."""
         return [self.doc(node) for node in nodes]

@@ -1,4 +1,4 @@
-"""pass: tir.PlanAndUpdateBufferAllocationLocation: the variable _ is used after the end of its scope
+"""pass: tir.PlanAndUpdateBufferAllocationLocation: a variable is used after the end of its scope
 
 Found by ``tilesmith fuzz tir``, seed 9601093.
 """
