@@ -95,11 +95,6 @@ def carried_rows_allocated_in_their_loop() -> None:
     replace(owner, "access", make)
 
 
-def consumers_outside_of_the_threads() -> None:
-    owner = module("tir.transform.threads.lower_cross_thread_reduction")._Lowering
-    replace(owner, "missing_threads", lambda _: lambda self, block: [])
-
-
 def constants_of_narrow_floats_that_c_does_not_round() -> None:
     replace(module("codegen.c.values"), "rounded_to", lambda _: lambda value, dtype: value)
 
@@ -118,12 +113,6 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
             carried_rows_allocated_in_their_loop,
             "pass: tir.PlanAndUpdateBufferAllocationLocation",
             "statements",
-            "pass",
-        ),
-        (
-            consumers_outside_of_the_threads,
-            "pass: tir.LowerCrossThreadReduction",
-            "threads",
             "pass",
         ),
         (constants_of_narrow_floats_that_c_does_not_round, "codegen: c", "narrow", "codegen"),

@@ -56,9 +56,6 @@ TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS}
 
 __all__ = ["PHASES", "TEMPLATES", "Checker", "Finding", "note_place", "run_steps"]
 
-BARRIER_PASSES = 3
-"""How often ThreadSync runs for a device: for each kind of memory that threads share."""
-
 _WATCHED = Options(check_races=True, check_undefined=True)
 """Used once all barriers are placed: threads may then run in any order between barriers."""
 
@@ -329,8 +326,10 @@ class Checker:
         """Lower step by step; compare after each pass that changes something. Return None if a pass
         says that the program is not supported.
         """
-        rounded, barriers = False, 0
-        for step in self._passes(module, target):
+        rounded, passes = False, self._passes(module, target)
+        # ThreadSync runs for each kind of memory that threads share.
+        missing = sum([step.info.name == "tir.ThreadSync" for step in passes])
+        for step in passes:
             name = step.info.name
             if not PassContext.current().pass_enabled(step.info):
                 continue
@@ -344,10 +343,10 @@ class Checker:
                 self.counts[f"pass {name}"] += 1
                 changed = not _same_functions(new, module)
                 rounded = rounded or name in _ROUNDING
-                barriers += name == "tir.ThreadSync"
-                if barriers == BARRIER_PASSES and self.device is not None:
-                    changed, self.options = True, _WATCHED
-                    barriers += 1
+                if name == "tir.ThreadSync":
+                    missing -= 1
+                    if missing == 0 and self.device is not None:
+                        changed, self.options = True, _WATCHED
                 if changed and compare:
                     self.current = new
                     verify_well_formed(new, strict=False)

@@ -10,7 +10,7 @@ from tilesmith.arith import (
     estimate_region_strict_bound,
     eval_set,
 )
-from tilesmith.ir import PrimExpr, Range, Var, const
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
@@ -245,8 +245,10 @@ def box_around(
             low = maximum(low, const(0, size.dtype))
         if within and not analyzer.can_prove(end <= size):
             end = minimum(end, size)
-        low = analyzer.simplify(low)
-        box.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
+        low, extent = analyzer.simplify(low), analyzer.simplify(end - low)
+        if isinstance(extent, IntImm) and extent.value < 0:  # outside of the buffer: never read
+            extent = const(0, extent.dtype)
+        box.append(Range.from_min_extent(low, extent))
     return box
 
 
