@@ -259,6 +259,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
                 loop,
             )
         outer.discard(stmt.loop_var)
+    _check_starts_stay_first(chain, new_chain)
     body = chain[-1].stmt.body
     for loop in reversed(new_chain):
         body = loop.stmt.with_fields(body=body)
@@ -295,6 +296,34 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
         if left == 0:
             break
     return chain[::-1]
+
+
+def _check_starts_stay_first(chain: list[LoopCursor], new_chain: list[LoopCursor]) -> None:
+    """Check that the iteration in which a reduction stores its first value stays the first one of
+    each element.
+
+    That is so in any order of loops that drive either the reduction or the result. Through a loop
+    that drives both, as after fuse and split, each element has iterations of its own.
+    """
+    if not chain[0].state.enable_check:
+        return
+    for cursor in chain[0].blocks_below():
+        block, realize = cursor.block, cursor.stmt
+        if block.init is None:
+            continue
+        driving: dict[bool, set[Var]] = {True: set(), False: set()}
+        for iterator, value in zip(block.iter_vars, realize.iter_values):
+            driving[iterator.iter_type == IterVar.CommReduce].update(variables(value))
+        before = [loop for loop in chain if loop.stmt.loop_var in driving[True]]
+        after = [loop for loop in new_chain if loop.stmt.loop_var in driving[True]]
+        both = [loop for loop in before if loop.stmt.loop_var in driving[False]]
+        if both and before != after:
+            raise refuse(
+                f"loop '{both[0].stmt.loop_var.name}' drives the reduction and the result of block "
+                f"'{block.name_hint}', whose init would then not run first for each element",
+                both[0],
+                "use decompose_reduction before, or reorder before the loops are fused",
+            )
 
 
 def _check_blocks_below(top: LoopCursor) -> None:
