@@ -131,8 +131,9 @@ class _Blockizer:
             same = part.same_outer(iterator, value) and self.place.is_shared
             if same:
                 part.outer_var = iterator.var
-                if part.iterator.iter_type == IterVar.CommReduce:
-                    self.iterators[number] = iterator.with_fields(iter_type=IterVar.CommReduce)
+                kind = _more_ordered(iterator.iter_type, part.iterator.iter_type)
+                if kind != iterator.iter_type:
+                    self.iterators[number] = iterator.with_fields(iter_type=kind)
                 return
         variable = Var(f"{part.iterator.var.name}_o", part.iterator.var.dtype)
         part.outer_var = variable
@@ -372,6 +373,16 @@ class _Blockizer:
         return any(
             region.buffer is buffer for cursor in self.lifted for region in cursor.block.writes
         )
+
+
+def _more_ordered(one: int, other: int) -> int:
+    """Return the type of an iterator that two blocks share: the one that allows fewer orders."""
+    if one == other:
+        return one
+    kinds = {one, other}
+    if kinds == {int(IterVar.DataPar), int(IterVar.CommReduce)}:
+        return IterVar.CommReduce
+    return IterVar.Opaque
 
 
 def _order_of(blocks: list[Block]) -> Callable[[BufferRegion], int]:

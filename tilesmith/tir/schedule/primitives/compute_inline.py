@@ -168,7 +168,8 @@ class _Inliner(Rebuild):
     def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
         """Rewrite a block and detect its regions anew; blocks inside of it come first."""
         new = self.children(realize)
-        if new.block is not realize.block:
+        is_declared = any(region.buffer is self.buffer for region in realize.block.reads)
+        if is_declared or new.block is not realize.block:
             new = with_regions(new, self.producer)
             self.reuse[realize.block] = new.block
         return new
