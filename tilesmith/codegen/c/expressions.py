@@ -79,8 +79,10 @@ def _ramp(emit: Values, ramp: Ramp) -> Piece:
     if isinstance(ramp.stride, IntImm) and ramp.stride.value == 1:
         step = str(emit.lane)
     if isinstance(ramp.base, IntImm) and ramp.base.value == 0:
-        return step, PRODUCT if "*" in step else ATOM
-    return f"{emit.text(ramp.base, SUM)} + {step}", SUM
+        written: Piece = (step, PRODUCT if "*" in step else ATOM)
+    else:
+        written = (f"{emit.text(ramp.base, SUM)} + {step}", SUM)
+    return emit.narrowed(written, ramp.dtype.element)
 
 
 @handles_node(Broadcast)
