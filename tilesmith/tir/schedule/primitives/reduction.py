@@ -56,6 +56,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     check_reduction_starts(block)
     _check_no_repetition(bound, inside)
     _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)
+    _check_start_is_known(block, loop)
     init_nest, init_block = _init_nest(bound, inside)
     reads = [*node.writes, *node.reads]
     update = Block(
@@ -65,6 +66,21 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     replaced = _replace_block(loop.stmt, realize, realize.with_fields(block=update))
     loop.replace(stmt_seq(init_nest, replaced), {node: update})
     return loop.block_of(init_block)
+
+
+def _check_start_is_known(block: BlockCursor, loop: LoopCursor) -> None:
+    """Check that what a reduction starts from is computed before the chosen loop."""
+    init = block.block.init
+    read = [] if init is None else [load.buffer for load in loads(init)]
+    for other in loop.blocks_below():
+        written = [region.buffer for region in other.block.writes]
+        if other != block and any(buffer in read for buffer in written):
+            raise refuse(
+                f"the init of block '{block.block.name_hint}' reads what block "
+                f"'{other.block.name_hint}' writes inside of loop '{loop.stmt.loop_var.name}'",
+                loop,
+                "choose a loop inside of which only the reduction stands",
+            )
 
 
 def _replace_block(stmt: Stmt, old: BlockRealize, new: BlockRealize) -> Stmt:
