@@ -27,20 +27,6 @@ def rfactor_of_loops_from_zero() -> None:
     replace(module(REDUCTION)._Rfactor, "_value_of", lambda _: lambda self, variable, one: one.var)
 
 
-def partial_results_from_the_start() -> None:
-    """Each partial result starts from what only the whole result starts from."""
-
-    def make(right: Any) -> Any:
-        def match(*args: Any, **kwargs: Any) -> Any:
-            combiner = right(*args, **kwargs)
-            combiner.identities = list(combiner.starts)
-            return combiner
-
-        return match
-
-    replace(module(REDUCTION), "combiner_of", make)
-
-
 def reverse_inline_with_swapped_indices() -> None:
     def make(right: Any) -> Any:
         def inverse(*args: Any) -> Any:
@@ -159,11 +145,6 @@ def warps_whose_lanes_have_their_own() -> None:
     )
 
 
-def copies_in_front_of_constants() -> None:
-    """A copy of constant memory stands before the memory is declared."""
-    replace(module("tir.schedule.primitives.copies"), "_DECLARATIONS", lambda _: ())
-
-
 def constants_that_are_inlined_anywhere() -> None:
     """A block may move to where the constant memory that it reads is not declared."""
     owner = module("tir.schedule.primitives.compute_inline")
@@ -183,12 +164,6 @@ def known_values_that_stores_keep() -> None:
     replace(owner, "differs", lambda _: lambda self, store, analyzer: True)
 
 
-def minima_turned_around() -> None:
-    """``x - min(x, y)`` becomes ``min(x - y, 0)``."""
-    owner = module("arith.like_terms")
-    owner.Max = owner.Min
-
-
 def minima_of_the_wrong_side() -> None:
     """The dominated operand of a minimum is kept."""
     cls = module("arith.extremes").Extremes
@@ -203,7 +178,6 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     for function, step, field, only in [
         (rfactor_without_its_guard, "primitive: chains: factor", "chains", "primitive"),
         (rfactor_of_loops_from_zero, "primitive: chains: factor", "chains", "primitive"),
-        (partial_results_from_the_start, "primitive: ", "chains", "primitive"),
         (reverse_inline_with_swapped_indices, "primitive: ", "chains", "primitive"),
         (layouts_that_later_readers_do_not_know, "primitive: ", "chains", "primitive"),
         (layouts_behind_pointers, "primitive: ", "statements", "primitive"),
@@ -216,11 +190,9 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (shifts_of_negative_numbers_without_sign, "codegen: llvm", "blocks", "codegen"),
         (small_floats_that_are_cut_off, "codegen: llvm", "narrow", "codegen"),
         (warps_whose_lanes_have_their_own, "pass: tir.", "threads", "pass"),
-        (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
         (constants_that_are_inlined_anywhere, "primitive: C", "statements", "primitive"),
         (merged_out_of_their_declaration, "primitive: Merge", "statements", "primitive"),
         (known_values_that_stores_keep, "pass: tir.", "conditions", "pass"),
-        (minima_turned_around, "pass: tir.", "conditions", "pass"),
         (minima_of_the_wrong_side, "pass: tir.", "conditions", "pass"),
     ]
 }

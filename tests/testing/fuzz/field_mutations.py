@@ -95,10 +95,6 @@ def carried_rows_allocated_in_their_loop() -> None:
     replace(owner, "access", make)
 
 
-def constants_of_narrow_floats_that_c_does_not_round() -> None:
-    replace(module("codegen.c.values"), "rounded_to", lambda _: lambda value, dtype: value)
-
-
 FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -115,7 +111,6 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
             "statements",
             "pass",
         ),
-        (constants_of_narrow_floats_that_c_does_not_round, "codegen: c", "narrow", "codegen"),
         (tensors_whose_sums_start_late, "program: tensors", "tensors", "primitive"),
         (parser_of_ramps_without_steps, "script: print and parse", "scripts", "pass"),
     ]
