@@ -151,13 +151,6 @@ def constants_that_are_inlined_anywhere() -> None:
     replace(owner, "check_in_sight", lambda _: lambda *args: None)
 
 
-def merged_out_of_their_declaration() -> None:
-    """Loops are merged although a statement is around one of them only."""
-    replace(
-        module("tir.schedule.primitives.merge"), "_in_one_sequence", lambda _: lambda *args: True
-    )
-
-
 def known_values_that_stores_keep() -> None:
     """A store to a buffer is taken to leave all other elements known."""
     owner = module("tir.transform.simplification.known_values")._Entry
@@ -191,7 +184,6 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (small_floats_that_are_cut_off, "codegen: llvm", "narrow", "codegen"),
         (warps_whose_lanes_have_their_own, "pass: tir.", "threads", "pass"),
         (constants_that_are_inlined_anywhere, "primitive: C", "statements", "primitive"),
-        (merged_out_of_their_declaration, "primitive: Merge", "statements", "primitive"),
         (known_values_that_stores_keep, "pass: tir.", "conditions", "pass"),
         (minima_of_the_wrong_side, "pass: tir.", "conditions", "pass"),
     ]
