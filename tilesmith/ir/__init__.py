@@ -16,9 +16,20 @@ from tilesmith.ir.types import *  # noqa: F403
 from tilesmith.ir.visitor import *  # noqa: F403
 from tilesmith.support.lazy import lazy_attributes
 
+_MEMORY_POOLS = (
+    "AllocatedPoolInfo",
+    "ConstantInfo",
+    "ConstantMemoryPools",
+    "ConstantPoolInfo",
+    "PoolInfo",
+    "PoolInfoProperties",
+    "WorkspaceMemoryPools",
+    "WorkspacePoolInfo",
+)
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        **{name: f"tilesmith.ir.memory_pools:{name}" for name in _MEMORY_POOLS},
         "EnvFunc": "tilesmith.ir.env_func:EnvFunc",
         "GlobalVarSupply": "tilesmith.ir.supply:GlobalVarSupply",
         "NameSupply": "tilesmith.ir.supply:NameSupply",

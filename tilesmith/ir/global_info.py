@@ -19,7 +19,7 @@ class DummyGlobalInfo(GlobalInfo, key="ir.DummyGlobalInfo"):
     """A fact without content, for tests."""
 
 
-def _target(target: Any) -> Any:
+def as_target(target: Any) -> Any:
     """Convert texts and dictionaries to targets, whose class lives on a higher floor."""
     if isinstance(target, (str, Mapping)):
         return resolve("tilesmith.target:Target")(target)
@@ -29,6 +29,6 @@ def _target(target: Any) -> Any:
 class VDevice(GlobalInfo, key="ir.VDevice"):
     """A device that tensors live on: a target, an index among equal targets, a memory scope."""
 
-    target: Any = data(default=None, convert=_target)
+    target: Any = data(default=None, convert=as_target)
     vdevice_id: int = data(default=0)
     memory_scope: str = data(default="global")

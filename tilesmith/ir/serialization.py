@@ -44,13 +44,15 @@ FORMAT = "tilesmith-ir"
 VERSION = 1
 
 _PROVIDERS = {
+    "ir": "tilesmith.ir",
     "tir": "tilesmith.tir",
     "te": "tilesmith.te",
     "relax": "tilesmith.relax",
     "relay": "tilesmith.relay",
     "target": "tilesmith.target",
 }
-"""First part of a key → the package whose import registers it."""
+"""First part of a key → the package that registers it when it is imported, or when the class is
+looked up in it."""
 
 
 class _Codec(NamedTuple):
@@ -260,10 +262,10 @@ def _codec_of(tag: str) -> _Codec:
 
 
 def _provide(key: str) -> None:
-    module = _PROVIDERS.get(key.partition(".")[0])
-    if module is None:
+    package, _, name = key.partition(".")
+    if package not in _PROVIDERS:
         raise KeyError(f"unknown class '{key}'")
-    importlib.import_module(module)
+    getattr(importlib.import_module(_PROVIDERS[package]), name, None)
 
 
 def load_json(json_str: str) -> Any:

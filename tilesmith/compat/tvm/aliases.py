@@ -186,6 +186,17 @@ NAMES: dict[str, dict[str, str]] = {
         "instrument": "tilesmith.ir.instrument",
         "stmt": "tilesmith.tir",
         "select": "tilesmith.tir:Select",
+        **{
+            name: "tilesmith.ir.memory_pools:" + name
+            for name in (
+                "ConstantMemoryPools",
+                "ConstantPoolInfo",
+                "PoolInfo",
+                "PoolInfoProperties",
+                "WorkspaceMemoryPools",
+                "WorkspacePoolInfo",
+            )
+        },
         "Object": "tilesmith.ir:Node",
         "Target": "tilesmith.target:Target",
         "ndarray": "tilesmith.runtime.nd",
