@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 from tilesmith.testing.fuzz.cases import Case
 from tilesmith.testing.fuzz.isolated import HANGS, IsolatedRunner
 from tilesmith.testing.fuzz.replay import save
+from tilesmith.testing.fuzz.seeds import Findings, Seeds
 from tilesmith.testing.fuzz.shrink import shrink
 
 __all__ = ["Options", "Summary", "fuzz"]
@@ -44,14 +43,11 @@ class Options:
 
 
 @dataclass
-class Summary:
+class Summary(Findings):
     """The counts and findings of a run."""
 
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    findings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    again: Counter[str] = dataclasses.field(default_factory=Counter)
     broken: list[str] = dataclasses.field(default_factory=list)
-    seconds: float = 0.0
 
     def table(self, word: str) -> dict[str, int]:
         """Return the counts whose names begin with a word, without that word."""
@@ -96,56 +92,32 @@ class _Campaign:
         self.options = options
         self.report = report
         self.summary = Summary()
-        self.lock = threading.Lock()
-        self.start = time.monotonic()
-        self.next_seed = options.seed
-        self.errors: list[BaseException] = []
+        self.seeds = Seeds(options.seed, options.seconds, options.most_cases)
 
-    def take_seed(self) -> int | None:
-        """Return the next seed, or None at the end of the run."""
-        options = self.options
-        with self.lock:
-            tried = self.next_seed - options.seed
-            if time.monotonic() - self.start >= options.seconds or self.errors:
-                return None
-            if options.most_cases is not None and tried >= options.most_cases:
-                return None
-            if options.stop_at_first and self.summary.findings:
-                return None
-            self.next_seed += 1
-            return self.next_seed - 1
-
-    def work(self) -> None:
-        runner = IsolatedRunner(self.options.patch, self.options.case_seconds)
-        try:
-            while (seed := self.take_seed()) is not None:
-                self.one(runner, seed)
-        except BaseException as error:  # the run must report this error
-            self.errors.append(error)
-        finally:
-            runner.close()
+    def runner(self) -> IsolatedRunner:
+        return IsolatedRunner(self.options.patch, self.options.case_seconds)
 
     def one(self, runner: IsolatedRunner, seed: int) -> None:
         result = runner.run_seed(seed, self.options.only, self.options.field)
         finding = result["finding"]
-        with self.lock:
+        with self.seeds.lock:
             self.summary.counts.update(result["counts"])
             self.summary.counts["programs"] += 1
-            self.summary.seconds = time.monotonic() - self.start
+            self.summary.seconds = self.seeds.elapsed
             if "error" in result:
                 self.summary.broken.append(f"seed {seed}: {result['error'][:300]}")
             self.report(self.summary)
             if finding is None:
                 return
             signature = finding["signature"]
-            if signature in self.summary.findings:
-                self.summary.again[signature] += 1
+            if not self.summary.is_new(signature, finding):
                 return
-            self.summary.findings[signature] = finding
+            if self.options.stop_at_first:
+                self.seeds.end()
         finding = self.smaller(runner, finding)
         if self.options.output is not None:
             finding["file"] = str(save(finding, self.options.output))
-        with self.lock:
+        with self.seeds.lock:
             self.summary.findings[signature] = finding
 
     def smaller(self, runner: IsolatedRunner, finding: dict[str, Any]) -> dict[str, Any]:
@@ -173,12 +145,6 @@ class _Campaign:
 def fuzz(options: Options, report: Callable[[Summary], None] = lambda summary: None) -> Summary:
     """Run the fuzzer; ``report`` is called after each program."""
     campaign = _Campaign(options, report)
-    threads = [threading.Thread(target=campaign.work) for _ in range(max(1, options.workers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if campaign.errors:
-        raise campaign.errors[0]
-    campaign.summary.seconds = time.monotonic() - campaign.start
+    campaign.seeds.work(options.workers, campaign.runner, campaign.one)
+    campaign.summary.seconds = campaign.seeds.elapsed
     return campaign.summary

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from tilesmith.support.errors import CodegenError, InternalError
 from tilesmith.support.workers import Worker
 from tilesmith.testing.fuzz.models.finding import load_finding, save_finding
 from tilesmith.testing.fuzz.models.verdict import OUTCOMES
+from tilesmith.testing.fuzz.seeds import Findings, Seeds
 
 __all__ = [
     "Options", "Runner", "Summary", "fuzz_models", "replay_finding", "environment",
@@ -47,16 +46,13 @@ class Options:
 
 
 @dataclass
-class Summary:
+class Summary(Findings):
     """The counts and findings of a run."""
 
     counts: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Number of cases by kind and outcome."""
     phases: Counter[tuple[str, str]] = dataclasses.field(default_factory=Counter)
     """Number of cases by outcome and the phase in which it came."""
-    findings: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    again: Counter[str] = dataclasses.field(default_factory=Counter)
-    seconds: float = 0.0
 
     @property
     def cases(self) -> int:
@@ -123,55 +119,28 @@ class _Campaign:
         self.saved = saved
         self.report = report
         self.summary = Summary()
-        self.lock = threading.Lock()
-        self.start = time.monotonic()
-        self.next_seed = options.seed
-        self.errors: list[BaseException] = []
+        self.seeds = Seeds(options.seed, options.seconds, options.cases)
 
-    def take_seed(self) -> int | None:
-        """Return the next seed, or None at the end of the run."""
-        options = self.options
-        with self.lock:
-            over = options.seconds is not None and (
-                time.monotonic() - self.start >= options.seconds
-            )
-            enough = options.cases is not None and self.next_seed - options.seed >= options.cases
-            if over or enough or self.errors:
-                return None
-            self.next_seed += 1
-            return self.next_seed - 1
-
-    def work(self) -> None:
-        runner = Runner(self.options, self.saved)
-        try:
-            while (seed := self.take_seed()) is not None:
-                self.one(runner, seed)
-        except BaseException as error:  # the run must report this error
-            self.errors.append(error)
-        finally:
-            runner.close()
+    def runner(self) -> Runner:
+        return Runner(self.options, self.saved)
 
     def one(self, runner: Runner, seed: int) -> None:
         options = self.options
         request = {"seed": seed, "kind": options.kind, "level": options.level}
         record, files = runner.ask(request)
-        with self.lock:
+        with self.seeds.lock:
             summary = self.summary
             summary.counts[record["case"]["kind"], record["outcome"]] += 1
             summary.phases[record["outcome"], record["phase"]] += 1
-            summary.seconds = time.monotonic() - self.start
+            summary.seconds = self.seeds.elapsed
             self.report(summary)
             signature = record.get("signature")
-            if signature is None:
+            if signature is None or not summary.is_new(signature, record):
                 return
-            if signature in summary.findings:
-                summary.again[signature] += 1
-                return
-            summary.findings[signature] = record
         record, files = self.smaller(runner, record, files)
         if options.output is not None:
             record["file"] = str(save_finding(record, files, options.output))
-        with self.lock:
+        with self.seeds.lock:
             summary.findings[signature] = record
 
     def smaller(
@@ -199,14 +168,8 @@ def fuzz_models(
     ):
         saved = _saved(options, Path(folder))
         campaign = _Campaign(options, saved, report)
-        threads = [threading.Thread(target=campaign.work) for _ in range(max(1, options.jobs))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if campaign.errors:
-        raise campaign.errors[0]
-    campaign.summary.seconds = time.monotonic() - campaign.start
+        campaign.seeds.work(options.jobs, campaign.runner, campaign.one)
+    campaign.summary.seconds = campaign.seeds.elapsed
     return campaign.summary
 
 
