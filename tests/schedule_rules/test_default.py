@@ -127,7 +127,7 @@ def test_contractions_are_told_by_their_accesses():
     assert (plan.vector_axis, plan.row_axis, plan.packed_width) == (1, 0, None)
     function = te.create_prim_func([x, topi.sum(x, 1)])
     sch = Schedule(function)
-    assert find_contraction(sch.get(sch.get_block("T_sum"))) is None
+    assert find_contraction(sch.get(sch.get_block("x0_red"))) is None
 
 
 def test_what_is_scheduled_is_not_scheduled_again():
@@ -233,7 +233,7 @@ def strided_product(x, y):
         (
             [(8, 13)],
             lambda x: topi.sum(x, 1),
-            "block 'T_sum'",
+            "block 'x0_red'",
             "the reduction has 13 steps, fewer than 16",
         ),
     ],
@@ -262,7 +262,7 @@ def test_reductions_of_tuples_run_in_vectors():
     a = random(6, 100)
     want = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
     text = check([x], topi.nn.layer_norm(x, None, None, -1), want, [a])
-    assert "T_moments_rf" in text and "T.vectorized(" in text
+    assert "x0_red_temp_rf" in text and "T.vectorized(" in text
 
 
 @pytest.mark.parametrize("name", ["sum", "max"])

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import same_size
 
 __all__ = [
@@ -77,13 +78,13 @@ def _binary(name: str, function: Callable[[Any, Any], PrimExpr], a: Any, b: Any)
     if not isinstance(a, Tensor):
         a = _operand(a, b)
         shape = list(b.shape)
-        return te.compute(shape, lambda *i: function(a, b(*i)), name="T_" + name, tag=tag.ELEMWISE)
+        return compute(shape, lambda *i: function(a, b(*i)), name="T_" + name, tag=tag.ELEMWISE)
     if not isinstance(b, Tensor):
         b = _operand(b, a)
         shape = list(a.shape)
-        return te.compute(shape, lambda *i: function(a(*i), b), name="T_" + name, tag=tag.ELEMWISE)
+        return compute(shape, lambda *i: function(a(*i), b), name="T_" + name, tag=tag.ELEMWISE)
     shape = broadcast_shape(a.shape, b.shape)
-    return te.compute(
+    return compute(
         shape,
         lambda *i: function(_element(a, i, shape), _element(b, i, shape)),
         name="T_" + name,
@@ -216,7 +217,7 @@ def logical_not(data: Any) -> Any:
     """Return the logical negation."""
     if not isinstance(data, Tensor):
         return op.logical_not(data)
-    return te.compute(
+    return compute(
         data.shape, lambda *i: op.logical_not(data(*i)), name="T_logical_not", tag=tag.ELEMWISE
     )
 
@@ -240,7 +241,7 @@ def bitwise_not(data: Any) -> Any:
     """Return ``~data``."""
     if not isinstance(data, Tensor):
         return op.bitwise_not(data)
-    return te.compute(
+    return compute(
         data.shape, lambda *i: op.bitwise_not(data(*i)), name="T_bitwise_not", tag=tag.ELEMWISE
     )
 
@@ -280,7 +281,7 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
         own, sizes = indices[-len(data.shape) or len(indices) :], target[-len(data.shape) or None :]
         return data(*[place(*each) for each in zip(own, data.shape, sizes)])
 
-    return te.compute(target, element, name="T_broadcast_to", tag=tag.BROADCAST)
+    return compute(target, element, name="T_broadcast_to", tag=tag.BROADCAST)
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
@@ -300,4 +301,4 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
             chosen = op.not_equal(chosen, const(0, chosen.dtype))
         return tir.Select(chosen, *op.match_types(element(x, indices), element(y, indices)))
 
-    return te.compute(shape, choose, name="T_where", tag=tag.BROADCAST)
+    return compute(shape, choose, name="T_where", tag=tag.BROADCAST)

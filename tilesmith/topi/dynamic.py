@@ -19,6 +19,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
+from tilesmith.topi.compute import compute
 from tilesmith.topi.procedure import Row, index_dtype, local, loops, pointers
 from tilesmith.topi.sort import Runs, comes_before
 from tilesmith.topi.transform import reshape
@@ -64,7 +65,7 @@ def nonzero_places(data: Tensor) -> list[Tensor]:
 
 def nonzero(count: PrimExpr, places: Tensor) -> Tensor:
     """Return the first ``count`` indices that `nonzero_places` has found, as int64."""
-    found: Tensor = te.compute(
+    found: Tensor = compute(
         (places.shape[0], count), lambda i, k: op.cast(_INT64, places(i, k)), name="nonzero"
     )
     return found
@@ -142,7 +143,7 @@ def _rows(data: Tensor, axis: int | None) -> Tensor:
     same order.
     """
     given = data
-    data = te.compute(given.shape, lambda *i: _sortable(given(*i)), name="T_sortable")
+    data = compute(given.shape, lambda *i: _sortable(given(*i)), name="T_sortable")
     shape = list(data.shape)
     if axis is None:
         return reshape(data, [product(shape), const(1, "int64")])
@@ -150,7 +151,7 @@ def _rows(data: Tensor, axis: int | None) -> Tensor:
     if axis > 0:
         order = [axis, *[i for i in range(len(shape)) if i != axis]]
         whole = data
-        data = te.compute(
+        data = compute(
             [shape[i] for i in order],
             lambda *i: whole(*[i[order.index(axis)] for axis in range(len(shape))]),
             name="T_slices",
@@ -208,10 +209,10 @@ def unique_results(
     first, members, group_of = groups
     if axis is None:
         flat = reshape(data, [product(list(data.shape))])
-        values = te.compute((count,), lambda k: flat(first(k)), name="unique")
+        values = compute((count,), lambda k: flat(first(k)), name="unique")
     else:
         shape = [count if i == axis else size for i, size in enumerate(data.shape)]
-        values = te.compute(
+        values = compute(
             shape,
             lambda *i: data(*i[:axis], first(i[axis]), *i[axis + 1 :]),
             name="unique",
@@ -219,7 +220,7 @@ def unique_results(
     sizes = [count, group_of.shape[0], count]
     names = ["unique_first", "unique_inverse", "unique_counts"]
     parts = [
-        te.compute((size,), part, name=name)
+        compute((size,), part, name=name)
         for part, size, name, is_wanted in zip((first, group_of, members), sizes, names, wanted)
         if is_wanted
     ]
@@ -264,7 +265,7 @@ def slice_sizes(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Te
             size = tir.Select(op.equal(k, const(axis, k.dtype)), found[axis], size)
         return size
 
-    sizes: Tensor = te.compute((len(found),), choose, name="slice_sizes")
+    sizes: Tensor = compute((len(found),), choose, name="slice_sizes")
     return sizes
 
 
@@ -281,5 +282,5 @@ def slice_at_run_time(
             places.append(first + op.cast("int64", index) * stride)
         return data(*places)
 
-    part: Tensor = te.compute(tuple(sizes), element, name="slice_at_run_time")
+    part: Tensor = compute(tuple(sizes), element, name="slice_at_run_time")
     return part

@@ -9,6 +9,7 @@ from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import rounded, widened
+from tilesmith.topi.compute import compute
 
 __all__ = ["einsum"]
 
@@ -63,5 +64,5 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
             value = factor if value is None else value * factor
         return te.sum(value, axis=list(summed.values())) if summed else value
 
-    total = te.compute([sizes[letter] for letter in output], element, name="T_einsum")
+    total = compute([sizes[letter] for letter in output], element, name="T_einsum")
     return rounded(total, operand[0].dtype)

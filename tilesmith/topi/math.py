@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "clip", "cos", "cosh",
@@ -23,7 +24,7 @@ __all__ = [
 def _unary(name: str, function: Callable[[PrimExpr], PrimExpr], x: Any) -> Any:
     if not isinstance(x, Tensor):
         return function(convert(x))
-    return te.compute(x.shape, lambda *i: function(x(*i)), name=name, tag=tag.ELEMWISE)
+    return compute(x.shape, lambda *i: function(x(*i)), name=name, tag=tag.ELEMWISE)
 
 
 def _make(name: str, meaning: str) -> Callable[[Any], Any]:

@@ -12,6 +12,7 @@ from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
 from tilesmith.topi.broadcast import broadcast_shape
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import DType, same_size
 
 __all__ = ["matmul", "tensordot"]
@@ -80,7 +81,7 @@ def matmul(
         )
         return rounded(total, out_dtype)
     shape = [*batch, *rows, *columns]
-    return rounded(te.compute(shape, element, name="T_matmul", tag="matmul"), out_dtype)
+    return rounded(compute(shape, element, name="T_matmul", tag="matmul"), out_dtype)
 
 
 def tensordot(
@@ -111,4 +112,4 @@ def tensordot(
         return te.sum(value, axis=summed) if summed else value
 
     shape = [*[a.shape[axis] for axis in kept_a], *[b.shape[axis] for axis in kept_b]]
-    return rounded(te.compute(shape, element, name="T_tensordot"), a.dtype)
+    return rounded(compute(shape, element, name="T_tensordot"), a.dtype)

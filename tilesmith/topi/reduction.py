@@ -14,6 +14,7 @@ from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.math import sqrt
 from tilesmith.topi.utils import (
     Axes,
@@ -72,21 +73,24 @@ def _reduce(
     axis: Axes,
     keepdims: bool,
     combine: Callable[..., Any],
-    name: str,
     value: Callable[..., Any] | None = None,
+    reduced: str | None = None,
 ) -> Tensor:
-    """Reduce ``value(*indices)``, by default the elements of ``data``."""
+    """Reduce ``value(*indices)``, by default the elements of ``data``. The result is named after
+    what is reduced, as published schedules expect: A_red.
+    """
+    name = (reduced or data.op.name) + "_red"
     value = value or data
     axes = normalize_axes(axis, len(data.shape))
     if not axes:
-        return te.compute(data.shape, lambda *i: value(*i), name=name, tag=tag.ELEMWISE)
+        return compute(data.shape, lambda *i: value(*i), name=name, tag=tag.ELEMWISE)
     space = [Axis(size, number in axes) for number, size in enumerate(data.shape)]
     return reduce_axes(space, value, combine, name, keepdims)
 
 
 def _wide_sum(data: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     """Return the sum in the dtype in which ``data`` is added."""
-    return _reduce(data, axis, keepdims, te.sum, "T_sum", lambda *i: widened(data(*i)))
+    return _reduce(data, axis, keepdims, te.sum, lambda *i: widened(data(*i)))
 
 
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -96,28 +100,28 @@ def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the product over axes."""
-    total = _reduce(data, axis, keepdims, _prod, "T_prod", lambda *i: widened(data(*i)))
+    total = _reduce(data, axis, keepdims, _prod, lambda *i: widened(data(*i)))
     return rounded(total, data.dtype)
 
 
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the largest value over axes."""
-    return _reduce(data, axis, keepdims, largest, "T_max")
+    return _reduce(data, axis, keepdims, largest)
 
 
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the smallest value over axes."""
-    return _reduce(data, axis, keepdims, smallest, "T_min")
+    return _reduce(data, axis, keepdims, smallest)
 
 
 def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return whether all values over axes are true."""
-    return _reduce(data, axis, keepdims, _all, "T_all")
+    return _reduce(data, axis, keepdims, _all)
 
 
 def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return whether some value over axes is true."""
-    return _reduce(data, axis, keepdims, _any, "T_any")
+    return _reduce(data, axis, keepdims, _any)
 
 
 def _arg_reducer(name: str, better: Callable[[Any, Any], PrimExpr], worst: Any, last: bool) -> Any:
@@ -149,7 +153,8 @@ def _arg(
             flat = iterator.var if flat is None else flat * data.shape[number] + iterator.var
         return reducer((flat, data(*own)), axis=iterators)
 
-    index, _ = te.compute(axes.shape, element, name="T_" + name + "_red", tag=tag.COMM_REDUCE_IDX)
+    label = data.op.name + "_red"
+    index, _ = compute(axes.shape, element, name=label + "_temp", tag=tag.COMM_REDUCE_IDX)
     count = _count(data, axis)
     if equal_const_int(count, 0):
         raise ShapeError(f"{name} of no elements")
@@ -162,7 +167,7 @@ def _arg(
         made: PrimExpr = tir.checked(place, op.greater_equal(place, 0), empty)
         return made
 
-    return te.compute(axes.shape, found, name="T_" + name, tag=tag.ELEMWISE)
+    return compute(axes.shape, found, name=label, tag=tag.ELEMWISE)
 
 
 def argmax(
@@ -179,14 +184,14 @@ def argmin(
     return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
 
 
-def _divided(total: Tensor, count: PrimExpr, name: str, dtype: DataType) -> Tensor:
+def _divided(total: Tensor, count: PrimExpr, dtype: DataType) -> Tensor:
     def element(*i: Any) -> PrimExpr:
         value = total(*i)
         divisor = op.cast(value.dtype, count)
         mean = value / divisor if value.dtype.is_float else op.truncdiv(value, divisor)
         return op.cast(dtype, mean)
 
-    return te.compute(total.shape, element, name=name, tag=tag.ELEMWISE)
+    return compute(total.shape, element, name="T_divide", tag=tag.ELEMWISE)
 
 
 def _count(data: Tensor, axis: Axes) -> PrimExpr:
@@ -196,22 +201,22 @@ def _count(data: Tensor, axis: Axes) -> PrimExpr:
 
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the mean over axes, in the dtype of ``data`` (integers are divided toward zero)."""
-    return _divided(_wide_sum(data, axis, keepdims), _count(data, axis), "T_mean", data.dtype)
+    return _divided(_wide_sum(data, axis, keepdims), _count(data, axis), data.dtype)
 
 
 def variance(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the mean of the squared differences from the mean over axes."""
     axes = normalize_axes(axis, len(data.shape))
     count, dtype = _count(data, axis), accumulator(data.dtype)
-    average = _divided(_wide_sum(data, axes, True), count, "T_mean", dtype)
+    average = _divided(_wide_sum(data, axes, True), count, dtype)
 
     def square(*i: Any) -> PrimExpr:
         at = [0 if number in axes else x for number, x in enumerate(i)]
         difference = widened(data(*i)) - average(*at)
         return difference * difference
 
-    squares = _reduce(data, axes, keepdims, te.sum, "T_squares", square)
-    return _divided(squares, count, "T_variance", data.dtype)
+    squares = _reduce(data, axes, keepdims, te.sum, square, "T_multiply")
+    return _divided(squares, count, data.dtype)
 
 
 def std(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

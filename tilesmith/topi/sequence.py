@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import normalize_axes
 
 __all__ = ["reverse_sequence", "sequence_mask"]
@@ -32,7 +33,7 @@ def sequence_mask(
         inside = op.less(op.cast("int64", i[axis]), op.cast("int64", length))
         return tir.Select(inside, data(*i), masked)
 
-    return te.compute(data.shape, element, name="T_sequence_mask", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_sequence_mask", tag=tag.INJECTIVE)
 
 
 def reverse_sequence(
@@ -59,4 +60,4 @@ def reverse_sequence(
         place = tir.Select(inside, length - 1 - index, index)
         return a(*i[:seq_axis], place, *i[seq_axis + 1 :])
 
-    return te.compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)
+    return compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)

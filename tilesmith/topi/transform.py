@@ -14,6 +14,7 @@ from tilesmith.te import Tensor
 from tilesmith.tir.functor import substitute
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import rounded, widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import (
     Axes,
     DType,
@@ -48,7 +49,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
         raise ShapeError(f"axis {axis} is not within {ndim + 1} places")
     one = const(1, a.shape[0].dtype if a.shape else "int32")
     new_shape = [*a.shape[:axis], *[one] * num_newaxis, *a.shape[axis:]]
-    return te.compute(
+    return compute(
         new_shape,
         lambda *i: a(*i[:axis], *i[axis + num_newaxis :]),
         name="T_expand_dims",
@@ -60,7 +61,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Axes) -> Tensor:
     """Broadcast ``a`` along ``axis`` to the shape of another tensor."""
     axes = normalize_axes(axis, len(shape_like.shape))
     kept = [k for k in range(len(shape_like.shape)) if k not in axes]
-    return te.compute(
+    return compute(
         shape_like.shape,
         lambda *i: a(*[i[k] for k in kept]),
         name="T_expand_like",
@@ -82,7 +83,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
             own[axis] = indices[position]
         return a(*own)
 
-    return te.compute(
+    return compute(
         [a.shape[axis] for axis in order], element, name="T_transpose", tag=tag.INJECTIVE
     )
 
@@ -91,7 +92,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     """Reverse ``a`` along an axis."""
     (axis,) = normalize_axes(axis, len(a.shape))
     size = a.shape[axis]
-    return te.compute(
+    return compute(
         a.shape,
         lambda *i: a(*i[:axis], size - 1 - i[axis], *i[axis + 1 :]),
         name="T_flip",
@@ -115,7 +116,7 @@ def reshape(a: Tensor, newshape: Shape) -> Tensor:
         flat = ravel_index(indices, sizes)
         return a(*[simplify(index) for index in unravelled(flat, shape)]) if shape else a()
 
-    return te.compute(sizes, element, name="T_reshape", tag=tag.INJECTIVE)
+    return compute(sizes, element, name="T_reshape", tag=tag.INJECTIVE)
 
 
 def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
@@ -136,7 +137,7 @@ def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
             own[number] = indices[position]
         return a(*own)
 
-    return te.compute([a.shape[k] for k in kept], element, name="T_squeeze", tag=tag.INJECTIVE)
+    return compute([a.shape[k] for k in kept], element, name="T_squeeze", tag=tag.INJECTIVE)
 
 
 def _check_joined(tensors: Sequence[Tensor], axis: int) -> None:
@@ -182,7 +183,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 
     shape = list(tensors[0].shape)
     shape[axis] = simplify(total)
-    return te.compute(shape, element, name="T_concat", tag=tag.INJECTIVE)
+    return compute(shape, element, name="T_concat", tag=tag.INJECTIVE)
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -208,14 +209,15 @@ def unravel_index(
     dtype = indices.dtype
     sizes = [op.cast(dtype, size) for size in sizes]
 
-    def element(axis: PrimExpr, *position: PrimExpr) -> PrimExpr:
+    def element(*place: PrimExpr) -> PrimExpr:
+        axis, *position = place
         places = unravelled(indices(*position), sizes)
         chosen = places[-1]
         for number in range(len(places) - 2, -1, -1):
             chosen = tir.Select(op.equal(axis, const(number, axis.dtype)), places[number], chosen)
         return chosen
 
-    made: Tensor = te.compute(
+    made: Tensor = compute(
         (len(sizes), *indices.shape), element, name="T_unravel", tag=tag.INJECTIVE
     )
     return made
@@ -245,7 +247,7 @@ def split(
 def _slice_axis(a: Tensor, axis: int, begin: PrimExpr, length: PrimExpr) -> Tensor:
     shape = list(a.shape)
     shape[axis] = length
-    return te.compute(
+    return compute(
         shape,
         lambda *i: a(*i[:axis], i[axis] + begin, *i[axis + 1 :]),
         name="T_split_sections",
@@ -287,7 +289,7 @@ def strided_slice(
     def element(*indices: Any) -> PrimExpr:
         return a(*[index * step + start for index, step, start in zip(indices, steps, starts)])
 
-    return te.compute(shape, element, name="T_strided_slice", tag=tag.INJECTIVE)
+    return compute(shape, element, name="T_strided_slice", tag=tag.INJECTIVE)
 
 
 def take(
@@ -307,7 +309,7 @@ def take(
         raise UnsupportedError(f"take: mode '{mode}' is not one of clip, wrap, fast, nan")
     if not isinstance(indices, Tensor):
         index = convert(indices)
-        indices = te.compute((), lambda: index, name="T_index")
+        indices = compute((), lambda: index, name="T_index")
     if axis is None:
         a = a if len(a.shape) == 1 else reshape(a, [product(a.shape)])
         axis = 0
@@ -328,7 +330,7 @@ def take(
             return tir.if_then_else(valid, value, missing)
         return value
 
-    return te.compute(shape, element, name="T_take", tag=tag.INJECTIVE)
+    return compute(shape, element, name="T_take", tag=tag.INJECTIVE)
 
 
 def _index_in_mode(index: PrimExpr, size: PrimExpr, mode: str) -> PrimExpr:
@@ -358,7 +360,7 @@ def take_grad(grads: Tensor, data: Tensor, indices: Tensor, axis: int | None = N
         value = tir.Select(here, value, const(0, grads.dtype))
         return te.sum(widened(value), axis=places) if places else value
 
-    return rounded(te.compute(data.shape, gathered, name="take_grad"), grads.dtype)
+    return rounded(compute(data.shape, gathered, name="take_grad"), grads.dtype)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
@@ -372,7 +374,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
         index = index_from_end(indices(*i), size, "gather")
         return data(*i[:axis], index, *i[axis + 1 :])
 
-    return te.compute(indices.shape, element, name="T_gather", tag=tag.INJECTIVE)
+    return compute(indices.shape, element, name="T_gather", tag=tag.INJECTIVE)
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
@@ -390,7 +392,7 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
         ]
         return a(*i[:batch_dims], *picked, *i[count:])
 
-    return te.compute(shape, element, name="T_gather_nd", tag=tag.INJECTIVE)
+    return compute(shape, element, name="T_gather_nd", tag=tag.INJECTIVE)
 
 
 def repeat(a: Tensor, repeats: int, axis: int | None = None) -> Tensor:
@@ -400,7 +402,7 @@ def repeat(a: Tensor, repeats: int, axis: int | None = None) -> Tensor:
     (axis,) = normalize_axes(axis, len(a.shape))
     shape = list(a.shape)
     shape[axis] = simplify(shape[axis] * repeats)
-    return te.compute(
+    return compute(
         shape,
         lambda *i: a(*i[:axis], op.floordiv(i[axis], repeats), *i[axis + 1 :]),
         name="T_repeat",
@@ -421,7 +423,7 @@ def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
     def element(*i: Any) -> PrimExpr:
         return a(*[op.floormod(index, size) for index, size in zip(i[skip:], a.shape)])
 
-    return te.compute(shape, element, name="T_tile", tag=tag.BROADCAST)
+    return compute(shape, element, name="T_tile", tag=tag.BROADCAST)
 
 
 def shape(array: Tensor, dtype: DType = "int32") -> Tensor:
@@ -434,7 +436,7 @@ def shape(array: Tensor, dtype: DType = "int32") -> Tensor:
             value = tir.Select(op.equal(index, number), op.cast(dtype, size), value)
         return value
 
-    return te.compute((len(sizes),), element, name="T_shape", tag=tag.INJECTIVE)
+    return compute((len(sizes),), element, name="T_shape", tag=tag.INJECTIVE)
 
 
 def arange(
@@ -446,7 +448,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     start, stop, step = convert(start), convert(stop), convert(step)
-    return te.compute(
+    return compute(
         (arange_size(start, stop, step),),
         lambda i: op.cast(dtype, start) + op.cast(dtype, step) * op.cast(dtype, i),
         name="T_arange",
@@ -471,7 +473,7 @@ def one_hot(
         wide = index.dtype if index.dtype.bits > place.dtype.bits else place.dtype
         return tir.Select(op.equal(op.cast(wide, index), op.cast(wide, place)), on, off)
 
-    return te.compute(new_shape, element, name="T_one_hot", tag=tag.INJECTIVE)
+    return compute(new_shape, element, name="T_one_hot", tag=tag.INJECTIVE)
 
 
 def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
@@ -487,7 +489,7 @@ def trilu(data: Tensor, k: int | PrimExpr, upper: bool) -> Tensor:
         )
         return tir.Select(keep, data(*i), const(0, data.dtype))
 
-    return te.compute(data.shape, element, name="T_trilu", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_trilu", tag=tag.INJECTIVE)
 
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) -> Tensor:
@@ -512,7 +514,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, **_: Any) 
             value = tir.if_then_else(tir.all(*guards), value, const(0, array.dtype))
         return value
 
-    return te.compute(shape, element, name="T_layout_trans", tag=tag.INJECTIVE)
+    return compute(shape, element, name="T_layout_trans", tag=tag.INJECTIVE)
 
 
 def index_map_transform(
@@ -534,4 +536,4 @@ def index_map_transform(
         outside = simplify(substitute(padding, places))
         return value if op.is_const(outside, 0) else tir.if_then_else(outside, fill, value)
 
-    return te.compute(shape, element, name="te_layout_transform", tag=tag.INJECTIVE)
+    return compute(shape, element, name="te_layout_transform", tag=tag.INJECTIVE)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import DType, Shape, equal_const_int
 from tilesmith.topi.variants import variant
 
@@ -152,7 +153,7 @@ def _resize(
             total = value if total is None else total + value
         return op.cast(dtype, total)
 
-    return te.compute(shape, element, name="resize", tag=tag.INJECTIVE)
+    return compute(shape, element, name="resize", tag=tag.INJECTIVE)
 
 
 def _resize_layout(

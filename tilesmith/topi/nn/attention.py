@@ -12,6 +12,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import accumulator, rounded
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.normalization import softmax
 from tilesmith.topi.utils import equal_const_int
 
@@ -41,7 +42,7 @@ def attention(
     dtype = accumulator(query.dtype)
     factor = _scale(scale, size, dtype)
     d = te.reduce_axis((0, size), name="d")
-    scores = te.compute(
+    scores = compute(
         (batch, heads, length, keys),
         lambda b, h, i, j: te.sum(
             op.cast(dtype, query(b, i, h, d)) * op.cast(dtype, key(b, j, h, d)), axis=d
@@ -62,10 +63,10 @@ def attention(
             found = tir.Select(j <= last, found, tir.min_value(dtype))
         return found
 
-    masked_scores = te.compute(scores.shape, masked, name="T_masked", tag=tag.BROADCAST)
+    masked_scores = compute(scores.shape, masked, name="T_masked", tag=tag.BROADCAST)
     weights = softmax(masked_scores, 3)
     k = te.reduce_axis((0, keys), name="k")
-    product = te.compute(
+    product = compute(
         (batch, length, heads, out_size),
         lambda b, i, h, o: te.sum(weights(b, h, i, k) * op.cast(dtype, value(b, k, h, o)), axis=k),
         name="T_attention",

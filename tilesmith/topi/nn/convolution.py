@@ -16,6 +16,7 @@ from tilesmith.support.errors import OpAttributeInvalid, ShapeError, Unsupported
 from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi.accumulation import accumulator, rounded
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import (
@@ -100,7 +101,7 @@ class _Geometry:
         self, name: str, size: dict[str, PrimExpr], element: Callable[..., PrimExpr]
     ) -> Tensor:
         """Return the result of sizes by letter, whose indices come in the order of its layout."""
-        return te.compute(
+        return compute(
             [size[letter] for letter in self.out_layout],
             element,
             name=name,

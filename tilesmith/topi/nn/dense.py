@@ -12,6 +12,7 @@ from tilesmith.te import Tensor
 from tilesmith.topi import product, tag
 from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.broadcast import add, broadcast_shape
+from tilesmith.topi.compute import compute
 from tilesmith.topi.math import cast
 from tilesmith.topi.utils import DType, same_size
 
@@ -32,7 +33,7 @@ def dense(
     if not same_size(data.shape[-1], weight.shape[-1]):
         raise ShapeError(f"dense: the inner sizes {data.shape[-1]} and {weight.shape[-1]} differ")
     k = te.reduce_axis((0, data.shape[-1]), name="k")
-    result = te.compute(
+    result = compute(
         (*data.shape[:-1], weight.shape[0]),
         lambda *i: te.sum(
             op.cast(dtype, data(*i[:-1], k)) * op.cast(dtype, weight(i[-1], k)), axis=k
@@ -42,7 +43,7 @@ def dense(
     )
     if bias is None:
         return rounded(result, out_dtype)
-    return te.compute(
+    return compute(
         result.shape,
         lambda *i: op.cast(out_dtype, result(*i) + op.cast(dtype, bias(i[-1]))),
         name="T_add",
@@ -81,7 +82,7 @@ def batch_matmul(
         return te.sum(op.cast(dtype, left) * op.cast(dtype, right), axis=k)
 
     name = f"T_batch_matmul_{'T' if transpose_a else 'N'}{'T' if transpose_b else 'N'}"
-    return rounded(te.compute((batch, m, n), element, name=name, tag="batch_matmul"), out_dtype)
+    return rounded(compute((batch, m, n), element, name=name, tag="batch_matmul"), out_dtype)
 
 
 def matmul(

@@ -8,6 +8,7 @@ from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import accumulator, rounded
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import Numbers, Padding, get_pad_tuple, per_axis, windows_within
 from tilesmith.topi.utils import DType, get_const_int, simplify
@@ -51,5 +52,5 @@ def depthwise_conv2d_nchw(
         weight = Filter(channel, which, di, dj)
         return te.sum(op.cast(dtype, value) * op.cast(dtype, weight), axis=[di, dj])
 
-    result = te.compute(shape, element, name="DepthwiseConv2d", tag="depthwise_conv2d_nchw")
+    result = compute(shape, element, name="DepthwiseConv2d", tag="depthwise_conv2d_nchw")
     return rounded(result, out_dtype)

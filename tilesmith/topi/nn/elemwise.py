@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import normalize_axes, product, simplify
 
@@ -29,7 +30,7 @@ def relu(x: Any) -> Any:
     """Return the larger of x and 0."""
     if not isinstance(x, Tensor):
         return op.maximum(x, const(0, x.dtype))
-    return te.compute(
+    return compute(
         x.shape, lambda *i: op.maximum(x(*i), const(0, x.dtype)), name="compute", tag=tag.ELEMWISE
     )
 
@@ -41,7 +42,7 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
         value = x(*i)
         return tir.Select(value > const(0, x.dtype), value, value * const(alpha, x.dtype))
 
-    return te.compute(x.shape, element, name="T_leaky_relu", tag=tag.ELEMWISE)
+    return compute(x.shape, element, name="T_leaky_relu", tag=tag.ELEMWISE)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
@@ -52,7 +53,7 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
         below = (tir.exp(value) - const(1, x.dtype)) * const(alpha, x.dtype)
         return tir.Select(value > const(0, x.dtype), value, below)
 
-    return te.compute(x.shape, element, name="T_elu", tag=tag.ELEMWISE)
+    return compute(x.shape, element, name="T_elu", tag=tag.ELEMWISE)
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
@@ -63,7 +64,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
         value = x(*i)
         return tir.Select(value > const(0, x.dtype), value, value * slope(i[axis]))
 
-    return te.compute(x.shape, element, name="T_prelu", tag=tag.BROADCAST)
+    return compute(x.shape, element, name="T_prelu", tag=tag.BROADCAST)
 
 
 def gelu(x: Tensor, approximate: bool = False) -> Tensor:
@@ -79,14 +80,12 @@ def gelu(x: Tensor, approximate: bool = False) -> Tensor:
             return value * half * (one + tir.tanh(inner))
         return value * half * (one + tir.erf(value * const(0.7071067811865476, x.dtype)))
 
-    return te.compute(x.shape, element, name="T_gelu", tag=tag.ELEMWISE)
+    return compute(x.shape, element, name="T_gelu", tag=tag.ELEMWISE)
 
 
 def silu(x: Tensor) -> Tensor:
     """Return x times its sigmoid."""
-    return te.compute(
-        x.shape, lambda *i: x(*i) * tir.sigmoid(x(*i)), name="T_silu", tag=tag.ELEMWISE
-    )
+    return compute(x.shape, lambda *i: x(*i) * tir.sigmoid(x(*i)), name="T_silu", tag=tag.ELEMWISE)
 
 
 def hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
@@ -96,7 +95,7 @@ def hard_sigmoid(x: Tensor, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
         value = x(*i) * const(alpha, x.dtype) + const(beta, x.dtype)
         return op.maximum(op.minimum(value, const(1, x.dtype)), const(0, x.dtype))
 
-    return te.compute(x.shape, element, name="T_hard_sigmoid", tag=tag.ELEMWISE)
+    return compute(x.shape, element, name="T_hard_sigmoid", tag=tag.ELEMWISE)
 
 
 def hard_swish(x: Tensor) -> Tensor:
@@ -107,7 +106,7 @@ def hard_swish(x: Tensor) -> Tensor:
         gate = value * const(1.0 / 6.0, x.dtype) + const(0.5, x.dtype)
         return value * op.maximum(op.minimum(gate, const(1, x.dtype)), const(0, x.dtype))
 
-    return te.compute(x.shape, element, name="T_hard_swish", tag=tag.ELEMWISE)
+    return compute(x.shape, element, name="T_hard_swish", tag=tag.ELEMWISE)
 
 
 def flatten(data: Tensor) -> Tensor:

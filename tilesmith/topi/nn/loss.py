@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
@@ -13,6 +13,7 @@ from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.broadcast import divide, multiply
+from tilesmith.topi.compute import compute
 from tilesmith.topi.math import negative
 from tilesmith.topi.reduction import sum
 
@@ -30,7 +31,7 @@ def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
     if len(predictions.shape) < 2:
         return rounded(total, predictions.dtype)
     batch = op.cast(dtype, predictions.shape[0])
-    mean = te.compute((), lambda: total() / batch, name="T_divide")
+    mean = compute((), lambda: total() / batch, name="T_divide")
     return rounded(mean, predictions.dtype)
 
 
@@ -58,7 +59,7 @@ def _check_reduction(reduction: str) -> None:
 
 
 def _total_weight(targets: Tensor, at: Callable[..., tuple[PrimExpr, PrimExpr]]) -> Tensor:
-    factors = te.compute(targets.shape, lambda *i: at(*i)[1], name="T_weights", tag=tag.INJECTIVE)
+    factors = compute(targets.shape, lambda *i: at(*i)[1], name="T_weights", tag=tag.INJECTIVE)
     return sum(factors) if targets.shape else factors
 
 
@@ -85,7 +86,7 @@ def nll_loss(
         picked = predictions(*i[:1], chosen, *i[1:]) if i else predictions(chosen)
         return -op.cast(dtype, picked) * weight
 
-    losses = te.compute(targets.shape, loss, name="T_nll_loss", tag=tag.INJECTIVE)
+    losses = compute(targets.shape, loss, name="T_nll_loss", tag=tag.INJECTIVE)
     if reduction == "none":
         return rounded(losses, out_dtype)
     total = sum(losses) if targets.shape else losses
@@ -120,4 +121,4 @@ def nll_loss_grad(
         value = tir.Select(hit, -(at(*outer)[1] * scale), const(0, dtype))
         return op.cast(predictions.dtype, value)
 
-    return te.compute(predictions.shape, element, name="nll_loss_grad")
+    return compute(predictions.shape, element, name="nll_loss_grad")

@@ -12,6 +12,7 @@ from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import Axes, get_const_int, normalize_axes, product
@@ -33,12 +34,12 @@ def _sum_of_powers(x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
     axes = [Axis(size, k == axis) for k, size in enumerate(x.shape)]
     shape = [size for k, size in enumerate(x.shape) if k != axis]
     k1 = te.reduce_axis((0, x.shape[axis]), name="k")
-    largest = te.compute(
+    largest = compute(
         shape,
         lambda *i: te.max(x(*i[:axis], k1, *i[axis:]), axis=k1),
         name="T_softmax_maxelem",
     )
-    exponential = te.compute(
+    exponential = compute(
         x.shape,
         lambda *i: tir.exp(widened(x(*i)) - widened(largest(*_without(i, axis)))),
         name="T_softmax_exp",
@@ -51,7 +52,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return ``exp(x - max) / sum(exp(x - max))`` along an axis."""
     (axis,) = normalize_axes(axis, len(x.shape))
     _, exponential, total = _sum_of_powers(x, axis)
-    return te.compute(
+    return compute(
         x.shape,
         lambda *i: op.cast(x.dtype, exponential(*i) / total(*_without(i, axis))),
         name="T_softmax_norm",
@@ -73,7 +74,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
         value = widened(x(*i)) - widened(largest(*outer)) - tir.log(total(*outer))
         return op.cast(x.dtype, value)
 
-    return te.compute(
+    return compute(
         x.shape, element, name="T_log_softmax", tag="log_softmax_output", attrs={"axis": axis}
     )
 
@@ -111,7 +112,7 @@ def batch_norm(
             value = value * widened(gamma(c))
         return op.cast(data.dtype, value + widened(beta(c)) if center else value)
 
-    normal = te.compute(data.shape, element, name="T_batch_norm", tag=tag.BROADCAST)
+    normal = compute(data.shape, element, name="T_batch_norm", tag=tag.BROADCAST)
     moving: list[tuple[Tensor, Any]] = [(moving_mean, None), (moving_var, None)]
     if batch is not None:
         moving = [(moving_mean, batch.mean), (moving_var, batch.estimated_variance)]
@@ -125,9 +126,7 @@ def batch_norm(
             return op.cast(old.dtype, kept + current * const(momentum, current.dtype))
 
         kind = tag.ELEMWISE if new is None else tag.INJECTIVE
-        made: Tensor = te.compute(
-            old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"]
-        )
+        made: Tensor = compute(old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"])
         return made
 
     return [normal, *[statistics(old, new) for old, new in moving]]
@@ -153,7 +152,9 @@ class _Moments:
             return value, value * value
 
         space = [Axis(size, k in axes) for k, size in enumerate(data.shape)]
-        self._total, self._squares = reduce_axes(space, element, _MOMENTS, "T_moments")
+        self._total, self._squares = reduce_axes(
+            space, element, _MOMENTS, data.op.name + "_red_temp"
+        )
 
     def mean(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the mean at the indices of the axes that are kept."""
@@ -190,7 +191,7 @@ def layer_norm(
             value = value * widened(gamma(*inner))
         return op.cast(data.dtype, value if beta is None else value + widened(beta(*inner)))
 
-    return te.compute(data.shape, element, name="T_layer_norm", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_layer_norm", tag=tag.INJECTIVE)
 
 
 def instance_norm(
@@ -212,7 +213,7 @@ def instance_norm(
         value = moments.normal(data(*i), i, epsilon) * widened(gamma(i[channel_axis]))
         return op.cast(data.dtype, value + widened(beta(i[channel_axis])))
 
-    return te.compute(data.shape, element, name="T_instance_norm", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_instance_norm", tag=tag.INJECTIVE)
 
 
 def group_norm(
@@ -252,7 +253,7 @@ def group_norm(
             value = value * widened(gamma(channel))
         return op.cast(data.dtype, value if beta is None else value + widened(beta(channel)))
 
-    return te.compute(data.shape, element, name="T_group_norm", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_group_norm", tag=tag.INJECTIVE)
 
 
 def lrn(
@@ -278,14 +279,14 @@ def lrn(
         value = widened(padded(*place))
         return te.sum(value * value, axis=k)
 
-    total = te.compute(data.shape, squares, name="T_square_sum")
+    total = compute(data.shape, squares, name="T_square_sum")
 
     def element(*i: Any) -> PrimExpr:
         value = widened(data(*i))
         base = const(bias, value.dtype) + const(alpha / size, value.dtype) * total(*i)
         return op.cast(data.dtype, value / tir.pow(base, const(beta, value.dtype)))
 
-    return te.compute(data.shape, element, name="T_lrn", tag=tag.BROADCAST)
+    return compute(data.shape, element, name="T_lrn", tag=tag.BROADCAST)
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-5) -> Tensor:
@@ -298,7 +299,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-
         value = widened(data(*i))
         return value * value
 
-    squares = reduce_axes(space, square, te.sum, "T_square_sum")
+    squares = reduce_axes(space, square, te.sum, "T_multiply_red")
     count = op.cast(squares.dtype, product([data.shape[k] for k in axes]))
 
     def element(*i: Any) -> PrimExpr:
@@ -306,4 +307,4 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axes = -1, epsilon: float = 1e-
         scale = tir.rsqrt(squares(*outer) / count + const(epsilon, squares.dtype))
         return op.cast(data.dtype, widened(data(*i)) * scale * widened(weight(*inner)))
 
-    return te.compute(data.shape, element, name="T_rms_norm", tag=tag.INJECTIVE)
+    return compute(data.shape, element, name="T_rms_norm", tag=tag.INJECTIVE)

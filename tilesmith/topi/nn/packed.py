@@ -13,6 +13,7 @@ from tilesmith import te
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import accumulator, rounded, widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
@@ -52,7 +53,7 @@ def conv2d_nhwc_packed(
     ry = te.reduce_axis((0, ky), name="ry")
     rx = te.reduce_axis((0, kx), name="rx")
     rc = te.reduce_axis((0, data.shape[3]), name="rc")
-    result = te.compute(
+    result = compute(
         (data.shape[0], *sizes, channels),
         lambda n, y, x, o: te.sum(
             widened(padded(n, y * sy + ry * dy, x * sx + rx * dx, rc))
@@ -74,7 +75,7 @@ def depthwise_conv2d_nhwc_packed(
     (sy, sx), (dy, dx) = strides, dilation
     ry = te.reduce_axis((0, ky), name="ry")
     rx = te.reduce_axis((0, kx), name="rx")
-    result = te.compute(
+    result = compute(
         (data.shape[0], *sizes, data.shape[3]),
         lambda n, y, x, c: te.sum(
             widened(padded(n, y * sy + ry * dy, x * sx + rx * dx, c)) * widened(weight(ry, rx, c)),
@@ -91,7 +92,7 @@ def matmul_packed(data: Tensor, weight: Tensor, columns: int) -> Tensor:
     width = get_const_int(weight.shape[2])
     wide = rounded(data, accumulator(data.dtype))
     k = te.reduce_axis((0, data.shape[-1]), name="k")
-    result = te.compute(
+    result = compute(
         (*data.shape[:-1], columns),
         lambda *i: te.sum(
             wide(*i[:-1], k)

@@ -11,6 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import nonempty, simplify
 
 __all__ = ["circular_pad", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
@@ -44,7 +45,7 @@ def pad(
                 inside.append(op.less(index, size + low))
         return tir.if_then_else(tir.all(*inside), data(*own), value)
 
-    return te.compute(shape, element, name=name, tag="injective,pad", attrs=attrs)
+    return compute(shape, element, name=name, tag="injective,pad", attrs=attrs)
 
 
 def _padded(
@@ -72,7 +73,7 @@ def _padded(
         ]
         return data(*own)
 
-    return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
+    return compute(shape, element, name=name, tag=tag.INJECTIVE)
 
 
 def mirror_pad(

@@ -10,6 +10,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import rounded, widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pooling import Windows, windows_of
 from tilesmith.topi.nn.utils import Numbers, Padding
 
@@ -70,7 +71,7 @@ class _Gradient:
             value = tir.if_then_else(tir.all(*inside), data(*place), tir.min_value(data.dtype))
             return reducer((self.number(own), value), axis=own)
 
-        chosen, _ = te.compute(self.grads.shape, winner, name="T_winner")
+        chosen, _ = compute(self.grads.shape, winner, name="T_winner")
         return chosen
 
     def of_max(self) -> Tensor:
@@ -84,7 +85,7 @@ class _Gradient:
             value = tir.if_then_else(mine, grads(*window), const(0, grads.dtype))
             return te.sum(widened(value), axis=self.places)
 
-        total = te.compute(self.data.shape, gathered, name="max_pool_grad", tag="max_pool_grad")
+        total = compute(self.data.shape, gathered, name="max_pool_grad", tag="max_pool_grad")
         return rounded(total, grads.dtype)
 
     def of_avg(self, ceil_mode: bool, include_pad: bool) -> Tensor:
@@ -102,7 +103,7 @@ class _Gradient:
             value = tir.if_then_else(inside, share / divisor, const(0, share.dtype))
             return te.sum(widened(value), axis=self.places)
 
-        total = te.compute(data.shape, gathered, name="avg_pool_grad", tag="avg_pool_grad")
+        total = compute(data.shape, gathered, name="avg_pool_grad", tag="avg_pool_grad")
         return rounded(total, grads.dtype)
 
 

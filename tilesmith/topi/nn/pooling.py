@@ -11,6 +11,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import widened
+from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import (
     SPATIAL,
@@ -115,9 +116,9 @@ def _pool(
             found: PrimExpr = largest(padded(*place(i)), axis=iterators)
             return found
 
-        return te.compute(shape, greatest, name="pool_max", tag="pool_max")
+        return compute(shape, greatest, name="pool_max", tag="pool_max")
     padded = pad(data, pad_before, pad_after, 0, name="pad_temp")
-    total = te.compute(
+    total = compute(
         shape,
         lambda *i: te.sum(widened(padded(*place(i))), axis=iterators),
         name="pool_sum",
@@ -133,7 +134,7 @@ def _pool(
         count = op.maximum(divisor, const(1, divisor.dtype))
         return op.cast(data.dtype, _divide(total(*indices), count))
 
-    return te.compute(shape, average, name="pool_avg", tag="pool_avg")
+    return compute(shape, average, name="pool_avg", tag="pool_avg")
 
 
 def _divide(value: PrimExpr, count: PrimExpr) -> PrimExpr:
@@ -217,8 +218,8 @@ def _adaptive_pool(
         return te.sum(widened(value), axis=iterators)
 
     if pool_type == "max":
-        return te.compute(shape, element, name="adaptive_pool_max", tag="adaptive_pool_max")
-    total = te.compute(shape, element, name="adaptive_pool_sum", tag="adaptive_pool_sum")
+        return compute(shape, element, name="adaptive_pool_max", tag="adaptive_pool_max")
+    total = compute(shape, element, name="adaptive_pool_sum", tag="adaptive_pool_sum")
 
     def average(*indices: Any) -> PrimExpr:
         count: Any = const(1, indices[axes[0]].dtype)
@@ -227,7 +228,7 @@ def _adaptive_pool(
             count = count * (windows[k] if even else end - start)
         return op.cast(data.dtype, _divide(total(*indices), count))
 
-    return te.compute(shape, average, name="adaptive_pool_avg", tag="elemwise")
+    return compute(shape, average, name="adaptive_pool_avg", tag="elemwise")
 
 
 def adaptive_pool(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith import te, tir
+from tilesmith import tir
 from tilesmith.ir import PrimExpr
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import DType
 
 __all__ = ["dequantize", "quantize"]
@@ -43,7 +44,7 @@ def quantize(
             value = op.maximum(value, op.cast(data.dtype, low))
         return op.cast(dtype, value)
 
-    return te.compute(data.shape, element, name="quantized", tag=tag.BROADCAST)
+    return compute(data.shape, element, name="quantized", tag=tag.BROADCAST)
 
 
 def dequantize(
@@ -57,4 +58,4 @@ def dequantize(
         centred = op.cast(wide, data(*i)) - op.cast(wide, _parameter(zero_point, axis, i))
         return op.cast(dtype, centred) * op.cast(dtype, _parameter(scale, axis, i))
 
-    return te.compute(data.shape, element, name="dequantized", tag=tag.BROADCAST)
+    return compute(data.shape, element, name="dequantized", tag=tag.BROADCAST)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith import te
 from tilesmith.ir import PrimExpr
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import simplify
 
 __all__ = ["depth_to_space", "space_to_depth"]
@@ -39,7 +39,7 @@ def _rearranged(data: Tensor, axes: list[int], sizes: Sequence[Any], place: Any,
             own[axis] = index
         return data(*own)
 
-    return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
+    return compute(shape, element, name=name, tag=tag.INJECTIVE)
 
 
 def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
