@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilesmith import te, topi, tir
+from tilesmith import te, tir, topi
 
 A = te.placeholder((4, 6), "float32", "A")
 
