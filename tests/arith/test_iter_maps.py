@@ -19,7 +19,7 @@ from tilesmith.arith import (
     normalize_to_iter_sum,
     subspace_divide,
 )  # fmt: skip
-from tilesmith.ir import And, Not, Range, Var
+from tilesmith.ir import And, Not, Range, Var, const
 from tilesmith.ir import operators as op
 from tilesmith.ir.structural import structural_equal
 from tilesmith.support.errors import TilesmithError
@@ -55,6 +55,15 @@ def test_indices_are_whole_iterators(case: tuple[Any, Any, str]) -> None:
     index, predicate, expected = case
     found = detect_iter_map([index], DOMAINS, predicate)
     assert [text(form) for form in found.indices] == [expected]
+
+
+def test_sums_that_wrap_around_are_not_digits() -> None:
+    narrow = op.cast("int16", i)
+    for offset, count in [(100, 1), (32766, 0)]:
+        moved = narrow + const(offset, "int16")
+        assert len(detect_iter_map([moved], DOMAINS, True).indices) == count
+        found = detect_iter_map([i], DOMAINS, moved < const(offset + 1, "int16"))
+        assert len(found.indices) == count
 
 
 @pytest.mark.parametrize("level", ["surjective", "nocheck"])

@@ -188,6 +188,32 @@ def test_linear_equations_of_expressions() -> None:
     assert detect_linear_equation(x * y, [x, y]) == []
 
 
+_SMALL = op.cast("int16", x) + const(32766, "int16")  # wraps around from x == 2 on
+
+
+def test_conditions_that_may_wrap_around_are_not_solved() -> None:
+    condition = _SMALL >= const(-16384, "int16")
+    assert deduce_bound(x, condition, {}, {}).is_nothing()
+    assert detect_clip_bound(condition, [x]) == []
+    assert detect_linear_equation(_SMALL, [x]) == []
+    y16 = Var("y16", "int16")
+    assert deduce_bound(y16, y16 + const(1, "int16") < const(9, "int16"), {}, {}).is_nothing()
+    check(deduce_bound(x, op.cast("int64", x) < const(9, "int64"), {}, {}), neg_inf(), 8)
+    assert deduce_bound(x, x < -(2**31), {}, {}).is_nothing()  # up to a value that is no int32
+
+
+@pytest.mark.parametrize("limit, solved", [(10, True), (2**15 - 1, False), (2**16 - 1, False)])
+def test_differences_are_taken_where_nothing_wraps_around(limit: int, solved: bool) -> None:
+    analyzer = Analyzer()
+    analyzer.bind(x, Range(0, limit))
+    found = analyzer.difference(op.cast("int16", x) + const(3, "int16"), const(1, "int16"))
+    assert (found is not None) == solved
+    if found is not None:
+        assert structural_equal(found, op.cast("int64", x) + const(2, "int64"))
+    assert analyzer.difference(x, const(2**31 - 1, "int32")) is None  # one more would overflow
+    assert structural_equal(analyzer.difference(x, const(1, "int32")), x - 1)
+
+
 def test_clip_bounds_and_common_parts() -> None:
     found = detect_clip_bound(op.all_of(x * 1 < y * 6, x - 1 > 0), [x])
     assert structural_equal(found[0], const(2, "int32")) and structural_equal(found[1], y * 6 - 1)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from tilesmith.arith.const_int_bound import ConstIntBound
 from tilesmith.arith.engine import Engine
-from tilesmith.arith.forms import is_index, plus
+from tilesmith.arith.forms import NORMAL, is_index, magnitude, plus
 from tilesmith.arith.interval_set import IntervalSet, evaluate
 from tilesmith.arith.intervals import dtype_interval, union
 from tilesmith.arith.modular_set import ModularSet, reduced, union_residue
@@ -226,6 +226,17 @@ class Analyzer:
         """Resets the counters to zero, except that of the atoms, which are kept."""
         self.engine.normalizer.visited = 0
         self._attempted = self._performed = self._constraints = 0
+
+    @deep_recursion
+    def difference(self, a: Any, b: Any) -> PrimExpr | None:
+        """Returns ``a - b`` of integers for a comparison to be solved; None where a side may wrap
+        around, or where the constants are so large that sums with them may overflow.
+        """
+        engine = self.engine
+        found = engine.difference(*match_types(_expression(a), _expression(b)))
+        if found is None or magnitude(found) != NORMAL:
+            return None
+        return engine.writer.to_expr(found)
 
     # Questions
 

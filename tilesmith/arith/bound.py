@@ -7,7 +7,18 @@ from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.engine import Engine
-from tilesmith.arith.forms import Leaf, Product, Split, Sum, of_atom, plus, shifted, times
+from tilesmith.arith.forms import (
+    TOO_LARGE,
+    Leaf,
+    Product,
+    Split,
+    Sum,
+    magnitude,
+    of_atom,
+    plus,
+    shifted,
+    times,
+)
 from tilesmith.arith.int_set import IntervalSet, IntSet, as_set, intersect
 from tilesmith.arith.interval_eval import IntervalEvaluator
 from tilesmith.arith.pattern import nonnegative_forms
@@ -89,6 +100,8 @@ class _Solver:
         else:
             limit = engine.divider.divide(low, -factor)[0]
         at_least = factor > 0  # atom >= limit, else atom <= limit
+        if magnitude(limit) == TOO_LARGE:
+            return IntSet.nothing()
         if isinstance(atom, Leaf) and atom.expr is self.var:
             end = engine.writer.to_expr(limit)
             return (

@@ -89,17 +89,16 @@ class Comparisons:
         if kind is GT or kind is GE:
             kind, a, b = _FLIPPED[kind], b, a
         form_a, form_b = self.normalizer.normal(a), self.normalizer.normal(b)
-        if not (self.bounds.is_exact(form_a) and self.bounds.is_exact(form_b)):
+        difference = self.difference(form_b, form_a)
+        if difference is None:
             return self._wrapping_comparison(expr, kind, form_a, form_b)
-        if not is_index(form_a.dtype):  # differences are taken over the whole numbers
-            difference = plus(_widened(form_b), _widened(form_a), -1)
+        if not is_index(form_a.dtype):
             if kind is LT or kind is LE:
                 answer = self.sign(shifted(difference, -1) if kind is LT else difference)
             else:
                 answer = self._equality(difference)
                 answer = answer if answer is None or kind is EQ else not answer
             return self._rebuilt(expr) if answer is None else TRUE if answer else FALSE
-        difference = self.terms.combine(plus(form_b, form_a, -1))
         if kind is LT or kind is LE:
             return self._inequality(expr, kind, form_a, form_b, difference)
         answer = self._equality(difference)
@@ -115,6 +114,16 @@ class Comparisons:
         return self._known(
             self._written(expr, kind, form_a, form_b, exact_quotient(difference, common))
         )
+
+    def difference(self, a: Sum, b: Sum) -> Sum | None:
+        """Returns ``a - b`` over the whole numbers, in int64 for the dtypes that wrap around; None
+        if one of the sums may do so.
+        """
+        if is_index(a.dtype):
+            return self.terms.combine(plus(a, b, -1))
+        if not (self.bounds.is_exact(a) and self.bounds.is_exact(b)):
+            return None
+        return plus(retyped(a, INT64), retyped(b, INT64), -1)
 
     def _known(self, expr: PrimExpr) -> PrimExpr:
         """Decides a condition that is assumed to hold, or not to hold."""
@@ -432,7 +441,3 @@ def _as_narrow(form: Sum, dtype: DataType) -> bool:
         return dtype.min_value <= form.const <= dtype.max_value
     atom = form.single()
     return atom is not None and atom.dtype is dtype
-
-
-def _widened(form: Sum) -> Sum:
-    return Sum(INT64, form.terms, form.const)

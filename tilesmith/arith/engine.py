@@ -16,7 +16,7 @@ from tilesmith.arith.extremes import Extremes
 from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.form_writer import FormWriter
-from tilesmith.arith.forms import is_index, shifted, times
+from tilesmith.arith.forms import INT64, TOO_LARGE, Sum, is_index, magnitude, shifted, times
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.normalizer import Normalizer
 from tilesmith.arith.numbering import Numbering
@@ -83,6 +83,19 @@ class Engine:
         if len(caches.forms) + len(caches.rewritten) > _CACHE_LIMIT:
             caches.forms, caches.rewritten, caches.rays = {}, {}, {}
             self.numbering.trim()
+
+    def difference(self, a: PrimExpr, b: PrimExpr) -> Sum | None:
+        """Returns ``a - b`` of scalar integers as a sum of int32 or int64 that is computed without
+        overflow; None where a side may wrap around, or where the numbers are too large.
+        """
+        if not a.dtype.is_integer or a.dtype.lanes != 1:
+            return None
+        forms = self.normalizer.normal(a), self.normalizer.normal(b)
+        if a.dtype.is_uint and a.dtype.bits >= INT64.bits:
+            if any(self.bounds.of(form)[1] > INT64.max_value for form in forms):
+                return None
+        found = self.comparisons.difference(*forms)
+        return None if found is None or magnitude(found) == TOO_LARGE else found
 
     def is_at_least(self, expr: PrimExpr, bound: int) -> bool:
         """Returns True if ``expr >= bound`` is proven."""

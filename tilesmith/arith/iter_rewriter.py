@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesmith.arith.forms import is_index
 from tilesmith.arith.iter_division import IterDivider
 from tilesmith.arith.iter_nodes import IterSumExpr
 from tilesmith.arith.iter_sizes import NotAffine, Sizes
@@ -34,6 +35,9 @@ class IterRewriter:
         if isinstance(expr, Var):
             found = self.iterators.values.get(expr)
             return IterSumExpr((), expr) if found is None else found
+        engine = self.sizes.analyzer.engine
+        if not is_index(expr.dtype) and not engine.bounds.is_exact(engine.normalizer.normal(expr)):
+            raise NotAffine(f"{expr} may wrap around")
         if isinstance(expr, Add):
             return self.sums.add(self.visit(expr.a), self.visit(expr.b), 1)
         if isinstance(expr, Sub):

@@ -50,6 +50,7 @@ class Iterators:
         if simplify_trivial and op.is_const(extent, 1):
             self.values[var] = IterSumExpr((), low)
             return
+        self.sizes.analyzer.bind(var, domain)  # tells which narrow sums wrap around
         source = var if op.is_const(low, 0) else Sub(var, low)
         # not the variable itself: names are compared, and `==` of variables is an expression
         mark = self.named(IterMark(source, extent), ("iterator", id(var)))

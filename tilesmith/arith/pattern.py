@@ -7,7 +7,17 @@ from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.engine import Engine
-from tilesmith.arith.forms import Product, Sum, of_atom, plus, retyped, shifted, times
+from tilesmith.arith.forms import (
+    TOO_LARGE,
+    Product,
+    Sum,
+    magnitude,
+    of_atom,
+    plus,
+    retyped,
+    shifted,
+    times,
+)
 from tilesmith.arith.interval_eval import IntervalEvaluator
 from tilesmith.ir import (
     EQ,
@@ -64,12 +74,14 @@ def coefficient_of(engine: Engine, form: Sum, var: Var) -> tuple[Sum, Sum] | Non
 @deep_recursion
 def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
     """Finds ``[c0, c1, ..., base]`` with ``expr == c0 * v0 + c1 * v1 + ... + base``; empty if it is
-    not linear."""
+    not linear, or may wrap around."""
     expr = convert(expr)
     if not expr.dtype.is_integer or expr.dtype.lanes != 1:
         return []
     engine = Analyzer().engine
     form = engine.normalizer.normal(expr)
+    if not engine.bounds.is_exact(form):
+        return []
     coefficients: list[Sum] = []
     for var in var_list:
         found = coefficient_of(engine, form, var)
@@ -120,16 +132,14 @@ def _without_negation(engine: Engine, expr: PrimExpr) -> PrimExpr:
 
 def nonnegative_forms(engine: Engine, part: PrimExpr) -> list[Sum] | None:
     """Returns sums that are non-negative exactly if a comparison holds; None if it is not a
-    comparison of integers.
+    comparison of integers, or one whose sides may wrap around.
     """
     if not isinstance(part, (LT, LE, GT, GE, EQ)) or not isinstance(part, CompareOp):
         return None
-    if not part.a.dtype.is_integer or part.a.dtype.lanes != 1:
+    sides = (part.a, part.b) if isinstance(part, (GT, GE)) else (part.b, part.a)
+    difference = engine.difference(*sides)
+    if difference is None:
         return None
-    a, b = engine.normalizer.normal(part.a), engine.normalizer.normal(part.b)
-    if isinstance(part, (GT, GE)):
-        a, b = b, a
-    difference = engine.terms.combine(plus(b, a, -1))
     if isinstance(part, EQ):
         return [difference, times(difference, -1)]
     return [shifted(difference, -1) if isinstance(part, (LT, GT)) else difference]
@@ -153,9 +163,13 @@ def _clip(
     ends = bounds[used[0]]
     if factor > 0:  # var >= ceil(-rest / factor)
         low = engine.divider.divide(shifted(times(rest, -1), factor - 1), factor)[0]
+        if magnitude(low) == TOO_LARGE:
+            return False
         ends[0] = low if ends[0] is None else engine.extremes.extreme(Max, [ends[0], low])
     else:
         high = engine.divider.divide(rest, -factor)[0]
+        if magnitude(high) == TOO_LARGE:
+            return False
         ends[1] = high if ends[1] is None else engine.extremes.extreme(Min, [ends[1], high])
     return True
 

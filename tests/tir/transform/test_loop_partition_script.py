@@ -76,6 +76,30 @@ def test_loop_partition_with_a_hint():
     check(before, expected, transform.LoopPartition(), transform.Simplify(), transform.RemoveNoOp())
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'T.Cast("int16", i) - T.int16(-32766) >= T.int16(-16384)',
+        'T.Cast("uint8", i) - T.uint8(2) < T.uint8(200)',
+        'T.Cast("int8", i * 40) < T.int8(100)',
+        'T.Cast("int16", i) * T.int16(16384) == T.int16(0)',
+        "i <= 2147483647",
+        "i >= -2147483648",
+    ],
+)
+def test_conditions_that_wrap_around_keep_their_meaning(condition):
+    func = from_source(
+        f"""
+@T.prim_func
+def main(B: T.Buffer((8,), "int32")):
+    T.func_attr({{"global_symbol": "main"}})
+    for i in T.serial(8, annotations={{"pragma_loop_partition_hint": 1}}):
+        B[i] = T.Select({condition}, 1, 2)
+"""
+    )
+    assert_same_results(func, apply(func, transform.LoopPartition(), transform.Simplify()))
+
+
 def test_a_hint_as_an_attribute_counts_for_the_loop_inside():
     @T.prim_func
     def before(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):

@@ -153,17 +153,15 @@ class _Padding:
         """Solve ``a * v + b >= 0`` for ``v``: return the first value, or the first value that is
         too large.
         """
-        if isinstance(clause, LE):
-            rest = clause.b - clause.a
-        elif isinstance(clause, LT):
-            rest = clause.b - clause.a - 1
-        elif isinstance(clause, GE):
-            rest = clause.a - clause.b
-        elif isinstance(clause, GT):
-            rest = clause.a - clause.b - 1
-        else:
+        if not isinstance(clause, (LT, LE, GT, GE)):
             return None
         analyzer = Analyzer()
+        sides = (clause.b, clause.a) if isinstance(clause, (LT, LE)) else (clause.a, clause.b)
+        rest = analyzer.difference(*sides)
+        if rest is None:
+            return None
+        if isinstance(clause, (LT, GT)):
+            rest = rest - 1
         base = analyzer.simplify(substitute(rest, {variable: 0}))
         step = analyzer.simplify(substitute(rest, {variable: 1}) - base)
         if not isinstance(step, IntImm) or step.value == 0:

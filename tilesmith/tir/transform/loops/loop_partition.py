@@ -364,7 +364,9 @@ def limit_of(
     left, right = condition.a, condition.b
     if isinstance(condition, (GT, GE)):
         left, right = right, left
-    slack = right - left
+    slack = analyzer.difference(right, left)
+    if slack is None:
+        return None
     if isinstance(condition, (LE, GE)):
         slack = slack + 1
     # the condition holds where `slack` is positive; its least value over the loops inside counts
@@ -393,7 +395,9 @@ def _limit_of_equality(
     condition: EQ, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr, PrimExpr] | None:
     """Return the only iteration in which an equation holds, if it depends on this loop alone."""
-    difference = analyzer.simplify(condition.a - condition.b)
+    difference = analyzer.difference(condition.a, condition.b)
+    if difference is None:
+        return None
     factor = _coefficient(difference, var, analyzer)
     if factor is None or abs(factor) != 1:
         return None
