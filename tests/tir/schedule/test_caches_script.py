@@ -46,6 +46,36 @@ def test_cache_read_and_write():
     check(rows, steps, expected)
 
 
+def test_a_cache_of_constant_memory_behind_a_check():
+    @T.prim_func
+    def checked(A: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        assert A[0] >= 0, "a number is too small"
+        table = T.allocate_const([3, 5, 7, 9], "int32", [4])
+        C = T.decl_buffer((4,), "int32", data=table)
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = C[vi] + A[0]
+
+    @T.prim_func
+    def expected(A: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):
+        C_local = T.alloc_buffer((4,), "int32", scope="local")
+        assert A[0] >= 0, "a number is too small"
+        table = T.allocate_const([3, 5, 7, 9], "int32", [4])
+        C = T.decl_buffer((4,), "int32", data=table)
+        for ax0 in range(4):
+            with T.block("C_local"):
+                v0 = T.axis.spatial(4, ax0)
+                C_local[v0] = C[v0]
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = C_local[vi] + A[0]
+
+    check(checked, lambda sch: sch.cache_read(sch.get_block("B"), 0, "local"), expected)
+
+
 def test_caches_behind_fused_loops_of_unknown_sizes():
     """The condition of the split, ``x < n * m``, follows from ``x // m < n`` and ``x % m < m``."""
 

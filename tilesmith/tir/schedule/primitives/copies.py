@@ -31,6 +31,7 @@ from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
+    AssertStmt,
     Block,
     BlockRealize,
     BufferStore,
@@ -102,12 +103,13 @@ def insert_nest(place: Cursor, nest: Stmt, cursor: Cursor, before: bool) -> None
     place.replace(stmt.with_fields(block=block), {stmt.block: block})
 
 
-_DECLARATIONS = (Allocate, AllocateConst, DeclBuffer, LetStmt)
+_PRELUDES = (Allocate, AllocateConst, AssertStmt, DeclBuffer, LetStmt)
 
 
 def _beside(body: Stmt, nest: Stmt, anchor: Stmt, before: bool) -> list[Stmt]:
     """Return the statements of a body with a nest before or after the one that holds ``anchor``,
-    inside of declarations around it: the nest may use what they declare.
+    inside of declarations and assertions around it: the nest may use what they declare, and runs
+    only if they hold.
     """
     new: list[Stmt] = []
     for inner in stmt_list(body):
@@ -115,7 +117,7 @@ def _beside(body: Stmt, nest: Stmt, anchor: Stmt, before: bool) -> list[Stmt]:
             not isinstance(inner, (For, BlockRealize))
             and any(child is anchor for child in child_statements(inner))
         )
-        if holds and isinstance(inner, _DECLARATIONS):
+        if holds and isinstance(inner, _PRELUDES):
             statements = _beside(inner.body, nest, anchor, before)
             new.append(inner.with_fields(body=stmt_seq(*statements)))
         elif holds:
