@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.lowering import build
 from tilesmith.script import from_source
-from tilesmith.tir import Allocate, transform
+from tilesmith.tir import Allocate, DeclBuffer, transform
 from tilesmith.tir.functor import post_order_visit
 
 HEAD = """
@@ -125,3 +125,32 @@ def test_back_ends_read_shared_memory_as_it_is_meant(buffers):
         result = np.zeros(128, "float32")
         build(func, target=target)["main"](values, result)
         np.testing.assert_array_equal(result[:count], values[:count])
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in T.parallel(4):",
+        "for i in T.vectorized(4):",
+        'with T.launch_thread("vthread", 4) as i:',
+    ],
+    ids=["parallel", "vectorized", "virtual thread"],
+)
+def test_memory_stays_inside_of_iterations_that_run_at_the_same_time(loop):
+    func = from_source(
+        HEAD
+        + f"""
+    {loop}
+        C = T.decl_buffer((1,), "float32")
+        C[0] = A[i]
+        D = T.decl_buffer((1,), "float32")
+        D[0] = C[0] * T.float32(2)
+        B[i] = D[0]
+"""
+    )
+    got = apply(func, transform.StorageRewrite())
+    outermost = got.body
+    while isinstance(outermost, DeclBuffer):
+        outermost = outermost.body
+    assert not isinstance(outermost, Allocate)
+    assert_same_results(func, got)

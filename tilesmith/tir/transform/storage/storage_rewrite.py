@@ -6,7 +6,8 @@
     ... b (a is dead) ...
 
 Allocations of constant size move to the beginning of the function, or of the body of the parallel
-loop that they stand in, so that nothing is allocated again and again. Memory in scope "local"
+or vectorized loop or virtual thread that they stand in (each iteration has its own memory), so that
+nothing is allocated again and again. Memory in scope "local"
 (which is meant for registers) and in the scopes of devices stays where it is.
 
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
@@ -50,7 +51,7 @@ class _Life:
         self.size = size  # elements
         self.last_in: For | While | AttrStmt | None = None  # the loop that is used in last
         self.depth = depth
-        self.region = region  # id of the parallel loop around, 0 for the function
+        self.region = region  # id of the statement in `_has_own_memory` around, 0 for the function
         self.first = -1
         self.last = -1
 
@@ -71,6 +72,15 @@ def _constant_size(allocation: Allocate) -> int | None:
             return None
         size *= extent.value
     return size
+
+
+def _has_own_memory(stmt: For | AttrStmt) -> bool:
+    """Return whether each iteration of a statement has its own copy of what is allocated inside,
+    because iterations may run at the same time.
+    """
+    if isinstance(stmt, For):
+        return stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
+    return stmt.attr_key == "virtual_thread"
 
 
 def _can_move(allocation: Allocate) -> bool:
@@ -131,15 +141,21 @@ class _LifeFinder(Visitor):
         self.visit_children(evaluation)
 
     def visit_For(self, loop: For) -> None:
-        if loop.kind is ForKind.PARALLEL:
-            self.regions.append(id(loop))
+        if not _has_own_memory(loop):
+            self.visit_loop(loop)
+            return
+        self.regions.append(id(loop))
         self.visit_loop(loop)
-        if loop.kind is ForKind.PARALLEL:
-            self.regions.pop()
+        self.regions.pop()
 
     def visit_AttrStmt(self, attr: AttrStmt) -> None:
         # Threads do not wait for each other: allocations of a kernel are live until its end.
         is_kernel = attr.attr_key == "thread_extent" and not self.in_kernel
+        if _has_own_memory(attr):
+            self.regions.append(id(attr))
+            self.visit_loop(attr)
+            self.regions.pop()
+            return
         if not is_kernel:
             self.visit_children(attr)
             return
@@ -260,6 +276,11 @@ class _Rewriter(BufferRemapper):
         if body is loop.body and low is loop.min and extent is loop.extent:
             return loop
         return loop.with_fields(min=low, extent=extent, body=body)
+
+    def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
+        new = self.children(attr)
+        body = self.with_slots(id(attr), new.body)
+        return new if body is new.body else new.with_fields(body=body)
 
     def with_slots(self, region: int, body: Stmt) -> Stmt:
         """Return ``body`` with the allocations of a region in front of it."""
