@@ -84,6 +84,24 @@ def test_saved_findings_are_tests(tmp_path, script):
     assert replay.run_file(path) is None
 
 
+def test_a_saved_program_imports_what_it_names(tmp_path):
+    made = finding()
+    made["script"] = """# from tilesmith.script import ir as I
+# from tilesmith.script import tir as T
+
+metadata = I.metadata({"tir.AllocateConst": [I.array("float32", (1,), "AABAwA==")]})
+
+@T.prim_func
+def main(B: T.Buffer((4,), "float32")):
+    table = T.allocate_const(metadata["tir.AllocateConst"][0], "float32", [1])
+    C = T.decl_buffer((1,), data=table)
+    for i in range(4):
+        B[i] = C[0]
+"""
+    made["arguments"] = [[{"name": "B", "shape": [4], "dtype": "float32"}]]
+    assert replay.run_file(replay.save(made, tmp_path)) is None
+
+
 def test_a_replay_that_fails_says_what(tmp_path):
     made = finding()
     made["script"] = """

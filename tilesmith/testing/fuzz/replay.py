@@ -70,9 +70,8 @@ def file_text(finding: dict[str, Any]) -> str:
         case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"
-    imports = "from tilesmith.script import tir as T\nfrom tilesmith.testing.fuzz import replay\n\n"
+    script, imports = _with_imports(finding["script"])
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
-    script = finding["script"].replace("# from tilesmith.script import tir as T", "").strip()
     wanted = ("extra", "config", "device")
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     body = "".join(f"    {line}\n" for line in finding["schedule"] or ["pass"])
@@ -81,6 +80,15 @@ def file_text(finding: dict[str, Any]) -> str:
         f"{script}\n\n\ndef schedule(sch):\n{body.rstrip()}{test}"
         f'(main, schedule, ARGUMENTS, "{phase}", {json.dumps(case["back_ends"])}{more})\n'
     )
+
+
+def _with_imports(printed: str) -> tuple[str, str]:
+    """Return a printed program without the imports that it names in comments, and these."""
+    found = re.findall(r"^# (from tilesmith\.script import .*)\n", printed, re.MULTILINE)
+    script = re.sub(r"^# from tilesmith\.script import .*\n", "", printed, flags=re.MULTILINE)
+    lines = sorted({*found, "from tilesmith.script import tir as T"})
+    lines.append("from tilesmith.testing.fuzz import replay")
+    return script.strip(), "\n".join(lines) + "\n\n"
 
 
 def _comment(detail: str) -> str:
