@@ -284,6 +284,20 @@ def test_memory_that_was_never_written():
         run(func, np.zeros(4, "int32"), options=Options(check_undefined=True))
 
 
+def test_lanes_that_are_masked_later_may_be_undefined():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32"), n: T.int32):
+        x = T.alloc_buffer((4,), "int32")
+        for i in range(3):
+            x[i] = i + 1
+        A.vstore([T.Ramp(0, 1, 4)], x[0:4], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+
+    for count, expected in [(3, [1, 2, 3, 0]), (4, [1, 2, 3, 0x5A5A5A5A])]:
+        a = np.zeros(4, "int32")
+        run(func, a, count, options=Options(check_undefined=True))
+        assert list(a) == expected
+
+
 def test_virtual_threads():
     @T.prim_func
     def func(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32")):

@@ -9,7 +9,7 @@ import numpy
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
-from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
+from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type, poison
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.interpreter.watch import Observe
 
@@ -140,21 +140,26 @@ class Loads:
         return load
 
     def _observed(self, node: BufferLoad, load: Evaluate, observe: Observe) -> Evaluate:
-        """Return the same load, followed by a call of the observer."""
+        """Return the same load, followed by a call of the observer.
+
+        Lanes of a vector may be undefined: what a later mask takes out may be loaded in vain.
+        """
         array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
         lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
+        undefined_value = poison(node.dtype.element)
 
         def observed(env: Environment) -> Any:
             value, array = load(env), array_of(env)
             if lanes_of is None:
-                where = place_of(env)
-            else:
-                place, picked, mask = lanes_of(env)
-                picked = picked if mask is None else picked[mask]
-                array, where = vector_place(
-                    node.buffer, array, place, picked, node.span, "the load"
-                )
-            observe(env, array, where)
+                observe(env, array, place_of(env))
+                return value
+            place, picked, mask = lanes_of(env)
+            wanted = picked if mask is None else picked[mask]
+            array, where = vector_place(node.buffer, array, place, wanted, node.span, "the load")
+            undefined = observe(env, array, where, may_be_undefined=mask is None)
+            if undefined:
+                value = value.copy()
+                value[undefined] = undefined_value
             return value
 
         return observed

@@ -15,7 +15,8 @@ class Options:
     writing, with no barrier between, are an error. Threads that write the same value are not.
 
     ``check_undefined``: a read of allocated memory that was never written is an error; without it
-    such a read gives NaN, or 0x5A in each byte.
+    such a read gives NaN, or 0x5A in each byte. So it does in lanes of a vector, which a mask of
+    what follows may take out.
 
     ``vscale``: the length of scalable vectors as a multiple of their smallest size.
     ``warp_size``: threads of a warp where the target of the function does not tell.

@@ -21,7 +21,7 @@ from tilesmith.tir.interpreter.values import Environment, Place, Pointer
 
 __all__ = ["AccessObserver", "Observe", "Watch", "touch_bytes"]
 
-Observe = Callable[..., None]
+Observe = Callable[..., list[int]]
 
 _WRITTEN = b"\1" * 4096  # flags of bytes that have been written
 
@@ -122,20 +122,25 @@ class Watch:
 
     def touch(
         self, env: Environment, pointer: Pointer, start: int, size: int, writes: bool, value: bytes,
-        what: str,
-    ) -> None:  # fmt: skip
-        """Check an access of ``size`` bytes from byte ``start`` of the memory behind a pointer."""
-        known = self.written.get(id(pointer.memory))
+        what: str, may_be_undefined: bool = False,
+    ) -> bool:  # fmt: skip
+        """Check an access of ``size`` bytes from byte ``start`` of the memory behind a pointer;
+        return whether they are defined.
+        """
+        known, defined = self.written.get(id(pointer.memory)), True
         if known is not None:
             flags = known[1]
             if writes:
                 flags[start : start + size] = _WRITTEN[:size]
-            elif flags[start : start + size] != _WRITTEN[:size]:
+            else:
+                defined = flags[start : start + size] == _WRITTEN[:size]
+            if not (defined or may_be_undefined):
                 raise ExecutionError(
                     f"{what} is read by thread {env[THREAD_SLOT].describe()} and was never written"
                 )
         if self.options.check_races:
             self.order(env[THREAD_SLOT], (id(pointer.memory), start), writes, value, what)
+        return defined
 
     def order(self, thread: Thread, address: Any, writes: bool, value: bytes, what: str) -> None:
         present = self.access(thread)
@@ -183,15 +188,22 @@ class AccessObserver:
         self.options = options
 
     def access(self, buffer: Buffer, writes: bool) -> Observe | None:
-        """Return ``observe(env, array, place, pending=False)`` for accesses of a buffer; None for
-        memory of one thread where only races matter."""
+        """Return ``observe(env, array, place)`` for accesses of a buffer; None for memory of one
+        thread where only races matter.
+
+        With ``may_be_undefined``, it returns the numbers of the elements that were never written;
+        without, they are an error. With ``pending``, what is written is not there yet.
+        """
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
         size = buffer.dtype.nbytes
         if level == "thread" and not self.options.check_undefined:
             return None
 
-        def observe(env: Environment, array: Any, place: Place, pending: bool = False) -> None:
+        def observe(
+            env: Environment, array: Any, place: Place,
+            pending: bool = False, may_be_undefined: bool = False,
+        ) -> list[int]:  # fmt: skip
             watch: Watch = env[CONTEXT_SLOT].watch
             pointer: Pointer = env[data_slot]
             known = watch.views.get(id(array))
@@ -200,16 +212,21 @@ class AccessObserver:
                 start = pointer.address_of(array, ()).offset
                 known = watch.views[id(array)] = (array, start, array.strides)
             _, start, strides = known
-            for element in _elements(place):
+            undefined: list[int] = []
+            for number, element in enumerate(_elements(place)):
                 where = start + sum([i * step for i, step in zip(element, strides)])
                 value = b""
                 if writes and not pending:
                     value = numpy.asarray(array[element]).tobytes()
                 shown = ", ".join([str(int(index)) for index in element])
                 what = f"{name}[{shown}] (scope {scope})"
-                watch.touch(env, pointer, int(where), size, writes, value, what)
+                if not watch.touch(
+                    env, pointer, int(where), size, writes, value, what, may_be_undefined
+                ):
+                    undefined.append(number)
                 if pending:
                     watch.forget(pointer, int(where), size)
+            return undefined
 
         return observe
 
