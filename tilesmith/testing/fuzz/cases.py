@@ -12,6 +12,7 @@ from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.checks import Checker, Finding
 from tilesmith.testing.fuzz.fields import CONDITION_OPTIONS, apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
+from tilesmith.testing.fuzz.graph_checks import check_graph
 from tilesmith.testing.fuzz.loop_programs import build_loops
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
 from tilesmith.testing.fuzz.schedules import SAMPLERS
@@ -114,6 +115,9 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
 
 
 def _check(checker: Checker, case: Case, only: str | None) -> None:
+    if case.get("program") == "graph":
+        check_graph(checker, case)
+        return
     if case.get("program") is not None:
         with checker.guarded("program", case["program"]):
             checker.function = PROGRAMS[case["program"]](case["recipe"])

@@ -64,7 +64,7 @@ _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegali
 
 _MOST_STATEMENTS = 200_000
 
-PHASES = ("script", "primitive", "trace", "pass", "codegen")
+PHASES = ("script", "primitive", "trace", "pass", "codegen", "graph")
 
 
 class Finding(Exception):
@@ -168,6 +168,18 @@ class Checker:
         """Return the arguments of the function inside a wrapper, which has the sizes as parameters
         of its own.
         """
+        if len(function.params) == len(arrays):
+            return arrays
+        known = self._named(arrays)
+        return [known[param.name] for param in function.params]
+
+    def by_name(self, number: int, expected: bool = False) -> dict[str, Any]:
+        """Return one of the sets of arguments, or what the program made of it, by the names of its
+        parameters and sizes.
+        """
+        return self._named((self.expected if expected else self.inputs)[number])
+
+    def _named(self, arrays: list[Any]) -> dict[str, Any]:
         known: dict[str, Any] = {}
         for param, array in zip(self.function.params, arrays):
             buffer = self.function.buffer_map.get(param)
@@ -175,9 +187,7 @@ class Checker:
             for size, number in zip(() if buffer is None else buffer.shape, numpy.shape(array)):
                 if isinstance(size, Var):
                     known[size.name] = number
-        if len(function.params) == len(arrays):
-            return arrays
-        return [known[param.name] for param in function.params]
+        return known
 
     def _differ(self, got: list[Any], want: list[Any], rounded: bool) -> str | None:
         for number, (one, other) in enumerate(zip(got, want)):

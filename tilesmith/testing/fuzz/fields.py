@@ -14,6 +14,8 @@ from typing import Any
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import draw_form
 from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
+from tilesmith.testing.fuzz.graph_checks import draw_passes
+from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
 from tilesmith.testing.fuzz.loop_programs import LOOP_STAGES, draw_loops
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
@@ -201,6 +203,22 @@ def _loops(case: Case, rng: random.Random) -> None:
     case["program"], case["steps"] = "loops", []
 
 
+def _graphs(case: Case, rng: random.Random) -> None:
+    """Make graph modules: a kernel for each stage, graph passes, and the compiled whole."""
+    stages = {name: STAGES[name] for name in GRAPH_STAGES}
+    case["recipe"] = recipe = Generator(random.Random(case["seed"]), stages).draw()
+    if not recipe["stages"]:
+        return  # no form applied: the case stays one of blocks
+    if not recipe["symbolic"] and rng.random() < 0.4:
+        recipe["symbolic"] = rng.sample("abcd", rng.choice([1, 2]))
+    if recipe["symbolic"]:
+        recipe["index"] = "int64"  # as sizes of graphs are
+    case["program"], case["steps"] = "graph", []
+    case["detours"], case["passes"] = draw_detours(rng, recipe), draw_passes(rng)
+    case["pipeline"] = rng.choice(["default", "default", "zero"])
+    case["scripts"] = rng.random() < 0.3
+
+
 _BEFORE_PIPELINES = ("Split", "Fuse", "Reorder", "ComputeAt", "Vectorize", "DecomposeReduction")
 
 
@@ -228,6 +246,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "tensors": (1, _tensors),
     "loops": (1, _loops),
     "narrow": (1, _narrow),
+    "graphs": (1, _graphs),
 }
 """Name → how often it is drawn, and the function that applies it to a case."""
 

@@ -66,7 +66,7 @@ def file_text(finding: dict[str, Any]) -> str:
     head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
     comment = _comment(finding["detail"])
     test = "\n\n\ndef test_replay():\n    replay.check"
-    if not finding["script"] or phase == "script":
+    if not finding["script"] or phase == "script" or case.get("program") == "graph":
         case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"

@@ -66,6 +66,7 @@ class _Shrinker:
             self.greedy(_simpler_expressions)
             self.greedy(_plain_dtypes)
             self.greedy(_fewer_back_ends)
+            self.greedy(_shorter_graph)
         return self.finding
 
     def drop_steps(self) -> None:
@@ -266,3 +267,16 @@ def _fewer_back_ends(case: Case) -> Iterator[Case]:
     if len(case["back_ends"]) > 1:
         for name in case["back_ends"]:
             yield {**case, "back_ends": [name]}
+
+
+def _shorter_graph(case: Case) -> Iterator[Case]:
+    """Leave out a pass over the graph, or a detour of a tensor."""
+    passes, detours = case.get("passes", []), case.get("detours", {})
+    for number in range(len(passes)):
+        yield {**case, "passes": passes[:number] + passes[number + 1 :]}
+    for name, taken in detours.items():
+        for number in range(len(taken)):
+            rest = taken[:number] + taken[number + 1 :]
+            yield {**case, "detours": {**detours, name: rest}}
+    if case.get("pipeline", "zero") != "zero":
+        yield {**case, "pipeline": "zero"}
