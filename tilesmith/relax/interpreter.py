@@ -73,6 +73,7 @@ class _Frame:
     def __init__(self, outer: _Frame | None = None) -> None:
         self.values: dict[Var, Any] = dict(outer.values) if outer is not None else {}
         self.sizes: dict[SymbolicVar, int] = dict(outer.sizes) if outer is not None else {}
+        self.unchecked: list[tuple[PrimExpr, int, str]] = []
 
     def size(self, expr: PrimExpr) -> Any:
         """Return the value of a size (or another scalar)."""
@@ -92,7 +93,9 @@ class _Frame:
         raise ShapeError(f"the shape of a result is not known: {describe(info)}")
 
     def match(self, info: StructInfo, value: Any, what: str) -> None:
-        """Check a value against its struct info; bind sizes that stand alone."""
+        """Check a value against its struct info; bind sizes that stand alone. ``check_sizes`` then
+        compares the other sizes, which may consist of sizes that other values bind.
+        """
         if isinstance(info, TensorStructInfo):
             self._match_tensor(info, value, what)
         elif isinstance(info, ShapeStructInfo) and info.values is not None:
@@ -114,13 +117,16 @@ class _Frame:
             self._match_sizes(info.shape.values, value.shape, what)
 
     def _match_sizes(self, sizes: Any, values: Any, what: str) -> None:
-        later = []
         for size, value in zip(sizes, values):
             if isinstance(size, SymbolicVar) and size not in self.sizes:
                 self.sizes[size] = int(value)
             else:
-                later.append((size, value))
-        for size, value in later:
+                self.unchecked.append((size, value, what))
+
+    def check_sizes(self) -> None:
+        """Compare the sizes of matched values that do not stand alone."""
+        unchecked, self.unchecked = self.unchecked, []
+        for size, value, what in unchecked:
             if self.size(size) != value:
                 raise ShapeError(f"{what}: the size {value} should be `{size}` = {self.size(size)}")
 
@@ -143,6 +149,7 @@ class Interpreter:
             value = _host(arg)
             frame.match(known_struct_info(param), value, f"argument '{param.name_hint}'")
             frame.values[param] = value
+        frame.check_sizes()
         return self.sequence(function.body, frame)
 
     def sequence(self, sequence: SeqExpr, frame: _Frame) -> Any:
@@ -152,6 +159,7 @@ class Interpreter:
                 value = self.value(binding.value, frame)
                 if isinstance(binding, MatchCast):
                     frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
+                    frame.check_sizes()
                 frame.values[binding.var] = value
         return self.value(sequence.body, frame)
 

@@ -43,7 +43,6 @@ from tilesmith.relax.expr import (
     VarBinding,
     known_struct_info,
 )
-from tilesmith.relax.expr_functor import same_struct_info
 from tilesmith.relax.relations import symbolic_vars
 from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import (
@@ -348,9 +347,11 @@ def _needs_annotation(binding: Any, printer: Printer) -> bool:
     if info is None:
         return False
     value = binding.value
+    # As written: the parser gives a variable without annotation what its value has, and sizes that
+    # are equal (`n * 2`, `2 * n`) may be written in two ways.
     if isinstance(binding, MatchCast):
-        return not same_struct_info(info, binding.struct_info)
-    if not same_struct_info(info, known_struct_info(value)):
+        return not structural_equal(info, binding.struct_info)
+    if not structural_equal(info, known_struct_info(value)):
         return True
     if isinstance(value, Call) and value.sinfo_args:
         return False

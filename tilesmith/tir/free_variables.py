@@ -12,7 +12,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt, Block, BufferRealize, DeclBuffer
 
-__all__ = ["free_variables", "scope_plan"]
+__all__ = ["free_variables", "parameter_sizes", "scope_plan"]
 
 # Class → the steps of walking it (what to do, name of the field), and whether definitions end.
 _PLANS: dict[type, tuple[tuple[tuple[str, str], ...], bool]] = {}
@@ -32,6 +32,14 @@ def scope_plan(cls: type) -> tuple[tuple[tuple[str, str], ...], bool]:
             ends = True
         plan = _PLANS[cls] = tuple(parts), ends
     return plan
+
+
+def parameter_sizes(function: PrimFunc) -> list[Var]:
+    """Return the variables that the buffers of a function's parameters bind: their sizes, strides
+    and offsets. Those of each buffer may use what another one binds, before or after it."""
+    buffers = [function.buffer_map[p] for p in function.params if p in function.buffer_map]
+    parts = [part for one in buffers for part in (*one.shape, *one.strides, one.elem_offset)]
+    return [part for part in parts if isinstance(part, Var)]
 
 
 # How the walk treats an entry of its stack: a step, a variable, a buffer, an expression or another
@@ -136,6 +144,8 @@ class _Walk:
             else:
                 self.define_buffer(value, node)
         elif isinstance(node, PrimFunc):
+            for size in parameter_sizes(node):
+                self.bind(size)
             for param in reversed(node.params):
                 if param in value:
                     self.stack.append((_Walk.define, value[param], node))

@@ -27,6 +27,7 @@ from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.tir import Block, BlockRealize, Buffer, PrimFunc, Stmt, decl_buffer
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import stmt_seq
+from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 _CALL_TIR = operators.call_tir.op
 
@@ -65,7 +66,7 @@ class _Fusion:
         root = Block([], [], [], "root", stmt_seq(*self.statements), None, tuple(self.allocated))
         body = BlockRealize((), const(True, "bool"), root)
         params = [*self.params, *outputs, *self.size_params]
-        return PrimFunc(params, body, None, None, {"tir.noalias": True})
+        return widen_mixed_indices(PrimFunc(params, body, None, None, {"tir.noalias": True}))
 
     def _results(self) -> list[Var]:
         body = self.function.body.body

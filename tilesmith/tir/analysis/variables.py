@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith.ir import Node, Var
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.free_variables import free_variables, scope_plan
+from tilesmith.tir.free_variables import free_variables, parameter_sizes, scope_plan
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferRealize, DeclBuffer
 
@@ -84,6 +84,10 @@ class ScopeWalker:
             self._define_buffer(value, node)
             defined.append(value)
         elif isinstance(node, PrimFunc):
+            for size in parameter_sizes(node):
+                if not self.knows(size):
+                    self.define(size)
+                    defined.append(size)
             for param in node.params:
                 if param in value:
                     self._define_all(value[param], node, defined)
