@@ -31,7 +31,7 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
-from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
 from tilesmith.relax.op import call_tir, tensor_to_shape
 from tilesmith.relax.op.common import number_of_elements
 from tilesmith.relax.relations import describe, prove_equal, sizes_of
@@ -195,7 +195,7 @@ class _Legalizer(PyExprMutator):
             self._leave(call, "its shapes or dtypes are not known")
             return call
         if spec.counts is not None:
-            return self._with_span(count_and_compute(self.builder_, call), call)
+            return self._in_place_of(call, count_and_compute(self.builder_, call))
         key = _program_key(call)
         if key is not None and key in self.made:
             known = self.made[key]
@@ -214,7 +214,7 @@ class _Legalizer(PyExprMutator):
             return call
         if key is not None and _is_plain(result, call, infos):
             self.made[key] = result
-        return self._keep_tuple(call, self._with_span(result, call))
+        return self._keep_tuple(call, self._in_place_of(call, result))
 
     def _check_elements(self, call: Call, source: Any) -> None:
         """Compare the number of elements of a view with its source's when the program runs."""
@@ -230,11 +230,18 @@ class _Legalizer(PyExprMutator):
             )
             self.builder_.emit_normalized(MatchCast(var, ShapeExpr([old]), info, call.span))
 
-    def _with_span(self, result: Any, call: Call) -> Any:
-        if isinstance(result, Call) and result.span is None and call.span is not None:
-            arguments = list(result.args)
-            return Call(result.op, arguments, result.attrs, result.sinfo_args, call.span)
-        return result
+    def _in_place_of(self, call: Call, result: Any) -> Any:
+        """Return the result at the place of a call: with its span, and with sizes written as its
+        struct info writes them, which variables and later calls have taken over.
+        """
+        if not isinstance(result, Call):
+            return result
+        span, infos = result.span or call.span, tuple(result.sinfo_args)
+        if len(infos) == 1 and same_struct_info(infos[0], call.struct_info):
+            infos = (call.struct_info,)
+        if span is result.span and all(a is b for a, b in zip(infos, result.sinfo_args)):
+            return result
+        return Call(result.op, list(result.args), result.attrs, infos, span)
 
     def _keep_tuple(self, call: Call, result: Any) -> Any:
         """Wrap the tensor from the compute of a one-field tuple into a tuple again."""
