@@ -7,8 +7,8 @@ import pytest
 
 from tilesmith import tir
 from tilesmith.ir import printing
+from tilesmith.ir.object_path import ObjectPath
 from tilesmith.ir.printing import highlight
-from tilesmith.ir.structural import ObjectPath
 from tilesmith.script.highlight import cprint
 from tilesmith.support.errors import ConfigError
 

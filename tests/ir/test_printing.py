@@ -6,6 +6,7 @@ import pytest
 import tilesmith as ts
 from tilesmith import ir, tir
 from tilesmith.ir import child, data, printing
+from tilesmith.ir.object_path import ObjectPath
 from tilesmith.support.errors import ConfigError
 
 
@@ -294,11 +295,39 @@ def test_underline_with_context():
 
 
 def test_underline_by_path():
-    from tilesmith.ir.structural import ObjectPath
-
     body = tir.SeqStmt([tir.Evaluate(x), tir.Evaluate(y)])
     path = ObjectPath.root().attr("seq").array_index(1)
     assert body.script(path_to_underline=[path]).endswith("T.evaluate(y)\n^^^^^^^^^^^^^")
+
+
+REPEATED = tir.Evaluate(x * x + y)
+ROOT = ObjectPath.root()
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "marker"),
+    [
+        (ROOT.attr("seq").array_index(0), 0, "^" * 23),
+        (ROOT.attr("seq").array_index(1), 1, "^" * 23),
+        (ROOT.attr("seq").array_index(1).attr("value").attr("a").attr("a"), 1, " " * 11 + "^"),
+        (ROOT.attr("seq").array_index(1).attr("value").attr("a").attr("b"), 1, " " * 15 + "^"),
+        # what is not shown: the last object on the path that is
+        (ROOT.attr("seq").array_index(0).attr("value").attr("b").attr("dtype"), 0, " " * 19 + "^"),
+        (ROOT.attr("seq").array_index(0).attr("nothing"), 0, "^" * 23),
+    ],
+)
+def test_a_path_underlines_one_place_of_a_shared_object(path, line, marker):
+    body = tir.SeqStmt([REPEATED, REPEATED])
+    lines = body.script(path_to_underline=[path]).split("\n")
+    lines = lines[next(i for i, text in enumerate(lines) if "evaluate" in text) :]
+    assert [text for text in lines if text.strip(" ^")] == ["T.evaluate(x * x + y)"] * 2
+    assert lines.index(marker[: len(lines[0])]) == line + 1 and len(lines) == 3
+
+
+def test_annotation_of_a_path():
+    body = tir.SeqStmt([tir.Evaluate(y), tir.Evaluate(x)])
+    path = ROOT.attr("seq").array_index(1).attr("span")
+    assert body.script(path_to_annotate={path: "here"}).endswith("T.evaluate(x)  # here")
 
 
 def test_annotation_of_a_node():

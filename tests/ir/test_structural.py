@@ -194,7 +194,6 @@ def test_modules_compare_by_name():
             module(elementwise(shift=0.5)),
             '<root>.functions["main"].body.body.body.block.body.value.b.value',
         ),
-        (elementwise(), elementwise().with_attr("k", 1), "<root>.attrs"),
     ],
 )
 def test_path_and_text_of_the_first_difference(left, right, path):

@@ -23,20 +23,19 @@ A class may set
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir.module import IRModule
 from tilesmith.ir.node import COMPARISON, Node
+from tilesmith.ir.object_path import ObjectPath, ObjectPathPair, key_text
 from tilesmith.ir.structural_hash import structural_hash
 from tilesmith.ir.structural_plan import (
     PLANS,
-    ObjectPath,
     Plan,
     as_array,
     definition_steps,
     expression_of,
-    key_text,
     plan_of,
 )  # fmt: skip
 from tilesmith.runtime.dtype import ScalableLanes
@@ -44,7 +43,7 @@ from tilesmith.support.errors import StructuralMismatchError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
-    "ObjectPath", "assert_structural_equal", "definition_steps", "get_first_structural_mismatch",
+    "assert_structural_equal", "definition_steps", "get_first_structural_mismatch",
     "structural_equal", "structural_hash",
 ]  # fmt: skip
 
@@ -54,10 +53,12 @@ CONTEXT_LINES = 20
 
 class _Comparison:
     """One comparison of two nodes. After a failure ``trail`` holds the path to the difference, from
-    its end to its beginning, and ``reason`` what differs there.
+    its end to its beginning, and ``reason`` what differs there. ``finds_path``: of sequences of
+    different length the items are compared all the same, to find the first difference.
     """
 
-    def __init__(self, map_free_vars: bool, pairs_buffers: bool) -> None:
+    def __init__(self, map_free_vars: bool, pairs_buffers: bool, finds_path: bool) -> None:
+        self.finds_path = finds_path
         self.map_free_vars = map_free_vars
         self.pairs_buffers = pairs_buffers  # those that nobody declared
         self.pairs_by_use = map_free_vars or pairs_buffers
@@ -73,6 +74,22 @@ class _Comparison:
         if not self.reason:
             self.reason = reason
         return False
+
+    def items(self, this: Any, other: Any, compare: Callable[[Any, Any], bool], what: str) -> bool:
+        """Compare two sequences item by item."""
+        count = len(this)
+        if count != len(other):
+            if not self.finds_path:
+                return False
+            count = min(count, len(other))
+        for index in range(count):
+            if not compare(this[index], other[index]):
+                self.trail.append(("index", index))
+                return False
+        if len(this) == len(other):
+            return True
+        self.trail.append(("beyond left" if count == len(this) else "beyond right", count))
+        return self.fail(f"{len(this)} and {len(other)} {what}")
 
     # Pairs of definitions.
 
@@ -166,13 +183,7 @@ class _Comparison:
         if shape == "one":
             return self.node(this, other)
         if shape == "tuple":
-            if len(this) != len(other):
-                return self.fail(f"{len(this)} and {len(other)} items")
-            for index in range(len(this)):
-                if not self.node(this[index], other[index]):
-                    self.trail.append(("index", index))
-                    return False
-            return True
+            return self.items(this, other, self.node, "items")
         if shape == "mapping":
             return self.mapping(this, other)
         if this is None or other is None:
@@ -209,19 +220,14 @@ class _Comparison:
         if shape == "one":
             return self.definition(this, other, saved)
         if shape == "tuple":
-            if len(this) != len(other):
-                return self.fail(f"{len(this)} and {len(other)} definitions")
-            for index in range(len(this)):
-                if not self.definition(this[index], other[index], saved):
-                    self.trail.append(("index", index))
-                    return False
-            return True
+            return self.items(this, other, lambda a, b: self.definition(a, b, saved), "definitions")
         if shape == "mapping":
             if len(this) != len(other):
                 return self.fail(f"{len(this)} and {len(other)} definitions")
             for key, value in this.items():
                 partner = other.get(self.partner.get(id(key), key))
                 if partner is None:
+                    self.trail.append(("absent right", key))
                     return self.fail(f"the right side lacks {key_text(key)}")
                 if not self.definition(value, partner, saved):
                     self.trail.append(("key", key))
@@ -252,7 +258,7 @@ class _Comparison:
         if set(names) != set(others):
             only = [f"'{name}' on the left" for name in names if name not in others]
             only += [f"'{name}' on the right" for name in others if name not in names]
-            self.trail.append(("attr", "functions"))
+            self.trail += [_one_sided(names, others), ("attr", "functions")]
             return self.fail("functions on one side only: " + ", ".join(only))
         for name, function in names.items():
             if not self.node(function, others[name]):
@@ -268,6 +274,7 @@ class _Comparison:
 
     def mapping(self, this: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
         if this.keys() != other.keys():
+            self.trail.append(_one_sided(this, other))
             return self.fail(f"keys {sorted(map(str, this))} and {sorted(map(str, other))}")
         for key, value in this.items():
             if not self.data(value, other[key]):
@@ -283,16 +290,18 @@ class _Comparison:
         if isinstance(this, Mapping) and isinstance(other, Mapping):
             return self.mapping(this, other)
         if isinstance(this, (tuple, list)) and isinstance(other, (tuple, list)):
-            if len(this) != len(other):
-                return self.fail(f"{len(this)} and {len(other)} items")
-            for index in range(len(this)):
-                if not self.data(this[index], other[index]):
-                    self.trail.append(("index", index))
-                    return False
-            return True
+            return self.items(this, other, self.data, "items")
         if _plain_equal(this, other):
             return True
         return self.fail(f"{_value_text(this)} and {_value_text(other)}")
+
+
+def _one_sided(this: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[str, Any]:
+    """Return the step to the first key that only one of two mappings has."""
+    for key in this:
+        if key not in other:
+            return "absent right", key
+    return "absent left", next(key for key in other if key not in this)
 
 
 def _class_name(value: Any) -> str:
@@ -334,11 +343,13 @@ def _arrays_equal(array: Any, other: Any) -> bool:
     return bool(array.tobytes() == other.tobytes())
 
 
-def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> _Comparison | None:
+def _compare(
+    lhs: Any, rhs: Any, map_free_vars: bool, finds_path: bool = True
+) -> _Comparison | None:
     """Compare both sides; return None if they are equal, else the comparison that failed."""
     lhs, rhs = expression_of(lhs), expression_of(rhs)
     is_part = isinstance(lhs, Node) and lhs.is_program_part
-    comparison = _Comparison(map_free_vars, is_part)
+    comparison = _Comparison(map_free_vars, is_part, finds_path)
     with deep_recursion():
         return None if comparison.data(lhs, rhs) else comparison
 
@@ -349,18 +360,35 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """
     if lhs is rhs and isinstance(lhs, Node) and not map_free_vars:
         return True
-    return _compare(lhs, rhs, map_free_vars) is None
+    return _compare(lhs, rhs, map_free_vars, finds_path=False) is None
+
+
+def _paths(trail: list[tuple[str, Any]]) -> ObjectPathPair:
+    """Return the paths of a trail, which begins at the difference."""
+    root = ObjectPath.root()
+    left: ObjectPath = root
+    right: ObjectPath = root
+    for kind, step in reversed(trail):
+        what, _, side = kind.partition(" ")
+        left = _further(left, what, step, side == "left")
+        right = _further(right, what, step, side == "right")
+    return ObjectPathPair(left, right)
+
+
+def _further(path: ObjectPath, kind: str, step: Any, is_missing: bool) -> ObjectPath:
+    if kind == "attr":
+        return path.attr(step)
+    if kind in ("index", "beyond"):
+        return path.missing_array_element(step) if is_missing else path.array_index(step)
+    return path.missing_map_entry() if is_missing else path.map_value(step)
 
 
 def get_first_structural_mismatch(
     lhs: Any, rhs: Any, map_free_vars: bool = False
-) -> tuple[ObjectPath, ObjectPath] | None:
+) -> ObjectPathPair | None:
     """Return the paths to the first difference on the left and on the right, or None."""
     failed = _compare(lhs, rhs, map_free_vars)
-    if failed is None:
-        return None
-    path = ObjectPath(reversed(failed.trail))
-    return path, path
+    return None if failed is None else _paths(failed.trail)
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
@@ -370,24 +398,19 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     failed = _compare(lhs, rhs, map_free_vars)
     if failed is None:
         return
-    path = ObjectPath(reversed(failed.trail))
+    left, right = _paths(failed.trail)
     raise StructuralMismatchError(
-        f"StructuralEqual check failed, caused by lhs at {path}:\n{_side(lhs, path)}\n"
-        f"and rhs at {path}:\n{_side(rhs, path)}",
+        f"StructuralEqual check failed, caused by lhs at {left}:\n{_side(lhs, left)}\n"
+        f"and rhs at {right}:\n{_side(rhs, right)}",
         notes=(f"the difference: {failed.reason}",),
     )
 
 
 def _side(root: Any, path: ObjectPath) -> str:
-    """Print one side as script with the differing node underlined."""
+    """Print one side as script with the place of the difference underlined."""
     if not isinstance(root, Node):
         return _value_text(root)
-    node, marked = root, root
-    for step in path:
-        node = ObjectPath((step,)).resolve(node)
-        if isinstance(node, Node):
-            marked = node
-    return root.script(obj_to_underline=[marked], num_context_lines=CONTEXT_LINES)
+    return root.script(path_to_underline=[path], num_context_lines=CONTEXT_LINES)
 
 
 COMPARISON.register("equal", structural_equal)

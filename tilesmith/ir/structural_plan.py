@@ -8,77 +8,7 @@ from typing import Any, NamedTuple
 from tilesmith.ir.module import IRModule
 from tilesmith.ir.node import Node, Role
 
-__all__ = ["ObjectPath", "definition_steps", "plan_of"]
-
-
-class ObjectPath(tuple[Any, ...]):
-    """The path from a node to something inside it: ``<root>.body.seq[0]``."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def root(name: Any = None) -> ObjectPath:
-        """Return the path to the root itself."""
-        return ObjectPath()
-
-    def attr(self, name: str) -> ObjectPath:
-        """Append a field."""
-        return ObjectPath((*self, ("attr", name)))
-
-    def array_index(self, index: int) -> ObjectPath:
-        """Append an item of a sequence."""
-        return ObjectPath((*self, ("index", index)))
-
-    def map_value(self, key: Any) -> ObjectPath:
-        """Append a value of a mapping."""
-        return ObjectPath((*self, ("key", key)))
-
-    @property
-    def parent(self) -> ObjectPath:
-        """The path without its last step."""
-        return ObjectPath(self[:-1])
-
-    def resolve(self, root: Any) -> Any:
-        """Return the object at the end of the path, or None if there is none."""
-        current = root
-        for kind, step in self:
-            try:
-                if kind == "attr":
-                    current = getattr(current, step)
-                elif kind == "key":
-                    current = _at_key(current, step)
-                else:
-                    current = current[step]
-            except (AttributeError, KeyError, IndexError, TypeError):
-                return None
-        return current
-
-    def __str__(self) -> str:
-        text = "<root>"
-        for kind, step in self:
-            if kind == "attr":
-                text += f".{step}"
-            elif kind == "index":
-                text += f"[{step}]"
-            else:
-                text += f"[{key_text(step)}]"
-        return text
-
-    __repr__ = __str__
-
-
-def _at_key(mapping: Any, key: Any) -> Any:
-    """Return the value of a key; variables among the keys are found by their names too."""
-    if isinstance(key, str):
-        for known, value in mapping.items():
-            if getattr(known, "name_hint", known) == key:
-                return value
-    return mapping[key]
-
-
-def key_text(key: Any) -> str:
-    name = getattr(key, "name_hint", None) or getattr(key, "name", None)
-    return f'"{name if isinstance(name, str) else key}"'
+__all__ = ["definition_steps", "plan_of"]
 
 
 class Step(NamedTuple):

@@ -62,7 +62,7 @@ MODULES: dict[str, str] = {
     "tvm.relax.vm_build": "tvm.relax.vm",
     "tvm.runtime.object": "tvm.runtime",
     "tvm.runtime.object_generic": "tvm.runtime",
-    "tvm.runtime.object_path": "tilesmith.ir.structural",
+    "tvm.runtime.object_path": "tilesmith.ir.object_path",
     "tvm.runtime.script_printer": "tilesmith.ir.printing.config",
     "tvm.runtime.vm": "tilesmith.runtime.relax_vm",
     "tvm.s_tir": "tvm.tir",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
-from tilesmith.ir.node import PRINTING
+from tilesmith.ir.node import PRINTING, Node
 from tilesmith.ir.printing.config import SPELLING, PrinterConfig
 from tilesmith.ir.printing.doc import Doc, quoted, render
+from tilesmith.ir.printing.places import place_of
 from tilesmith.ir.printing.printer import Line, Printer
 from tilesmith.support.recursion import deep_recursion
 
@@ -225,8 +227,8 @@ def _with_gaps(lines: list[str], shown: list[int]) -> list[str]:
 
 
 def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
-    _resolve_paths(node, config)
-    plain = not config.obj_to_underline and not config.print_line_numbers
+    config = _with_annotated_nodes(node, config)
+    marks = bool(config.obj_to_underline or config.path_to_underline)
     with deep_recursion():
         printer = Printer(config)
         if brief and not printer.writes_lines(node):
@@ -235,39 +237,41 @@ def _text(node: Any, config: PrinterConfig, brief: bool = False) -> str:
         printer.write(node)
         if not config.verbose_expr and not printer.writes_lines(node):
             printer.free = []  # an expression is printed without declarations
-        ranges: list[Any] | None = [] if config.obj_to_underline else None
+        ranges: list[tuple[Any, int, int]] | None = [] if marks else None
         lines = _assemble(printer, ranges)
-        if plain:
-            return "\n".join(lines)
-        return _decorate(lines, ranges or [], config)
+    if not marks and not config.print_line_numbers:
+        return "\n".join(lines)
+    wanted = {id(one) for one in config.obj_to_underline}
+    places = [(start, end) for one, start, end in ranges or () if id(one) in wanted]
+    for path in config.path_to_underline or ():
+        places += place_of(path, node, ranges or [])
+    return _decorate(lines, places, config)
 
 
-def _resolve_paths(node: Any, config: PrinterConfig) -> None:
-    """Find the nodes at the ends of paths (those of structural differences)."""
-    found = [path.resolve(node) for path in config.path_to_underline or ()]
-    if found:
-        config.obj_to_underline = (*config.obj_to_underline, *found)
-    notes = {path.resolve(node): text for path, text in (config.path_to_annotate or {}).items()}
-    if notes:
-        config.obj_to_annotate = {**(config.obj_to_annotate or {}), **notes}
+def _with_annotated_nodes(node: Any, config: PrinterConfig) -> PrinterConfig:
+    """Turn annotations of paths into annotations of the last node on each."""
+    if not config.path_to_annotate:
+        return config
+    notes = dict(config.obj_to_annotate or {})
+    for path, text in config.path_to_annotate.items():
+        nodes = [value for value in path.resolve_all(node) if isinstance(value, Node)]
+        if nodes:
+            notes[nodes[-1]] = text
+    return replace(config, obj_to_annotate=notes)
 
 
-def _decorate(lines: list[str], ranges: list[tuple[Any, int, int]], config: PrinterConfig) -> str:
-    """Underline nodes, number lines, and keep only the lines around the marks, as the options
+def _decorate(lines: list[str], places: list[tuple[int, int]], config: PrinterConfig) -> str:
+    """Underline places, number lines, and keep only the lines around the marks, as the options
     say.
     """
-    wanted = {id(node) for node in config.obj_to_underline}
     marks: dict[int, list[tuple[int, int]]] = {}
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    for node, start, end in ranges:
-        if id(node) in wanted:
-            number = _line_of(starts, start)
-            column = start - starts[number]
-            marks.setdefault(number, []).append(
-                (column, min(end - starts[number], len(lines[number])))
-            )
+    for start, end in places:
+        number = _line_of(starts, start)
+        column = start - starts[number]
+        marks.setdefault(number, []).append((column, min(end - starts[number], len(lines[number]))))
     shown = _lines_in_context(len(lines), marks, config.num_context_lines)
     width = len(str(len(lines)))
     result, previous = [], -1
