@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tilesmith.ir.base_expr import BaseExpr, RelaxExpr, is_relax_expr
 from tilesmith.ir.expr_op import ExprOp
 from tilesmith.ir.node import Node, child, data, defines, note
 from tilesmith.ir.types import PointerType, PrimType, Type, prim_type
@@ -28,21 +29,13 @@ __all__ = [
     "Cast", "CompareOp", "ConstExpr", "Div", "ExprOp", "ExprWithOp", "FloatImm", "FloorDiv",
     "FloorMod", "GlobalVar", "IntImm", "Let", "LogicalOp", "Max", "Min", "Mod", "Mul", "Not", "Or",
     "PrimExpr", "Ramp", "Range", "RelaxExpr", "Select", "Shuffle", "SizeVar", "StringImm", "Sub",
-    "Var", "convert",
+    "Var", "convert", "is_relax_expr",
 ]  # fmt: skip
 
 _BOOL = DataType("bool")
 _INT32 = DataType("int32")
 _FLOAT32 = DataType("float32")
 _HANDLE = DataType("handle")
-
-
-class BaseExpr(Node, key="ir.BaseExpr"):
-    """Base of scalar expressions and of graph expressions."""
-
-
-class RelaxExpr(BaseExpr, key="ir.RelaxExpr"):
-    """Base of graph expressions."""
 
 
 class PrimExpr(BaseExpr, ExprOp, key="ir.PrimExpr", slots=("dtype",)):
@@ -499,17 +492,17 @@ class Call(PrimExpr, key="tir.Call"):
 
 
 class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
-    """The name of a function of a module; holds the function's struct info once `describe` has set
-    it.
+    """The name of a function of a module; holds the function's struct info (or type) once
+    `describe` has set it.
     """
 
     name_hint: str = data()
     span: Any = note(default=None)
 
-    def __init__(self, name_hint: str, span: Any = None) -> None:
+    def __init__(self, name_hint: str, type_annot: Any = None, span: Any = None) -> None:
         self.name_hint = name_hint
         self.span = span
-        self._struct_info = [None]
+        self._struct_info = [type_annot]
 
     @property
     def struct_info(self) -> Any:
@@ -519,6 +512,14 @@ class GlobalVar(RelaxExpr, key="ir.GlobalVar", slots=("_struct_info",)):
     def describe(self, struct_info: Any) -> None:
         """Set the struct info of the function, which is neither compared nor saved."""
         self._struct_info[0] = struct_info
+
+    def with_fields(self, **changes: Any) -> GlobalVar:
+        fields = {"name_hint": self.name_hint, "span": self.span, **changes}
+        return GlobalVar(fields["name_hint"], None, fields["span"])
+
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """Return the text of the variable."""
+        return str(self)
 
     def __call__(self, *args: Any) -> Any:
         """Return a call of this function; a ``relax.Call`` if an argument is a graph expression."""

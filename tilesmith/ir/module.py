@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
 from tilesmith.ir.node import Node, data, note
+from tilesmith.ir.types import GlobalTypeVar
 from tilesmith.support.errors import (
     ConfigError,
     DiagnosticError,
@@ -17,6 +18,8 @@ from tilesmith.support.errors import (
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from tilesmith.ir.adt import Constructor, TypeData
 
 __all__ = ["BaseFunc", "IRModule", "attributes", "check_distinct", "plain_value"]
 
@@ -51,7 +54,11 @@ def attributes(values: Mapping[str, Any] | None) -> Mapping[str, Any]:
 class BaseFunc(RelaxExpr, key="ir.BaseFunc"):
     """Base of the functions of a module. Subclasses declare a field ``attrs``."""
 
-    attrs: Mapping[str, Any]
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes by name."""
+        raise NotImplementedError(f"{type(self).__name__} declares no attributes")
+
     # Whether calls through the variable of a module have what ``struct_info`` says; kernels are
     # called with their results among the arguments.
     describes_calls: ClassVar[bool] = True
@@ -102,6 +109,7 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
     """Functions by name, with attributes. The only node that may be changed in place, by its owner.
 
     ``functions`` maps GlobalVar to function; a module is indexed by GlobalVar or by name.
+    ``type_definitions`` maps GlobalTypeVar to TypeData; a module is indexed by these, too.
     """
 
     is_frozen = False
@@ -110,11 +118,12 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
     attrs: Mapping[str, Any] = data(default=None)
     global_infos: dict[str, Any] = data(default=None)
     span: Any = note(default=None)
+    type_definitions: dict[GlobalTypeVar, TypeData] = data(default=None)
 
     def __init__(
         self,
         functions: Mapping[Any, BaseFunc] | None = None,
-        type_definitions: Any = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
         attrs: Mapping[str, Any] | None = None,
         global_infos: Mapping[str, Any] | None = None,
         span: Any = None,
@@ -135,11 +144,18 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
                     f"a module maps names to functions, got {name!r}: {function!r}"
                 )
             self[name] = function
+        self.type_definitions = {}
+        for header, definition in (type_definitions or {}).items():
+            self[header] = definition
 
     @staticmethod
-    def from_expr(expr: BaseFunc, functions: Mapping[Any, BaseFunc] | None = None) -> IRModule:
+    def from_expr(
+        expr: BaseFunc,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> IRModule:
         """Return a module with one function, under its ``global_symbol`` or "main"."""
-        module = IRModule(functions)
+        module = IRModule(functions, type_defs)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 
@@ -161,6 +177,45 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         """Return all GlobalVars in order of insertion."""
         return list(self.functions)
 
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """Return the names of all types of data in order of insertion."""
+        return list(self.type_definitions)
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """Return the GlobalTypeVar of a type's name."""
+        for header in self.type_definitions:
+            if header.name_hint == name:
+                return header
+        known = ", ".join([header.name_hint for header in self.type_definitions]) or "none"
+        raise UnknownMemberError(f"the module has no type '{name}'", notes=(f"types: {known}",))
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """Return the GlobalTypeVar of a type and its constructors."""
+        header = self.get_global_type_var(name)
+        return header, *self.type_definitions[header].constructors
+
+    def get_constructor(self, tag: int) -> Constructor:
+        """Return the constructor with a tag."""
+        for definition in self.type_definitions.values():
+            for constructor in definition.constructors:
+                if constructor.tag == tag:
+                    return constructor
+        raise UnknownMemberError(f"no type of the module has a constructor with the tag {tag}")
+
+    def _define_type(self, header: GlobalTypeVar, definition: TypeData) -> None:
+        if not hasattr(definition, "constructors") or definition.header != header:
+            raise TypeMismatchError(f"the type '{header.name_hint}' is defined by {definition!r}")
+        for other in self.type_definitions.values():
+            if other.header != header and {c.tag for c in other.constructors} & {
+                c.tag for c in definition.constructors
+            }:
+                raise ConfigError(
+                    f"constructors of '{header.name_hint}' and '{other.header.name_hint}' have the "
+                    "same tags",
+                    notes=("tags follow from the name of the type: choose another one",),
+                )
+        self.type_definitions[header] = definition
+
     def _variable(self, name: Any) -> GlobalVar:
         if isinstance(name, str):
             return self.get_global_var(name)
@@ -168,10 +223,15 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
             return name
         return self.get_global_var(name.name_hint)
 
-    def __getitem__(self, name: Any) -> BaseFunc:
+    def __getitem__(self, name: Any) -> Any:
+        if isinstance(name, GlobalTypeVar):
+            return self.type_definitions[self.get_global_type_var(name.name_hint)]
         return self.functions[self._variable(name)]
 
-    def __setitem__(self, name: Any, function: BaseFunc) -> None:
+    def __setitem__(self, name: Any, function: Any) -> None:
+        if isinstance(name, GlobalTypeVar):
+            self._define_type(name, function)
+            return
         known = self._by_name.get(name if isinstance(name, str) else name.name_hint)
         if known is None:
             known = GlobalVar(name) if isinstance(name, str) else name
@@ -194,6 +254,8 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         del self._by_name[variable.name_hint]
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, GlobalTypeVar):
+            return name in self.type_definitions
         if isinstance(name, GlobalVar):
             return name in self.functions or name.name_hint in self._by_name
         return name in self._by_name
@@ -205,10 +267,12 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
     items = functions_items
 
     def update(self, other: Any) -> None:
-        """Add all functions of another module or mapping."""
+        """Add all functions and types of another module, or all functions of a mapping."""
         source = other.functions if isinstance(other, IRModule) else other
         for name, function in source.items():
             self[name] = function
+        for header, definition in getattr(other, "type_definitions", {}).items():
+            self[header] = definition
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Replace the function of a GlobalVar."""
@@ -220,7 +284,13 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
     def shallow_copy(self) -> IRModule:
         """Return a new module with the same function objects."""
-        return IRModule(dict(self.functions), None, self.attrs, dict(self.global_infos), self.span)
+        return IRModule(
+            dict(self.functions),
+            self.type_definitions,
+            self.attrs,
+            dict(self.global_infos),
+            self.span,
+        )
 
     clone = shallow_copy
 
@@ -262,7 +332,9 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
             if new_variable is not variable and "global_symbol" in function.attrs:
                 changed = changed.with_attr("global_symbol", new_variable.name_hint)
             renamed[new_variable] = changed
-        return IRModule(renamed, None, self.attrs, dict(self.global_infos), self.span)
+        return IRModule(
+            renamed, self.type_definitions, self.attrs, dict(self.global_infos), self.span
+        )
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
         """Return the module as TVMScript, as ``script()`` does."""

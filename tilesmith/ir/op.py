@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.ir.node import Node, data
+from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
 
-__all__ = ["CallEffectKind", "Op", "register_intrin_lowering", "register_op_attr"]
+__all__ = ["CallEffectKind", "Op", "OpArgument", "register_intrin_lowering", "register_op_attr"]
 
 
 class CallEffectKind(IntEnum):
@@ -29,12 +30,31 @@ class CallEffectKind(IntEnum):
     Opaque = UpdateState
 
 
+class OpArgument(NamedTuple):
+    """What an operator says about one of its arguments."""
+
+    name: str
+    type_info: str
+    description: str
+
+
+class OpFacts:
+    """What relay asks about an operator; -1 and "" say that nobody has stated it."""
+
+    def __init__(self) -> None:
+        self.arguments: tuple[OpArgument, ...] = ()
+        self.num_inputs = -1
+        self.support_level = 10
+        self.attrs_type_key = ""
+        self.op_type: Any = None
+
+
 _OPS: Registry[Op] = Registry(
     "operator", providers={"relax.": "tilesmith.relax.op", "tir.": "tilesmith.ir.intrinsics"}
 )
 
 
-class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
+class Op(Node, key="ir.Op", slots=("_attrs", "_facts", "_levels", "spec")):
     """A named operator. Make one with ``Op.register``, find it with ``Op.get``."""
 
     name: str = data()
@@ -42,6 +62,7 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
     def __init__(self, name: str) -> None:
         self.name = name
         self._attrs: dict[str, Any] = {}
+        self._facts = OpFacts()
         self._levels: dict[str, int] = {}
         self.spec: Any = None
 
@@ -93,6 +114,61 @@ class Op(Node, key="ir.Op", slots=("_attrs", "_levels", "spec")):
         """Remove an attribute."""
         self._attrs.pop(attr_name, None)
         self._levels.pop(attr_name, None)
+
+    # What relay asks.
+
+    @property
+    def arguments(self) -> tuple[OpArgument, ...]:
+        """The arguments that `add_argument` declared."""
+        return self._facts.arguments
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of arguments; -1 for any number."""
+        return self._facts.num_inputs
+
+    @property
+    def support_level(self) -> int:
+        """How commonly frameworks have this operator: 1 for the most basic ones."""
+        return self._facts.support_level
+
+    @property
+    def attrs_type_key(self) -> str:
+        """The name of the class of a call's attributes, or ""."""
+        return self._facts.attrs_type_key
+
+    @property
+    def op_type(self) -> Any:
+        """The FuncType that `add_type_rel` made, or None."""
+        return self._facts.op_type
+
+    def add_argument(self, name: str, type: str, description: str) -> None:
+        """Declare the next argument: ``add_argument("data", "Tensor", "The input.")``."""
+        self._facts.arguments = (*self._facts.arguments, OpArgument(name, type, description))
+
+    def set_num_inputs(self, n: int) -> None:
+        """State the number of arguments; -1 for any number."""
+        self._facts.num_inputs = int(n)
+
+    def set_support_level(self, level: int) -> None:
+        """State how commonly frameworks have this operator."""
+        self._facts.support_level = int(level)
+
+    def set_attrs_type_key(self, key: str) -> None:
+        """State the class of a call's attributes."""
+        self._facts.attrs_type_key = key
+
+    def add_type_rel(self, rel_name: str, type_rel_func: Callable[..., Any] | None = None) -> None:
+        """State how the types of the arguments and of the result are related: by the global
+        function ``rel_name``, which is registered here if ``type_rel_func`` is given.
+
+        It makes `op_type`: a function from one type per argument (or, without arguments that are
+        declared, one per input) to another. Raises UnknownNameError for a name that is not
+        registered, ConfigError where the operator has a relation, or any number of arguments.
+        """
+        self._facts.op_type = resolve("tilesmith.ir.type_relation:type_of_operator")(
+            self, rel_name, type_rel_func
+        )
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
         """Return the operator's name."""

@@ -11,13 +11,25 @@ from typing import Any
 
 from tilesmith.ir import call_intrinsics, device_intrinsics, intrinsics, operators
 from tilesmith.ir import expr as ir
+from tilesmith.ir.adt import Constructor, TypeData
 from tilesmith.ir.global_info import DummyGlobalInfo, VDevice
 from tilesmith.ir.module import BaseFunc, IRModule
 from tilesmith.ir.op import Op
 from tilesmith.ir.printing import Doc, Level, Printer, call, joined, prints, prints_lines, quoted
-from tilesmith.ir.printing.doc import listed, parenthesized
+from tilesmith.ir.printing.doc import listed, parenthesized, tupled
 from tilesmith.ir.structural import structural_equal
-from tilesmith.ir.types import PointerType, PrimType, TupleType
+from tilesmith.ir.tensor_type import TensorType
+from tilesmith.ir.type_relation import TypeRelation
+from tilesmith.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    PointerType,
+    PrimType,
+    RelayRefType,
+    TupleType,
+    TypeCall,
+    TypeVar,
+)
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["as_written", "declaration", "type_doc"]
@@ -67,15 +79,80 @@ def type_doc(type_: Any, printer: Printer) -> Any:
         return call(f"{printer.word('T')}.handle", [inside, quoted(type_.storage_scope)])
     if isinstance(type_, TupleType) and not type_.fields:
         return "None"
-    if isinstance(type_, TupleType):
+    if isinstance(type_, TupleType) and _is_script_type(type_):
         fields = [type_doc(inner, printer) for inner in type_.fields]
         return call(f"{printer.word('T')}.Tuple", fields)
+    if isinstance(type_, TupleType):
+        return tupled(printer.docs(type_.fields))
     return printer.doc(type_)
+
+
+def _is_script_type(type_: Any) -> bool:
+    """True for the types that scripts can name: those of variables of kernels."""
+    if isinstance(type_, TupleType):
+        return not [field for field in type_.fields if not _is_script_type(field)]
+    return isinstance(type_, (PrimType, PointerType))
 
 
 @prints(PrimType, PointerType, TupleType)
 def _type(node: Any, printer: Printer) -> Doc:
     return Doc(type_doc(node, printer), node=node)
+
+
+# Types of the functional graph IR: for people, no script reads them.
+
+
+@prints(TypeVar, GlobalTypeVar)
+def _type_name(node: Any, printer: Printer) -> Doc:
+    return Doc(node.name_hint, node=node)
+
+
+@prints(TensorType)
+def _tensor_type(node: TensorType, printer: Printer) -> Doc:
+    shape = tupled(printer.docs(node.shape))
+    return Doc("Tensor[", shape, f", {node.dtype}]", node=node)
+
+
+@prints(TypeCall)
+def _type_call(node: TypeCall, printer: Printer) -> Doc:
+    arguments = joined(printer.docs(node.args))
+    return Doc(printer.doc(node.func), "[", arguments, "]", node=node)
+
+
+@prints(FuncType)
+def _func_type(node: FuncType, printer: Printer) -> Doc:
+    variables = joined(printer.docs(node.type_params))
+    parameters = Doc("[", variables, "]") if node.type_params else ""
+    arguments = joined(printer.docs(node.arg_types))
+    text = Doc("fn ", parameters, "(", arguments, ") -> ", printer.doc(node.ret_type), node=node)
+    if not node.type_constraints:
+        return text
+    constraints = joined(printer.docs(node.type_constraints))
+    return Doc(text, " where ", constraints, node=node)
+
+
+@prints(RelayRefType)
+def _reference_type(node: RelayRefType, printer: Printer) -> Doc:
+    return Doc("ref(", printer.doc(node.value), ")", node=node)
+
+
+@prints(TypeRelation)
+def _type_relation(node: TypeRelation, printer: Printer) -> Doc:
+    return call(node.func.name, printer.docs(node.args), node=node)
+
+
+@prints(Constructor)
+def _constructor_of_data(node: Constructor, printer: Printer) -> Doc:
+    return call(node.name_hint, printer.docs(node.inputs), node=node)
+
+
+@prints(TypeData)
+def _type_data(node: TypeData, printer: Printer) -> Doc:
+    variables = joined(printer.docs(node.type_vars))
+    parameters = Doc("[", variables, "]") if node.type_vars else ""
+    constructors = joined(printer.docs(node.constructors))
+    header = printer.doc(node.header)
+    return Doc("type ", header, parameters, " { ", constructors, " }", node=node)
 
 
 def declaration(var: ir.Var, printer: Printer) -> Any:
@@ -340,6 +417,8 @@ def _module(node: IRModule, printer: Printer) -> None:
             printer.line(f"{word}.module_attrs(", printer.mapping(node.attrs), ")")
         if node.global_infos:
             printer.line(f"{word}.module_global_infos(", printer.mapping(node.global_infos), ")")
+        for definition in node.type_definitions.values():  # scripts have no words for them
+            printer.line("# ", printer.doc(definition), node=definition)
         printer.state["global_infos"] = node.global_infos
         names = {}
         functions = _in_order(node)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from tilesmith.ir.expr import Range
+from tilesmith.ir.expr import GlobalVar, Range
 from tilesmith.ir.module import IRModule
 from tilesmith.ir.node import Node, Role, node_class
 from tilesmith.ir.op import Op
@@ -177,11 +177,12 @@ def _range(values: list[Any]) -> Range:
 
 
 def _module(values: list[Any]) -> IRModule:
-    functions, attrs, global_infos, span = values
-    return IRModule(functions, None, attrs, global_infos, span)
+    functions, attrs, global_infos, span, *types = values  # texts of old have no types
+    return IRModule(functions, types[0] if types else None, attrs, global_infos, span)
 
 
 _MAKERS: dict[str, Callable[[list[Any]], Node]] = {
+    "ir.GlobalVar": lambda values: GlobalVar(values[0], None, values[1]),
     "ir.Range": _range,
     "ir.IRModule": _module,
     "ir.Op": lambda values: Op.get(values[0]),

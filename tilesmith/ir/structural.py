@@ -264,7 +264,7 @@ class _Comparison:
             if not self.node(function, others[name]):
                 self.trail += [("key", name), ("attr", "functions")]
                 return False
-        for name in ("attrs", "global_infos"):
+        for name in ("attrs", "global_infos", "type_definitions"):
             if not self.data(getattr(left, name), getattr(right, name)):
                 self.trail.append(("attr", name))
                 return False

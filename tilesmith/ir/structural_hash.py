@@ -152,7 +152,9 @@ class _Hasher:
         for name in sorted(named):
             self.count = 0  # the order of the functions does not matter
             state = _mix(_mix(state, self.data(name)), self.node(named[name]))
-        return _mix(_mix(state, self.data(module.attrs)), self.data(module.global_infos))
+        state = _mix(_mix(state, self.data(module.attrs)), self.data(module.global_infos))
+        types = module.type_definitions
+        return _mix(state, self.data(types)) if types else state
 
     def data(self, value: Any) -> int:
         if isinstance(value, str):

@@ -48,7 +48,16 @@ __all__ = [
 class Pass:
     """Base of passes: ``p(mod)`` returns the new module. Subclasses implement ``transform``."""
 
-    info: PassInfo
+    _info: PassInfo | None = None
+
+    @property
+    def info(self) -> PassInfo:
+        """The name, the level and the required passes; without any the name of the class."""
+        return self._info or PassInfo(0, type(self).__name__)
+
+    @info.setter
+    def info(self, info: PassInfo) -> None:
+        self._info = info
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the new module. ``mod`` belongs to this call and may be changed."""
@@ -399,7 +408,7 @@ def ApplyPassToFunction(
             raise ConfigError(
                 f"no function matches '{func_name_regex}'", notes=(f"functions: {names}",)
             )
-        part = IRModule(chosen, None, mod.attrs, mod.global_infos)
+        part = IRModule(chosen, mod.type_definitions, mod.attrs, mod.global_infos)
         changed = transform(part)
         for variable in chosen:
             if variable not in changed:

@@ -52,11 +52,6 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
         raise NotImplementedError(type(self).__name__)
 
     @property
-    def checked_type(self) -> StructInfo:
-        """The struct info, under its relay name."""
-        return self.struct_info
-
-    @property
     def _checked_type_(self) -> StructInfo:
         """The struct info, as programs of 2022 ask for it."""
         return self.struct_info
