@@ -37,7 +37,7 @@ NODE_MODULE = "tilesmith.ir.node"
 VISITOR = "tilesmith.ir.visitor"
 FUNCTION = "tilesmith.ir.module.BaseFunc"
 # Bases of several families.
-NO_FAMILIES = {f"{NODE_MODULE}.Node", "tilesmith.ir.expr.BaseExpr"}
+NO_FAMILIES = {f"{NODE_MODULE}.Node", "tilesmith.ir.base_expr.BaseExpr"}
 DECLARATIONS = {f"{NODE_MODULE}.{role}" for role in ("child", "data", "defines", "note")}
 
 
