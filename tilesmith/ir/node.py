@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.knobs import knobs
 from tilesmith.support.registry import Registry
 
@@ -45,6 +46,7 @@ __all__ = [
     "defines",
     "node_class",
     "note",
+    "register_object",
 ]
 
 
@@ -142,6 +144,25 @@ def node_class(key: str) -> type[Node]:
     it.
     """
     return _CLASSES[key]
+
+
+def register_object(type_key: Any = None) -> Any:
+    """Let JSON name a class of nodes ``type_key``. A decorator, with a name or without: then the
+    class's own. Raises TypeMismatchError for a class that is no node.
+    """
+    if isinstance(type_key, type):
+        return register_object(type_key.__name__)(type_key)
+
+    def register(cls: Any) -> Any:
+        if not isinstance(cls, NodeMeta):
+            raise TypeMismatchError(
+                f"{cls.__name__} is no class of nodes", notes=("derive it from ir.Node",)
+            )
+        cls.node_key = type_key
+        _CLASSES[type_key] = cls  # type: ignore[assignment]
+        return cls
+
+    return register
 
 
 def _map_tuple(function: Callable[[Any], Any], items: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -395,6 +416,11 @@ class Node(metaclass=NodeMeta, slots=("__weakref__",)):
     def same_as(self, other: object) -> bool:
         """True if both are one object."""
         return self is other
+
+    def legacy_repr(self) -> str:
+        """Return the class and the fields as text, whatever the node's own form is."""
+        values = ", ".join([f"{field.name}={value}" for field, value in self.field_values()])
+        return f"{self.node_key}({values})"
 
     def __repr__(self) -> str:
         return str(self)

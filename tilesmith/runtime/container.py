@@ -32,12 +32,17 @@ class String(str):
 class ADT(tuple[Any, ...]):
     """A tuple of values with a tag for its constructor."""
 
-    tag: int
+    _tag: int
 
     def __new__(cls, tag: int, fields: Iterable[Any]) -> ADT:
         made = super().__new__(cls, tuple(fields))
-        made.tag = int(tag)
+        made._tag = int(tag)
         return made
+
+    @property
+    def tag(self) -> int:
+        """The number of the constructor."""
+        return self._tag
 
 
 def tuple_object(fields: Iterable[Any] | None = None) -> ADT:

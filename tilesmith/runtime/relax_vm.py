@@ -4,14 +4,17 @@ the work.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
+from tilesmith.runtime.stretches import Stretch, profiled_stretches
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 
@@ -108,6 +111,36 @@ class VirtualMachine:
             "instruments of the virtual machine are not supported: the model runs as native code",
             notes=("compile with fewer passes to look at the values between operators",),
         )
+
+    def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
+        """Call a function once and report the time: of the whole, which is one native function, and
+        of each region that was compiled with the option `tir.instrument_lwp`.
+        """
+        function, device = self[func_name], self.device or cpu()
+        before = profiled_stretches()
+        begin = time.perf_counter()
+        function(*args, **kwargs)
+        device.sync()
+        whole = time.perf_counter() - begin
+        spans = {func_name: (1, whole)}
+        for number, stretch in profiled_stretches().items():
+            earlier = before.get(number, Stretch(0, 0.0))
+            if stretch.count > earlier.count:
+                spans[f"region {number}"] = (
+                    stretch.count - earlier.count,
+                    stretch.seconds - earlier.seconds,
+                )
+        calls: list[dict[str, Metric]] = [
+            {
+                "Name": name,
+                "Duration (us)": Duration(seconds * 1e6),
+                "Percent": Percent(100 * seconds / whole),
+                "Count": Count(count),
+                "Device": str(device),
+            }
+            for name, (count, seconds) in spans.items()
+        ]
+        return Report(calls, {str(device): {"Duration (us)": Duration(whole * 1e6)}})
 
     def time_evaluator(
         self,

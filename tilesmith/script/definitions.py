@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
+from tilesmith.ir.diagnostics import report
 from tilesmith.script.diagnostics import Source
 from tilesmith.script.parsing import Parser
 from tilesmith.support.caller import is_internal
@@ -163,6 +164,7 @@ def run_parser(parser: Parser, parse_tree: Callable[[Parser, Any], Any]) -> Any:
         with deep_recursion():
             return parse_tree(parser, parser.source.tree)
     except ScriptError as error:
+        report(error)
         if knobs.traceback == "full":
             raise
         cause = error.__cause__

@@ -31,6 +31,7 @@ MODULES: dict[str, str] = {
     "tvm.ir.base": "tilesmith.ir",
     "tvm.ir.container": "tilesmith.ir",
     "tvm.ir.function": "tilesmith.ir",
+    "tvm.ir.json_compact": "tilesmith.compat.tvm.json_compact",
     "tvm.ir.type": "tilesmith.ir.types",
     "tvm.nd": "tilesmith.runtime.nd",
     "tvm.ndarray": "tvm.nd",
@@ -60,6 +61,8 @@ MODULES: dict[str, str] = {
     "tvm.relax.ty": "tilesmith.compat.tvm.relax_types",
     "tvm.relax.vm": "tilesmith.driver.relax_build",
     "tvm.relax.vm_build": "tvm.relax.vm",
+    "tvm.runtime.executor": "tilesmith.contrib.aot_executor",
+    "tvm.runtime.executor.aot_executor": "tilesmith.contrib.aot_executor",
     "tvm.runtime.object": "tvm.runtime",
     "tvm.runtime.object_generic": "tvm.runtime",
     "tvm.runtime.object_path": "tilesmith.ir.object_path",
@@ -122,6 +125,16 @@ MODULES: dict[str, str] = {
 _TE = "tilesmith.te:"
 _TIR = "tilesmith.tir:"
 
+_OBJECTS = "tilesmith.compat.tvm.object_generic:"
+_EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
+_SHORT_DEVICES = {
+    "cl": "tilesmith.runtime.devices:opencl",
+    "mtl": "tilesmith.runtime.devices:metal",
+}
+_OBJECT_WORDS = {
+    name: _OBJECTS + name for name in ("ObjectGeneric", "ObjectTypes", "convert_to_object")
+}
+
 NAMES: dict[str, dict[str, str]] = {
     "tvm.arith.int_set": {
         name: "tilesmith.arith:" + name
@@ -179,8 +192,11 @@ NAMES: dict[str, dict[str, str]] = {
         },
         "__version__": "tilesmith.compat.tvm.aliases:VERSION",
         "context": "tilesmith.runtime.devices:device",
-        "cl": "tilesmith.runtime.devices:opencl",
-        "mtl": "tilesmith.runtime.devices:metal",
+        **_SHORT_DEVICES,
+        **_EXTENSION,
+        "register_object": "tilesmith.ir.node:register_object",
+        "tvm_wrap_excepthook": _OBJECTS + "tvm_wrap_excepthook",
+        "vpi": "tilesmith.runtime.devices:vpi",
         "convert": "tilesmith.compat.tvm.convert:convert",
         "expr": "tilesmith.tir",
         "instrument": "tilesmith.ir.instrument",
@@ -204,6 +220,8 @@ NAMES: dict[str, dict[str, str]] = {
         "tirx": "tilesmith.tir",
         "s_tir": "tilesmith.tir",
     },
+    "tvm._ffi": {"register_object": "tilesmith.ir.node:register_object", **_EXTENSION},
+    "tvm._ffi.registry": {"register_object": "tilesmith.ir.node:register_object", **_EXTENSION},
     "tvm.driver": {"build": "tilesmith.lowering:build", "lower": "tilesmith.lowering:lower"},
     "tvm.error": {"TVMError": "tilesmith.error:TilesmithError"},
     "tvm.ir": {
@@ -217,6 +235,13 @@ NAMES: dict[str, dict[str, str]] = {
         "Attrs": "tilesmith.relax.attrs:Attrs",
         "DictAttrs": "tilesmith.relax.attrs:DictAttrs",
     },
+    "tvm.ir.base": {"deprecated": _OBJECTS + "deprecated"},
+    "tvm.ir.diagnostics": {
+        "Object": "tilesmith.ir:Node",
+        "get_global_func": "tilesmith.runtime.registry:get_global_func",
+        "register_func": "tilesmith.runtime.registry:register_func",
+    },
+    "tvm.ir.expr": {"RelayExpr": "tilesmith.ir:RelaxExpr"},
     "tvm.ir.container": {"Array": "builtins:tuple", "Map": "collections.abc:Mapping"},
     "tvm.relax": {
         # 2022: words of scripts, operators, and types beside the shapes
@@ -241,9 +266,24 @@ NAMES: dict[str, dict[str, str]] = {
         "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     },
     "tvm.runtime": {
+        **_SHORT_DEVICES,
+        **_OBJECT_WORDS,
+        "ObjectPath": "tilesmith.ir.object_path:ObjectPath",
+        "ObjectPathPair": "tilesmith.ir.object_path:ObjectPathPair",
+        "Report": "tilesmith.runtime.profiling:Report",
+        "Scriptable": "tilesmith.ir:Node",
         "Tensor": "tilesmith.runtime.ndarray:NDArray",
         "convert": "tilesmith.compat.tvm.convert:convert",
         "tensor": "tilesmith.runtime.nd:array",
+    },
+    "tvm.nd": _SHORT_DEVICES,
+    "tvm.runtime.module": {"enabled": "tilesmith.runtime.devices:enabled"},
+    "tvm.runtime.ndarray": _SHORT_DEVICES,
+    "tvm.runtime.packed_func": {"PackedFuncHandle": _OBJECTS + "PackedFuncHandle"},
+    "tvm.runtime.profiling": {
+        "Dict": "typing:Dict",
+        "Object": "tilesmith.ir:Node",
+        "Optional": "typing:Optional",
     },
     "tvm.runtime.script_printer": {"Scriptable": "tilesmith.ir:Node"},
     "tvm.script.ir_builder": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
