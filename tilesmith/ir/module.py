@@ -202,9 +202,11 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
                     return constructor
         raise UnknownMemberError(f"no type of the module has a constructor with the tag {tag}")
 
-    def _define_type(self, header: GlobalTypeVar, definition: TypeData) -> None:
-        if not hasattr(definition, "constructors") or definition.header != header:
-            raise TypeMismatchError(f"the type '{header.name_hint}' is defined by {definition!r}")
+    def _define_type(self, header: GlobalTypeVar, definition: Any) -> None:
+        if getattr(definition, "header", None) != header:
+            raise TypeMismatchError(
+                f"a module maps names to functions and types, got {header!r}: {definition!r}"
+            )
         for other in self.type_definitions.values():
             if other.header != header and {c.tag for c in other.constructors} & {
                 c.tag for c in definition.constructors
@@ -223,13 +225,14 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
             return name
         return self.get_global_var(name.name_hint)
 
-    def __getitem__(self, name: Any) -> Any:
-        if isinstance(name, GlobalTypeVar):
-            return self.type_definitions[self.get_global_type_var(name.name_hint)]
+    def __getitem__(self, name: Any) -> BaseFunc:
+        if isinstance(name, GlobalTypeVar):  # only relay asks for types: callers get functions
+            found: Any = self.type_definitions[self.get_global_type_var(name.name_hint)]
+            return found  # type: ignore[no-any-return]
         return self.functions[self._variable(name)]
 
-    def __setitem__(self, name: Any, function: Any) -> None:
-        if isinstance(name, GlobalTypeVar):
+    def __setitem__(self, name: Any, function: BaseFunc | TypeData) -> None:
+        if isinstance(name, GlobalTypeVar) or not isinstance(function, BaseFunc):
             self._define_type(name, function)
             return
         known = self._by_name.get(name if isinstance(name, str) else name.name_hint)

@@ -22,7 +22,7 @@ class VirtualMachineProfiler(VirtualMachine):
 
     _last: Report | None = None
 
-    def profile(  # type: ignore[override]
+    def profile(
         self,
         *args: Any,
         func_name: str = "main",

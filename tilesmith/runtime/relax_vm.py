@@ -49,7 +49,8 @@ class VirtualMachine:
                 f"a virtual machine runs what relax.build gives, got {type(rt_mod).__name__}"
             )
         self.module = module
-        self.device = device[0] if isinstance(device, (list, tuple)) else device
+        chosen: Any = device[0] if isinstance(device, (list, tuple)) else device
+        self.device: Device | None = chosen
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
