@@ -19,14 +19,28 @@ _WHERE = {
     "tilesmith.testing.schedules": (
         "assert_structural_equal_ignore_global_symbol", "verify_trace_roundtrip",
     ),
+    "tilesmith.testing.downloads": ("fetch_model_from_url", "install_request_hook"),
+    "tilesmith.testing.packed_functions": (
+        "ErrorTest", "FrontendTestModule", "device_test", "echo", "identity_cpp", "nop",
+        "object_use_count", "run_check_signal", "test_check_eq_callback",
+        "test_raise_error_callback", "test_wrap_callback",
+    ),
+    "tilesmith.testing.popen_pool": (
+        "after_initializer", "call_cpp_ffi", "call_cpp_py_ffi", "call_py_ffi", "fast_summation",
+        "initializer", "register_ffi", "slow_summation", "timeout_job",
+    ),
+    "tilesmith.testing.runner": ("local_run",),
     "tilesmith.testing.assertions": (
-        "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
-        "check_int_constraints_trans_consistency", "check_numerical_grads", "device_enabled",
-        "enabled_targets", "identity_after", "is_ampere_or_newer", "main", "strtobool",
-        "terminate_self",
+        "DEFAULT_TEST_TARGETS", "assert_allclose", "assert_prim_expr_equal",
+        "check_bool_expr_is_true", "check_int_constraints_trans_consistency",
+        "check_numerical_grads", "device_enabled", "enabled_targets", "identity_after",
+        "is_ampere_or_newer", "main", "strtobool", "terminate_self",
     ),
 }  # fmt: skip
-_TABLE = {name: f"{module}:{name}" for module, names in _WHERE.items() for name in names}
+_TABLE = {
+    "auto_scheduler": "tilesmith.testing.auto_scheduler",
+    **{name: f"{module}:{name}" for module, names in _WHERE.items() for name in names},
+}
 
 __all__ = sorted(_TABLE)
 

@@ -22,7 +22,7 @@ from tilesmith.target.back_end import find_back_end
 from tilesmith.tir.functor import substitute
 
 __all__ = [
-    "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
+    "DEFAULT_TEST_TARGETS", "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
     "check_int_constraints_trans_consistency", "check_numerical_grads", "device_enabled",
     "enabled_targets", "identity_after", "is_ampere_or_newer", "main", "strtobool",
     "terminate_self",
@@ -103,9 +103,13 @@ def device_enabled(target: Any) -> bool:
         return False
 
 
+DEFAULT_TEST_TARGETS = ["llvm"]
+"""The targets that tests run for unless they name others."""
+
+
 def enabled_targets() -> list[tuple[str, Device]]:
     """Return pairs of target and device that tests can use on this machine."""
-    return [("llvm", cpu())]
+    return [(target, cpu()) for target in DEFAULT_TEST_TARGETS]
 
 
 def check_bool_expr_is_true(

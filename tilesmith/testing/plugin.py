@@ -5,6 +5,8 @@ Load it with ``-p tilesmith.testing.plugin`` or ``pytest_plugins = ["tilesmith.t
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import Any
 
 import pytest
@@ -13,22 +15,51 @@ from tilesmith.runtime.devices import device
 from tilesmith.target import Target
 from tilesmith.testing.assertions import device_enabled, enabled_targets
 
-__all__ = ["dev", "pytest_collection_modifyitems", "pytest_configure", "pytest_generate_tests"]
+__all__ = [
+    "HAVE_XDIST", "MARKERS", "dev", "pytest_collection_modifyitems", "pytest_configure",
+    "pytest_generate_tests", "pytest_sessionfinish", "pytest_xdist_make_scheduler",
+]  # fmt: skip
 
-_MARKS = (
-    "targets_wanted(*targets): the targets to run a test for",
-    "targets_excluded(*targets): kinds of targets that a test does not run for",
-    "targets_failing(*targets): kinds of targets that a test is known to fail for",
-    "xfail_by_text(texts, reason): parameters that are known to fail",
-    "skip_by_text(texts, reason): parameters that are skipped",
-    "gpu: a test that needs a GPU",
-)
+HAVE_XDIST = importlib.util.find_spec("xdist") is not None
+"""Whether tests can be spread over several processes (pytest-xdist)."""
+
+MARKERS = {
+    "targets_wanted(*targets)": "the targets to run a test for",
+    "targets_excluded(*targets)": "kinds of targets that a test does not run for",
+    "targets_failing(*targets)": "kinds of targets that a test is known to fail for",
+    "xfail_by_text(texts, reason)": "parameters that are known to fail",
+    "skip_by_text(texts, reason)": "parameters that are skipped",
+    "gpu": "a test that needs a GPU",
+}
+"""The marks of ``tilesmith.testing``, and what each says."""
 
 
 def pytest_configure(config: Any) -> None:
     """Declare the marks of ``tilesmith.testing``."""
-    for mark in _MARKS:
-        config.addinivalue_line("markers", mark)
+    for mark, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{mark}: {meaning}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """With ``--dist loadscope`` run all parameters of a test in one process: values that fixtures
+    keep (``fixture(cache_return_value=True)``) are made once.
+    """
+    if not HAVE_XDIST or config.getvalue("dist") != "loadscope":
+        return None
+    scheduling = importlib.import_module("xdist.scheduler.loadscope").LoadScopeScheduling
+
+    class _ByTest(scheduling):  # type: ignore[misc, valid-type]
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("[")[0]
+
+    return _ByTest(config, log)
+
+
+def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+    """Take it for success if the marks that were asked for (``-m``) leave no test."""
+    if session.config.option.markexpr and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def _kind(target: Any) -> str:
@@ -80,7 +111,7 @@ def dev(target: Any) -> Any:
     return device(_kind(target))
 
 
-def pytest_collection_modifyitems(items: list[Any]) -> None:
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Apply the marks that were set for single parameters by their texts."""
     for item in items:
         parts = item.callspec.id if hasattr(item, "callspec") else ""
