@@ -153,8 +153,8 @@ def constants_that_are_inlined_anywhere() -> None:
 
 def known_values_that_stores_keep() -> None:
     """A store to a buffer is taken to leave all other elements known."""
-    owner = module("tir.transform.simplification.known_values")._Entry
-    replace(owner, "differs", lambda _: lambda self, store, analyzer: True)
+    owner = module("tir.transform.simplification.buffer_elements").Elements
+    replace(owner, "without", lambda _: lambda self, written, analyzer: self)
 
 
 def minima_of_the_wrong_side() -> None:

@@ -1,36 +1,54 @@
-"""Forwards stored constants to later loads.
+"""Forwards stored values to later loads.
 
-    A[0] = 5                                    A[0] = 5
-    if A[0] > 3:                                B[0] = 5
-        B[0] = A[0]
+    for i in range(16):                         for i in range(16):
+        A[i] = i * 2                                A[i] = i * 2
+    for i in range(16):                         for i in range(16):
+        if A[i] < 32:                               B[i] = i * 2
+            B[i] = A[i]
 
-It tracks stores of constants and facts that ``T.assume`` states about single elements. A loop
-invalidates the memory that it writes, a branch that of either case, a call all memory.
+It tracks integers that are formulas of the indices, and constants: what is stored, and what
+``T.assume`` or the condition of a branch states about elements. A later store takes its elements
+out of what is known. A thread, or an iteration of a parallel or vectorized loop, knows nothing of
+memory that others write at the same time; a call may write all memory.
 """
 
 from __future__ import annotations
 
-from tilesmith.arith import Analyzer
+from collections.abc import Callable, Sequence
+
 from tilesmith.ir import (
     EQ,
+    Broadcast,
+    Call,
     CallEffectKind,
     FloatImm,
     IntImm,
+    Or,
     PrimExpr,
+    Ramp,
+    Range,
     Rewriter,
     Var,
+    const,
 )
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import calls, is_call
-from tilesmith.ir.structural import structural_equal
+from tilesmith.ir.queries import any_node, calls, is_call, walk
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import reads_memory, stores, uses_variable
+from tilesmith.tir.queries import reads_memory, statements, stores
 from tilesmith.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     SeqStmt,
@@ -38,10 +56,26 @@ from tilesmith.tir.stmt import (
     While,
     stmt_seq,
 )
+from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.simplification.buffer_elements import (
+    Elements,
+    conditions_of,
+    negated,
+)
 
 __all__ = ["with_known_values"]
 
-_CONSTANTS = (IntImm, FloatImm)
+_MOST_SETS = 32  # known at a time; the oldest are forgotten
+_LONGEST_VALUE = 16  # nodes of a formula that is put in place of a load
+_IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
+_THREADS = ("thread_extent", "virtual_thread")
+
+
+_AROUND = (Allocate, AllocateConst, AssertStmt, AttrStmt, DeclBuffer)
+
+
+def _is_of_threads(stmt: Stmt) -> bool:
+    return isinstance(stmt, AttrStmt) and stmt.attr_key in _THREADS
 
 
 def _writes(stmt: Stmt) -> set[Var | None]:
@@ -53,63 +87,160 @@ def _writes(stmt: Stmt) -> set[Var | None]:
     return found
 
 
-class _Entry:
-    __slots__ = ("buffer", "indices", "value")
-
-    def __init__(self, buffer: Buffer, indices: tuple[PrimExpr, ...], value: PrimExpr) -> None:
-        self.buffer = buffer
-        self.indices = indices
-        self.value = value
-
-    def at(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """Return whether an access is to this element."""
-        return buffer is self.buffer and all(
-            structural_equal(a, b) for a, b in zip(indices, self.indices)
-        )
-
-    def differs(self, store: BufferStore, analyzer: Analyzer) -> bool:
-        """Return whether a store is proven to write another element."""
-        if store.buffer.data is not self.buffer.data:
-            return True  # memory behind different pointers is different memory (tir.noalias)
-        if store.buffer is not self.buffer:
-            return False
-        return any(
-            a.dtype.lanes == b.dtype.lanes == 1 and analyzer.can_prove(a - b != 0)
-            for a, b in zip(store.indices, self.indices)
-            if a.dtype is b.dtype
-        )
+def _anywhere(stmt: Stmt) -> list[Elements]:
+    found: dict[Buffer, Elements] = {}
+    for store in stores(stmt):
+        found.setdefault(store.buffer, Elements(store.buffer, None))
+    return list(found.values())
 
 
-class _Follower(Rewriter):
-    """Tracks known elements. ``everywhere``: loads of them become constants in all expressions;
-    else only in conditions that this decides."""
+def _written(stmt: Stmt) -> list[Elements]:
+    """Return the elements that a statement may write through its stores."""
+    if isinstance(stmt, BufferStore):
+        return [Elements.of_access(stmt.buffer, stmt.indices)]
+    if isinstance(stmt, SeqStmt):
+        return [elements for part in stmt.seq for elements in _written(part)]
+    if isinstance(stmt, For):
+        return _each(_written(stmt.body), lambda e: e.over(stmt.loop_var, stmt.min, stmt.extent))
+    if isinstance(stmt, IfThenElse):
+        found = _under(_written(stmt.then_case), stmt.condition)
+        if stmt.else_case is not None:
+            found += _under(_written(stmt.else_case), negated(stmt.condition))
+        return found
+    if isinstance(stmt, LetStmt):
+        return _each(_written(stmt.body), lambda e: e.replaced(stmt.var, stmt.value))
+    if isinstance(stmt, BlockRealize) and not stmt.block.match_buffers:
+        block = stmt.block
+        found = _written(block.body) + ([] if block.init is None else _written(block.init))
+        return _bound(_under(found, stmt.predicate), stmt)
+    if isinstance(stmt, _AROUND) and not _is_of_threads(stmt):
+        return _written(stmt.body)
+    return _anywhere(stmt)
+
+
+def _each(
+    sets: Sequence[Elements], change: Callable[[Elements], Elements | None]
+) -> list[Elements]:
+    made = [change(elements) for elements in sets]
+    return [elements for elements in made if elements is not None]
+
+
+def _under(sets: Sequence[Elements], condition: PrimExpr) -> list[Elements]:
+    parts = conditions_of(condition)
+    return _each(sets, lambda elements: elements.where(parts))
+
+
+def _bound(sets: Sequence[Elements], realize: BlockRealize) -> list[Elements]:
+    found = list(sets)
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        found = _each(found, lambda elements, v=value, i=iterator: elements.replaced(i.var, v))
+    return found
+
+
+class _Follower(ScopedAnalyzer, Rewriter):
+    """Tracks known elements. ``everywhere``: loads of them become their values in all expressions;
+    else only in conditions that this decides.
+
+    ``outer``: what was known before the present loop, branch or block; ``made``: what became known
+    inside of it.
+    """
 
     def __init__(self, everywhere: bool, conditions: bool) -> None:
+        super().__init__()
         self.everywhere = everywhere
         self.conditions = conditions
-        self.analyzer = Analyzer()
-        self.known: list[_Entry] = []
+        self.outer: list[Elements] = []
+        self.made: list[Elements] = []
+        self.together = False  # among threads, or iterations that run at the same time
 
     # -- expressions
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        if load.predicate is None:
-            for entry in self.known:
-                if entry.at(load.buffer, load.indices):
-                    return entry.value
-        return self.children(load)
+        new = load.map_children(self.visit)
+        if load.predicate is None and not any(reads_memory(index) for index in new.indices):
+            for elements in (*reversed(self.made), *reversed(self.outer)):
+                if elements.buffer is load.buffer:
+                    value = elements.value_at(new.indices, self.analyzer)
+                    if value is not None:
+                        return value
+        return new
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        """Visit a call; the address of an element stays one, and the values of a lazy choice are
+        known under its condition."""
+        if is_call(call, "tir.address_of"):
+            return call
+        if not is_call(call, "tir.if_then_else"):
+            return self.children(call)
+        condition = self.condition(call.args[0])
+        if isinstance(condition, IntImm):
+            return self.visit(call.args[1] if condition.value else call.args[2])
+        yes = self.visit_under(condition, call.args[1])
+        no = self.visit_under(negated(condition), call.args[2])
+        if condition is call.args[0] and yes is call.args[1] and no is call.args[2]:
+            return call
+        return Call(call.dtype, call.op, (condition, yes, no))
 
     def value(self, expr: PrimExpr) -> PrimExpr:
         return self.visit(expr) if self.everywhere else expr
 
     def condition(self, expr: PrimExpr) -> PrimExpr:
-        if not self.everywhere and not self.conditions:
+        if not reads_memory(expr):
             return expr
         new = self.visit(expr)
-        if self.everywhere or new is expr:
-            return new
+        if new is expr:
+            return expr
         simple = self.analyzer.simplify(new)
-        return simple if isinstance(simple, IntImm) else expr
+        if isinstance(simple, IntImm):
+            return simple
+        return new if self.everywhere else expr
+
+    # -- what is known
+
+    def know(self, elements: Elements) -> None:
+        """Record elements whose value is a constant or a short formula."""
+        if self.together and elements.buffer.scope() != "local":
+            return
+        if elements.value is not None and elements.indices is not None:
+            if _is_formula(elements.value):
+                self.made.append(elements)
+                del self.made[:-_MOST_SETS]
+
+    def without(self, sets: list[Elements], written: Sequence[Elements]) -> list[Elements]:
+        for part in written:
+            sets = _each(sets, lambda elements, p=part: elements.without(p, self.analyzer))
+        return sets
+
+    def forget(self, written: set[Var | None]) -> None:
+        """Drop elements whose memory may have been written."""
+        for name in ("outer", "made"):
+            kept = [e for e in getattr(self, name) if not {None, e.buffer.data} & written]
+            setattr(self, name, kept)
+
+    def inside(self, stmt: Stmt, before: list[Elements]) -> tuple[Stmt, list[Elements]]:
+        """Visit a part of the program; ``before`` is known where it begins. Return it and what
+        becomes known in it."""
+        saved = self.outer, self.made
+        self.outer, self.made = before[-_MOST_SETS:], []
+        new = self.visit(stmt)
+        made = self.made
+        self.outer, self.made = saved
+        return new, made
+
+    def alone(self, stmt: Stmt, before: list[Elements]) -> Stmt:
+        """Visit a part of the program of which nothing is known afterwards that it writes."""
+        return self.inside(stmt, before)[0]
+
+    def leave(self, written: Sequence[Elements], made: Sequence[Elements]) -> None:
+        """Go on after a part of the program."""
+        self.outer = self.without(self.outer, written)
+        self.made = self.without(self.made, written)
+        for elements in made:
+            self.know(elements)
+
+    @property
+    def known(self) -> list[Elements]:
+        return [*self.outer, *self.made]
 
     # -- statements
 
@@ -125,12 +256,10 @@ class _Follower(Rewriter):
         new = store
         if value is not store.value or any(a is not b for a, b in zip(indices, store.indices)):
             new = BufferStore(store.buffer, value, indices, store.predicate, store.span)
-        self.known = [entry for entry in self.known if entry.differs(new, self.analyzer)]
-        plain = new.predicate is None and not any(
-            index.dtype.lanes > 1 or reads_memory(index) for index in indices
-        )
-        if plain and isinstance(value, _CONSTANTS):
-            self.known.append(_Entry(new.buffer, indices, value))
+        held = value if self.everywhere else self.visit(value)
+        self.leave([Elements.of_access(new.buffer, indices)], [])
+        if new.predicate is None:
+            self.know(Elements.of_access(new.buffer, indices, held))
         return new
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
@@ -139,75 +268,167 @@ class _Follower(Rewriter):
             self.assume(call.args[0])
             return evaluation
         if None in _writes(evaluation):
-            self.known = []
+            self.forget({None})
             return evaluation
         value = self.value(call)
         return evaluation if value is call else evaluation.with_fields(value=value)
 
     def assume(self, condition: PrimExpr) -> None:
-        if not isinstance(condition, EQ):
+        """Record ``A[i] == value``, also as ``excluded or A[i] == value``."""
+        otherwise: list[PrimExpr] = []
+        while isinstance(condition, Or):
+            memory = [reads_memory(part) for part in (condition.a, condition.b)]
+            if all(memory):
+                return
+            otherwise.append(negated(condition.b if memory[0] else condition.a))
+            condition = condition.a if memory[0] else condition.b
+        parts = conditions_of(condition)
+        if parts is not None or not isinstance(condition, EQ):
             return
         for load, value in ((condition.a, condition.b), (condition.b, condition.a)):
-            if isinstance(load, BufferLoad) and isinstance(value, _CONSTANTS):
-                self.known.append(_Entry(load.buffer, load.indices, value))
-
-    def forget(self, written: set[Var | None], var: Var | None = None) -> None:
-        """Drop entries whose memory may have been written, or whose indices use a variable."""
-        if None in written:
-            self.known = []
-        self.known = [
-            entry
-            for entry in self.known
-            if entry.buffer.data not in written
-            and not (var is not None and any(uses_variable(i, {var}) for i in entry.indices))
-        ]
+            if isinstance(load, BufferLoad) and load.predicate is None:
+                stated = Elements.of_access(load.buffer, load.indices, value)
+                for elements in _each([stated], lambda e: e.where(otherwise)):
+                    self.know(elements)
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.value(loop.min), self.value(loop.extent)
-        written = _writes(loop.body)
-        self.forget(written)
-        before = list(self.known)
-        body = self.visit(loop.body)
-        self.known = before
+        written, var = _written(loop.body), loop.loop_var
+        everything = _each(written, lambda e: e.over(var, low, extent))
+        self.forget({None} & _writes(loop.body))
+        outside = self.together
+        if loop.kind in _IN_TURN:
+            earlier = _each(written, lambda e: e.over(var, low, var - low))
+            later = _each(written, lambda e: e.over(var, var + 1, low + extent - var - 1))
+            self.bind_loop(loop)
+            body, made = self.inside(loop.body, self.without(self.known, earlier))
+            self.bind_loop(loop)  # another loop may have the same variable
+            made = self.without(made, later)
+            made = _each(made, lambda e: e.over(var, low, extent))
+        else:
+            self.together = True
+            self.bind_loop(loop)
+            body = self.alone(loop.body, self.without(self.known, _anywhere(loop.body)))
+            made = []
+        self.together = outside
+        self.leave(everything, made)
         if body is loop.body and low is loop.min and extent is loop.extent:
             return loop
         return loop.with_fields(min=low, extent=extent, body=body)
 
+    def bind_loop(self, loop: For) -> None:
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+
     def visit_While(self, loop: While) -> Stmt:
         self.forget(_writes(loop))
-        before = list(self.known)
-        body = self.visit(loop.body)
-        self.known = before
+        body = self.alone(loop.body, self.known)
         return loop if body is loop.body else loop.with_fields(body=body)
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         condition = self.condition(branch.condition)
-        written = _writes(branch)
-        before = list(self.known)
-        then_case = self.visit(branch.then_case)
-        self.known = list(before)
-        else_case = None if branch.else_case is None else self.visit(branch.else_case)
-        self.known = before
-        self.forget(written)
+        if isinstance(condition, IntImm):
+            taken = branch.then_case if condition.value else branch.else_case
+            return Evaluate(const(0, "int32")) if taken is None else self.visit(taken)
+        written: list[Elements] = []
+        made: list[Elements] = []
+        cases: list[Stmt | None] = []
+        opposite = negated(branch.condition)
+        for held, case in ((branch.condition, branch.then_case), (opposite, branch.else_case)):
+            if case is None:
+                cases.append(None)
+                continue
+            with self.analyzer.constraint_scope(held):
+                saved, self.made = self.made, []
+                self.assume(held)
+                stated, self.made = self.made, saved
+                new, found = self.inside(case, [*self.known, *stated])
+            cases.append(new)
+            if None in _writes(case):
+                self.forget({None})
+            written += _under(_written(case), held)
+            made += _under(found, held)
+        self.leave(written, made)
         if (
             condition is branch.condition
-            and then_case is branch.then_case
-            and else_case is branch.else_case
+            and cases[0] is branch.then_case
+            and cases[1] is branch.else_case
         ):
             return branch
-        return IfThenElse(condition, then_case, else_case, branch.span)
+        return IfThenElse(condition, cases[0], cases[1], branch.span)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
-        value, body = self.value(let.value), self.visit(let.body)
-        self.forget(set(), let.var)
+        value = self.value(let.value)
+        if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
+            self.analyzer.update(let.var, self.analyzer.const_int_bound(value))
+        body = self.visit(let.body)
+        self.outer = _each(self.outer, lambda e: e.replaced(let.var, value))
+        self.made = _each(self.made, lambda e: e.replaced(let.var, value))
         if value is let.value and body is let.body:
             return let
         return LetStmt(let.var, value, body, let.span)
 
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if not _is_of_threads(attribute):
+            return super().visit_AttrStmt(attribute)
+        self.forget(_writes(attribute))
+        outside, self.together = self.together, True
+        saved = self.known
+        new = super().visit_AttrStmt(attribute)
+        self.together = outside
+        self.outer, self.made = saved, []
+        return new
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        block = realize.block
+        if block.match_buffers:  # views of memory that has another name outside
+            self.forget({None})
+            return realize
+        written = _written(realize)
+        starts: list[Elements] = [] if block.init is None else _anywhere(block)
+        saved = self.known
+        self.outer, self.made = self.without(saved, starts), []
+        if None in _writes(realize):
+            self.forget({None})
+            saved = []
+        new = super().visit_BlockRealize(realize)
+        made = [] if block.init is not None else self.made
+        self.outer, self.made = saved, []
+        self.leave(written, _bound(_under(made, realize.predicate), realize))
+        return new
+
+    def visit_Block(self, block: Block) -> Block:
+        init = None if block.init is None else self.alone(block.init, self.known)
+        body = self.visit(block.body)
+        if init is block.init and body is block.body:
+            return block
+        return block.with_fields(init=init, body=body)
+
+
+def _is_formula(value: PrimExpr) -> bool:
+    if isinstance(value, (IntImm, FloatImm)):
+        return True
+    if not value.dtype.is_integer:
+        return isinstance(value, Broadcast) and isinstance(value.value, FloatImm)
+    found = list(walk(value))
+    return len(found) <= _LONGEST_VALUE and not any(
+        isinstance(node, (BufferLoad, Call, Ramp)) for node in found
+    )
+
+
+def _has_other_names(func: PrimFunc) -> bool:
+    """Return whether memory may have names that its buffer does not tell."""
+    if not func.attrs.get("tir.noalias", True):
+        return True
+    if any(isinstance(s, LetStmt) and s.var.dtype.is_handle for s in statements(func.body)):
+        return True
+    return any_node(func.body, lambda node: is_call(node, "tir.tvm_access_ptr"))
+
 
 def with_known_values(func: PrimFunc, everywhere: bool, conditions: bool) -> PrimFunc:
-    """Return ``func`` with constants in place of loads of elements that are known to hold them.
+    """Return ``func`` with values in place of loads of elements that are known to hold them.
 
     ``everywhere``: in all expressions. ``conditions``: in conditions that become constant.
     """
+    if _has_other_names(func):
+        return func
     return func.with_body(_Follower(everywhere, conditions).visit(func.body))
