@@ -9,7 +9,7 @@ from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir import transform
-from tilesmith.tir.stmt import Block
+from tilesmith.tir.stmt import Block, BlockRealize
 
 
 def check(before, after, *passes, sizes=None):
@@ -64,6 +64,11 @@ def test_convert_blocks_to_opaque():
 def test_convert_blocks_to_opaque_needs_init_to_be_lowered():
     with pytest.raises(UnsupportedError, match="LowerInitBlock"):
         apply(row_sums, transform.ConvertBlocksToOpaque())
+    (realize,) = [node for node in nodes(row_sums.body, BlockRealize) if node.iter_values]
+    var = realize.block.iter_vars[0].var
+    plain = realize.with_fields(predicate=var < 3, block=realize.block.with_fields(init=None))
+    with pytest.raises(UnsupportedError, match="uses iterators"):
+        apply(row_sums.with_body(plain), transform.ConvertBlocksToOpaque())
 
 
 @T.prim_func

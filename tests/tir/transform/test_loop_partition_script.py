@@ -244,3 +244,47 @@ def test_parts_of_constant_loops(loop, parts):
         got = apply(before, transform.LoopPartition())
     assert_structural_equal(got, from_source(PARTS.format(parts)))
     assert_same_results(before, got)
+
+
+PLAIN = {
+    "either": """
+    for i in range(80):
+        if i < 50:
+            B[i] = A[i]
+        else:
+            B[i] = T.float32(0)
+""",
+    "exclusive": """
+    for i in range(80):
+        if i == 0:
+            B[i] = A[i]
+        if i > 0 and i < 79:
+            B[i] = A[i] * T.float32(2)
+        if i == 79:
+            B[i] = T.float32(0)
+""",
+    "chain": """
+    for i in range(80):
+        if i < 10:
+            B[i] = A[i]
+        elif i < 30:
+            B[i] = A[i] * T.float32(2)
+        else:
+            B[i] = T.float32(0)
+""",
+    "outside": """
+    for i in range(80):
+        B[i] = T.if_then_else(i < 1 or i >= 60, T.float32(0), A[i - 1])
+""",
+}
+
+
+@pytest.mark.parametrize("case, loops", [(name, 2 + (name != "either")) for name in PLAIN])
+def test_constant_loops_are_divided_at_any_condition(case, loops):
+    func = from_source(PARTS.format(PLAIN[case]), {"T": T})
+    config = {"partition_const_loop": True, "no_unroll_loop_with_extent_one": True}
+    with PassContext(config={"tir.LoopPartition": config}):
+        got = apply(func, transform.LoopPartition())
+    assert_same_results(func, got)
+    plain = apply(got, transform.Simplify(), transform.RemoveNoOp()).script()
+    assert plain.count("for ") == loops and " if " not in plain

@@ -5,7 +5,9 @@ import pytest
 
 from tests.tir.transform.harness import apply
 from tilesmith.ir.structural import assert_structural_equal
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import transform
 from tilesmith.tir.interpreter import Options, run
 
@@ -79,3 +81,54 @@ def test_other_extents_become_serial_loops(enabled):
 
     got = apply(func, transform.VectorizeLoop(enabled, freely=True))
     assert got.body.kind.name == "SERIAL"
+
+
+SVE = 'T.target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+sve"]})'
+HEAD = """@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
+    T.func_attr({"global_symbol": "main"})
+"""
+LOOP = """    for i in range(4):
+        for j in T.vectorized(LANES):
+            if i * LANES + j < n:
+                B[i * LANES + j] = A[i * LANES + j]
+"""
+
+
+def configured(body):
+    return apply(from_source(HEAD + body, {"T": T}), transform.VectorizeLoop())
+
+
+@pytest.mark.parametrize("lanes", ["8", "T.vscale() * 4"])
+@pytest.mark.parametrize("place", ["function", "region"])
+def test_guards_become_predicates_where_the_target_has_scalable_vectors(lanes, place):
+    body = LOOP.replace("LANES", lanes)
+    if place == "function":
+        target = f'    T.func_attr({{"global_symbol": "main", "target": {SVE}}})\n'
+        source = HEAD.rsplit("    T.func_attr", 1)[0] + target + body
+    else:
+        indented = "".join([f"    {line}\n" for line in body.splitlines()])
+        source = HEAD + f'    with T.attr({SVE}, "target", 0):\n' + indented
+    func = from_source(source, {"T": T})
+    got = apply(func, transform.VectorizeLoop())
+    assert got.script().count("T.get_active_lane_mask") == 2
+    arrays = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    copies = [array.copy() for array in arrays]
+    run(got, *copies, 13, options=Options(vscale=1))
+    assert copies[1].tolist() == [*range(13), *[0] * 51]
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("    for j in T.vectorized(T.vscale() * 4):\n        B[j] = A[j]\n", "extent T.vscale"),
+        (
+            f'    with T.attr({SVE}, "target", 0):\n        for j in T.vectorized(4):\n'
+            "            B[j:j + T.vscale() * 4] = A[j:j + T.vscale() * 4]\n",
+            "existing scalable vectors",
+        ),
+    ],
+)
+def test_what_scalable_vectors_refuse(body, message):
+    with pytest.raises(UnsupportedError, match=message):
+        configured(body)

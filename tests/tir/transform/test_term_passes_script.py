@@ -174,6 +174,49 @@ def test_conditions_on_threads_leave_loops_only_if_asked():
     assert_same_results(on_threads, option)
 
 
+SCOPES = {
+    "memory": """
+    for i in range(8):
+        C_data = T.allocate([8], "float32", "global")
+        C = T.Buffer((8,), "float32", data=C_data)
+        for j in range(8):
+            if n > 3:
+                C[j] = T.float32(2)
+                A[i, j] = C[j]
+""",
+    "launches": """
+    for k in range(2):
+        b = T.launch_thread("blockIdx.x", 8)
+        t = T.launch_thread("threadIdx.x", 8)
+        C = T.decl_buffer((8,), scope="local")
+        for j in range(8):
+            if n > 3:
+                if b < 5:
+                    C[j] = T.float32(3)
+                    A[b, t] = C[j]
+""",
+    "attributes": """
+    for i in range(8):
+        with T.attr(A.data, "storage_alignment", 32):
+            for j in range(8):
+                if n > 3:
+                    A[i, j] = T.float32(1)
+""",
+}
+
+
+@pytest.mark.parametrize("case", SCOPES)
+def test_conditions_leave_scopes_if_asked(case):
+    head = "@T.prim_func\ndef main(A: T.Buffer((8, 8), 'float32'), n: T.int32):\n"
+    head += "    T.func_attr({'global_symbol': 'main'})"
+    func = from_source(head + SCOPES[case], {"T": T})
+    with PassContext(config={"tir.HoistIfThenElse": {"support_block_scope_hosting": True}}):
+        got = apply(func, transform.HoistIfThenElse())
+    assert type(got.body).__name__ == "IfThenElse" and got.script().count("n > 3") == 1
+    for n in (1, 5):
+        assert_same_results(func, got, {"n": n})
+
+
 def test_unknown_variants_of_hoisting_are_refused():
     with pytest.raises(ConfigError, match="variant"):
         transform.HoistIfThenElse("fancy")

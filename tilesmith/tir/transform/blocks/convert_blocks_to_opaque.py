@@ -12,6 +12,7 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import Block, BlockRealize
 
 __all__ = ["convert_blocks_to_opaque"]
@@ -35,6 +36,16 @@ class _IteratorInliner(BufferRemapper):
             )
         if not block.iter_vars:
             return self.children(realize)
+        own = {iterator.var for iterator in block.iter_vars}
+        if uses_variable(realize.predicate, own):
+            raise UnsupportedError(
+                f"the predicate of block '{block.name_hint}' uses iterators of the block: "
+                f"{realize.predicate}",
+                span=block.span,
+                notes=(
+                    "a predicate is about the loops around a block: write what they are bound to",
+                ),
+            )
         predicate = self.visit(realize.predicate)
         for iterator, value in zip(block.iter_vars, realize.iter_values):
             self.values[iterator.var] = self.visit(value)
@@ -46,6 +57,7 @@ class _IteratorInliner(BufferRemapper):
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """Replaces iterators of blocks by their values.
 
-    Returns ``func`` with blocks that have no iterators.
+    Returns ``func`` with blocks that have no iterators. Raises UnsupportedError for a block with an
+    init statement, and for a predicate that uses iterators of its own block.
     """
     return func.with_body(_IteratorInliner().visit(func.body))

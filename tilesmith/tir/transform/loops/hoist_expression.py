@@ -44,8 +44,10 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.queries import free_variables
 from tilesmith.tir.stmt import (
+    Allocate,
     AttrStmt,
     Block,
+    DeclBuffer,
     Evaluate,
     For,
     IfThenElse,
@@ -65,6 +67,9 @@ __all__ = [
     "hoist_as_configured",
     "hoist_expression",
 ]
+
+_PASSED = ("storage_alignment", "storage_scope", "thread_extent", "virtual_thread")
+"""Attributes whose body a condition may leave."""
 
 MAX_COPIES = 8
 """How often the body of one loop is written at most: each condition doubles it."""
@@ -254,7 +259,33 @@ class Hoister(StatementRewriter):
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             self.threads.add(attribute.node.var)
-        return self.children(attribute)
+        new = self.children(attribute)
+        return self.under_its_condition(new) if attribute.attr_key in _PASSED else new
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        if self.threads & set(free_variables(let.value, sizes=False)):
+            self.threads.add(let.var)
+        return self.children(let)
+
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        return self.under_its_condition(self.children(allocation))
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        return self.under_its_condition(self.children(declaration))
+
+    def under_its_condition(self, scope: Any) -> Stmt:
+        """Return a scope inside of the condition that decides its whole body, where conditions
+        leave such scopes: the condition is that of no thread, so that whole kernels are under it.
+        """
+        branch = scope.body
+        if not self.kinds & HoistedConditionals.UsingBlockVar or not isinstance(branch, IfThenElse):
+            return scope
+        condition: Any = _plain_condition(branch)
+        if branch.else_case is not None or not _is_harmless(condition):
+            return scope
+        if self.threads & set(free_variables(condition, sizes=False)):
+            return scope
+        return IfThenElse(branch.condition, scope.with_fields(body=branch.then_case))
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         new = self.children(branch)

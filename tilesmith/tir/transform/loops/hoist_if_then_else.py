@@ -5,9 +5,10 @@
             B[i] = A[i]                                 B[i] = A[i]
 
 Only a condition that decides the whole body of a loop moves, so nothing is written twice but the
-head of the loop. Conditions on threads stay inside of the loops in a thread's body unless the
-option ``support_block_scope_hosting`` of ``tir.HoistIfThenElse`` says otherwise, which the variant
-"basic" does not ask. HoistExpression, which does the work, moves more.
+head of the loop. With the option ``support_block_scope_hosting`` of ``tir.HoistIfThenElse``, which
+the variant "basic" does not ask, conditions on threads leave the loops in a thread's body, and
+conditions that decide a whole allocation, launch or storage attribute leave that. HoistExpression,
+which does the work, moves more.
 """
 
 from __future__ import annotations

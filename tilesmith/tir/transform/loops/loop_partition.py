@@ -7,9 +7,9 @@
 
 It considers conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
 conditions. Loops of constant extent are divided only if they have the hint, or the option
-``partition_const_loop`` of ``tir.LoopPartition`` says so. The parts start at zero; in them the
-conditions are constants where they are decided, for Simplify to remove. Where the blocks of a grid
-count as a loop, a branch tells those without the condition.
+``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. The parts
+start at zero; in them the conditions are constants where they are decided, for Simplify to remove.
+Where the blocks of a grid count as a loop, a branch tells those without the condition.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tilesmith.ir import (
     And,
     Call,
     IntImm,
+    Or,
     PrimExpr,
     Range,
     Rewriter,
@@ -104,7 +105,7 @@ class Conditions(Visitor):
     def add(self, condition: PrimExpr, wanted: bool) -> None:
         if is_call(condition, "tir.likely"):
             self.add(condition.args[0], True)
-        elif isinstance(condition, And):
+        elif isinstance(condition, (And, Or)):
             self.add(condition.a, wanted)
             self.add(condition.b, wanted)
         elif wanted and isinstance(condition, (LT, LE, GT, GE, EQ, NE)):
@@ -181,7 +182,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             loop.kind is ForKind.VECTORIZED and not is_constant  # lanes of a scalable vector
         )
         if not is_whole and (hinted or self.divide_constant or not is_constant):
-            divided = self.divided(loop, not hinted)
+            everywhere = hinted or (self.divide_constant and is_constant)
+            divided = self.divided(loop, not everywhere)
             if divided is not None:
                 return divided
             if hinted and self.unroll_undivided and is_constant and loop.kind is ForKind.SERIAL:
@@ -196,12 +198,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             return None
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         body = self.settled(loop, conditions)
-        found, value = self.free_stretch(loop, conditions), True
-        if found is None:
-            found, value = self.free_stretch(loop, conditions, False), False
-        if found is None:
+        divided = self.longest_stretch(loop, conditions, only_likely)
+        if divided is None:
             return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
-        begin, end, decided = found
+        (begin, end, decided), value = divided
         stop = loop.min + loop.extent
         middle = Replacer(decided, value, fold=False).visit(body)
         parts = [
@@ -210,6 +210,20 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             self.part(loop, end, stop, renew_defs(body)),
         ]
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
+
+    def longest_stretch(
+        self, loop: For, conditions: Conditions, only_likely: bool
+    ) -> tuple[tuple[PrimExpr, PrimExpr, list[PrimExpr]], bool] | None:
+        """Return iterations in which conditions have one value: all of them, else, where all count,
+        the first that has such iterations (of exclusive conditions no two hold together)."""
+        every = conditions.found
+        for chosen in (every, *([] if only_likely else [[one] for one in every])):
+            conditions.found = chosen
+            for value in (True, False):
+                found = self.free_stretch(loop, conditions, value)
+                if found is not None:
+                    return found, value
+        return None
 
     def again(self, part: Stmt, loop: For, only_likely: bool) -> Stmt:
         """Partition a part of a loop once more: its remaining conditions may be decided."""

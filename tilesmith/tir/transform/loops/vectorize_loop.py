@@ -6,14 +6,16 @@
 The loop variable turns into a Ramp and what depends on it into vectors. Indices that are not a Ramp
 gather and scatter. A statement that has no vector form (a reduction into one element, a call with
 effects, a loop whose extent differs between lanes, a choice between lanes) runs lane by lane in a
-serial loop. With the option ``tir.enable_buffer_level_predication`` the lanes of a branch on
-``index < limit`` are switched off by predicates, where its accesses have that index. A loop whose
-extent is not known, and a ``while`` in a vectorized loop are refused.
+serial loop. With the option ``tir.enable_buffer_level_predication``, which is on for a target with
+scalable vectors, the lanes of a branch on ``index < limit`` are switched off by predicates, where
+its accesses have that index. A loop whose extent is not known, a ``while`` in a vectorized loop,
+and lanes of scalable vectors are refused.
 
 ``freely`` is how ``tilesmith.lower`` wants it: nothing is refused, conditions that differ between
 lanes become predicates wherever that is faster, and long loops loops over vectors.
 
-A loop over ``T.vscale() * 4`` iterations becomes code for scalable vectors.
+A loop over ``T.vscale() * 4`` iterations becomes code for scalable vectors; the target, of the
+function or of the region around the loop (``T.attr(target, "target", 0)``), has to have them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from tilesmith.ir import (
     LE,
     LT,
     IntImm,
+    Node,
     PrimExpr,
     Rewriter,
     Var,
@@ -34,7 +37,7 @@ from tilesmith.ir import (
 from tilesmith.ir.expr import lanes_of
 from tilesmith.ir.operators import all_of
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import conjuncts
+from tilesmith.ir.queries import any_node, conjuncts
 from tilesmith.ir.transform import PassContext
 from tilesmith.runtime.dtype import ScalableLanes
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
@@ -42,6 +45,8 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.queries import has_loop_of_kind, reads_memory, uses_variable
 from tilesmith.tir.stmt import (
+    AttrStmt,
+    BufferStore,
     Evaluate,
     For,
     ForKind,
@@ -69,8 +74,16 @@ def _scalable_lanes(extent: PrimExpr) -> ScalableLanes | None:
     return lanes if isinstance(lanes, ScalableLanes) else None
 
 
+def _is_scalable(node: Node) -> bool:
+    """Return whether a node is, or stores, a scalable vector."""
+    value = node.value if isinstance(node, BufferStore) else node
+    return isinstance(value, PrimExpr) and value.dtype.is_scalable
+
+
 class _LoopVectorizer(ScopedAnalyzer, Rewriter):
-    def __init__(self, enabled: bool, predicates: bool, freely: bool, target: Any = None) -> None:
+    def __init__(
+        self, enabled: bool, predicates: bool | None, freely: bool, target: Any = None
+    ) -> None:
         super().__init__()
         self.target = target
         self.enabled = enabled
@@ -79,6 +92,15 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
+
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        """Enter the region of another target."""
+        if attribute.attr_key != "target":
+            return super().visit_AttrStmt(attribute)
+        outer, self.target = self.target, attribute.node
+        new = attribute.with_fields(body=self.visit(attribute.body))
+        self.target = outer
+        return new
 
     def visit_For(self, loop: For) -> Stmt:
         new = super().visit_For(loop)
@@ -110,14 +132,17 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
 
     def check_scalable(self, loop: For) -> None:
         """Refuse a scalable loop for a target whose vectors have a fixed size."""
-        features = getattr(self.target, "features", None)
-        if self.freely or features is None or features.has_sve or features.has_v:
+        if self.freely or self.has_scalable_vectors():
             return
         raise UnsupportedError(
             f"Failed to vectorize loop with extent {loop.extent} for target {self.target}",
             span=loop.span,
             notes=("scalable vectors need a CPU that has them: -mattr=+sve, or +v of RISC-V",),
         )
+
+    def has_scalable_vectors(self) -> bool:
+        features = getattr(self.target, "features", None)
+        return features is not None and (features.has_sve or features.has_v)
 
     def without_idle_lanes(self, loop: For, lanes: int) -> tuple[For, int]:
         """Shorten a loop whose whole body is under `lane < constant` to that many lanes."""
@@ -142,8 +167,17 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         return loop.with_fields(extent=const(extent, loop.loop_var.dtype), body=inner), extent
 
     def vectorized(self, var: Var, low: PrimExpr, lanes: int, body: Stmt) -> Stmt:
+        if not self.freely and any_node(body, _is_scalable):
+            raise UnsupportedError(
+                "Vectorizing over existing scalable vectors is not supported.",
+                span=body.span,
+                notes=("make the loop around them serial",),
+            )
+        predicates = self.predicates
+        if predicates is None:
+            predicates = self.freely or self.has_scalable_vectors()
         all_lanes = Lanes(var, low, lanes, self.analyzer, self.freely)
-        return Vectorizer(all_lanes, self.predicates).statement(body)
+        return Vectorizer(all_lanes, predicates).statement(body)
 
     def in_pieces(self, loop: For, extent: int) -> Stmt:
         """Split a loop into vectors of MAX_LANES lanes and a remainder."""
@@ -165,14 +199,18 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
 
 
 def vectorize_loop(
-    func: PrimFunc, enable_vectorize: bool = True, predicates: bool = True, freely: bool = True
+    func: PrimFunc,
+    enable_vectorize: bool = True,
+    predicates: bool | None = True,
+    freely: bool = True,
 ) -> PrimFunc:
     """Return ``func`` with vector code in place of vectorized loops (serial loops when not
     enabled).
 
-    Without ``predicates`` a statement of which only some lanes take part runs lane by lane; with
-    ``freely`` any condition may become one. Raises UnsupportedError, unless ``freely``, for loops
-    whose extent is not known and for a ``while`` inside.
+    Without ``predicates`` a statement of which only some lanes take part runs lane by lane (None:
+    the target decides); with ``freely`` any condition may become one. Raises UnsupportedError,
+    unless ``freely``, for loops whose extent is not known, for a ``while`` and for scalable vectors
+    inside.
     """
     if not has_loop_of_kind(func.body, ForKind.VECTORIZED):
         return func
@@ -191,5 +229,5 @@ def vectorize_loop_as_configured(
     """
     disabled = context.get_config("tir.disable_vectorize", False)
     asked = context.get_config("tir.enable_buffer_level_predication")
-    predicates = freely if asked is None else bool(asked)
+    predicates = None if asked is None else bool(asked)
     return vectorize_loop(func, enable_vectorize and not disabled, predicates, freely)
