@@ -246,6 +246,21 @@ def test_parts_of_constant_loops(loop, parts):
     assert_same_results(before, got)
 
 
+def test_conditions_that_wrap_around_divide_no_loop():
+    func = from_source(
+        PARTS.format("""
+    for i in range(80):
+        if T.Cast("int8", i) + T.int8(125) < T.int8(-64):
+            B[i] = A[i]
+"""),
+        {"T": T},
+    )
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        got = apply(func, transform.LoopPartition())
+    assert got.script().count("for ") == 1
+    assert_same_results(func, got)
+
+
 PLAIN = {
     "either": """
     for i in range(80):

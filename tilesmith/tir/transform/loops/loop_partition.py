@@ -365,7 +365,12 @@ def limit_of(
     condition: Any, var: Var, inner: Mapping[Var, Any], analyzer: Analyzer
 ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
     """Return the start and end (exclusive) of the range of a loop variable in which a condition is
-    always true."""
+    always true.
+
+    Narrow integers wrap around, so that no such range follows from their arithmetic.
+    """
+    if not (condition.a.dtype.is_int and condition.a.dtype.bits >= 32):
+        return None
     if isinstance(condition, EQ):
         return _limit_of_equality(condition, var, inner, analyzer)
     if not isinstance(condition, (LT, LE, GT, GE)):
