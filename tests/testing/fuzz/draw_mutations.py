@@ -10,13 +10,13 @@ from typing import Any
 from tests.testing.fuzz.mutations import module, replace
 from tilesmith.ir import Mul
 
-REDUCTION = "tir.schedule.primitives.reduction"
+RFACTOR = "tir.schedule.primitives.rfactor"
 
 
 def rfactor_without_its_guard() -> None:
     """Iterations beyond the end of a reduction count: splits larger than it, or not dividing."""
     replace(
-        module(REDUCTION)._Rfactor,
+        module(RFACTOR)._Rfactor,
         "_conditions",
         lambda right: lambda self, *args: (right(self, *args)[0], None),
     )
@@ -24,7 +24,7 @@ def rfactor_without_its_guard() -> None:
 
 def rfactor_of_loops_from_zero() -> None:
     """A factored loop that begins elsewhere is taken to begin at 0."""
-    replace(module(REDUCTION)._Rfactor, "_value_of", lambda _: lambda self, variable, one: one.var)
+    replace(module(RFACTOR)._Rfactor, "_value_of", lambda _: lambda self, variable, one: one.var)
 
 
 def reverse_inline_with_swapped_indices() -> None:

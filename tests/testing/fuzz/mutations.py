@@ -62,6 +62,7 @@ def after_pass(name: str, wrong: Any) -> None:
 
 LOOPS = "tir.schedule.primitives.loops"
 REDUCTION = "tir.schedule.primitives.reduction"
+RFACTOR = "tir.schedule.primitives.rfactor"
 
 
 # Primitives.
@@ -108,7 +109,7 @@ def decompose_reduction_without_init() -> None:
 
 def rfactor_that_starts_from_one() -> None:
     """The write-back begins with the wrong value."""
-    cls = module(REDUCTION)._Rfactor
+    cls = module(RFACTOR)._Rfactor
 
     def make(right: Any) -> Any:
         def final_block(self: Any) -> Any:

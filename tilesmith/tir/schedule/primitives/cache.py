@@ -44,6 +44,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     region_at,
     statement_number,
     writes_always,
+    writes_before_reads,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, Stmt
@@ -151,25 +152,31 @@ def cache_read(
 ) -> BlockCursor:
     """Read a buffer through a copy in another scope; returns the copying block.
 
-    At most one block of the scope writes the buffer. Made at the top of a block, the copy is as
-    large as what the block reads.
+    At most one block of the scope writes the buffer before that; what is written later is not for
+    the readers of the copy. Made at the top of a block, the copy is as large as what the block
+    reads.
     """
     consumers = consumer_blocks or []
     buffer = region_of(block, read_buffer_index, reads=True).buffer
     scope = scope_of(block)
     _check_consumers(scope, consumers)
     blocks = scope.blocks_below()
-    writers = writers_of(scope, buffer)
+    wanted = consumers or [block]
+    writers, later_writers = _before_and_after(scope, writers_of(scope, buffer), wanted)
     if len(writers) > 1:
         names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
         reason = f"{names} write '{buffer.name}': a copy is made of what a single block writes"
         raise refuse(reason, writers[1])
-    wanted = consumers or [block]
+    end = min([statement_number(scope, writer) for writer in later_writers], default=len(blocks))
     place = _place_between(scope, writers, wanted, buffer)
     last = max([statement_number(place, writer) for writer in writers], default=-1)
     inside = [other for other in blocks if place in set(other.ancestors())]
     later = [
-        other for other in inside if _reads(other, buffer) and statement_number(place, other) > last
+        other
+        for other in inside
+        if _reads(other, buffer)
+        and statement_number(place, other) > last
+        and statement_number(scope, other) < end
     ]
     readers = wanted if consumers else later
     for reader in readers:
@@ -219,6 +226,16 @@ def _holding(
     if mentions(blocks, {buffer.data}):
         return None
     return cache.with_fields(shape=tuple([one.extent for one in part]))
+
+
+def _before_and_after(
+    scope: BlockCursor, writers: Sequence[BlockCursor], wanted: Sequence[BlockCursor]
+) -> tuple[list[BlockCursor], list[BlockCursor]]:
+    """Return the blocks that write a buffer up to the last statement of a scope that holds one of
+    the wanted blocks, and those that write it after that."""
+    last = max([statement_number(scope, cursor) for cursor in wanted])
+    before = [writer for writer in writers if statement_number(scope, writer) <= last]
+    return before, [writer for writer in writers if writer not in before]
 
 
 def _check_consumers(scope: BlockCursor, consumers: Sequence[BlockCursor]) -> None:
@@ -293,16 +310,28 @@ def cache_write(
     buffer = region.buffer
     scope = scope_of(block)
     _check_consumers(scope, consumers)
+    number = statement_number(scope, block)
     if not is_dominant(block, scope):
-        reason = f"another block writes buffer '{buffer.name}' too"
-        raise refuse(reason, block)
-    if block.block.init is None and _reads(block, buffer):
+        others = [other for other in writers_of(scope, buffer) if other != block]
+        shares = any(statement_number(scope, other) == number for other in others)
+        # The copy holds what this block alone writes, where that is certainly all of its region
+        if shares or consumers or buffer in scope.block.alloc_buffers:
+            reason = f"another block writes buffer '{buffer.name}' too"
+            raise refuse(reason, block)
+    if (
+        block.block.init is None
+        and _reads(block, buffer)
+        and not writes_before_reads(block, buffer)
+    ):
         reason = f"the block reads what is in '{buffer.name}' before it writes, the copy is empty"
         raise refuse(reason, block, "cache_inplace copies both ways")
     readers = [
         other
         for other in scope.blocks_below()
-        if other != block and other not in consumers and _reads(other, buffer)
+        if other != block
+        and other not in consumers
+        and _reads(other, buffer)
+        and statement_number(scope, other) >= number  # those before read the buffer itself
     ]
     place = _place_between(scope, [block], readers, buffer)
     check_outside_init(place, [block])

@@ -4,13 +4,13 @@ producer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import Let, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, equal, is_const
-from tilesmith.ir.queries import mentions, nodes, variables
+from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -33,7 +33,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Rebuild, remove_block, simplified
+from tilesmith.tir.schedule.nests import Rebuild, analyzer_for, remove_block, simplified
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, MatchBufferRegion, Stmt
@@ -276,8 +276,9 @@ def reverse_compute_inline(block: BlockCursor) -> None:
     check_plain_access(producer, buffer)
     inverse = _inverse_indices(block, producer, buffer)
     realize = producer.stmt
-    new = _ReverseInliner(block, buffer, store, inverse).children(realize)
-    new = with_regions(new, block.block)
+    inliner = _ReverseInliner(block, buffer, store, inverse, node)
+    new = with_regions(inliner.children(realize), block.block)
+    new = _narrowed(new, inliner.domains, producer)
     producer.replace(new, {realize.block: new.block})
     remove_block(block)
     drop_allocation(scope, buffer)
@@ -397,9 +398,16 @@ class _ReverseInliner(Rebuild):
     """Replaces the producer's store by the consumer's store of the same element."""
 
     def __init__(
-        self, cursor: BlockCursor, buffer: Buffer, store: BufferStore, inverse: _Inverse
+        self,
+        cursor: BlockCursor,
+        buffer: Buffer,
+        store: BufferStore,
+        inverse: _Inverse,
+        producer: Block,
     ) -> None:
         super().__init__()
+        self.producer = producer
+        self.domains: dict[Var, Range] = {}  # of iterators of which the consumer reads a part only
         self.buffer = buffer
         self.store = store
         self.inverse = inverse
@@ -427,9 +435,11 @@ class _ReverseInliner(Rebuild):
         if self.inverse.partial:
             for iterator in self.consumer.iter_vars:
                 if iterator.iter_type == IterVar.DataPar:
-                    where = iterators[iterator.var]
-                    low, end = iterator.domain.min, iterator.domain.min + iterator.domain.extent
-                    conditions += [where >= low, where < end]
+                    where, domain = iterators[iterator.var], iterator.domain
+                    if self.narrows(store, where, domain):
+                        self.domains[where] = domain  # type: ignore[index]
+                    else:
+                        conditions += [where >= domain.min, where < domain.min + domain.extent]
         conditions = [c for c in conditions if not analyzer.can_prove(c)]
         if conditions:
             new = IfThenElse(all_of(*conditions), new)
@@ -439,6 +449,40 @@ class _ReverseInliner(Rebuild):
             )
             new = IfThenElse(guard, new)
         return new
+
+    def narrows(self, store: BufferStore, where: PrimExpr, domain: Range) -> bool:
+        """Return whether a whole block may leave out the values of an iterator outside of a
+        domain, which lies in the iterator's own."""
+        if store is not self.producer.body:
+            return False
+        prove = self.analyzer.can_prove
+        return any(
+            iterator.var is where
+            and where not in self.domains
+            and prove(iterator.domain.min <= domain.min)
+            and prove(domain.min + domain.extent <= iterator.domain.min + iterator.domain.extent)
+            for iterator in self.producer.iter_vars
+        )
+
+
+def _narrowed(
+    realize: BlockRealize, domains: Mapping[Var, Range], cursor: BlockCursor
+) -> BlockRealize:
+    """Return a block whose iterators have smaller domains: its predicate leaves out the rest."""
+    if not domains:
+        return realize
+    analyzer = analyzer_for(cursor)
+    iterators, conditions = [], conjuncts(realize.predicate)
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        domain = domains.get(iterator.var)
+        if domain is not None:
+            bounds = [value >= domain.min, value < domain.min + domain.extent]
+            conditions += [analyzer.simplify(c) for c in bounds if not analyzer.can_prove(c)]
+            iterator = IterVar(domain, iterator.var, iterator.iter_type)
+        iterators.append(iterator)
+    predicate = all_of(*conditions) if conditions else const(True, "bool")
+    block = realize.block.with_fields(iter_vars=tuple(iterators))
+    return realize.with_fields(predicate=predicate, block=block)
 
 
 class _LoadReplacer(Substitution):

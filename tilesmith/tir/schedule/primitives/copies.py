@@ -292,6 +292,54 @@ def writes_always(block: Block, buffer: Buffer) -> bool:
     return True
 
 
+def writes_before_reads(cursor: BlockCursor, buffer: Buffer) -> bool:
+    """Return whether a block that holds blocks writes each element of a buffer before it reads it:
+    the first inner block that uses the buffer writes, in one iteration of the loops that it shares
+    with another one, all that this one reads.
+    """
+    if not writes_always(cursor.block, buffer) or _is_used_directly(cursor.block.body, buffer):
+        return False
+    users = [
+        (inner, region)
+        for inner in cursor.blocks_below()
+        for region in (*inner.block.reads, *inner.block.writes)
+        if region.buffer is buffer
+    ]
+    if not users:
+        return False
+    first, written = users[0]  # in the order in which they run
+    if any(one is first and region in first.block.reads for one, region in users):
+        return False
+    loops = ranges_between(first, cursor)
+    if reduction_without_start(first.stmt, loops, analyzer_inside(cursor)) is not None:
+        return False
+    for other, region in users:
+        if other is first or region not in other.block.reads:
+            continue
+        place = common_place(cursor, [first, other])
+        made, needed = exact_region_at(first, written, place), region_at(other, region, place)
+        analyzer = analyzer_inside(place)
+        if made is None or not all(
+            analyzer.can_prove(a.min <= b.min)
+            and analyzer.can_prove(b.min + b.extent <= a.min + a.extent)
+            for a, b in zip(made, needed)
+        ):
+            return False
+    return True
+
+
+def _is_used_directly(stmt: Stmt, buffer: Buffer) -> bool:
+    """Return whether something outside of the inner blocks of a statement names a buffer."""
+    stack: list[Any] = [stmt]
+    while stack:
+        node = stack.pop()
+        if node is buffer or node is buffer.data:
+            return True
+        if not isinstance(node, BlockRealize):
+            stack.extend(node.children())
+    return False
+
+
 def _is_conditional(stmt: Stmt) -> bool:
     if isinstance(stmt, BlockRealize):
         return not is_const(stmt.predicate, 1)
@@ -467,4 +515,4 @@ def _copy_of_part(
     return nest_of(realize, loops), realize
 
 
-__all__ += ["exact_region_at", "hull", "region_at", "writes_always"]
+__all__ += ["exact_region_at", "hull", "region_at", "writes_always", "writes_before_reads"]
