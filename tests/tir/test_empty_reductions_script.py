@@ -104,3 +104,28 @@ def test_extents_that_depend_on_rows():
         result = np.full(ROWS, 7, "float32")
         run(data, result)
         np.testing.assert_allclose(result, np.tril(data, -1).sum(1), rtol=1e-6)
+
+
+def test_fused_loops_whose_extent_depends_on_rows():
+    @T.prim_func
+    def steps(A: T.Buffer((ROWS, ROWS), "float32"), C: T.Buffer((ROWS,), "float32")):
+        for i, r in T.grid(ROWS // 2, 2):
+            for k in range(i):
+                with T.block("C"):
+                    vi = T.axis.spatial(ROWS, i * 2 + r)
+                    vk = T.axis.reduce(ROWS, k)
+                    with T.init():
+                        C[vi] = T.float32(0)
+                    C[vi] = C[vi] + A[vi, vk]
+
+    schedule = tir.Schedule(steps)
+    schedule.fuse(*schedule.get_loops("C")[1:])
+    data = np.random.default_rng(0).random((ROWS, ROWS)).astype("float32")
+    expected = [data[row, : row // 2].sum() for row in range(ROWS)]
+    for run in (
+        tilesmith.build(schedule.mod),
+        lambda *arrays: interpreter.run(schedule.mod, *arrays),
+    ):
+        result = np.full(ROWS, 7, "float32")
+        run(data, result)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -13,8 +13,8 @@ condition.
 
 from __future__ import annotations
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import Not, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.arith import Analyzer, estimate_region_strict_bound
+from tilesmith.ir import FloorDiv, FloorMod, Not, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import all_of, any_of, less_equal
 from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.expr import IterVar
@@ -94,7 +94,7 @@ class _Completer(Rewriter):
                 reducing.append(value)
             else:
                 values[iterator] = value
-        driving = set(variables(reducing))
+        driving = {var for value in reducing for var in _iterating(value)}
         loops = [one for one in self.path if isinstance(one, For) and one.loop_var in driving]
         carried = {loop.loop_var for loop in loops}
         for let in self.path:  # what a let takes from these loops is carried as well
@@ -107,14 +107,18 @@ class _Completer(Rewriter):
         if not extents:
             return
         around = {one.loop_var for one in self.path if isinstance(one, For)}
+        driven = [it for it, value in values.items() if not carried.isdisjoint(variables(value))]
+        ranges = [iterator.domain for iterator in driven]
+        if not around.isdisjoint(variables(extents)) and any(
+            set(variables(values[it])) & around - carried for it in driven
+        ):  # the domains have parts whose reductions are not empty
+            parts = self.reached([values[iterator] for iterator in driven], carried)
+            if parts is None:
+                return
+            ranges = parts
         domains: list[tuple[Var, Range]] = []
-        for iterator, value in values.items():
-            used = set(variables(value))
-            if carried.isdisjoint(used):
-                continue
-            if not around.isdisjoint(variables(extents)) and used & around > used & carried:
-                return  # the domain has parts whose reductions are not empty
-            domains.append((Var(iterator.var.name, iterator.var.dtype), iterator.domain))
+        for iterator, domain in zip(driven, ranges):
+            domains.append((Var(iterator.var.name, iterator.var.dtype), domain))
             values[iterator] = domains[-1][0]
         inside = self.path[self.path.index(loops[0]) + 1 :]
         init: Stmt = _init_realize(realize, list(values.values()), carried)
@@ -123,6 +127,24 @@ class _Completer(Rewriter):
         nest = _around(init, inside, carried, any_of(*[less_equal(one, 0) for one in extents]))
         self.inits.setdefault(id(loops[0]), []).append(nest)
 
+    def reached(self, values: list[PrimExpr], carried: set[Var]) -> list[Range] | None:
+        """Return all that iterators would reach in loops of the reduction that had iterations: the
+        formulas hold where there are none as well. None if that is no box."""
+        loops = {
+            one.loop_var: Range.from_min_extent(one.min, one.extent)
+            for one in self.path
+            if isinstance(one, For) and one.loop_var in carried
+        }
+        points = [Range.from_min_extent(value, const(1, value.dtype)) for value in values]
+        found = estimate_region_strict_bound(points, loops)
+        if found is None:
+            return None
+        ranges = [
+            Range.from_min_extent(part.min_value, part.max_value - part.min_value + 1)
+            for part in found
+        ]
+        return ranges if carried.isdisjoint(variables(ranges)) else None
+
     def maybe_empty(self, extents: list[PrimExpr]) -> list[PrimExpr]:
         """Return the extents that are not known to be positive."""
         analyzer = Analyzer()
@@ -130,6 +152,16 @@ class _Completer(Rewriter):
             if isinstance(loop, For):
                 analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
         return [one for one in extents if not analyzer.can_prove(one >= 1)]
+
+
+def _iterating(value: PrimExpr) -> list[Var]:
+    """Return the variables of a binding apart from sizes: those that it divides by."""
+    if isinstance(value, (FloorDiv, FloorMod)):
+        return _iterating(value.a)
+    if isinstance(value, Var):
+        return [value]
+    parts = [child for child in value.children() if isinstance(child, PrimExpr)]
+    return [var for part in parts for var in _iterating(part)]
 
 
 def _init_realize(realize: BlockRealize, values: list[PrimExpr], carried: set[Var]) -> BlockRealize:

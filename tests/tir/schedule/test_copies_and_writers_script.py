@@ -144,7 +144,7 @@ def shared_rows(
         with T.block("before"):
             vi = T.axis.spatial(8, i)
             C[vi] = A[vi, 0]
-        for j, u in T.grid(6, 1):
+        for j, _ in T.grid(6, 1):
             with T.block("sum"):
                 vi, vj = T.axis.remap("SR", [i, j])
                 with T.init():
