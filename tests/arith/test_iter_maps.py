@@ -157,3 +157,11 @@ def test_conditions_on_free_variables_say_nothing_of_iterators():
     x, n = Var("x", "int32"), Var("n", "int32")
     found = detect_iter_map([x // 4, x % 4], {x: Range(0, 16)}, n < 10)
     assert len(found.indices) == 2
+
+
+@pytest.mark.parametrize("simplify", [True, False])
+def test_iterators_of_one_value_need_no_index(simplify):
+    domains = {i: Range(0, 4), j: Range(0, 1), k: Range(0, 2)}
+    assert not detect_iter_map([i], domains, True, "bijective", simplify).indices
+    del domains[k]
+    assert detect_iter_map([i], domains, True, "bijective", simplify).indices

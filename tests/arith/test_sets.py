@@ -32,6 +32,7 @@ from tilesmith.arith import (
 )  # fmt: skip
 from tilesmith.ir import EQ, IntImm, Ramp, Range, Var, const
 from tilesmith.ir import operators as op
+from tilesmith.ir.call_intrinsics import vscale
 from tilesmith.ir.structural import structural_equal
 
 x, y, z, n, m = (Var(name, "int32") for name in "x y z n m".split())
@@ -104,6 +105,10 @@ def test_sets() -> None:
     point = IntSet.single_point(x)
     assert point.is_single_point() and point.point_value() is x
     check(IntSet.vector(Ramp(x, 1, 8)), x, x + 7)
+    scalable = IntSet.vector(Ramp(x, 2, vscale() * 4))
+    assert scalable.min_value is x and not scalable.has_upper_bound()
+    scalable = IntSet.vector(Ramp(x, -1, vscale() * 4))
+    assert scalable.max_value is x and not scalable.has_lower_bound()
     check(union([IntSet.interval(0, 3), IntSet.interval(8, 9)]), 0, 9)
     check(intersect([IntSet.interval(0, 5), IntSet.interval(3, 9)]), 3, 5)
     assert intersect([IntSet.interval(0, 2), IntSet.interval(3, 9)]).is_nothing()

@@ -348,7 +348,7 @@ class Divider:
         low, high = self.bounds.of(b)
         if low == high and low > 0:
             return self.divide(a, int(low))
-        quotient, rest = self._polynomial_divide(a, b)
+        quotient, rest = self.polynomial_divide(a, b)
         if rest is not a and not self.bounds.flows(rest):
             quotient, rest = Sum(a.dtype, {}, 0), a
         if not rest.terms and rest.const == 0:
@@ -400,7 +400,7 @@ class Divider:
                 result = shifted(result, coefficient)
         return result
 
-    def _polynomial_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
+    def polynomial_divide(self, a: Sum, b: Sum) -> tuple[Sum, Sum]:
         """Finds ``a == quotient * b + rest`` by polynomial long division."""
         lead, scale = next(iter(b.terms.items()))
         quotient, rest = Sum(a.dtype, {}, 0), a

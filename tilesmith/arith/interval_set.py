@@ -9,7 +9,18 @@ from typing import Any
 from tilesmith.arith.engine import Engine
 from tilesmith.arith.forms import TOO_LARGE, Sum, is_index, magnitude, plus, retyped, shifted
 from tilesmith.arith.interval_eval import Ends, IntervalEvaluator
-from tilesmith.ir import Broadcast, Max, Min, PrimExpr, Ramp, Range, Var, convert, post_order_visit
+from tilesmith.ir import (
+    Broadcast,
+    IntImm,
+    Max,
+    Min,
+    PrimExpr,
+    Ramp,
+    Range,
+    Var,
+    convert,
+    post_order_visit,
+)
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -150,6 +161,9 @@ class IntervalSet(IntSet):
 
 @deep_recursion
 def _of_vector(vec: PrimExpr) -> IntervalSet:
+    if isinstance(vec, Ramp) and vec.dtype.is_scalable and isinstance(vec.stride, IntImm):
+        upwards = vec.stride.value >= 0  # by an unknown number of lanes
+        return IntervalSet(vec.base, pos_inf()) if upwards else IntervalSet(neg_inf(), vec.base)
     return evaluate_alone(vec, {})
 
 

@@ -56,7 +56,7 @@ class DigitChecker:
                 raise NotAffine("the indices use only parts of a sum that a predicate bounds")
         if level is IterMapLevel.Bijective:
             for mark in self.iterators.inputs:
-                if id(mark) not in used:
+                if id(mark) not in used and not op.is_const(mark.extent, 1):
                     raise NotAffine(f"the iterator {mark.source} is not used")
 
     def _touches(self, mark: IterMark, used: dict[int, list[IterSplitExpr]]) -> bool:

@@ -267,16 +267,20 @@ class Normalizer:
             if low >= 0 and self.prover.prove(shifted(plus(b, a, -1), -1)):
                 return Sum(expr.dtype, {}, 0) if whole else a
             if low < 0 or not self.prover.prove(shifted(b, -1)):
-                return self._opaque(expr)
+                return self._exact_division(expr, a, b, whole)
             return self._truncated(self.divider.symbolic_divide(a, b)[0 if whole else 1], a)
-        if b.const < 0 and not whole and b.const > b.dtype.min_value:  # x % -4 is x % 4
-            return self.normal(Mod(expr.a, self.writer.constant(-b.const, b.dtype)))
+        if b.const < 0 and b.const > b.dtype.min_value:  # x % -4 is x % 4, x / -4 is -(x / 4)
+            part = self.normal(expr.__class__(expr.a, self.writer.constant(-b.const, b.dtype)))
+            return times(part, -1) if whole else part
         if not a.terms and b.const:
             size = abs(a.const) // abs(b.const)
             quotient = size if (a.const < 0) == (b.const < 0) else -size
             return Sum(expr.dtype, {}, quotient if whole else a.const - quotient * b.const)
         if b.const <= 0:
             return self._opaque(expr)
+        nested = self._nested_division(a, b.const) if whole else None
+        if nested is not None:
+            return self.normal(nested)
         if low >= 0:
             return self._truncated(self.divider.divide(a, b.const)[0 if whole else 1], a)
         if -b.const < low and high < b.const:
@@ -298,6 +302,24 @@ class Normalizer:
                     return self._opaque(expr)
             return form
         return self._opaque(expr)
+
+    def _exact_division(self, expr: Any, a: Sum, b: Sum, whole: bool) -> Sum:
+        """Divides by a sum that is not zero where nothing is left: ``x * y / y`` is ``x``."""
+        if self.prover.prove(shifted(b, -1)) or self.prover.prove(shifted(times(b, -1), -1)):
+            quotient, rest = self.divider.polynomial_divide(a, b)
+            if not rest.terms and rest.const == 0:
+                return quotient if whole else rest
+        return self._opaque(expr)
+
+    def _nested_division(self, a: Sum, divisor: int) -> PrimExpr | None:
+        """Returns ``x / 12`` for ``a``, which is ``x / 3``, divided by 4; else None."""
+        inner = getattr(a.single(), "expr", None)
+        if inner.__class__ is not Div or inner.b.__class__ is not IntImm or inner.b.value <= 0:
+            return None
+        product = inner.b.value * divisor
+        if product > a.dtype.max_value:
+            return None
+        return Div(inner.a, self.writer.constant(product, a.dtype))
 
     def _truncated(self, form: Sum, dividend: Sum) -> Sum:
         """Builds a quotient or remainder of truncating division, as the user wrote it."""
