@@ -6,18 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
 from tilesmith.ir.queries import mentions, variables
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.functor import Substitution
+from tilesmith.tir.functor import Renewal, Substitution
 from tilesmith.tir.queries import has_side_effect, loads
 from tilesmith.tir.schedule.blocks import has_affine_binding
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
-    Rebuild,
     SimplifyBindings,
     analyzer_for,
     append_predicate,
@@ -26,11 +24,8 @@ from tilesmith.tir.schedule.nests import (
 from tilesmith.tir.schedule.parameters import Factors
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import (
-    Allocate,
-    AllocateConst,
     Block,
     BlockRealize,
-    DeclBuffer,
     For,
     ForKind,
     stmt_seq,
@@ -407,112 +402,26 @@ def loop_partition(
     return [loop.loop_of(variable) for variable in variables]
 
 
-class CopyNest(Rebuild):
-    """Copies a nest with new loop variables, iterators and buffers, and a suffix on block names."""
+class CopyNest(Renewal):
+    """Copies a nest with new variables and buffers, replaces variables from outside, and adds a
+    suffix to block names."""
 
     def __init__(self, mapping: dict[Var, PrimExpr], suffix: str) -> None:
         super().__init__()
-        self.mapping = dict(mapping)
+        self.mapping = mapping
         self.suffix = suffix
         self.copies: dict[Block, Block] = {}
-        self.buffers: dict[Buffer, Buffer] = {}
 
-    def visit_Var(self, variable: Var) -> PrimExpr:
-        """Return the replacement, or the variable itself."""
-        return self.mapping.get(variable, variable)
+    def visit_Var(self, node: Var) -> Any:
+        """Return the replacement, or the new variable."""
+        given = self.mapping.get(node)
+        return super().visit_Var(node) if given is None else given
 
-    def _renamed(self, variable: Var) -> Var:
-        new = Var(variable.name, variable.type_annotation)
-        self.mapping[variable] = new
-        return new
-
-    def _own_buffer(self, buffer: Buffer) -> Buffer:
-        """Return a buffer with its own memory, and with its own symbolic sizes if it matches a
-        region.
-        """
-        for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            if isinstance(size, Var) and size not in self.mapping:
-                self._renamed(size)
-        shape = [self.visit(size) for size in buffer.shape]
-        strides = [self.visit(stride) for stride in buffer.strides]
-        new = buffer.with_fields(
-            data=self._renamed(buffer.data), shape=tuple(shape), strides=tuple(strides),
-            elem_offset=self.visit(buffer.elem_offset),
-        )  # fmt: skip
-        self.buffers[buffer] = new
-        return new
-
-    def visit_Buffer(self, buffer: Buffer) -> Buffer:
-        """Return the copy of a buffer that is defined inside, or the buffer itself."""
-        return self.buffers.get(buffer, buffer)
-
-    def visit_For(self, loop: For) -> For:
-        """Copy a loop with a variable of its own."""
-        low, extent = self.visit(loop.min), self.visit(loop.extent)
-        variable = self._renamed(loop.loop_var)
-        return loop.with_fields(
-            loop_var=variable, min=low, extent=extent, body=self.visit(loop.body)
-        )
-
-    def visit_DeclBuffer(self, stmt: DeclBuffer) -> DeclBuffer:
-        """Copy a declaration with a buffer of its own, in the copied memory."""
-        parts: dict[str, Any] = {
-            name: self.visit(getattr(stmt.buffer, name)) for name in ("data", "elem_offset")
-        }
-        for name in ("shape", "strides"):
-            parts[name] = tuple([self.visit(size) for size in getattr(stmt.buffer, name)])
-        buffer = self.buffers[stmt.buffer] = stmt.buffer.with_fields(**parts)
-        return stmt.with_fields(buffer=buffer, body=self.visit(stmt.body))
-
-    def visit_Allocate(self, stmt: Allocate) -> Allocate:
-        """Copy an allocation with memory of its own."""
-        extents = tuple([self.visit(extent) for extent in stmt.extents])
-        pointer = self._renamed(stmt.buffer_var)
-        return stmt.with_fields(buffer_var=pointer, extents=extents, body=self.visit(stmt.body))
-
-    def visit_AllocateConst(self, stmt: AllocateConst) -> AllocateConst:
-        """Copy a constant array with a pointer of its own."""
-        pointer = self._renamed(stmt.buffer_var)
-        return stmt.with_fields(buffer_var=pointer, body=self.visit(stmt.body))
-
-    def visit_LetStmt(self, stmt: Any) -> Any:
-        """Copy a let with a variable of its own."""
-        value = self.visit(stmt.value)
-        variable = self._renamed(stmt.var)
-        return stmt.with_fields(var=variable, value=value, body=self.visit(stmt.body))
-
-    def visit_Let(self, expr: Let) -> Let:
-        """Copy a let expression with a variable of its own."""
-        value = self.visit(expr.value)
-        variable = self._renamed(expr.var)
-        return Let(variable, value, self.visit(expr.body))
-
-    def visit_Block(self, block: Block) -> Block:
-        """Copy a block with iterators of its own."""
-        iterators = []
-        for iterator in block.iter_vars:
-            domain = self.visit(iterator.dom)
-            iterators.append(iterator.with_fields(dom=domain, var=self._renamed(iterator.var)))
-        sources = [self.visit(match.source) for match in block.match_buffers]
-        matches = [
-            match.with_fields(buffer=self._own_buffer(match.buffer), source=source)
-            for match, source in zip(block.match_buffers, sources)
-        ]
-        allocations = tuple([self._own_buffer(buffer) for buffer in block.alloc_buffers])
-        new = Block(
-            tuple(iterators),
-            [self.visit(region) for region in block.reads],
-            [self.visit(region) for region in block.writes],
-            block.name_hint + self.suffix,
-            self.visit(block.body),
-            None if block.init is None else self.visit(block.init),
-            allocations,
-            matches,
-            block.annotations,
-            block.span,
-        )
-        self.copies[block] = new
-        return new
+    def visit_Block(self, node: Block) -> Block:
+        """Copy a block, and record it."""
+        copy: Block = super().visit_Block(node)
+        self.copies[node] = copy = copy.with_fields(name_hint=copy.name_hint + self.suffix)
+        return copy
 
 
 @primitive()
