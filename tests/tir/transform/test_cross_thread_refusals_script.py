@@ -111,3 +111,25 @@ def refused(func, message):
     with pytest.raises(ValueError, match=message) as caught:
         apply(func, LowerCrossThreadReduction())
     assert isinstance(caught.value, ReductionError) and isinstance(caught.value, UnsupportedError)
+
+
+def test_serial_reduction_loops_with_other_statements():
+    @T.prim_func
+    def func(A: T.Buffer((8, 64), "float32"), B: T.Buffer((8,), "float32")):
+        S = T.alloc_buffer((8, 64), scope="shared")
+        for i in T.thread_binding(8, thread="blockIdx.x"):
+            for ko in range(4):
+                for kt in T.thread_binding(16, thread="threadIdx.x"):
+                    with T.block("prefetch"):
+                        vi = T.axis.spatial(8, i)
+                        vk = T.axis.spatial(64, ko * 16 + kt)
+                        S[vi, vk] = A[vi, vk]
+                for kt in T.thread_binding(16, thread="threadIdx.x"):
+                    with T.block("sum"):
+                        vi = T.axis.spatial(8, i)
+                        vk = T.axis.reduce(64, ko * 16 + kt)
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + S[vi, vk]
+
+    refused(func, "'sum' reduces over 'ko', but other statements")

@@ -119,7 +119,7 @@ class _Lowering(Rewriter):
         loops, realize = _chain(loop)
         if realize is not None and realize.block.init is not None:
             _refuse_blocks_of_threads(realize, [*self.around, *loops])
-            outer = self.reduced_around(realize)
+            outer = self.reduced_around(realize, loops)
             if outer or (
                 _is_reduction_over(realize, loop.loop_var)
                 and any(
@@ -143,7 +143,7 @@ class _Lowering(Rewriter):
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
         if realize.block.init is not None:
             _refuse_blocks_of_threads(realize, self.around)
-            outer = self.reduced_around(realize)
+            outer = self.reduced_around(realize, [])
             if any(_is_thread(one) for one in outer):
                 return self.lowered([], realize, outer)
         loops = self.missing_threads(realize.block) if self.written else []
@@ -181,12 +181,18 @@ class _Lowering(Rewriter):
             self.written[buffer] = loops
         return stmt
 
-    def reduced_around(self, realize: BlockRealize) -> list[For]:
-        """Return the reduction loops that also enclose other statements; empty unless one is bound
-        to threads.
+    def reduced_around(self, realize: BlockRealize, loops: list[For]) -> list[For]:
+        """Return the reduction loops that also enclose other statements; empty unless one of them,
+        or of the loops inside, is bound to threads.
         """
-        found = [one for one in self.around if _is_reduction_over(realize, one.loop_var)]
-        return found if any(_is_thread(one) for one in found) else []
+        found = [
+            one
+            for one in self.around
+            if _is_reduction_over(realize, one.loop_var)
+            and (_is_thread(one) or not is_const(one.extent, 1))
+        ]
+        inside = [one for one in loops if _is_reduction_over(realize, one.loop_var)]
+        return found if any(_is_thread(one) for one in [*found, *inside]) else []
 
     def lowered(self, loops: list[For], realize: BlockRealize, outer: list[For]) -> Stmt:
         for loop in outer:
