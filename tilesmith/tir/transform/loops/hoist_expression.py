@@ -277,14 +277,17 @@ class Hoister(StatementRewriter):
         """Return a scope inside of the condition that decides its whole body, where conditions
         leave such scopes: the condition is that of no thread, so that whole kernels are under it.
         """
-        branch = scope.body
-        if not self.kinds & HoistedConditionals.UsingBlockVar or not isinstance(branch, IfThenElse):
-            return scope
+        branch: Any = scope.body
         condition: Any = _plain_condition(branch)
-        if branch.else_case is not None or not _is_harmless(condition):
-            return scope
-        if self.threads & set(free_variables(condition, sizes=False)):
-            return scope
+        if (
+            not self.kinds & HoistedConditionals.UsingBlockVar
+            or condition is None
+            or branch.else_case is not None
+            or not _is_harmless(condition)
+            or self.threads & set(free_variables(condition, sizes=False))
+        ):
+            unchanged: Stmt = scope
+            return unchanged
         return IfThenElse(branch.condition, scope.with_fields(body=branch.then_case))
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:

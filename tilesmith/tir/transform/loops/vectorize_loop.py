@@ -170,7 +170,7 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         if not self.freely and any_node(body, _is_scalable):
             raise UnsupportedError(
                 "Vectorizing over existing scalable vectors is not supported.",
-                span=body.span,
+                span=getattr(body, "span", None),
                 notes=("make the loop around them serial",),
             )
         predicates = self.predicates

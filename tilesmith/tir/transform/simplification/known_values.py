@@ -133,7 +133,7 @@ def _under(sets: Sequence[Elements], condition: PrimExpr) -> list[Elements]:
 def _bound(sets: Sequence[Elements], realize: BlockRealize) -> list[Elements]:
     found = list(sets)
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        found = _each(found, lambda elements, v=value, i=iterator: elements.replaced(i.var, v))
+        found = [new for one in found if (new := one.replaced(iterator.var, value)) is not None]
     return found
 
 
@@ -208,7 +208,8 @@ class _Follower(ScopedAnalyzer, Rewriter):
 
     def without(self, sets: list[Elements], written: Sequence[Elements]) -> list[Elements]:
         for part in written:
-            sets = _each(sets, lambda elements, p=part: elements.without(p, self.analyzer))
+            rest = [elements.without(part, self.analyzer) for elements in sets]
+            sets = [elements for elements in rest if elements is not None]
         return sets
 
     def forget(self, written: set[Var | None]) -> None:
@@ -295,7 +296,8 @@ class _Follower(ScopedAnalyzer, Rewriter):
         low, extent = self.value(loop.min), self.value(loop.extent)
         written, var = _written(loop.body), loop.loop_var
         everything = _each(written, lambda e: e.over(var, low, extent))
-        self.forget({None} & _writes(loop.body))
+        if None in _writes(loop.body):
+            self.forget({None})
         outside = self.together
         if loop.kind in _IN_TURN:
             earlier = _each(written, lambda e: e.over(var, low, var - low))
