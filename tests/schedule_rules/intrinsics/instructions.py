@@ -124,16 +124,22 @@ class Fragments:
     def key(fragment, index):
         return (fragment.memory.__array_interface__["data"][0], index)
 
-    def load(self, dtype):
+    @staticmethod
+    def shape(scope, m, n, k):
+        return {"wmma.matrix_a": (m, k), "wmma.matrix_b": (k, n)}.get(scope, (m, n))
+
+    def load(self, scope, dtype):
         def compute(fragment, m, n, k, index, place, stride, layout):
-            tile = place.view(dtype, (16, 16), (stride, 1), 0).copy()
             assert layout in ("row_major", "col_major")
-            self.tiles[self.key(fragment, index)] = tile.T if layout == "col_major" else tile
+            rows, columns = self.shape(scope, m, n, k)
+            steps = (stride, 1) if layout == "row_major" else (1, stride)
+            tile = place.view(dtype, (rows, columns), steps, 0).copy()
+            self.tiles[self.key(fragment, index)] = tile
 
         return compute
 
     def fill(self, fragment, m, n, k, index, value):
-        self.tiles[self.key(fragment, index)] = np.full((16, 16), value, "float32")
+        self.tiles[self.key(fragment, index)] = np.full((m, n), value, "float32")
 
     def multiply(self, d, index_d, a, index_a, b, index_b, c, index_c):
         left, right = self.tiles[self.key(a, index_a)], self.tiles[self.key(b, index_b)]
@@ -143,7 +149,7 @@ class Fragments:
 
     def store(self, dtype):
         def compute(fragment, m, n, k, index, place, stride, layout):
-            view = place.view(dtype, (16, 16), (stride, 1), 0)
+            view = place.view(dtype, (m, n), (stride, 1), 0)
             view[:] = self.tiles[self.key(fragment, index)].astype(view.dtype)
 
         return compute
@@ -151,71 +157,10 @@ class Fragments:
     def operators(self, source, target):
         """For ``OPERATORS`` of the interpreter."""
         return {
-            "tir.tvm_load_matrix_sync": lambda dtype, args: self.load(DataType(source)),
+            "tir.tvm_load_matrix_sync": lambda dtype, args: self.load(
+                args[0].storage_scope, DataType(source)
+            ),
             "tir.tvm_fill_fragment": lambda dtype, args: self.fill,
             "tir.tvm_mma_sync": lambda dtype, args: self.multiply,
             "tir.tvm_store_matrix_sync": lambda dtype, args: self.store(DataType(target)),
-        }
-
-
-class Warp:
-    """``ldmatrix`` and ``mma``: done when the last of the 32 threads has called."""
-
-    def __init__(self):
-        self.waiting = {}
-
-    def gather(self, kind, call):
-        calls = self.waiting.setdefault(kind, [])
-        calls.append(call)
-        if len(calls) < 32:
-            return None
-        self.waiting[kind] = []
-        return calls
-
-    def load(self, trans, count, kind, local, local_offset, shared, shared_offset):
-        assert (count, kind) == (4, ".b16")
-        calls = self.gather("load", (local, local_offset, shared, shared_offset))
-        if calls is None:
-            return
-        half = DataType("float16")
-        rows = [source.view(half, (8,), None, offset).copy() for _, _, source, offset in calls]
-        for thread, (target, offset, _, _) in enumerate(calls):
-            place = target.view(half, (8,), None, offset)
-            for number in range(4):
-                matrix = np.stack(rows[8 * number : 8 * number + 8])
-                matrix = matrix.T if trans else matrix
-                pair = matrix[thread // 4, 2 * (thread % 4) : 2 * (thread % 4) + 2]
-                place[2 * number : 2 * number + 2] = pair
-
-    def multiply(self, dtype):
-        def compute(shape, la, lb, ta, tb, tc, a, a_at, b, b_at, c, c_at, saturate, half=None):
-            assert (shape, la, lb, ta, tb) == ("m16n8k16", "row", "col", "fp16", "fp16")
-            # Each thread calls for both halves of a tile: the one with the offset 4 is the second.
-            calls = self.gather(("mma", b_at % 8), (a, a_at, b, b_at, c, c_at))
-            if calls is None:
-                return
-            kind = DataType("float16")
-            left, right, total = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8))
-            for thread, (a, a_at, b, b_at, c, c_at) in enumerate(calls):
-                group, low = thread // 4, 2 * (thread % 4)
-                for i, value in enumerate(a.view(kind, (8,), None, a_at)):
-                    left[group + 8 * (i // 2 % 2), low + i % 2 + 8 * (i // 4)] = value
-                for i, value in enumerate(b.view(kind, (4,), None, b_at)):
-                    right[low + i % 2 + 8 * (i // 2), group] = value
-                for i, value in enumerate(c.view(dtype, (4,), None, c_at)):
-                    total[group + 8 * (i // 2), low + i % 2] = value
-            total += left @ right
-            for thread, (_, _, _, _, c, c_at) in enumerate(calls):
-                group, low = thread // 4, 2 * (thread % 4)
-                place = c.view(dtype, (4,), None, c_at)
-                for i in range(4):
-                    place[i] = total[group + 8 * (i // 2), low + i % 2]
-
-        return compute
-
-    def operators(self, target):
-        """For ``OPERATORS`` of the interpreter."""
-        return {
-            "tir.ptx_ldmatrix": lambda dtype, args: self.load,
-            "tir.ptx_mma": lambda dtype, args: self.multiply(DataType(target)),
         }

@@ -5,9 +5,10 @@ import pytest
 
 import tilesmith as ts
 from tests.codegen.harness import HOST
-from tests.schedule_rules.intrinsics.instructions import Fragments, Warp, instructions
+from tests.schedule_rules.intrinsics.instructions import Fragments, instructions
 from tests.schedule_rules.intrinsics.test_cpu_script import random_arrays
 from tilesmith import tir
+from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.intrinsics import cuda, dot_product_common, rocm
 from tilesmith.script import tir as T
 from tilesmith.tir.interpreter import run
@@ -108,10 +109,10 @@ def product(m, n, k, in_dtype, out_dtype, transposed):
     return main
 
 
-def tile_of(sch, block):
-    """The two innermost loops of a copy in tiles of 16x16."""
-    loops = sch.get_loops(block)[-2:]
-    (i0, i1), (j0, j1) = [sch.split(loop, [None, 16]) for loop in loops]
+def tile_of(sch, block, rows=16, columns=16):
+    """The two innermost loops of a copy in tiles."""
+    i, j = sch.get_loops(block)[-2:]
+    (i0, i1), (j0, j1) = sch.split(i, [None, rows]), sch.split(j, [None, columns])
     sch.reorder(i0, j0, i1, j1)
     return i1
 
@@ -119,10 +120,14 @@ def tile_of(sch, block):
 def scheduled_product(m, n, k, in_dtype, out_dtype, transposed, store_scope="global"):
     program = product(m, n, k, in_dtype, out_dtype, transposed)
     names = cuda.get_wmma_intrin_group("shared", store_scope, in_dtype, out_dtype, transposed)
+    rows, columns, depth = (8, 8, 32) if in_dtype == "int4" else (16, 16, 16)
+    right = (columns, depth) if transposed else (depth, columns)
     sch = tir.Schedule(program, debug_mask="all")
     block = sch.get_block("C")
-    i, j, r = sch.get_loops(block)
-    split = [sch.split(loop, [None, 16]) for loop in (i, j, r)]
+    split = [
+        sch.split(loop, [None, size])
+        for loop, size in zip(sch.get_loops(block), (rows, columns, depth))
+    ]
     sch.reorder(*[outer for outer, _ in split], *[inner for _, inner in split])
     loads = []
     for index, scope in ((0, "wmma.matrix_a"), (1, "wmma.matrix_b")):
@@ -130,17 +135,22 @@ def scheduled_product(m, n, k, in_dtype, out_dtype, transposed, store_scope="glo
         loads.append(sch.cache_read(block, index, scope))
     store = sch.cache_write(block, 0, "wmma.accumulator")
     init = sch.decompose_reduction(block, split[2][0])
-    for copy, key in ((loads[0], "load_a"), (loads[1], "load_b"), (store, "store")):
-        sch.tensorize(tile_of(sch, copy), names[key])
+    tiles = {"load_a": (rows, depth), "load_b": right, "store": (rows, columns)}
+    for copy, (key, tile) in zip((*loads, store), tiles.items()):
+        sch.tensorize(tile_of(sch, copy, *tile), names[key])
     sch.tensorize(split[0][1], names["compute"])
     sch.tensorize(sch.get_loops(init)[-2], names["init"])
     return program, sch
 
 
 @pytest.mark.parametrize(
-    "in_dtype, out_dtype", [("float16", "float32"), ("float16", "float16"), ("int8", "int32")]
-)
-@pytest.mark.parametrize("transposed", [False, True])
+    "in_dtype, out_dtype, transposed",
+    [
+        ("float16", "float32", False), ("float16", "float32", True), ("float16", "float16", False),
+        ("float16", "float16", True), ("int8", "int32", False), ("int8", "int32", True),
+        ("int4", "int32", True),
+    ],
+)  # fmt: skip
 def test_product_by_fragments(in_dtype, out_dtype, transposed, monkeypatch):
     program, sch = scheduled_product(32, 48, 64, in_dtype, out_dtype, transposed)
     text = sch.mod["main"].script()
@@ -150,7 +160,9 @@ def test_product_by_fragments(in_dtype, out_dtype, transposed, monkeypatch):
         monkeypatch.setitem(OPERATORS, name, meaning)
     random = np.random.default_rng(0)
     arrays = [
-        random.integers(-2, 2, [int(size) for size in program.buffer_map[param].shape]).astype(kind)
+        random.integers(-2, 2, [int(size) for size in program.buffer_map[param].shape]).astype(
+            DataType(kind).numpy()
+        )
         for param, kind in zip(program.params, (in_dtype, in_dtype, out_dtype))
     ]
     expected = [array.copy() for array in arrays]
@@ -178,6 +190,8 @@ def test_groups_of_names():
     }
     with pytest.raises(ScheduleError, match="no wmma for float32 and float32"):
         cuda.get_wmma_intrin_group("shared", "global", "float32", "float32", False)
+    with pytest.raises(ScheduleError, match="int4 needs B transposed"):
+        cuda.get_wmma_intrin_group("shared", "global", "int4", "int32", False)
 
 
 def test_all_names_of_the_module_are_registered():
@@ -186,100 +200,3 @@ def test_all_names_of_the_module_are_registered():
             if constant.endswith("_INTRIN"):
                 intrin = tir.TensorIntrin.get(getattr(module, constant))
                 assert isinstance(intrin, tir.TensorIntrin)
-
-
-# --- ldmatrix and mma -----------------------------------------------------------------------------
-
-WARP_INTRINSICS = [name for name in dir(cuda) if name.startswith(("LDMATRIX_", "MMA_"))]
-
-
-@pytest.mark.parametrize("constant", WARP_INTRINSICS)
-def test_intrinsics_of_warps(constant, monkeypatch):
-    intrin = tir.TensorIntrin.get(getattr(cuda, constant))
-    buffers = [intrin.desc.buffer_map[param] for param in intrin.desc.params]
-    target = str(buffers[-1].dtype)
-    for name, meaning in Warp().operators(target).items():
-        monkeypatch.setitem(OPERATORS, name, meaning)
-    random = np.random.default_rng(0)
-    arrays = [
-        random.integers(-3, 4, [int(size) for size in buffer.shape]).astype(str(buffer.dtype))
-        for buffer in buffers
-    ]
-    expected = [array.copy() for array in arrays]
-    run(intrin.desc, *expected)
-    got = [array.copy() for array in arrays]
-    run(intrin.impl, *got)
-    np.testing.assert_array_equal(got[-1], expected[-1])
-    assert not np.array_equal(got[-1], arrays[-1])
-
-
-def test_layouts_of_warps_are_bijections():
-    for layout in (
-        cuda.shared_16x16_to_ldmatrix_32x8_layout,
-        cuda.shared_16x16_to_ldmatrix_32x8_trans_layout,
-        cuda.shared_16x16_to_ldmatrix_32x8_b_layout,
-    ):
-        places = {layout(i, j) for i in range(16) for j in range(16)}
-        assert places == {(thread, local) for thread in range(32) for local in range(8)}
-    for i in range(16):
-        for j in range(16):
-            place = cuda.shared_16x16_to_ldmatrix_32x8_layout(i, j)
-            assert cuda.ldmatrix_32x8_to_shared_16x16_layout(*place) == (i, j)
-
-
-def in_tiles(layout):
-    return lambda i, j: [i // 16, j // 16, *layout(i % 16, j % 16)]
-
-
-@pytest.mark.parametrize("out_dtype", ["float32", "float16"])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_product_by_warps(out_dtype, transposed, monkeypatch):
-    program = product(32, 32, 48, "float16", out_dtype, transposed)
-    names = cuda.get_mma_intrin_group("shared", "global", "float16", out_dtype, trans_b=transposed)
-    sch = tir.Schedule(program, debug_mask="all")
-    block = sch.get_block("C")
-    split = [sch.split(loop, [None, 16]) for loop in sch.get_loops(block)]
-    sch.reorder(*[outer for outer, _ in split], *[inner for _, inner in split])
-    right = (
-        cuda.shared_16x16_to_ldmatrix_32x8_b_layout
-        if transposed
-        else cuda.shared_16x16_to_ldmatrix_32x8_trans_layout
-    )
-    layouts = (cuda.shared_16x16_to_ldmatrix_32x8_layout, right)
-    loads = []
-    for index, layout in enumerate(layouts):
-        sch.cache_read(block, index, "shared")
-        loads.append(sch.cache_read(block, index, "warp"))
-        sch.transform_layout(loads[-1], ("write", 0), in_tiles(layout))
-    store = sch.cache_write(block, 0, "warp")
-    sch.transform_layout(block, ("write", 0), in_tiles(layouts[0]))
-    init = sch.decompose_reduction(block, split[2][0])
-    for copy, key in ((loads[0], "load_a"), (loads[1], "load_b"), (store, "store")):
-        sch.tensorize(tile_of(sch, copy), names[key])
-    sch.tensorize(split[0][1], names["compute"])
-    sch.tensorize(sch.get_loops(init)[-2], names["init"])
-    for name, meaning in Warp().operators(out_dtype).items():
-        monkeypatch.setitem(OPERATORS, name, meaning)
-    random = np.random.default_rng(0)
-    arrays = [
-        random.integers(-2, 3, [int(size) for size in program.buffer_map[param].shape]).astype(kind)
-        for param, kind in zip(program.params, ("float16", "float16", out_dtype))
-    ]
-    expected = [array.copy() for array in arrays]
-    run(program, *expected)
-    run(sch.mod["main"], *arrays)
-    np.testing.assert_array_equal(arrays[2], expected[2])
-
-
-def test_groups_of_names_of_mma():
-    assert cuda.get_mma_intrin_group(
-        "shared.dyn", "shared", "float16", "float32", trans_b=True
-    ) == {
-        "init": cuda.MMA_fill_16x16_f32_INTRIN,
-        "load_a": cuda.LDMATRIX_f16_A_DYN_INTRIN,
-        "load_b": cuda.LDMATRIX_f16_B_TRANS_DYN_INTRIN,
-        "compute": cuda.MMA_f16f16f32_TRANS_B_INTRIN,
-        "store": cuda.MMA_store_16x16_f32_shared_INTRIN,
-    }
-    with pytest.raises(ScheduleError, match="there is no mma for int8 and int32"):
-        cuda.get_mma_intrin_group("shared", "global", "int8", "int32")

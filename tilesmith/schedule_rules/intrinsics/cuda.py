@@ -1,15 +1,19 @@
 """Matrix units of NVIDIA GPUs through fragments (``wmma``): fill, load, multiply, store.
 
-The warp-level ones (``mma``, ``ldmatrix``) are in ``cuda_mma`` and can be imported from here too.
+The warp-level ones (``mma``, ``ldmatrix``) are in ``cuda_mma`` and ``cuda_m16n8k8``, the layouts of
+their registers in ``cuda_layouts``; all can be imported from here too.
 
-A fragment holds a 16x16 tile; a buffer in a ``wmma`` scope is an array of them, and the number of a
-tile in it follows from the offset of the tile. Loads read from shared memory, stores write to
-shared or global memory.
+A fragment holds a 16x16 tile (8x8 or 8x32 for int4); a buffer in a ``wmma`` scope is an array of
+them, and the number of a tile in it follows from the offset of the tile. Loads read from shared
+memory, stores write to shared or global memory.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
-from tilesmith.schedule_rules.intrinsics import cuda_mma
+from tilesmith.schedule_rules.intrinsics import cuda_layouts, cuda_m16n8k8, cuda_mma
+from tilesmith.schedule_rules.intrinsics.cuda_layouts import *  # noqa: F403
+from tilesmith.schedule_rules.intrinsics.cuda_m16n8k8 import *  # noqa: F403
 from tilesmith.schedule_rules.intrinsics.cuda_mma import *  # noqa: F403
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError
@@ -22,6 +26,8 @@ __all__ = [
     "get_wmma_load_intrin",
     "get_wmma_store_intrin",
     "get_wmma_sync_intrin",
+    *cuda_layouts.__all__,
+    *cuda_m16n8k8.__all__,
     *cuda_mma.__all__,
 ]
 
@@ -34,11 +40,11 @@ SHORT_NAMES = {
 }
 
 
-def get_wmma_fragment_index(buffer: Any, stride: Any, rows: int, columns: int) -> Any:
+def get_wmma_fragment_index(buffer: Any, stride: Any, m_dim: int, n_dim: int) -> Any:
     """Return the number of a matched buffer's tile among the fragments of its array."""
-    tiles_in_a_row = stride // columns
+    tiles_in_a_row = stride // n_dim
     row, column = buffer.elem_offset // stride, buffer.elem_offset % stride
-    return row // rows * tiles_in_a_row + column // columns
+    return row // m_dim * tiles_in_a_row + column // n_dim
 
 
 def get_wmma_load_intrin(
@@ -62,8 +68,8 @@ def get_wmma_load_intrin(
 
     @T.prim_func(private=True)
     def desc(a: T.handle, c: T.handle):
-        A = T.match_buffer(a, shape, dtype, align=64, offset_factor=16, scope=shared_scope)
-        C = T.match_buffer(c, shape, dtype, align=64, offset_factor=16, scope=scope)
+        A = T.match_buffer(a, shape, dtype, align=64, offset_factor=second, scope=shared_scope)
+        C = T.match_buffer(c, shape, dtype, align=64, offset_factor=second, scope=scope)
         with T.block("root"):
             T.reads(A[0:first, 0:second])
             T.writes(C[0:first, 0:second])
@@ -76,10 +82,10 @@ def get_wmma_load_intrin(
     def impl(a: T.handle, c: T.handle):
         s0, s1, d0, d1 = T.int32(), T.int32(), T.int32(), T.int32()
         A = T.match_buffer(
-            a, shape, dtype, align=64, offset_factor=16, scope=shared_scope, strides=[s0, s1]
+            a, shape, dtype, align=64, offset_factor=second, scope=shared_scope, strides=[s0, s1]
         )
         C = T.match_buffer(
-            c, shape, dtype, align=64, offset_factor=16, scope=scope, strides=[d0, d1]
+            c, shape, dtype, align=64, offset_factor=second, scope=scope, strides=[d0, d1]
         )
         with T.block("root"):
             T.reads(A[0:first, 0:second])
@@ -111,7 +117,7 @@ def get_wmma_fill_intrin(
     @T.prim_func(private=True)
     def desc(c: T.handle):
         C = T.match_buffer(
-            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator"
         )
         with T.block("root"):
             T.reads()
@@ -125,7 +131,7 @@ def get_wmma_fill_intrin(
     def impl(c: T.handle):
         d0, d1 = T.int32(), T.int32()
         C = T.match_buffer(
-            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator",
             strides=[d0, d1],
         )  # fmt: skip
         with T.block("root"):
@@ -153,9 +159,9 @@ def get_wmma_store_intrin(
     @T.prim_func(private=True)
     def desc(a: T.handle, c: T.handle):
         A = T.match_buffer(
-            a, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+            a, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator"
         )
-        C = T.match_buffer(c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope=scope)
+        C = T.match_buffer(c, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope=scope)
         with T.block("root"):
             T.reads(A[0:m_dim, 0:n_dim])
             T.writes(C[0:m_dim, 0:n_dim])
@@ -168,11 +174,11 @@ def get_wmma_store_intrin(
     def impl(a: T.handle, c: T.handle):
         s0, s1, d0, d1 = T.int32(), T.int32(), T.int32(), T.int32()
         A = T.match_buffer(
-            a, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            a, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator",
             strides=[d0, d1],
         )  # fmt: skip
         C = T.match_buffer(
-            c, (m_dim, n_dim), dtype, align=64, offset_factor=16, scope=scope, strides=[s0, s1]
+            c, (m_dim, n_dim), dtype, align=64, offset_factor=n_dim, scope=scope, strides=[s0, s1]
         )
         with T.block("root"):
             T.reads(A[0:m_dim, 0:n_dim])
@@ -208,13 +214,18 @@ def get_wmma_sync_intrin(
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
         A = T.match_buffer(
-            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_a"
+            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=k_dim, scope="wmma.matrix_a"
         )
         B = T.match_buffer(
-            b, (b_rows, b_columns), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_b"
+            b,
+            (b_rows, b_columns),
+            in_dtype,
+            align=64,
+            offset_factor=b_columns,
+            scope="wmma.matrix_b",
         )
         C = T.match_buffer(
-            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=16, scope="wmma.accumulator"
+            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator"
         )
         with T.block("root"):
             T.reads(C[0:m_dim, 0:n_dim], A[0:m_dim, 0:k_dim], B[0:b_rows, 0:b_columns])
@@ -238,15 +249,15 @@ def _wmma_sync_impl(
             T.int32(), T.int32(), T.int32(), T.int32(), T.int32(), T.int32(),
         )  # fmt: skip
         A = T.match_buffer(
-            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_a",
+            a, (m_dim, k_dim), in_dtype, align=64, offset_factor=k_dim, scope="wmma.matrix_a",
             strides=[a0, a1],
         )  # fmt: skip
         B = T.match_buffer(
-            b, (b_rows, b_columns), in_dtype, align=64, offset_factor=16, scope="wmma.matrix_b",
-            strides=[b0, b1],
+            b, (b_rows, b_columns), in_dtype, align=64, offset_factor=b_columns,
+            scope="wmma.matrix_b", strides=[b0, b1],
         )  # fmt: skip
         C = T.match_buffer(
-            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=16, scope="wmma.accumulator",
+            c, (m_dim, n_dim), out_dtype, align=64, offset_factor=n_dim, scope="wmma.accumulator",
             strides=[c0, c1],
         )  # fmt: skip
         with T.block("root"):
@@ -278,43 +289,63 @@ def _define(constant: str, name: str, functions: tuple[PrimFunc, PrimFunc]) -> N
     __all__.append(constant)
 
 
+# what a fragment's tiles are: sizes, inputs, results of each input, ways in which A and B may lie
+_SIZES = {
+    (16, 16, 16): (
+        {"float16": ("float32", "float16"), "int8": ("int32",)},
+        (("a", False), ("a", True), ("b", False), ("b", True)),
+    ),
+    (8, 8, 32): ({"int4": ("int32",)}, (("a", False), ("b", True))),
+}
+
+
 def _define_all() -> None:
-    for in_dtype, out_dtype in (("float16", "float32"), ("float16", "float16"), ("int8", "int32")):
-        kinds = SHORT_NAMES[in_dtype] * 2 + SHORT_NAMES[out_dtype]
-        for transposed in (False, True):
-            tail = "_trans" if transposed else ""
-            _define(
-                f"WMMA_SYNC_16x16x16_{kinds}{tail.upper()}_INTRIN",
-                f"wmma_sync_16x16x16_{kinds}{tail}",
-                get_wmma_sync_intrin(16, 16, 16, in_dtype, out_dtype, transposed),
-            )
-    for dtype in ("float16", "int8"):
-        short = SHORT_NAMES[dtype]
-        for matrix in ("a", "b"):
-            for transposed in (False, True):
-                for scope in ("shared", "shared.dyn"):
-                    tail = "_trans" if transposed else ""
-                    dynamic = "_DYN" if scope == "shared.dyn" else ""
+    for sizes, (dtypes, loads) in _SIZES.items():
+        shape = "x".join([str(size) for size in sizes])
+        for dtype, results in dtypes.items():
+            _define_loads(sizes, shape, dtype, loads)
+            for transposed in [how for matrix, how in loads if matrix == "b"]:
+                for out_dtype in results:
+                    kinds = SHORT_NAMES[dtype] * 2 + SHORT_NAMES[out_dtype]
+                    tail = "_trans" * transposed
                     _define(
-                        f"WMMA_LOAD_16x16x16_{short.upper()}_{matrix.upper()}{tail.upper()}"
-                        f"{dynamic}_INTRIN",
-                        f"wmma_load_16x16x16_{short}_{matrix}{tail}_{scope.replace('.', '_')}",
-                        get_wmma_load_intrin(16, 16, 16, dtype, scope, matrix == "b", transposed),
+                        f"WMMA_SYNC_{shape}_{kinds}{tail.upper()}_INTRIN",
+                        f"wmma_sync_{shape}_{kinds}{tail}",
+                        get_wmma_sync_intrin(*sizes, dtype, out_dtype, transposed),
                     )
-    for dtype in ("float32", "float16", "int32"):
-        short = SHORT_NAMES[dtype]
-        _define(
-            f"WMMA_FILL_16x16x16_{short.upper()}_INTRIN",
-            f"wmma_fill_16x16x16_{short}",
-            get_wmma_fill_intrin(16, 16, 16, dtype),
-        )
-        for scope, suffix in (("shared", ""), ("shared.dyn", "_DYN"), ("global", "")):
-            place = "GLOBAL" if scope == "global" else "SHARED"
+            for out_dtype in results:
+                _define_results(sizes, shape, out_dtype)
+
+
+def _define_loads(
+    sizes: tuple[int, int, int], shape: str, dtype: str, loads: Iterable[tuple[str, bool]]
+) -> None:
+    short = SHORT_NAMES[dtype]
+    for matrix, transposed in loads:
+        for scope in ("shared", "shared.dyn"):
+            tail = "_trans" * transposed
+            dynamic = "_DYN" * (scope == "shared.dyn")
             _define(
-                f"WMMA_STORE_16x16x16_{short.upper()}_{place}{suffix}_INTRIN",
-                f"wmma_store_16x16x16_{short}_{scope.replace('.', '_')}",
-                get_wmma_store_intrin(16, 16, 16, dtype, scope),
+                f"WMMA_LOAD_{shape}_{short.upper()}_{matrix.upper()}{tail.upper()}{dynamic}_INTRIN",
+                f"wmma_load_{shape}_{short}_{matrix}{tail}_{scope.replace('.', '_')}",
+                get_wmma_load_intrin(*sizes, dtype, scope, matrix == "b", transposed),
             )
+
+
+def _define_results(sizes: tuple[int, int, int], shape: str, dtype: str) -> None:
+    short = SHORT_NAMES[dtype]
+    _define(
+        f"WMMA_FILL_{shape}_{short.upper()}_INTRIN",
+        f"wmma_fill_{shape}_{short}",
+        get_wmma_fill_intrin(*sizes, dtype),
+    )
+    for scope, suffix in (("shared", ""), ("shared.dyn", "_DYN"), ("global", "")):
+        place = "GLOBAL" if scope == "global" else "SHARED"
+        _define(
+            f"WMMA_STORE_{shape}_{short.upper()}_{place}{suffix}_INTRIN",
+            f"wmma_store_{shape}_{short}_{scope.replace('.', '_')}",
+            get_wmma_store_intrin(*sizes, dtype, scope),
+        )
 
 
 _define_all()
@@ -328,23 +359,26 @@ def get_wmma_intrin_group(
     trans_b: bool,
 ) -> dict[str, str]:
     """Return the names of a matching set of intrinsics: init, load_a, load_b, compute, store."""
-    known = {("float16", "float16"), ("float16", "float32"), ("int8", "int32")}
-    if (in_dtype, out_dtype) not in known:
+    sizes = next((one for one, (dtypes, _) in _SIZES.items() if in_dtype in dtypes), None)
+    if sizes is None or out_dtype not in _SIZES[sizes][0][in_dtype]:
         raise ScheduleError(
             f"there is no wmma for {in_dtype} and {out_dtype}",
-            notes=("known: " + ", ".join([f"{a} and {b}" for a, b in sorted(known)]),),
+            notes=("known: float16 with float16 or float32, int8 and int4 with int32",),
         )
+    if ("b", trans_b) not in _SIZES[sizes][1]:
+        raise ScheduleError(f"wmma of {in_dtype} needs B transposed (trans_b=True)")
     if load_scope not in ("shared", "shared.dyn"):
         raise ScheduleError(f"wmma loads from shared or shared.dyn, got '{load_scope}'")
     if store_scope not in ("global", "shared", "shared.dyn"):
         raise ScheduleError(f"wmma stores to global, shared or shared.dyn, got '{store_scope}'")
+    shape = "x".join([str(size) for size in sizes])
     short, result = SHORT_NAMES[in_dtype], SHORT_NAMES[out_dtype]
     load, store = load_scope.replace(".", "_"), store_scope.replace(".", "_")
     tail = "_trans" if trans_b else ""
     return {
-        "init": f"wmma_fill_16x16x16_{result}",
-        "load_a": f"wmma_load_16x16x16_{short}_a_{load}",
-        "load_b": f"wmma_load_16x16x16_{short}_b{tail}_{load}",
-        "compute": f"wmma_sync_16x16x16_{short}{short}{result}{tail}",
-        "store": f"wmma_store_16x16x16_{result}_{store}",
+        "init": f"wmma_fill_{shape}_{result}",
+        "load_a": f"wmma_load_{shape}_{short}_a_{load}",
+        "load_b": f"wmma_load_{shape}_{short}_b{tail}_{load}",
+        "compute": f"wmma_sync_{shape}_{short}{short}{result}{tail}",
+        "store": f"wmma_store_{shape}_{result}_{store}",
     }
