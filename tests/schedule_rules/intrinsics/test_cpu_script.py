@@ -12,7 +12,10 @@ import tilesmith as ts
 from tests.codegen.harness import HOST
 from tests.schedule_rules.intrinsics.instructions import instructions
 from tilesmith import tir
+from tilesmith.ir import assert_structural_equal
+from tilesmith.schedule_rules.intrinsics import arm_cpu, x86
 from tilesmith.script import tir as T
+from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.interpreter import run
 
 FLAGS = set()
@@ -338,6 +341,31 @@ def test_rows_that_are_not_beside_each_other(name):
     expected = [array.copy() for array in arrays]
     run(main, *expected)
     check_run(sch.mod, arrays, expected[2], name)
+
+
+@pytest.mark.parametrize(
+    "name, functions",
+    [
+        (x86.VNNI_DOT_16x4_INTRIN,
+         (x86.dot_product_16x4_u8i8i32_desc, x86.dot_product_16x4_u8i8i32_vnni)),
+        (x86.AVX512_DOT_16x4_INTRIN,
+         (x86.dot_product_16x4_u8i8i32_desc, x86.dot_product_16x4_u8i8i32_avx512)),
+        (arm_cpu.ARM_DOT_4x4_i8_NEON_INTRIN,
+         (arm_cpu.neon_4x4_i8i8i32_desc, arm_cpu.neon_4x4_i8i8i32_impl)),
+        (arm_cpu.ARM_DOT_4x4_i8_SDOT_INTRIN, arm_cpu.get_dotprod_intrin("int8", "int32")),
+        (arm_cpu.ARM_DOT_4x4_u8_UDOT_INTRIN, arm_cpu.get_dotprod_intrin("uint8", "uint32")),
+        (arm_cpu.ARM_DOT_4x4_u8_HDOT_INTRIN, arm_cpu.get_dotprod_intrin("uint8", "int32")),
+    ],
+)  # fmt: skip
+def test_functions_of_intrinsics(name, functions):
+    intrin = tir.TensorIntrin.get(name)
+    for ours, registered in zip(functions, (intrin.desc, intrin.impl)):
+        assert_structural_equal(ours, registered)
+
+
+def test_dot_products_that_arm_lacks():
+    with pytest.raises(ScheduleError, match="no dot product of int8 with sums in int8"):
+        arm_cpu.get_dotprod_intrin("int8", "int8")
 
 
 def test_a_name_loads_the_intrinsics_of_its_machine_only():

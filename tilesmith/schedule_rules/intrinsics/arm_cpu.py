@@ -10,6 +10,7 @@ from tilesmith.schedule_rules.intrinsics.dot_product_common import (
     tile_product_desc,
 )
 from tilesmith.script import tir as T
+from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import PrimFunc, TensorIntrin
 
 __all__ = [
@@ -26,6 +27,9 @@ __all__ = [
     "DP4A_S8U8S32_INTRIN",
     "DP4A_U8S8S32_INTRIN",
     "DP4A_U8U8U32_INTRIN",
+    "get_dotprod_intrin",
+    "neon_4x4_i8i8i32_desc",
+    "neon_4x4_i8i8i32_impl",
 ]
 
 
@@ -95,6 +99,20 @@ def _dot_extension(letter: str, in_dtype: str, out_dtype: str) -> PrimFunc:
 
     made: PrimFunc = impl
     return made
+
+
+def get_dotprod_intrin(in_dtype: str, out_dtype: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return description and implementation of ``sdot`` (int8) or ``udot`` (uint8)."""
+    letter = {
+        ("int8", "int32"): "s", ("uint8", "uint32"): "u", ("uint8", "int32"): "u",
+    }.get((in_dtype, out_dtype))  # fmt: skip
+    if letter is None:
+        raise ScheduleError(
+            f"Arm has no dot product of {in_dtype} with sums in {out_dtype}",
+            notes=("known: int8 with int32, uint8 with uint32 or int32",),
+        )
+    desc = dot_product_desc(4, 4, in_dtype, in_dtype, out_dtype)
+    return desc, _dot_extension(letter, in_dtype, out_dtype)
 
 
 def _matrix_extension(name: str, a_dtype: str, b_dtype: str, out_dtype: str) -> PrimFunc:
@@ -174,21 +192,15 @@ ARM_MLA_4x4x4_f32_NEON_INTRIN = "mla_4x4x4_f32_neon"
 ARM_MLA_8x8x8_f16_NEON_INTRIN = "mla_8x8x8_f16_neon"
 
 neon_4x4_i8i8i32_desc = dot_product_desc(4, 4, "int8", "int8", "int32")
+neon_4x4_i8i8i32_impl = _neon_dot()
 
-TensorIntrin.register(ARM_DOT_4x4_i8_NEON_INTRIN, neon_4x4_i8i8i32_desc, _neon_dot())
-TensorIntrin.register(
-    ARM_DOT_4x4_i8_SDOT_INTRIN, neon_4x4_i8i8i32_desc, _dot_extension("s", "int8", "int32")
-)
-TensorIntrin.register(
-    ARM_DOT_4x4_u8_UDOT_INTRIN,
-    dot_product_desc(4, 4, "uint8", "uint8", "uint32"),
-    _dot_extension("u", "uint8", "uint32"),
-)
-TensorIntrin.register(
-    ARM_DOT_4x4_u8_HDOT_INTRIN,
-    dot_product_desc(4, 4, "uint8", "uint8", "int32"),
-    _dot_extension("u", "uint8", "int32"),
-)
+TensorIntrin.register(ARM_DOT_4x4_i8_NEON_INTRIN, neon_4x4_i8i8i32_desc, neon_4x4_i8i8i32_impl)
+for _name, _in_dtype, _out_dtype in (
+    (ARM_DOT_4x4_i8_SDOT_INTRIN, "int8", "int32"),
+    (ARM_DOT_4x4_u8_UDOT_INTRIN, "uint8", "uint32"),
+    (ARM_DOT_4x4_u8_HDOT_INTRIN, "uint8", "int32"),
+):
+    TensorIntrin.register(_name, *get_dotprod_intrin(_in_dtype, _out_dtype))
 for _name, _instruction, _dtypes in (
     (ARM_MMA_2x2x8_i8_SMMLA_INTRIN, "smmla", ("int8", "int8", "int32")),
     (ARM_MMA_2x2x8_u8_UMMLA_INTRIN, "ummla", ("uint8", "uint8", "uint32")),

@@ -20,6 +20,9 @@ __all__ = [
     "AVX512_DOT_16x4_INTRIN",
     "AVXVNNI_DOT_8x4_INTRIN",
     "VNNI_DOT_16x4_INTRIN",
+    "dot_product_16x4_u8i8i32_avx512",
+    "dot_product_16x4_u8i8i32_desc",
+    "dot_product_16x4_u8i8i32_vnni",
 ]
 
 
@@ -199,14 +202,16 @@ AMX_16x16x64_I8I8I32_INTRIN = "amx_16x16x64_i8i8i32"
 AMX_16x16x32_BF16BF16F32_INTRIN = "amx_16x16x32_bf16bf16f32"
 
 dot_product_16x4_u8i8i32_desc = dot_product_desc(16, 4, "uint8", "int8", "int32")
+dot_product_16x4_u8i8i32_vnni = _vnni(16)
+dot_product_16x4_u8i8i32_avx512 = _widening(16, "llvm.x86.avx512.pmaddw.d.512")
 dot_product_8x4_u8i8i32_desc = dot_product_desc(8, 4, "uint8", "int8", "int32")
 
-TensorIntrin.register(VNNI_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc, _vnni(16))
+TensorIntrin.register(
+    VNNI_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc, dot_product_16x4_u8i8i32_vnni
+)
 TensorIntrin.register(AVXVNNI_DOT_8x4_INTRIN, dot_product_8x4_u8i8i32_desc, _vnni(8))
 TensorIntrin.register(
-    AVX512_DOT_16x4_INTRIN,
-    dot_product_16x4_u8i8i32_desc,
-    _widening(16, "llvm.x86.avx512.pmaddw.d.512"),
+    AVX512_DOT_16x4_INTRIN, dot_product_16x4_u8i8i32_desc, dot_product_16x4_u8i8i32_avx512
 )
 TensorIntrin.register(
     AVX2_DOT_8x4_INTRIN, dot_product_8x4_u8i8i32_desc, _widening(8, "llvm.x86.avx2.pmadd.wd")
