@@ -79,6 +79,43 @@ PROGRAMS = {
         assert "vrmpyubv" in product(32, 4, "uint8", VRMPY_u8u8i32_INTRIN)
         assert "vdmpyhvsat" in product(32, 2, "int16", VDMPY_i16i16i32_INTRIN)
     """,
+    "intrinsics of GPUs": """
+        from tvm import tir
+        from tvm.tir.tensor_intrin import cuda, rocm
+        from tvm.tir.tensor_intrin.x86 import dot_product_16x4_u8i8i32_vnni
+        for module in (cuda, rocm):
+            for name in dir(module):
+                if "_INTRIN" in name:
+                    assert tir.TensorIntrin.get(getattr(module, name)).impl is not None
+        intrin = tir.TensorIntrin.get("dot_16x4_vnni")
+        assert intrin.impl.same_as(dot_product_16x4_u8i8i32_vnni)
+    """,
+    "names of tir": """
+        import tvm
+        from tvm import te, tir
+        from tvm.tir.expr import IntImmEnum, convert
+        from tvm.tir.schedule.state import CachedFlags
+        assert convert(expr=3).value == 3 and IntImmEnum(2).asobject().dtype == "int32"
+        assert (tir.IntImm("int32", 1) + IntImmEnum(2)).value == 3
+        assert CachedFlags._fields == ("affine_binding", "region_cover", "stage_pipeline")
+        a = te.placeholder((8,), name="A")
+        func = te.create_prim_func([a, te.compute((8,), lambda i: a[i] + 1.0, name="B")])
+        info = tir.BlockDependenceInfo(tvm.IRModule({"main": func}))
+        block = func.body.block.body.body.block
+        assert info.get_sref(block).stmt.same_as(block)
+        for name in ("state", "trace", "func_working_on"):
+            assert getattr(tir.Schedule, name).__doc__
+        sch = tir.Schedule(func)
+        sch.parallel(sch.get_loops("B")[0])
+        assert sch.func_working_on.name_hint == "main" and len(sch.trace.insts) == 3
+        assert sch.state.mod.same_as(sch.mod)
+        try:
+            sch.trace = None
+        except AttributeError:
+            pass
+        else:
+            raise SystemExit("the trace was replaced")
+    """,
     "legalization and checks of graphs": """
         import tvm
         from tvm import relax

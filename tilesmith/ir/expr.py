@@ -49,34 +49,34 @@ class PrimExpr(BaseExpr, ExprOp, key="ir.PrimExpr", slots=("dtype",)):
 ExprWithOp = PrimExpr
 
 
-def convert(value: Any, dtype: str | None = None) -> Any:
+def convert(expr: Any, dtype: str | None = None) -> Any:
     """Convert a Python scalar to a constant: bool, int32 (int64 where needed), float32, string.
 
     Expressions are returned as they are. Lists and tuples are converted item by item.
     """
-    if isinstance(value, BaseExpr):
-        return value
-    if isinstance(value, bool):
+    if isinstance(expr, BaseExpr):
+        return expr
+    if isinstance(expr, bool):
         if dtype is not None and _is_floating(dtype):
-            return FloatImm(dtype, float(value))
-        return IntImm(dtype or _BOOL, int(value))
-    if isinstance(value, int):
+            return FloatImm(dtype, float(expr))
+        return IntImm(dtype or _BOOL, int(expr))
+    if isinstance(expr, int):
         if dtype is not None and _is_floating(dtype):
-            return FloatImm(dtype, float(value))
+            return FloatImm(dtype, float(expr))
         if dtype is None:
-            dtype = _INT32 if -(2**31) <= value < 2**31 else DataType("int64")
-        return IntImm(dtype, value)
-    if isinstance(value, float):
-        return FloatImm(dtype or _FLOAT32, value)
-    if isinstance(value, str):
-        return StringImm(value)
-    if isinstance(value, (list, tuple)):
-        return tuple([convert(item) for item in value])
-    if hasattr(value, "asobject"):
-        return convert(value.asobject())
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a numpy scalar
-        return convert(value.item(), dtype or str(value.dtype))
-    raise TypeMismatchError(f"cannot make an expression of {value!r} ({type(value).__name__})")
+            dtype = _INT32 if -(2**31) <= expr < 2**31 else DataType("int64")
+        return IntImm(dtype, expr)
+    if isinstance(expr, float):
+        return FloatImm(dtype or _FLOAT32, expr)
+    if isinstance(expr, str):
+        return StringImm(expr)
+    if isinstance(expr, (list, tuple)):
+        return tuple([convert(item) for item in expr])
+    if hasattr(expr, "asobject"):
+        return convert(expr.asobject())
+    if hasattr(expr, "item") and getattr(expr, "ndim", None) == 0:  # a numpy scalar
+        return convert(expr.item(), dtype or str(expr.dtype))
+    raise TypeMismatchError(f"cannot make an expression of {expr!r} ({type(expr).__name__})")
 
 
 def _is_floating(dtype: str) -> bool:

@@ -17,6 +17,7 @@ __getattr__, __dir__ = lazy_attributes(
     {
         "Any": "tilesmith.tir.unknown:Any",
         "BijectiveLayout": "tilesmith.tir.data_layout:BijectiveLayout",
+        "BlockDependenceInfo": "tilesmith.tir.schedule.block_dependence_info:BlockDependenceInfo",
         "BlockScope": "tilesmith.tir.analysis:BlockScope",
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "Layout": "tilesmith.tir.data_layout:Layout",

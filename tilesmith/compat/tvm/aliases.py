@@ -326,6 +326,7 @@ NAMES: dict[str, dict[str, str]] = {
         ("ATTR_TYPE", "INPUT_RV_TYPE", "OUTPUT_RV_TYPE"), "typing:Any"
     ),
     "tvm.tir.schedule.schedule": {"RAND_VAR_TYPE": "typing:Any"},
+    "tvm.tir.schedule.state": {"CachedFlags": "tilesmith.tir.schedule.state:BlockFlags"},
     "tvm.tir.schedule.trace": dict.fromkeys(("DECISION_TYPE", "JSON_TYPE"), "typing:Any"),
     "tvm.tir.expr": {
         "*": "tilesmith.ir.expr",
@@ -333,6 +334,7 @@ NAMES: dict[str, dict[str, str]] = {
         "CallEffectKind": "tilesmith.ir.op:CallEffectKind",
         "CmpExpr": "tilesmith.ir.expr:CompareOp",
         "EqualOp": "tilesmith.ir.expr:EQ",
+        "IntImmEnum": "tilesmith.compat.tvm.int_imm_enum:IntImmEnum",
         "LogicalExpr": "tilesmith.ir.expr:LogicalOp",
         "NotEqualOp": "tilesmith.ir.expr:NE",
         "PrimExprWithOp": "tilesmith.ir.expr:PrimExpr",

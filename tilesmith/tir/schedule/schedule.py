@@ -55,12 +55,12 @@ class Schedule(PrimitiveMethods):
             raise ScheduleError(
                 f"error_render_level is 'detail', 'fast' or 'none', got '{error_render_level}'"
             )
-        self.state = ScheduleState(mod, debug_mask=debug_mask, enable_check=enable_check)
-        self.trace = Trace()
+        self._state = ScheduleState(mod, debug_mask=debug_mask, enable_check=enable_check)
+        self._trace = Trace()
         self.variables = RandomVariables()
         self.random = random.Random(seed)
         self.error_render_level = error_render_level
-        self.func_working_on = _first_function(mod)
+        self._func_working_on = _first_function(mod)
 
     # --- the module and the schedule as a whole ---------------------------------------------------
 
@@ -69,21 +69,36 @@ class Schedule(PrimitiveMethods):
         """The current module."""
         return self.state.mod
 
+    @property
+    def state(self) -> ScheduleState:
+        """The program, with the identities of its loops and blocks."""
+        return self._state
+
+    @property
+    def trace(self) -> Trace:
+        """The instructions that were applied so far."""
+        return self._trace
+
+    @property
+    def func_working_on(self) -> GlobalVar | None:
+        """The function in which ``get_block`` looks by default."""
+        return self._func_working_on
+
     def work_on(self, func_name: str) -> None:
         """Choose the function in which ``get_block`` looks by default."""
-        self.func_working_on = self.state.mod.get_global_var(func_name)
+        self._func_working_on = self.state.mod.get_global_var(func_name)
 
     def copy(self) -> Self:
         """Return an independent schedule with the same state; random variables are valid in
         both.
         """
         made = type(self).__new__(type(self))
-        made.state = self.state.copy()
-        made.trace = self.trace.copy()
+        made._state = self.state.copy()
+        made._trace = self.trace.copy()
         made.variables = self.variables.copy()
         made.random = random.Random(self.random.getrandbits(31))
         made.error_render_level = self.error_render_level
-        made.func_working_on = self.func_working_on
+        made._func_working_on = self.func_working_on
         return made
 
     def seed(self, seed: int) -> None:
