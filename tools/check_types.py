@@ -21,7 +21,7 @@ BUDGET = {
     "driver": 24,
     "lowering": 11,
     "relax": 450,
-    "schedule_rules": 200,
+    "schedule_rules": 17,
     "script": 40,
     "target": 10,
     "te": 22,

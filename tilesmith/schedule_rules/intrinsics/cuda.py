@@ -290,7 +290,9 @@ def _define(constant: str, name: str, functions: tuple[PrimFunc, PrimFunc]) -> N
 
 
 # what a fragment's tiles are: sizes, inputs, results of each input, ways in which A and B may lie
-_SIZES = {
+_SIZES: dict[
+    tuple[int, int, int], tuple[dict[str, tuple[str, ...]], tuple[tuple[str, bool], ...]]
+] = {
     (16, 16, 16): (
         {"float16": ("float32", "float16"), "int8": ("int32",)},
         (("a", False), ("a", True), ("b", False), ("b", True)),

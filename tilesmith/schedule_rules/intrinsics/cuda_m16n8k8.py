@@ -90,16 +90,11 @@ def get_mma_load_intrin(
         )
     rows, columns = (8, side) if is_b else (side, 8)
     scope = f"m16n8k8.matrix{'B' if is_b else 'A'}"
-    by_columns = is_b != is_col_major  # the neighbours in a register run along the sum
-    get_index: Any = get_index_B if is_b else get_index_A
+    shape = (columns, rows) if is_col_major else (rows, columns)
+    first, second = shape
 
     def shared(buffer: Any, i: Any, j: Any) -> Any:
         return buffer[j, i] if is_col_major else buffer[i, j]
-
-    # The matrices follow each other along the side; in shared memory, that is down or right.
-    is_down = is_b == is_col_major
-    shape = (columns, rows) if is_col_major else (rows, columns)
-    first, second = shape
 
     @T.prim_func(private=True)
     def desc(a: T.handle, c: T.handle):
@@ -113,34 +108,50 @@ def get_mma_load_intrin(
                     vi, vj = T.axis.remap("SS", [i, j])
                     C[vi, vj] = shared(A, vi, vj)
 
+    return desc, _load_impl(side, shared_scope, is_b, is_col_major)
+
+
+def _load_impl(side: int, shared_scope: str, is_b: bool, is_col_major: bool) -> PrimFunc:
+    rows, columns = (8, side) if is_b else (side, 8)
+    scope = f"m16n8k8.matrix{'B' if is_b else 'A'}"
+    shape = (columns, rows) if is_col_major else (rows, columns)
+    first, second = shape
+    by_columns = is_b != is_col_major  # the neighbours in a register run along the sum
+    get_index: Any = get_index_B if is_b else get_index_A
+    # The matrices follow each other along the side; in shared memory, that is down or right.
+    is_down = is_b == is_col_major
+
+    def row_offset(lane: Any, stride: Any) -> Any:
+        return lane * stride if is_down else lane % 8 * stride + lane // 8 * 8
+
     @T.prim_func(private=True)
     def impl(a: T.handle, c: T.handle):
         s0, d0 = T.int32(), T.int32()
         A = T.match_buffer(
-            a, shape, dtype, align=64, offset_factor=8, scope=shared_scope, strides=[s0, 1]
+            a, shape, "float16", align=64, offset_factor=8, scope=shared_scope, strides=[s0, 1]
         )
         C = T.match_buffer(
-            c, (rows, columns), dtype, align=64, offset_factor=8, scope=scope, strides=[d0, 1]
+            c, (rows, columns), "float16", align=64, offset_factor=8, scope=scope, strides=[d0, 1]
         )
         with T.block("root"):
             T.reads(A[0:first, 0:second])
             T.writes(C[0:rows, 0:columns])
             for tx in T.thread_binding(WARP_SIZE, thread="threadIdx.x"):
-                lane = T.meta_var(tx % side)  # only the first `side` rows' addresses count
                 T.evaluate(
                     T.ptx_ldmatrix(
-                        dtype,
+                        "float16",
                         by_columns,
                         side // 8,
                         ".b16",
                         C.data,
                         get_index(C.elem_offset, d0),
                         A.access_ptr("r"),
-                        lane * s0 if is_down else lane % 8 * s0 + lane // 8 * 8,
+                        row_offset(tx % side, s0),  # of other threads no address is read
                     )
                 )
 
-    return desc, impl
+    made: PrimFunc = impl
+    return made
 
 
 def get_mma_sync_intrin(

@@ -89,7 +89,7 @@ def get_ldmatrix_intrin(
     by_columns = is_b != transposed  # the neighbours in a register run along k
     rows, columns = (k_dim, 16) if by_columns else (16, k_dim)
     layout = _layout_of_tile(layout_b if is_b else layout_a, transposed)
-    local_size, half = k_dim // 2, columns // 2
+    local_size = k_dim // 2
 
     @T.prim_func(private=True)
     def desc(s: T.handle, w: T.handle):
@@ -112,7 +112,12 @@ def get_ldmatrix_intrin(
 
     if by_columns and dtype == "int8":
         return desc, _gathering_impl(is_b, shared_scope)
+    return desc, _ldmatrix_impl(k_dim, is_b, by_columns, shared_scope)
 
+
+def _ldmatrix_impl(k_dim: int, is_b: bool, by_columns: bool, shared_scope: str) -> PrimFunc:
+    """Load a tile by one instruction, whose 8x8 matrices are transposed if ``by_columns``."""
+    dtype, local_size, half = OPERANDS[k_dim][0], k_dim // 2, k_dim // 2
     # The order of the four matrices is that of the registers: in A the halves of the rows change
     # first, in B the halves of the sum.
     down_first = by_columns if is_b else not by_columns
@@ -127,14 +132,13 @@ def get_ldmatrix_intrin(
     def impl(s: T.handle, w: T.handle):
         s0 = T.int32()
         S = T.match_buffer(
-            s, (rows, columns), dtype, align=64, offset_factor=16, scope=shared_scope,
-            strides=[s0, 1],
-        )  # fmt: skip
+            s, (16, k_dim), dtype, align=64, offset_factor=16, scope=shared_scope, strides=[s0, 1]
+        )
         W = T.match_buffer(
             w, (WARP_SIZE, local_size), dtype, align=64, offset_factor=local_size, scope="warp"
         )
         with T.block("root"):
-            T.reads(S[0:rows, 0:columns])
+            T.reads(S[0:16, 0:k_dim])
             T.writes(W[0:WARP_SIZE, 0:local_size])
             for tx in T.thread_binding(WARP_SIZE, thread="threadIdx.x"):
                 T.evaluate(
@@ -150,7 +154,8 @@ def get_ldmatrix_intrin(
                     )
                 )
 
-    return desc, impl
+    made: PrimFunc = impl
+    return made
 
 
 def _layout_of_tile(layout: Layout, transposed: bool) -> Layout:
@@ -192,11 +197,10 @@ def get_mma_intrin(
     ``a_transposed`` and ``b_transposed`` say how the tiles lie in shared memory; the registers, and
     so the product, are the same.
     """
-    dtype, layout_a, layout_b, kind, shape = _operand(k_dim)
+    dtype, layout_a, layout_b, _, _ = _operand(k_dim)
     if out_dtype not in _RESULTS_OF[dtype]:
         raise ScheduleError(f"there is no mma for {dtype} and {out_dtype}")
-    layout_c, out_kind = shared_16x16_to_ldmatrix_32x8_layout, _PTX_NAMES[out_dtype]
-    local_size, part = k_dim // 2, k_dim // 4
+    layout_c, local_size = shared_16x16_to_ldmatrix_32x8_layout, k_dim // 2
 
     def wide(value: Any) -> Any:
         return value if out_dtype == dtype else T.cast(value, out_dtype)
@@ -228,6 +232,13 @@ def get_mma_intrin(
                     T.writes(C[c0, c1])
                     C[c0, c1] = C[c0, c1] + wide(A[a0, a1]) * wide(B[b0, b1])
 
+    return desc, _mma_impl(k_dim, out_dtype)
+
+
+def _mma_impl(k_dim: int, out_dtype: str) -> PrimFunc:
+    dtype, _, _, kind, shape = OPERANDS[k_dim]
+    out_kind, local_size, part = _PTX_NAMES[out_dtype], k_dim // 2, k_dim // 4
+
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
         A = T.match_buffer(
@@ -257,7 +268,8 @@ def get_mma_intrin(
                         )
                     )  # fmt: skip
 
-    return desc, impl
+    made: PrimFunc = impl
+    return made
 
 
 def get_mma_fill_intrin(dtype: str, local_size: int = RESULTS) -> tuple[PrimFunc, PrimFunc]:

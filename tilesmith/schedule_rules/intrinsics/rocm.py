@@ -15,7 +15,7 @@ A buffer in scope ``warp`` has the shape (..., 64, 1) or (..., 64, 4): bring it 
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import PrimExpr, convert
+from tilesmith.ir import convert
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import PrimFunc, TensorIntrin
@@ -249,12 +249,6 @@ def get_mfma_intrin(
     def wide(value: Any) -> Any:
         return value if out_dtype == in_dtype else T.cast(value, out_dtype)
 
-    def operand(buffer: Any, thread: Any) -> PrimExpr:
-        if local_size == 1:
-            return buffer[thread, 0]
-        loaded = buffer.vload([thread, 0], f"{in_dtype}x{local_size}")
-        return T.reinterpret("int32", loaded) if in_dtype == "int8" else loaded
-
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
         A = T.match_buffer(
@@ -281,6 +275,18 @@ def get_mfma_intrin(
                     T.reads(C[c0, c1], A[a0, a1], B[b0, b1])
                     T.writes(C[c0, c1])
                     C[c0, c1] = C[c0, c1] + wide(A[a0, a1]) * wide(B[b0, b1])
+
+    return desc, _mfma_impl(k_dim, in_dtype, out_dtype, name)
+
+
+def _mfma_impl(k_dim: int, in_dtype: str, out_dtype: str, name: str) -> PrimFunc:
+    local_size = k_dim // 4
+
+    def operand(buffer: Any, thread: Any) -> Any:
+        if local_size == 1:
+            return buffer[thread, 0]
+        loaded = buffer.vload([thread, 0], f"{in_dtype}x{local_size}")
+        return T.reinterpret("int32", loaded) if in_dtype == "int8" else loaded
 
     @T.prim_func(private=True)
     def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -311,7 +317,8 @@ def get_mfma_intrin(
                     0,
                 )
 
-    return desc, impl
+    made: PrimFunc = impl
+    return made
 
 
 def _check_results(local_size: int) -> None:

@@ -35,6 +35,13 @@ class Schedule(PrimitiveMethods):
     primitive; ``error_render_level`` is "detail" (reason and program), "fast" (reason only).
     """
 
+    # Members of the class, too: tools look names up there.
+    __slots__ = {
+        "func_working_on": "The function in which ``get_block`` looks by default.",
+        "state": "The program, with the identities of its loops and blocks.",
+        "trace": "The instructions that were applied so far.",
+    }
+
     def __init__(
         self,
         mod: IRModule | PrimFunc,
@@ -55,12 +62,12 @@ class Schedule(PrimitiveMethods):
             raise ScheduleError(
                 f"error_render_level is 'detail', 'fast' or 'none', got '{error_render_level}'"
             )
-        self._state = ScheduleState(mod, debug_mask=debug_mask, enable_check=enable_check)
-        self._trace = Trace()
+        self.state = ScheduleState(mod, debug_mask=debug_mask, enable_check=enable_check)
+        self.trace = Trace()
         self.variables = RandomVariables()
         self.random = random.Random(seed)
         self.error_render_level = error_render_level
-        self._func_working_on = _first_function(mod)
+        self.func_working_on = _first_function(mod)
 
     # --- the module and the schedule as a whole ---------------------------------------------------
 
@@ -69,36 +76,21 @@ class Schedule(PrimitiveMethods):
         """The current module."""
         return self.state.mod
 
-    @property
-    def state(self) -> ScheduleState:
-        """The program, with the identities of its loops and blocks."""
-        return self._state
-
-    @property
-    def trace(self) -> Trace:
-        """The instructions that were applied so far."""
-        return self._trace
-
-    @property
-    def func_working_on(self) -> GlobalVar | None:
-        """The function in which ``get_block`` looks by default."""
-        return self._func_working_on
-
     def work_on(self, func_name: str) -> None:
         """Choose the function in which ``get_block`` looks by default."""
-        self._func_working_on = self.state.mod.get_global_var(func_name)
+        self.func_working_on = self.state.mod.get_global_var(func_name)
 
     def copy(self) -> Self:
         """Return an independent schedule with the same state; random variables are valid in
         both.
         """
         made = type(self).__new__(type(self))
-        made._state = self.state.copy()
-        made._trace = self.trace.copy()
+        made.state = self.state.copy()
+        made.trace = self.trace.copy()
         made.variables = self.variables.copy()
         made.random = random.Random(self.random.getrandbits(31))
         made.error_render_level = self.error_render_level
-        made._func_working_on = self.func_working_on
+        made.func_working_on = self.func_working_on
         return made
 
     def seed(self, seed: int) -> None:
