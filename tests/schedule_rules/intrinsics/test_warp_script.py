@@ -213,9 +213,10 @@ def test_register_numbers(matrix, sizes):
 
 
 @pytest.mark.parametrize("out_dtype", ["float32", "float16"])
-def test_product_of_m16n8k8(out_dtype):
-    """One warp, its operands brought to the scopes by caches alone."""
-    program = product(64, 64, 32, "float16", out_dtype, False)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_product_of_m16n8k8(out_dtype, transposed):
+    """One warp, its operands brought to the scopes by caches alone where they lie straight."""
+    program = transposed_product(64, 64, 32, "float16", out_dtype, transposed, transposed)
     short = {"float16": "f16", "float32": "f32"}[out_dtype]
     sch = tir.Schedule(program, debug_mask="all")
     block = sch.get_block("C")
@@ -225,11 +226,19 @@ def test_product_of_m16n8k8(out_dtype):
     for index, matrix in enumerate("AB"):
         sch.cache_read(block, index, "shared.dyn")
         loads.append(sch.cache_read(block, index, f"m16n8k8.matrix{matrix}"))
+        if transposed:
+            sch.transform_layout(loads[-1], ("write", 0), lambda i, j: [j, i])
     sch.cache_write(block, 0, "shared.dyn")
     store = sch.cache_write(block, 0, "m16n8k8.matrixC")
     init = sch.decompose_reduction(block, split[2][0])
     for copy, matrix, tile in zip(loads, "AB", ((32, 8), (8, 32))):
-        sch.tensorize(tile_of(sch, copy, *tile), f"mma_load_m16n8k8_f16_{matrix}_shared_dyn")
+        load = f"mma_load_m16n8k8_f16_{matrix}_shared_dyn"
+        if transposed:
+            tile = tile[::-1]
+            load = cuda.get_mma_load_intrin(
+                32, 32, 8, "float16", "shared.dyn", matrix == "B", transposed
+            )
+        sch.tensorize(tile_of(sch, copy, *tile), load)
     sch.tensorize(tile_of(sch, store, 16, 8), f"mma_store_m16n8k8_{short}_global")
     sch.tensorize(split[0][1], f"mma_sync_m16n8k8_f16f16{short}")
     sch.tensorize(sch.get_loops(init)[-2], f"mma_init_m16n8k8_{short}")

@@ -93,8 +93,8 @@ def get_mma_load_intrin(
     shape = (columns, rows) if is_col_major else (rows, columns)
     first, second = shape
 
-    def shared(buffer: Any, i: Any, j: Any) -> Any:
-        return buffer[j, i] if is_col_major else buffer[i, j]
+    def place(i: Any, j: Any) -> tuple[Any, Any]:
+        return (j, i) if is_col_major else (i, j)
 
     @T.prim_func(private=True)
     def desc(a: T.handle, c: T.handle):
@@ -103,10 +103,11 @@ def get_mma_load_intrin(
         with T.block("root"):
             T.reads(A[0:first, 0:second])
             T.writes(C[0:rows, 0:columns])
-            for i, j in T.grid(rows, columns):
+            for i, j in T.grid(first, second):
                 with T.block("load"):
                     vi, vj = T.axis.remap("SS", [i, j])
-                    C[vi, vj] = shared(A, vi, vj)
+                    row, column = T.meta_var(place(vi, vj))
+                    C[row, column] = A[vi, vj]
 
     return desc, _load_impl(side, shared_scope, is_b, is_col_major)
 
