@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 24,
     "lowering": 11,
-    "relax": 450,
+    "relax": 448,
     "schedule_rules": 17,
     "script": 40,
     "target": 10,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
@@ -22,8 +22,8 @@ from tilesmith.support.errors import InternalError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 
 __all__ = [
-    "Argument", "Compute", "Execution", "Gradient", "Layout", "OpSpec", "Precision", "no_gradient",
-    "parse_arguments", "topi",
+    "Agreement", "Argument", "Compute", "Execution", "Gradient", "Layout", "OpSpec", "Precision",
+    "no_gradient", "parse_arguments", "topi",
 ]  # fmt: skip
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -43,6 +43,9 @@ class _Inventory:
 
 
 topi: Any = _Inventory()
+
+Agreement: TypeAlias = tuple[str, Any, Any]
+"""What has a size, this size, and the size that it has to be."""
 
 Gradient = Callable[[Any, Any, Any, Any], list[Any]]
 """``(variable, call, gradient of the result, builder)`` → one gradient for each argument, None
@@ -119,6 +122,8 @@ class OpSpec:
     * ``compute`` makes its tensor expression: ``"topi.nn.softmax"`` is a function of topi that
       takes the inputs and then the attributes, each under its own name; where names or forms
       differ, a function ``(attrs, *inputs)`` calls topi.
+    * ``agreeing(call)`` yields sizes of its arguments that have to be equal; where that is not
+      known, they are compared when the program runs.
     * ``counts(attrs, *inputs)`` of an operator whose sizes depend on data makes a vector of these
       sizes, and what the compute takes after the inputs; the compute gets the sizes first:
       ``compute(attrs, sizes, *inputs, *rest)``.
@@ -132,6 +137,7 @@ class OpSpec:
     arguments: tuple[Argument, ...]
     infer: Callable[[Any], Any]
     schema: Schema | None = None
+    agreeing: Callable[[Any], Iterable[Agreement]] | None = None
     compute: Compute | None = None
     counts: Callable[..., Any] | None = None
     evaluate: Callable[..., Any] | None = None

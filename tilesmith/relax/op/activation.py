@@ -9,6 +9,7 @@ import numpy
 
 from tilesmith.relax.attrs import Schema, integer, number
 from tilesmith.relax.expr import Call
+from tilesmith.relax.op.agreement import vectors_along
 from tilesmith.relax.op.common import check_axis, check_float, check_ndim, tensor
 from tilesmith.relax.op.declaration import define, function
 from tilesmith.relax.op.elementwise import erf, exp, infer_float, sigmoid, unary, where
@@ -84,6 +85,7 @@ prelu = define(
     _infer_prelu,
     description="``data`` where positive, else times ``alpha``, a vector along ``axis``.",
     schema=Schema(axis=integer(1)),
+    agreeing=vectors_along(lambda attrs: [attrs.axis]),
     compute="topi.nn.prelu",
     evaluate=_prelu,
 )

@@ -16,6 +16,7 @@ from tilesmith.relax.attrs import (
     text,
 )
 from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.op.agreement import attention_sizes, loss_sizes
 from tilesmith.relax.op.common import (
     check_dtypes,
     check_ndim,
@@ -76,6 +77,7 @@ attention = define(
     ``scale`` defaults to ``1 / sqrt(head size)``; ``causal_mask`` is "TopLeft" or "BottomRight".
     """,
     schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
+    agreeing=attention_sizes,
     compute="topi.nn.attention",
     precision=Precision.ALWAYS,
     evaluate=_attention,
@@ -163,6 +165,7 @@ nll_loss = define(
     _infer_nll_loss,
     description='The negative log-likelihood loss; ``reduction`` is "mean", "sum" or "none".',
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
+    agreeing=loss_sizes(0),
     compute="topi.nn.nll_loss",
     evaluate=_nll_loss,
     gradient=_nll_loss_gradient,

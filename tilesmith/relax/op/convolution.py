@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -11,12 +12,19 @@ from tilesmith.ir import IntImm
 from tilesmith.ir.windows import window_count
 from tilesmith.relax.attrs import AttrField, Schema, dtype, integer, paddings, repeated, text
 from tilesmith.relax.expr import Call, known_struct_info
-from tilesmith.relax.op.common import check_ndim, prove_equal, result, size_text, sizes_of, tensor
+from tilesmith.relax.op.common import (
+    check_ndim,
+    result,
+    size_text,
+    sizes_of,
+    surely_different,
+    tensor,
+)
 from tilesmith.relax.op.declaration import OpFunction, define
 from tilesmith.relax.op.index import strided_slice
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
 from tilesmith.relax.op.manipulate import permute_dims
-from tilesmith.relax.spec import Gradient, Precision, topi
+from tilesmith.relax.spec import Agreement, Gradient, Precision, topi
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
@@ -36,8 +44,24 @@ def _result_dtype(call: Call, data: Any, weight: Any) -> Any:
     return data.dtype
 
 
+def _channels(rank: int, transpose: bool) -> Callable[[Call], Iterator[Agreement]]:
+    """Return the agreement of the data's channels with the weight's."""
+
+    def agreeing(call: Call) -> Iterator[Agreement]:
+        attrs: Any = call.attrs
+        primal, kernel, _ = _layouts(attrs, rank, transpose)
+        sizes, filters = sizes_of(tensor(call, 0)), sizes_of(tensor(call, 1))
+        if sizes is not None and filters is not None:
+            own = to_primal(sizes, attrs.data_layout, primal)[1]
+            of_weight = to_primal(filters, attrs.kernel_layout, kernel)
+            wanted = of_weight[0] if transpose else of_weight[1] * attrs.groups
+            yield "the channel axis of 'data'", own, wanted
+
+    return agreeing
+
+
 def _check_channels(call: Call, channels: Any, wanted: Any, groups: int) -> None:
-    if not prove_equal(channels, wanted) and isinstance(channels, IntImm):
+    if surely_different(channels, wanted):
         raise ShapeError(
             f"{call.op.name}: the data has {size_text(channels)} channels, the weight with "
             f"{groups} group"
@@ -323,6 +347,7 @@ def _convolution(rank: int, gradient: Gradient | None = None) -> OpFunction:
             "the layouts differ."
         ),
         schema=_schema(rank, "OI"),
+        agreeing=_channels(rank, False),
         compute=_expression,
         evaluate=_evaluate(rank, False),
         gradient=gradient,
@@ -338,6 +363,7 @@ def _transposed(rank: int, precision: Precision = Precision.ALWAYS) -> OpFunctio
         _infer(rank, True),
         description=f"Transposed convolution along {_COUNTS[rank]}; weight (I, O, {axes}).",
         schema=_schema(rank, "IO", output_padding=repeated(rank, 0, least=0)),
+        agreeing=_channels(rank, True),
         compute=_transposed_expression,
         evaluate=_evaluate(rank, True),
         precision=precision,

@@ -13,7 +13,7 @@ does more than pack arguments has one written by hand beside its record, under
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
 from tilesmith.ir import Op, PrimExpr
@@ -28,8 +28,10 @@ from tilesmith.relax.expr import (
     as_expr,
     const,
 )
+from tilesmith.relax.op.agreement import checked
 from tilesmith.relax.op.common import as_shape, size
 from tilesmith.relax.spec import (
+    Agreement,
     Compute,
     Execution,
     Gradient,
@@ -67,6 +69,7 @@ def define(
     *,
     description: str = "",
     schema: Schema | None = None,
+    agreeing: Callable[[Call], Iterator[Agreement]] | None = None,
     compute: Compute | None = None,
     counts: Callable[..., Any] | None = None,
     evaluate: Callable[..., Any] | None = None,
@@ -83,11 +86,13 @@ def define(
     ``arguments`` are names with blanks between them: ``"data weight bias?"`` (``?``: may be left
     out), ``"x shape:shape"`` (converted by `CONVERT`). ``description`` is the function's docstring.
     """
+    infer = checked(infer, agreeing)
     spec = OpSpec(
         name="relax." + name,
         arguments=parse_arguments(arguments),
         infer=infer,
         schema=schema,
+        agreeing=agreeing,
         compute=compute,
         counts=counts,
         evaluate=(lambda attrs, x: x) if is_identity and evaluate is None else evaluate,

@@ -17,6 +17,7 @@ from tilesmith.relax.attrs import (
     text,
 )
 from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.op.agreement import loss_sizes
 from tilesmith.relax.op.common import tensor
 from tilesmith.relax.op.declaration import OpFunction, define, find_function
 from tilesmith.relax.spec import Gradient, no_gradient, topi
@@ -205,6 +206,7 @@ nll_loss_backward = define(
     lambda call: tensor(call, 1),
     description="The gradient of ``nll_loss`` by its predictions.",
     schema=Schema(reduction=text("mean"), ignore_index=integer(-100)),
+    agreeing=loss_sizes(1),
     compute="topi.nn.nll_loss_grad",
     evaluate=_nll_backward,
 )

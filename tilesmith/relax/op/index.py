@@ -9,6 +9,7 @@ import numpy
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.relax.attrs import Schema, boolean, integer, optional_integer, text
 from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.op.agreement import gathered_sizes, gathered_tuples
 from tilesmith.relax.op.common import (
     check_axes,
     check_axis,
@@ -112,6 +113,7 @@ gather_elements = define(
         "there."
     ),
     schema=Schema(axis=integer(0)),
+    agreeing=gathered_sizes,
     compute=lambda attrs, data, indices: topi.gather(data, attrs.axis, indices),
     evaluate=_gather_elements,
 )
@@ -152,6 +154,7 @@ gather_nd = define(
     _infer_gather_nd,
     description=("The parts of ``data`` at places whose indices are the last axis of ``indices``."),
     schema=Schema(batch_dims=integer(0)),
+    agreeing=gathered_tuples,
     compute=_gather_nd_expression,
     evaluate=_gather_nd,
 )

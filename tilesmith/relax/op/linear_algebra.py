@@ -8,6 +8,7 @@ import numpy
 
 from tilesmith.relax.attrs import Schema, dtype, text
 from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.op.agreement import einsum_sizes
 from tilesmith.relax.op.common import (
     broadcast_sizes,
     check_dtypes,
@@ -193,6 +194,7 @@ einsum = define(
     _infer_einsum,
     description='Einstein\'s sum: ``einsum((a, b), "ij,jk->ik")``.',
     schema=Schema(subscripts=text()),
+    agreeing=einsum_sizes,
     compute=lambda attrs, operands: topi.einsum(attrs.subscripts, *operands),
     evaluate=lambda attrs, operands: numpy.einsum(
         attrs.subscripts, *[widened(one) for one in operands]

@@ -18,6 +18,7 @@ from tilesmith.relax.attrs import (
     optional_ints,
 )
 from tilesmith.relax.expr import Call, PrimValue, Tuple, known_struct_info
+from tilesmith.relax.op.agreement import concatenated_sizes
 from tilesmith.relax.op.common import (
     broadcast_sizes,
     check_axes,
@@ -168,6 +169,7 @@ concat = define(
     "tensors",
     _infer_concat,
     description="Tensors one after the other along an axis.",
+    agreeing=concatenated_sizes,
     schema=Schema(axis=optional_integer(0)),
     compute=lambda attrs, tensors: topi.concatenate(tensors, attrs.axis or 0),
     gradient=_concat_gradient,
@@ -199,6 +201,7 @@ stack = define(
     _infer_stack,
     description="Tensors of one shape along a new axis.",
     schema=Schema(axis=integer(0)),
+    agreeing=concatenated_sizes,
     compute="topi.stack",
     precision=_FOLLOW,
     evaluate=lambda attrs, tensors: numpy.stack(tensors, attrs.axis),

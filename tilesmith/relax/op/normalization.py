@@ -15,13 +15,11 @@ from tilesmith.relax.attrs import (
     number,
 )
 from tilesmith.relax.expr import Call, Tuple, known_struct_info
+from tilesmith.relax.op.agreement import vectors_along
 from tilesmith.relax.op.common import (
     check_axes,
-    check_axis,
     check_float,
     check_ndim,
-    prove_equal,
-    size_text,
     sizes_of,
     tensor,
 )
@@ -30,40 +28,30 @@ from tilesmith.relax.op.elementwise import rsqrt
 from tilesmith.relax.op.scatter import collapsed
 from tilesmith.relax.op.statistical import mean
 from tilesmith.relax.spec import topi
-from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.struct_info import TupleStructInfo
 from tilesmith.support.errors import ShapeError, UnsupportedError
 
 
-def _check_parameters(call: Call, data: TensorStructInfo, axes: list[int], first: int) -> None:
-    """Check that parameters from number ``first`` on have the sizes of ``data`` along ``axes``."""
-    sizes = sizes_of(data)
-    for index in range(first, len(call.args)):
-        info = tensor(call, index)
-        check_ndim(call, index, info, len(axes))
-        own = sizes_of(info)
-        if sizes is None or own is None:
-            continue
-        for axis, size in zip(axes, own):
-            if not prove_equal(sizes[axis], size) and hasattr(size, "value"):
-                name = call.op.spec.arguments[index].name
-                raise ShapeError(
-                    f"{call.op.name}: '{name}' has size {size_text(size)}, axis {axis} of the data "
-                    f"{size_text(sizes[axis])}"
-                )
+def _parameter_axes(attrs: Any) -> list[int]:
+    """Return the axes of the data along which the parameters lie: the channels (``channel_axis`` or
+    ``axis``), else the normalised ``axes``.
+    """
+    channels = attrs.get("channel_axis", attrs.get("axis"))
+    return list(attrs.axes) if channels is None else [channels]
+
+
+_parameter_sizes = vectors_along(_parameter_axes)
 
 
 def infer_normalization(call: Call) -> Any:
-    """Infer the struct info of the data; the other arguments lie along its channels
-    (``channel_axis`` or ``axis``), else along the normalised ``axes``.
-    """
+    """Infer the struct info of the data, which is that of the result."""
     data, attrs = tensor(call, 0), call.attrs
     check_float(call, 0, data)
-    along = check_axes(call, attrs.axes, data.ndim) if "axes" in attrs else []
-    channels = attrs.get("channel_axis", attrs.get("axis"))
-    if channels is not None:
-        along = [check_axis(call, channels, data.ndim)]
-    if data.ndim != -1:
-        _check_parameters(call, data, along, 1)
+    if "axes" in attrs:
+        check_axes(call, attrs.axes, data.ndim)
+    along = check_axes(call, _parameter_axes(attrs), data.ndim)
+    for index in range(1, len(call.args)):
+        check_ndim(call, index, tensor(call, index), len(along))
     return data
 
 
@@ -112,6 +100,7 @@ batch_norm = define(
         momentum=number(0.1),
         training=boolean(False),
     ),
+    agreeing=_parameter_sizes,
     compute="topi.nn.batch_norm",
     evaluate=_batch_norm,
 )
@@ -181,6 +170,7 @@ layer_norm = define(
         "``data`` with mean 0 and variance 1 over ``axes``, times ``gamma`` plus ``beta``."
     ),
     schema=Schema(axes=ints(-1), epsilon=number(1e-5), center=boolean(True), scale=boolean(True)),
+    agreeing=_parameter_sizes,
     compute=_layer_norm_expression,
     evaluate=_layer_norm,
     gradient=_layer_norm_gradient,
@@ -236,6 +226,7 @@ group_norm = define(
         center=boolean(True),
         scale=boolean(True),
     ),
+    agreeing=_parameter_sizes,
     compute=_group_norm_expression,
     evaluate=_group_norm,
 )
@@ -257,6 +248,7 @@ instance_norm = define(
     infer_normalization,
     description="``data`` normalised over ``axes`` for each channel and item of the batch.",
     schema=Schema(channel_axis=integer(), axes=ints(), epsilon=number(1e-5)),
+    agreeing=_parameter_sizes,
     compute=lambda attrs, data, gamma, beta: topi.nn.instance_norm(
         data, gamma, beta, attrs.axes, attrs.epsilon, attrs.channel_axis
     ),
@@ -279,6 +271,7 @@ rms_norm = define(
         "``data`` divided by the root of its mean square over ``axes``, times ``weight``."
     ),
     schema=Schema(axes=ints(-1), epsilon=number(1e-5)),
+    agreeing=_parameter_sizes,
     compute=lambda attrs, data, weight: topi.nn.rms_norm(data, weight, attrs.axes, attrs.epsilon),
     evaluate=_rms_norm,
 )

@@ -8,6 +8,7 @@ import numpy
 
 from tilesmith.relax.attrs import Schema, dtype, integer
 from tilesmith.relax.expr import Call
+from tilesmith.relax.op.agreement import vectors_along
 from tilesmith.relax.op.common import check_axis, check_ndim, result, sizes_of, tensor
 from tilesmith.relax.op.declaration import define
 from tilesmith.relax.spec import Layout
@@ -58,6 +59,7 @@ quantize = define(
         "``axis``."
     ),
     schema=Schema(axis=integer(-1), out_dtype=dtype("int8")),
+    agreeing=vectors_along(lambda attrs: [attrs.axis]),
     compute="topi.nn.quantize",
     evaluate=_quantize,
     layout=Layout.ELEMENTWISE,
@@ -68,6 +70,7 @@ dequantize = define(
     _infer_quantize,
     description="``(data - zero_point) * scale``.",
     schema=Schema(axis=integer(-1), out_dtype=dtype("float32")),
+    agreeing=vectors_along(lambda attrs: [attrs.axis]),
     compute="topi.nn.dequantize",
     evaluate=_dequantize,
     layout=Layout.ELEMENTWISE,

@@ -12,6 +12,7 @@ from tilesmith.relax.attrs import (
     text,
 )
 from tilesmith.relax.expr import Call, ShapeExpr, known_struct_info
+from tilesmith.relax.op.agreement import scattered_sizes, scattered_tuples
 from tilesmith.relax.op.base import shape_of
 from tilesmith.relax.op.common import (
     check_axis,
@@ -163,6 +164,7 @@ scatter_elements = define(
     _infer_scatter,
     description="``data`` with ``updates`` at the places that ``indices`` give along an axis.",
     schema=Schema(axis=integer(0), reduction=text("update")),
+    agreeing=scattered_sizes,
     compute="topi.scatter_elements",
     evaluate=_scatter_elements,
 )
@@ -174,6 +176,7 @@ scatter_nd = define(
         "``data`` with ``updates`` at places whose indices are the last axis of ``indices``."
     ),
     schema=Schema(reduction=text("update")),
+    agreeing=scattered_tuples,
     compute=_scatter_nd_expression,
     evaluate=_scatter_nd,
 )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.ir import IntImm, IRModule, Op, const, operators_at
+from tilesmith.ir import IntImm, IRModule, Op, PrimExpr, const, operators_at
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import bindings_of
@@ -204,6 +204,8 @@ class _Legalizer(PyExprMutator):
             return Call(known.op, arguments, None, known.sinfo_args, call.span)
         if spec.view_of is not None:
             self._check_elements(call, infos[spec.view_of])
+        for _, given, wanted in spec.agreeing(call) if spec.agreeing is not None else ():
+            self._check_size(call, "size", given, wanted)
         try:
             result = legalize_call(self.builder_, call)
         except TilesmithError as error:
@@ -221,14 +223,16 @@ class _Legalizer(PyExprMutator):
         before, after = tensor_sizes(source), tensor_sizes(call.struct_info)
         if before is None or after is None or all_constant([*before, *after]):
             return
-        old, new = number_of_elements(before), number_of_elements(after)
-        if not prove_equal(old, new):
-            info = ShapeStructInfo((new,))
-            kind = DataflowVar if self.builder_.current_block_is_dataflow() else Var
-            var = kind(
-                self.builder_.get_unique_name(f"elements_of_{call.op.spec.short_name}"), info
-            )
-            self.builder_.emit_normalized(MatchCast(var, ShapeExpr([old]), info, call.span))
+        self._check_size(call, "elements", number_of_elements(before), number_of_elements(after))
+
+    def _check_size(self, call: Call, what: str, given: PrimExpr, wanted: PrimExpr) -> None:
+        """Compare a size with the one that it has to be when the program runs."""
+        if prove_equal(given, wanted):
+            return
+        info = ShapeStructInfo((wanted,))
+        kind = DataflowVar if self.builder_.current_block_is_dataflow() else Var
+        var = kind(self.builder_.get_unique_name(f"{what}_of_{call.op.spec.short_name}"), info)
+        self.builder_.emit_normalized(MatchCast(var, ShapeExpr([given]), info, call.span))
 
     def _in_place_of(self, call: Call, result: Any) -> Any:
         """Return the result at the place of a call: with its span, and with sizes written as its

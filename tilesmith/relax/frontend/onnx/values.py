@@ -24,11 +24,16 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 
 __all__ = [
-    "Size", "Sizes", "Weight", "as_array", "as_size", "dtype_of", "integer", "is_static", "product",
-    "rank_of", "scalar", "shape_of", "static_shape", "tensor_info", "vector",
+    "Size", "Sizes", "Weight", "as_array", "as_size", "dtype_of", "integer", "is_one", "is_static",
+    "product", "rank_of", "scalar", "shape_of", "static_shape", "tensor_info", "vector",
 ]  # fmt: skip
 
 Size = int | PrimExpr
+
+
+def is_one(size: Size) -> bool:
+    """Return whether a size is known to be 1, so that its axis broadcasts."""
+    return isinstance(size, int) and size == 1
 
 
 class Sizes:

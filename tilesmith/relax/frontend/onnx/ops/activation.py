@@ -10,6 +10,7 @@ from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
+    is_one,
     product,
     rank_of,
     scalar,
@@ -128,10 +129,9 @@ def _prelu(node: OnnxNode) -> Any:
     shape = shape_of(slope)
     rank = rank_of(x)
     # One slope for each channel: (C, 1, 1) broadcasts along axis 1.
-    if len(shape) == rank - 1 and rank > 1 and all(size == 1 for size in shape[1:]):
-        return (
-            op.nn.prelu(x, op.reshape(slope, [shape[0]]), 1) if shape[0] != 1 else _slope(x, slope)
-        )
+    if len(shape) == rank - 1 and rank > 1 and all(is_one(size) for size in shape[1:]):
+        if not is_one(shape[0]):
+            return op.nn.prelu(x, op.reshape(slope, [shape[0]]), 1)
     return _slope(x, slope)
 
 
@@ -153,7 +153,7 @@ def _flattened(function: Callable[[Any, int], Any]) -> Callable[[OnnxNode], Any]
         x, rank = node[0], rank_of(node[0])
         axis = normal_axis(node.attribute("axis", 1), rank)
         shape = shape_of(x)
-        if all(size == 1 for size in shape[axis + 1 :]):
+        if all(is_one(size) for size in shape[axis + 1 :]):
             return function(x, axis)
         flat = op.reshape(x, [product(shape[:axis]), product(shape[axis:])])
         return op.reshape(function(flat, 1), shape)

@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of, vector
+from tilesmith.relax.frontend.onnx.values import dtype_of, is_one, rank_of, scalar, shape_of, vector
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 
@@ -81,17 +81,13 @@ def _same_sizes(
     largest: dict[str, Any] = {}
     for term, tensor in zip(terms, tensors):
         for letter, size in zip(term, shape_of(tensor)):
-            if letter not in largest or largest[letter] == 1:
+            if letter not in largest or is_one(largest[letter]):
                 largest[letter] = size
     kept, names = [], []
     for term, tensor in zip(terms, tensors):
         shape = shape_of(tensor)
         drop = [
-            i
-            for i, letter in enumerate(term)
-            if isinstance(shape[i], int)
-            and shape[i] == 1
-            and not (isinstance(largest[letter], int) and largest[letter] == 1)
+            i for i, letter in enumerate(term) if is_one(shape[i]) and not is_one(largest[letter])
         ]
         kept.append(node.emit(op.squeeze(tensor, drop)) if drop else tensor)
         names.append("".join([letter for i, letter in enumerate(term) if i not in drop]))

@@ -7,13 +7,19 @@ from typing import Any
 import numpy
 
 from tilesmith.relax import op
-from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import convolve, with_bias
 from tilesmith.relax.frontend.onnx.ops.elementwise import cast
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import dtype_of, product, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.onnx.values import (
+    dtype_of,
+    is_one,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+)
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 
@@ -47,8 +53,7 @@ def _is_simple(value: Any) -> bool:
 def _zero_point(node: OnnxNode, scale: Any, dtype: Any) -> Any:
     if node.has(2):
         return node[2]
-    shape = shape_of(scale)
-    return Constant(numpy.zeros([int(size) for size in shape], DataType(dtype).numpy()))
+    return op.zeros(shape_of(scale), dtype)
 
 
 def _target(node: OnnxNode) -> Any:
@@ -116,7 +121,7 @@ def _along(value: Any, rank: int, axis: int) -> Any:
     shape = shape_of(value)
     if len(shape) != 1:
         return value
-    if shape[0] == 1:
+    if is_one(shape[0]):
         return op.reshape(value, [])
     return op.reshape(value, [shape[0] if i == axis % rank else 1 for i in range(rank)])
 
