@@ -63,6 +63,19 @@ def _in_single(reduce: Reduction) -> Reduction:
     return convert
 
 
+def _in_floats(reduce: Reduction) -> Reduction:
+    """Compute a reduction with roots or logarithms of integers in float64."""
+    of_floats = _in_single(reduce)
+
+    def convert(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
+        dtype = dtype_of(x)
+        if dtype.is_float:
+            return of_floats(node, x, axes, keep)
+        return op.astype(reduce(node, node.emit(op.astype(x, "float64")), axes, keep), dtype)
+
+    return convert
+
+
 def _square(x: Any) -> Any:
     return op.multiply(x, x)
 
@@ -73,8 +86,6 @@ def _log_sum(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
 
 def _log_sum_exp(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
     """Compute log-sum-exp after subtracting the largest value, so that no power overflows."""
-    if not dtype_of(x).is_float:
-        x = node.emit(op.astype(x, "float64"))
     if any(isinstance(shape_of(x)[axis], int) and shape_of(x)[axis] == 0 for axis in axes):
         return _log_sum(node, op.exp(x), axes, keep)
     dtype = dtype_of(x)
@@ -86,25 +97,26 @@ def _log_sum_exp(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
 
 
 def _l2(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
-    dtype = dtype_of(x)
-    if dtype.is_float:
-        return op.sqrt(op.sum(_square(x), axes, keep))
-    wide = node.emit(op.astype(x, "float64"))
-    return op.astype(op.sqrt(op.sum(_square(wide), axes, keep)), dtype)
+    return op.sqrt(op.sum(_square(x), axes, keep))
 
 
 def _mean(node: OnnxNode, x: Any, axes: list[int], keep: bool) -> Any:
     dtype = dtype_of(x)
     if dtype.is_float:
         return op.mean(x, axes, keep)
-    return op.astype(op.mean(op.astype(x, "float64"), axes, keep), dtype)
+    mean = node.emit(op.mean(op.astype(x, "float64"), axes, keep))
+    sizes = [shape_of(x)[axis] for axis in axes]
+    if not all(isinstance(size, int) and size for size in sizes):
+        # NaN, the mean of nothing, is no integer: ONNX leaves it open, onnxruntime says 0.
+        mean = op.where(op.isnan(mean), scalar(0, "float64"), mean)
+    return op.astype(mean, dtype)
 
 
 _TABLE: dict[str, Reduction] = {
     "ReduceL1": _sum_of(op.abs),
-    "ReduceL2": _in_single(_l2),
-    "ReduceLogSum": _in_single(_log_sum),
-    "ReduceLogSumExp": _in_single(_log_sum_exp),
+    "ReduceL2": _in_floats(_l2),
+    "ReduceLogSum": _in_floats(_log_sum),
+    "ReduceLogSumExp": _in_floats(_log_sum_exp),
     "ReduceMax": _extreme(op.max, True),
     "ReduceMean": _mean,
     "ReduceMin": _extreme(op.min, False),
