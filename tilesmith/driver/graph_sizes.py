@@ -15,11 +15,14 @@ from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_signature import known_sizes
 from tilesmith.driver.graph_steps import Step, assertion, number_of_elements
 from tilesmith.ir import PrimExpr, Var, const
-from tilesmith.ir.operators import cast, equal, greater_equal
+from tilesmith.ir.operators import cast, equal, greater_equal, less
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.functor import substitute
 
 __all__ = ["SizeTable"]
+
+_MOST_ELEMENTS = 2.0**48
+"""So many elements fit the addresses of no machine, and their bytes fit 64 bits."""
 
 
 class SizeTable:
@@ -79,13 +82,22 @@ class SizeTable:
                 self.steps.append(assertion(equal(wide, other), *message))
 
     def check(self, shape: Sequence[PrimExpr], what: str) -> None:
-        """Refuse sizes of a new tensor that are negative when the program runs."""
+        """Refuse sizes of a new tensor that are negative when the program runs, or whose product is
+        no number of bytes.
+        """
         for size in shape:
             if id(size) not in self._checked and not self.is_early([size]):
                 self._checked[id(size)] = size
                 wide = cast("int64", size)
                 message = (f"ShapeError: {what} has an axis of size ", wide)
                 self.steps.append(assertion(greater_equal(wide, const(0, "int64")), *message))
+        if not self.is_early(shape):
+            elements: PrimExpr = const(1.0, "float64")
+            for size in shape:
+                elements = elements * cast("float64", size)
+            fits = less(elements, const(_MOST_ELEMENTS, "float64"))
+            text = f"ShapeError: {what} would have more elements than there is memory for"
+            self.steps.append(assertion(fits, text))
 
     def check_view(self, before: Sequence[PrimExpr], after: Sequence[PrimExpr], what: str) -> None:
         """Refuse a view whose number of elements differs when the program runs."""

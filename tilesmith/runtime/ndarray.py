@@ -348,11 +348,13 @@ def aligned_numpy(shape: tuple[int, ...], dtype: numpy.dtype) -> numpy.ndarray:
     size = count * dtype.itemsize
     try:
         buffer = numpy.empty(size + ALIGNMENT, "uint8")
+        # through DLPack: three times faster than `buffer.ctypes.data`
+        offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
+        return numpy.ndarray(shape, dtype, buffer, offset)
     except (MemoryError, OverflowError, ValueError):
+        if any(extent < 0 for extent in shape):
+            raise ShapeError(f"a tensor cannot have the shape {tuple(shape)}") from None
         raise out_of_memory(size) from None
-    # through DLPack: three times faster than `buffer.ctypes.data`
-    offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
-    return numpy.ndarray(shape, dtype, buffer, offset)
 
 
 def out_of_memory(size: int) -> OutOfMemoryError:

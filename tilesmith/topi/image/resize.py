@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import tir
-from tilesmith.ir import PrimExpr, const, convert
+from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.compute import compute
-from tilesmith.topi.utils import DType, Shape, equal_const_int
+from tilesmith.topi.utils import DType, Shape, equal_const_int, nonempty
 from tilesmith.topi.variants import variant
 
 __all__ = ["resize1d", "resize2d", "resize3d"]
@@ -80,7 +80,8 @@ class _Rule:
         zero, last = const(0, before.dtype), before - 1
 
         def inside(place: PrimExpr) -> PrimExpr:
-            return op.maximum(op.minimum(place, last), zero)
+            place = op.maximum(op.minimum(place, last), zero)
+            return place if isinstance(before, IntImm) else nonempty(place, before, "resize")
 
         if self.method == "nearest_neighbor":
             return [(inside(self.nearest(index, before, after)), None)]
@@ -131,6 +132,9 @@ def _resize(
     if len(size) != len(letters):
         raise ShapeError(f"resize: the size is {len(letters)} numbers, got {len(size)}")
     axes = [layout.index(letter) for letter in letters]
+    for axis, extent in zip(axes, size):
+        if equal_const_int(data.shape[axis], 0) and not equal_const_int(extent, 0):
+            raise ShapeError(f"resize: an axis without elements cannot get the size {extent}")
     shape = list(data.shape)
     for axis, extent in zip(axes, size):
         shape[axis] = op.cast(shape[axis].dtype, convert(extent))

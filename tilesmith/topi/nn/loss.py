@@ -16,6 +16,7 @@ from tilesmith.topi.broadcast import divide, multiply
 from tilesmith.topi.compute import compute
 from tilesmith.topi.math import negative
 from tilesmith.topi.reduction import sum
+from tilesmith.topi.utils import checked_index, same_size
 
 __all__ = ["cross_entropy_with_logits", "nll_loss", "nll_loss_grad"]
 
@@ -36,15 +37,22 @@ def cross_entropy_with_logits(predictions: Tensor, labels: Tensor) -> Tensor:
 
 
 def _class_weight(
-    targets: Tensor, weights: Tensor | None, dtype: Any, ignore_index: int
+    predictions: Tensor, targets: Tensor, weights: Tensor | None, dtype: Any, ignore_index: int
 ) -> Callable[..., tuple[PrimExpr, PrimExpr]]:
-    """Return the class of a target and its weight: class 0 and weight 0 if ignored."""
-    ignored = const(ignore_index, targets.dtype)
+    """Return the class of a target and its weight: class 0 and weight 0 if ignored.
+
+    A target that is no class is an error when the program runs.
+    """
+    sizes = [predictions.shape[1 if len(predictions.shape) > 1 else 0]]
+    if weights is not None and not same_size(weights.shape[0], sizes[0]):
+        sizes.append(weights.shape[0])
 
     def at(*i: Any) -> tuple[PrimExpr, PrimExpr]:
-        target = targets(*i)
-        is_ignored = op.equal(target, ignored)
-        chosen = tir.Select(is_ignored, const(0, target.dtype), target)
+        target = op.cast("int64", targets(*i))
+        is_ignored = op.equal(target, const(ignore_index, "int64"))
+        chosen: PrimExpr = tir.Select(is_ignored, const(0, "int64"), target)
+        for size in sizes:
+            chosen = checked_index(chosen, size, "nll_loss", target)
         weight = const(1, dtype) if weights is None else op.cast(dtype, weights(chosen))
         return chosen, tir.Select(is_ignored, const(0, dtype), weight)
 
@@ -79,7 +87,7 @@ def nll_loss(
     """
     _check_reduction(reduction)
     out_dtype, dtype = predictions.dtype, accumulator(predictions.dtype)
-    at = _class_weight(targets, weights, dtype, ignore_index)
+    at = _class_weight(predictions, targets, weights, dtype, ignore_index)
 
     def loss(*i: Any) -> PrimExpr:
         chosen, weight = at(*i)
@@ -109,7 +117,7 @@ def nll_loss_grad(
     _check_reduction(reduction)
     dtype = accumulator(predictions.dtype)
     axis = 1 if len(predictions.shape) > 1 else 0
-    at = _class_weight(targets, weights, dtype, ignore_index)
+    at = _class_weight(predictions, targets, weights, dtype, ignore_index)
     total = _total_weight(targets, at) if reduction == "mean" else None
 
     def element(*i: Any) -> PrimExpr:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const, convert
+from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
@@ -54,11 +54,14 @@ def _padded(
     pad_after: Sequence[int] | None,
     place: Callable[[PrimExpr, PrimExpr], PrimExpr],
     name: str,
+    reach: int | None = None,
 ) -> Tensor:
     """Pad ``data`` with elements of its own.
 
     ``place(index, size)`` is the element at an index of an axis, counted from its first element: it
-    is negative before it, and not below the size behind the last one.
+    is negative before it, and not below the size behind the last one. An axis gets at most ``size -
+    reach`` elements at each end, any number if that is None. Negative paddings cut elements off
+    before anything is padded.
     """
     before = [int(value) for value in pad_before]
     after = before if pad_after is None else [int(value) for value in pad_after]
@@ -66,13 +69,33 @@ def _padded(
         raise ShapeError(f"pad needs {len(data.shape)} numbers, got {len(before)} and {len(after)}")
     shape = [simplify(size + low + high) for size, low, high in zip(data.shape, before, after)]
 
+    cut = [
+        simplify(size + min(low, 0) + min(high, 0))
+        for size, low, high in zip(data.shape, before, after)
+    ]
+    widths = [max(low, high, 0) for low, high in zip(before, after)]
+
+    def checked_size(size: PrimExpr, width: int) -> PrimExpr:
+        if reach is None:
+            return nonempty(size, size, name)
+        text = f"ShapeError: {name}: a padding of {width} does not fit an axis of size "
+        made: PrimExpr = tir.checked(size, op.greater_equal(size, width + reach), text, size)
+        return made
+
     def element(*indices: Any) -> PrimExpr:
-        own = [
-            index if low == 0 and high == 0 else place(index - low, nonempty(size, size, name))
-            for index, size, low, high in zip(indices, data.shape, before, after)
-        ]
+        own = []
+        for index, size, low, width in zip(indices, cut, before, widths):
+            if width:
+                index = place(index - max(low, 0), checked_size(size, width))
+            own.append(index - min(low, 0))
         return data(*own)
 
+    for size, width in zip(cut, widths):
+        if reach is not None and width and isinstance(size, IntImm) and width > size.value - reach:
+            raise ShapeError(
+                f"{name}: a padding of {width} does not fit an axis of size {size.value}",
+                notes=(f"an axis gets at most {max(0, size.value - reach)} elements at an end",),
+            )
     return compute(shape, element, name=name, tag=tag.INJECTIVE)
 
 
@@ -83,7 +106,11 @@ def mirror_pad(
     mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Tensor:
-    """Pad ``data`` with its mirror image; "REFLECT" leaves the border element out."""
+    """Pad ``data`` with its mirror image; "REFLECT" leaves the border element out.
+
+    Nothing is mirrored twice: an axis gets at most as many elements at an end as it has, in
+    "REFLECT" one less. More are an error, at run time for an axis of symbolic size.
+    """
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise UnsupportedError(f"mirror_pad: mode '{mode}' is neither SYMMETRIC nor REFLECT")
     shift = 1 if mode == "REFLECT" else 0
@@ -92,7 +119,7 @@ def mirror_pad(
         index = tir.Select(op.less(index, 0), shift - 1 - index, index)
         return tir.Select(op.less(index, size), index, size * 2 - (1 + shift) - index)
 
-    return _padded(data, pad_before, pad_after, place, name)
+    return _padded(data, pad_before, pad_after, place, name, shift)
 
 
 def reflect_pad(

@@ -29,6 +29,7 @@ from tilesmith.support.errors import ShapeError
 
 # Resizing
 
+_LARGEST_SCALE = 2.0**31
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
@@ -47,8 +48,8 @@ class _Plan:
         """Make a plan whose sizes are the old ones times factors, rounded down."""
         if len(scales) != len(self.axes):
             raise ShapeError(f"{len(scales)} scales for {len(self.axes)} axes")
-        if not all(0 < scale < numpy.inf for scale in scales):
-            raise ShapeError(f"its scales {scales} are not all positive numbers")
+        if not all(0 < scale < _LARGEST_SCALE for scale in scales):
+            raise ShapeError(f"its scales {scales} are not all positive numbers of usual size")
         self.scales = scales
         for i, (size, scale) in enumerate(zip(self.before, scales)):
             if isinstance(size, int):

@@ -12,7 +12,7 @@ from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 __all__ = ["AxisResize", "nearest_places", "resize_matrix"]
 
 _LARGEST_MATRIX = 1 << 27
-"""More weights than this are not computed at import."""
+"""More weights or positions than this are not computed at import."""
 
 
 class AxisResize:
@@ -26,6 +26,11 @@ class AxisResize:
         region: tuple[float, float],
         settings: dict[str, Any],
     ) -> None:
+        if not numpy.isfinite([scale, *region]).all():
+            shown = ", ".join([str(float(number)) for number in region])
+            raise ShapeError(f"an axis is resized by {scale}, region {shown}: not finite numbers")
+        if after > _LARGEST_MATRIX:
+            raise ShapeError(f"resizing an axis from {before} to {after} is not supported")
         self.before = before
         self.after = after
         self.scale = scale
@@ -40,7 +45,9 @@ class AxisResize:
                 f"its attribute 'coordinate_transformation_mode' is '{name}'",
                 notes=("known: " + ", ".join(_POSITIONS),),
             )
-        return _POSITIONS[name](self, numpy.arange(self.after, dtype="float64"))
+        places = _POSITIONS[name](self, numpy.arange(self.after, dtype="float64"))
+        # Farther away than all old elements, one position is as good as another one.
+        return numpy.clip(places, -1e6 - self.before, 1e6 + 2 * self.before)
 
     def outside(self) -> Any:
         """Return which new elements lie outside the old axis."""

@@ -41,12 +41,26 @@ class _Sampler:
         return scalar(value, self.dtype)
 
     def position(self, coordinate: Any, size: int) -> Any:
-        """Convert coordinates in -1 … 1 to positions on the axis of the data."""
+        """Convert coordinates in -1 … 1 to positions on the axis of the data; NaN counts as -1."""
+        coordinate = op.where(op.isnan(coordinate), self.number(-1), coordinate)
         shifted = op.add(coordinate, self.number(1))
         if self.corners:
-            return self.node.emit(op.multiply(shifted, self.number((size - 1) / 2)))
-        scaled = op.multiply(shifted, self.number(size / 2))
-        return self.node.emit(op.subtract(scaled, self.number(0.5)))
+            place = op.multiply(shifted, self.number((size - 1) / 2))
+        else:
+            scaled = op.multiply(shifted, self.number(size / 2))
+            place = op.subtract(scaled, self.number(0.5))
+        return self.node.emit(self.finite(place, size))
+
+    def finite(self, place: Any, size: int) -> Any:
+        """Return positions without infinities, whose weights would be NaN: what is so far away that
+        no neighbour lies inside may as well be nearer. NaN is far away.
+        """
+        if self.padding == "reflection":  # in which each finite place is another one
+            largest = float(numpy.finfo(self.dtype.numpy()).max) / 4
+            return op.clip(place, -largest, largest)
+        low, high = self.number(-4), self.number(size + 3)
+        place = op.where(op.greater(place, low), place, low)
+        return op.where(op.less(place, high), place, high)
 
     def reflected(self, place: Any, size: int) -> Any:
         """Return a position mirrored at the borders of the data until it lies inside."""
@@ -199,13 +213,17 @@ def _sample_places(node: OnnxNode, low: Any, high: Any, count: int, scale: float
 
 
 def _neighbours(node: OnnxNode, place: Any, size: int) -> list[tuple[Any, Any]]:
-    """Return the two elements around each position with their weights; weight 0 far outside."""
+    """Return the two elements around each position with their weights; weight 0 far outside, and
+    for NaN.
+    """
     dtype = dtype_of(place)
-    inside = op.logical_and(
-        op.greater_equal(place, scalar(-1, dtype)), op.less_equal(place, scalar(size, dtype))
+    inside = node.emit(
+        op.logical_and(
+            op.greater_equal(place, scalar(-1, dtype)), op.less_equal(place, scalar(size, dtype))
+        )
     )
+    place = node.emit(op.where(inside, op.clip(place, 0, size - 1), scalar(0, dtype)))
     inside = node.emit(op.astype(inside, dtype))
-    place = node.emit(op.clip(place, 0, size - 1))
     base = node.emit(op.floor(place))
     fraction = node.emit(op.subtract(place, base))
     after = op.minimum(op.add(base, scalar(1, dtype)), scalar(size - 1, dtype))
@@ -230,7 +248,8 @@ def _roi_align(node: OnnxNode) -> Any:
     x_places = _sample_places(node, edges[0], edges[2], columns, scale)
     samples = shape_of(y)[2]
     last = node.emit(op.permute_dims(x, [0, 2, 3, 1]))
-    batch = op.reshape(op.astype(node[2], "int64"), [-1, 1, 1, 1])
+    # Unsigned, since negative numbers of images do not count from the last one.
+    batch = op.reshape(op.astype(node[2], "uint64"), [-1, 1, 1, 1])
     # Axes: region, row, sample of the row, column, sample of the column.
     shape = [shape_of(regions)[0], rows, samples, columns, samples]
     parts = []
@@ -239,7 +258,7 @@ def _roi_align(node: OnnxNode) -> Any:
     ):
         places = []
         for place, axes in ((batch, [4]), (top, [3, 4]), (left, [1, 2])):
-            wide = op.expand_dims(op.astype(place, "int64"), axes)
+            wide = op.expand_dims(op.astype(place, "uint64"), axes)
             places.append(op.broadcast_to(wide, shape))
         found = op.gather_nd(last, node.emit(op.stack(places, 5)))
         weight = op.multiply(op.expand_dims(above, [3, 4]), op.expand_dims(before, [1, 2]))
@@ -287,7 +306,9 @@ def _deform_conv(node: OnnxNode) -> Any:
     count, window = result[0] * result[1], kernel[0] * kernel[1]
     split = node.emit(op.reshape(x, [batch * shifts, channels // shifts, height, width]))
     sampler = _Sampler(node, split, "zeros", True)
-    values = _weighted(sampler, _deformed_places(node, kernel, result, shifts), "linear")
+    places = _deformed_places(node, kernel, result, shifts)
+    places = [node.emit(sampler.finite(place, size)) for place, size in zip(places, sampler.sizes)]
+    values = _weighted(sampler, places, "linear")
     if node.has(4):
         mask = op.reshape(node[4], [batch * shifts, 1, window * count])
         values = op.multiply(values, mask)
