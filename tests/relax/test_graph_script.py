@@ -191,6 +191,14 @@ def test_builder_names_mistakes():
     with pytest.raises(DiagnosticError, match="inside"):
         with builder.function("main", [x]):
             builder.emit_output(x)
+    with pytest.raises(DiagnosticError, match="'y' is used in 'main', but is no parameter"):
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(op.add(x, tensor("y", 4))))
+    with pytest.raises(DiagnosticError, match="the dataflow block has no output"):
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                builder.emit(op.exp(x))
+            builder.emit_func_output(x)
 
 
 def test_names_are_unique_over_the_functions_of_a_builder():

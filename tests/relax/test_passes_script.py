@@ -225,7 +225,7 @@ def test_equal_groups_share_one_function():
         (lambda x: op.sum(x, axis=1), FusionKind.COMM_REDUCE),
         (lambda x: op.mean(x, axis=1), FusionKind.COMM_REDUCE),
         (lambda x: op.matmul(x, relax.const(f32(4, 3))), FusionKind.OUT_ELEMWISE_FUSABLE),
-        (lambda x: op.nn.softmax(x), FusionKind.OPAQUE),
+        (lambda x: op.nn.softmax(x), FusionKind.OUT_ELEMWISE_FUSABLE),
         (lambda x: op.split(x, 2, axis=1), FusionKind.OPAQUE),
     ],
 )

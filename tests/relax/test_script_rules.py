@@ -36,6 +36,7 @@ def parsed(body, head=HEAD):
             't = (x, x)\ny = R.call_tir_inplace("f", t, [0], out_sinfo=R.Tensor((2, 3)))\nreturn y',
             "written tuple",
         ),
+        ("with R.dataflow():\n    y = R.add(x, x)\nreturn x", "has no R.output"),
     ],
 )
 def test_refused(body, message):
@@ -183,3 +184,16 @@ def test_the_arguments_of_an_inplace_call_are_written_out():
     pair = relax.Var("t", R.Tuple(R.Tensor((2,)), R.Tensor((2,))))
     with pytest.raises(TypeMismatchError, match="written tuple"):
         relax.op.call_tir_inplace("f", pair, [0], R.Tensor((2,)))
+
+
+def test_called_functions_are_those_of_the_module():
+    with pytest.raises(DiagnosticError, match="no function 'nothing'") as caught:
+        from_source("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        y = R.call_tir(I.GlobalVar("nothing"), (x,), out_sinfo=R.Tensor((2,), "float32"))
+        return y
+""")
+    assert "it has: main" in str(caught.value) and "R.call_tir(" in str(caught.value)

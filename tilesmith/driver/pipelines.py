@@ -22,6 +22,7 @@ def default_passes(target: Target) -> list[Any]:
         graph.LambdaLift(),
         graph.InlinePrivateFunctions(),
         graph.CanonicalizeBindings(),
+        graph.ConvertToDataflow(min_size=1),  # what follows looks at dataflow blocks
         graph.DecomposeOpsForInference(),
         graph.SimplifyExpr(),
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy

@@ -45,7 +45,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.kernel_operands import check_kernel_call
-from tilesmith.relax.scopes import NameSupply, check_visible
+from tilesmith.relax.scopes import NameSupply, check_bound, check_output, check_visible
 from tilesmith.relax.sequences import flatten_blocks, with_blocks
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError, TypeMismatchError
@@ -111,7 +111,9 @@ class DataflowScope:
         self.builder.begin_dataflow_block()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *error: Any) -> None:
+        if exc_type is None:
+            check_output(self.builder.open_blocks[-1].bindings)
         self.builder._finish_block()
         self.builder.begin_binding_block()
 
@@ -344,6 +346,7 @@ class BlockBuilder:
         self.begin_binding_block()
         scope.has_output = True
         sequence = SeqExpr(flatten_blocks(scope.blocks), body)
+        check_bound(scope.name, scope.params, sequence)
         function = Function(scope.params, sequence, None, scope.is_pure, scope.attrs)
         variable = GlobalVar(self._global_names.fresh(scope.name))
         self._set_function(variable, function)

@@ -213,18 +213,33 @@ def _check_end(parser: Parser, node: ast.FunctionDef) -> None:
 
 @R_DIALECT.check
 def check_kernel_calls(module: IRModule) -> None:
-    """Raise ShapeError where a call of a kernel of the module does not fit it."""
+    """Raise an error where a call of a kernel of the module does not fit it, or names a function
+    that the module does not have.
+    """
     for function in module.functions.values():
         if not isinstance(function, Function) or function.body is None:
             continue
         for binding in nodes(function.body, VarBinding):
             if not isinstance(binding.value, Call):
                 continue
+            _check_callee(module, binding.value, binding.span)
             try:
                 check_kernel_call(binding.value, module.functions)
             except ShapeError as error:
                 error.span = error.span if error.span is not None else binding.span
                 raise
+
+
+def _check_callee(module: IRModule, call: Call, span: Any) -> None:
+    """Raise ScriptError for a call of a function that the module does not have."""
+    for callee in (call.op, *call.args[:1]):
+        if isinstance(callee, GlobalVar) and callee not in module.functions:
+            names = ", ".join([variable.name_hint for variable in module.functions])
+            raise ScriptError(
+                f"the module has no function '{callee.name_hint}'",
+                call.span if call.span is not None else span,
+                (f"it has: {names}",),
+            )
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
@@ -464,6 +479,12 @@ def parse_with(parser: Parser, node: ast.With) -> None:
     for name, value in names.items():
         if not isinstance(value, DataflowVar):
             parser.define(name, value)
+    if not function.has_outputs:
+        raise parser.error(
+            node,
+            "this dataflow block has no R.output: nothing that it computes can be used",
+            ("end it with R.output(...) and the variables that are used after it",),
+        )
     function.outputs = None
     function.end_block()
     function.begin_block()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilesmith.ir.queries import nodes
-from tilesmith.relax.expr import BindingBlock, DataflowVar, Function, If, SeqExpr
+from tilesmith.relax.expr import Binding, BindingBlock, DataflowVar, Function, If, SeqExpr, Var
 from tilesmith.support.errors import DiagnosticError
 
-__all__ = ["NameSupply", "check_visible"]
+__all__ = ["NameSupply", "check_bound", "check_output", "check_visible"]
 
 
 class NameSupply:
@@ -36,6 +36,15 @@ class NameSupply:
         return name
 
 
+def check_output(bindings: Sequence[Binding]) -> None:
+    """Refuse a dataflow block that computes values, none of which can be used after it."""
+    if bindings and all(isinstance(binding.var, DataflowVar) for binding in bindings):
+        raise DiagnosticError(
+            "the dataflow block has no output: nothing that it computes can be used",
+            notes=("emit what is used after it with bb.emit_output(...)",),
+        )
+
+
 def check_visible(name: str, blocks: Iterable[BindingBlock], output: Any) -> None:
     """Refuse variables of a dataflow block that are used after its end."""
     for block in blocks:
@@ -43,6 +52,27 @@ def check_visible(name: str, blocks: Iterable[BindingBlock], output: Any) -> Non
         for binding in block.bindings:
             _refuse_hidden(name, binding.value, own)
     _refuse_hidden(name, output, set())
+
+
+def check_bound(name: str, params: Iterable[Any], body: SeqExpr) -> None:
+    """Refuse a function that uses a variable which is neither a parameter nor bound inside."""
+    bound = {binding.var for binding in nodes(body, Binding)}.union(params)
+    for function in nodes(body, Function):
+        bound.update(function.params)
+    for block in body.blocks:
+        for binding in block.bindings:
+            _refuse_free(name, binding.value, bound, binding.span)
+    _refuse_free(name, body.body, bound, None)
+
+
+def _refuse_free(name: str, value: Any, bound: set[Any], span: Any) -> None:
+    free = next((var for var in nodes(value, Var) if var not in bound), None)
+    if free is not None:
+        raise DiagnosticError(
+            f"'{free.name_hint}' is used in '{name}', but is no parameter of it",
+            span,
+            (f"give it to bb.function('{name}', [...]), or bind it in the function",),
+        )
 
 
 def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:

@@ -6,6 +6,7 @@ has scheduled is not fused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -80,13 +81,23 @@ class _Access:
         return FusionKind.INJECTIVE
 
     def stores_plainly(self) -> bool:
-        """Return whether each element is written once, at the block's own spatial iterators."""
+        """Return whether each element is written once, at the block's own spatial iterators, and of
+        what is written only that element is read.
+        """
         for store in self.stores:
             own = [index for index in store.indices if not is_const(index, 0)]
             spatial = iter(self.spatial)
             if not all(any(index is var for var in spatial) for index in own):
                 return False
+        places = {store.buffer: store.indices for store in self.stores}
+        for load in self.loads:
+            if load.buffer in places and not _same_place(load.indices, places[load.buffer]):
+                return False
         return bool(self.stores)
+
+
+def _same_place(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    return all(x is y or is_const(x, 0) and is_const(y, 0) for x, y in zip(a, b))
 
 
 def _place(index: Any, variables: list[Any]) -> int:
@@ -118,27 +129,41 @@ def _block_kind(access: _Access) -> FusionKind:
 
 
 def tir_op_pattern(func: PrimFunc) -> FusionKind:
-    """Return how calls of a PrimFunc fuse with their neighbours."""
+    """Return how calls of a PrimFunc fuse with their neighbours.
+
+    Reductions whose results are used again within the function (softmax, normalisation) are
+    ``OUT_ELEMWISE_FUSABLE`` if its own last stages are elementwise.
+    """
     blocks = unscheduled_blocks(func)
-    if not blocks or any(param not in func.buffer_map for param in func.params):
+    if not blocks or not _has_known_operands(func):
         return FusionKind.OPAQUE
     accesses = [_Access(block) for block in blocks]
     for access in accesses:
         if not access.is_plain or access.has_effects or not access.stores_plainly():
             return FusionKind.OPAQUE
-    reductions = [i for i, access in enumerate(accesses) if access.reduced]
-    if len(reductions) > 1:
-        return FusionKind.OPAQUE
     kinds = [_block_kind(access) for access in accesses]
+    reductions = [i for i, access in enumerate(accesses) if access.reduced]
     if not reductions:
         return max(kinds)
-    results = set(accesses[reductions[0]].written)
-    for access, kind in list(zip(accesses, kinds))[reductions[0] + 1 :]:
-        # Stages after a reduction must not broadcast its result to more elements.
+    first = reductions[0]
+    is_spread = len(reductions) > 1
+    reduced = set(accesses[first].written)
+    for access, kind in list(zip(accesses, kinds))[first + 1 :]:
         for load in access.inputs():
-            if load.buffer in results and access.load_kind(load) != FusionKind.ELEMWISE:
-                return FusionKind.OPAQUE
-        if kind > FusionKind.BROADCAST:
+            if load.buffer in reduced and access.load_kind(load) != FusionKind.ELEMWISE:
+                is_spread = True
+        if kind > FusionKind.BROADCAST and not access.reduced:
             return FusionKind.OPAQUE
-        results.update(access.written)
-    return kinds[reductions[0]]
+        reduced.update(access.written)
+    if not is_spread:
+        return kinds[first]
+    results = list(func.buffer_map.values())
+    ends = [access for access in accesses if any(one in results for one in access.written)]
+    if any(access.reduced for access in ends):
+        return FusionKind.OPAQUE
+    return FusionKind.OUT_ELEMWISE_FUSABLE
+
+
+def _has_known_operands(func: PrimFunc) -> bool:
+    """Return whether all parameters are tensors, or sizes after them."""
+    return all(param in func.buffer_map or param.dtype.is_int for param in func.params)

@@ -19,6 +19,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.relations import is_base_of, symbolic_vars
+from tilesmith.relax.struct_info import StructInfo
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = ["remove_all_unused"]
@@ -129,12 +130,12 @@ def _inside(binding: Binding, live: set[Var]) -> Binding:
     return binding
 
 
-def with_body(function: Function, body: SeqExpr) -> Function:
-    """Return a function with another body of the same result."""
+def with_body(function: Function, body: SeqExpr, result: StructInfo | None = None) -> Function:
+    """Return a function with another body, and another type of its result if one is given."""
     return Function(
         function.params,
         body,
-        function.ret_struct_info,
+        function.ret_struct_info if result is None else result,
         function.is_pure,
         function.attrs,
         function.span,

@@ -16,7 +16,7 @@ from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Function, Tuple, TupleGetItem, const, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.relax.transform.normal_form import canonicalize
+from tilesmith.relax.transform.canonicalize import canonicalize
 from tilesmith.runtime.dtype import DataType
 
 _BATCH_NORM = operators.nn.batch_norm.op

@@ -1,7 +1,7 @@
 """FoldConstant: evaluates at compile time what depends on constants alone.
 
-Operators are run by their numpy evaluation; calls of PrimFuncs are compiled and run. A result that
-is much larger than its inputs stays a computation.
+Operators in dataflow blocks are run by their numpy evaluation; calls of PrimFuncs, wherever they
+are, are compiled and run. A result that is much larger than its inputs stays a computation.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class _Folder(PyExprMutator):
         try:
             if call.op is _CALL_TIR:
                 return self._fold_call_tir(call, arguments)
+            if not self.builder_.current_block_is_dataflow():
+                return call
             values = [constant_value(arg) for arg in arguments]
         except NotConstantError:  # most calls
             return call
@@ -107,9 +109,11 @@ class _Folder(PyExprMutator):
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         value = self.visit_expr(binding.value)
-        if isinstance(value, _KNOWN) and isinstance(binding.var, DataflowVar):
+        if isinstance(value, _KNOWN):
             self.set_var_remap(binding.var, value)
-        elif value is binding.value:
+            if isinstance(binding.var, DataflowVar):
+                return
+        if value is binding.value:
             self.builder_.emit_normalized(binding)
         else:
             self.reemit_binding(binding, self.builder_.normalize(value))

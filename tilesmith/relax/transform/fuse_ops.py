@@ -5,12 +5,13 @@
     lv2 = R.call_tir(cls.relu, (lv1,), …)
 
 A value joins its immediate post-dominator (the first value that all its uses lead to) if everything
-on the way can fuse. So only the last value of a group is visible outside.
+on the way can fuse. So only the last value of a group is visible outside. A call with several
+results (`split`) fuses together with the accesses to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, SequentialSpan
@@ -46,7 +47,7 @@ register_config_option(
     "relax.FuseOps.max_depth", int, 256, "how many calls one fused function may hold"
 )
 
-_CALL_TIR = operators.call_tir.op
+_CALLS = (operators.call_tir.op, operators.call_tir_inplace.op)
 
 
 class _Node:
@@ -81,9 +82,12 @@ class _Graph:
         self.max_depth = max_depth
         self.nodes: list[_Node] = []
         self.of: dict[Var, _Node] = {}
+        self.items_only = _taken_apart(block)
+        self.overwritten = _overwritten(block)
         for index, binding in enumerate(block.bindings):
-            node = _Node(index, binding, self._kind(binding))
-            for var in dict.fromkeys(used_vars(binding.value)):
+            uses = list(dict.fromkeys(used_vars(binding.value)))
+            node = _Node(index, binding, self._kind(binding, uses))
+            for var in uses:
                 source = self.of.get(var)
                 if source is not None:
                     source.users.append((node, self._edge(var, node)))
@@ -91,18 +95,26 @@ class _Graph:
             self.of[binding.var] = node
         self._find_dominators()
 
-    def _kind(self, binding: Binding) -> FusionKind:
+    def _kind(self, binding: Binding, uses: list[Var]) -> FusionKind:
         value = binding.value
+        if isinstance(value, TupleGetItem):
+            source = self.of.get(value.tuple_value)
+            fuses = source is not None and source.kind <= FusionKind.INJECTIVE
+            return FusionKind.INJECTIVE if fuses else FusionKind.OPAQUE
         if not (isinstance(binding, VarBinding) and isinstance(value, Call)):
             return FusionKind.OPAQUE
-        if value.op is not _CALL_TIR or not isinstance(value.args[0], GlobalVar):
+        if value.op not in _CALLS or not isinstance(value.args[0], GlobalVar):
             return FusionKind.OPAQUE
         function = self.mod.functions.get(value.args[0])
         if not isinstance(function, PrimFunc) or not isinstance(value.args[1], Tuple):
             return FusionKind.OPAQUE
+        if any(self.overwritten.get(var, binding) is not binding for var in uses):
+            return FusionKind.OPAQUE  # it reads what a call overwrites: it must not move behind it
+        kind = FusionKind(function.attrs.get("op_pattern", FusionKind.OPAQUE))
         if not isinstance(known_struct_info(binding.var), TensorStructInfo):
-            return FusionKind.OPAQUE  # several results
-        return FusionKind(function.attrs.get("op_pattern", FusionKind.OPAQUE))
+            if kind > FusionKind.INJECTIVE or binding.var not in self.items_only:
+                return FusionKind.OPAQUE
+        return kind
 
     def _edge(self, var: Var, user: _Node) -> FusionKind:
         """Return the kind of a use: an operator that broadcasts may still read this value
@@ -111,6 +123,8 @@ class _Graph:
         if user.kind != FusionKind.BROADCAST:
             return user.kind
         source, result = known_struct_info(var), known_struct_info(user.binding.var)
+        if not isinstance(result, TensorStructInfo):
+            return user.kind
         if isinstance(source.shape, ShapeExpr) and isinstance(result.shape, ShapeExpr):
             if prove_equal_shapes(source.shape, result.shape):
                 return FusionKind.ELEMWISE
@@ -212,11 +226,49 @@ class _Graph:
             target.group_kind = max(target.group_kind, root.group_kind)
 
     def groups(self) -> dict[int, list[_Node]]:
-        """Return the groups of more than one node, by the index of their last one."""
+        """Return the groups of more than one call, by the index of their last node."""
         by_root: dict[int, list[_Node]] = {}
         for node in self.nodes:
             by_root.setdefault(id(node.root()), []).append(node)
-        return {members[-1].index: members for members in by_root.values() if len(members) > 1}
+        found = [self._members(nodes) for nodes in by_root.values()]
+        return {members[-1].index: members for members in found if _number_of_calls(members) > 1}
+
+    def _members(self, nodes: list[_Node]) -> list[_Node]:
+        """Leave accesses to tuples that are made outside of a group outside, too: the function gets
+        the item.
+        """
+        return [
+            node
+            for node in nodes
+            if not isinstance(node.binding.value, TupleGetItem)
+            or self.of.get(node.binding.value.tuple_value) in nodes
+        ]
+
+
+def _number_of_calls(nodes: list[_Node]) -> int:
+    return sum([isinstance(node.binding.value, Call) for node in nodes])
+
+
+def _taken_apart(block: DataflowBlock) -> set[Var]:
+    """Return the tuples of a block of which only items are used."""
+    found = {binding.var for binding in block.bindings if isinstance(binding.var, DataflowVar)}
+    for binding in block.bindings:
+        if not isinstance(binding.value, TupleGetItem):
+            found.difference_update(used_vars(binding.value))
+    return found
+
+
+def _overwritten(block: DataflowBlock) -> dict[Var, Binding]:
+    """Return the variables whose memory calls in place take, with the bindings of these calls."""
+    found: dict[Var, Binding] = {}
+    for binding in block.bindings:
+        call = binding.value
+        if isinstance(call, Call) and call.op is operators.call_tir_inplace.op:
+            for place in call.attrs.inplace_indices:
+                argument = call.args[1].fields[place] if place >= 0 else None
+                if isinstance(argument, Var):
+                    found[argument] = binding
+    return found
 
 
 class _FuseOps(PyExprMutator):
@@ -242,8 +294,9 @@ class _FuseOps(PyExprMutator):
         return self.builder_.end_block()
 
     def _fused_call(self, bindings: list[Binding]) -> Call:
-        function, args = fused_function(bindings)
-        names = [binding.value.args[0].name_hint for binding in bindings]
+        function, args = fused_function(bindings, value_of=self.lookup_binding)
+        calls = [binding.value for binding in bindings if isinstance(binding.value, Call)]
+        names = [call.args[0].name_hint for call in calls]
         found = [getattr(binding.value, "span", None) for binding in bindings]
         spans = list(dict.fromkeys([span for span in found if span is not None]))
         place = SequentialSpan(spans) if len(spans) > 1 else spans[0] if spans else None
@@ -252,11 +305,15 @@ class _FuseOps(PyExprMutator):
 
 
 def fused_function(
-    bindings: list[Binding], attrs: Mapping[str, Any] | None = None, keep_constants: bool = False
+    bindings: list[Binding],
+    attrs: Mapping[str, Any] | None = None,
+    keep_constants: bool = False,
+    value_of: Callable[[Var], Any] = lambda var: None,
 ) -> tuple[Function, list[Any]]:
     """Make a function that computes some bindings and returns the last one's value; return it with
     the arguments of the call that replaces them. It is marked ``Primitive`` unless ``attrs`` are
-    given.
+    given. ``value_of`` tells what a variable outside is bound to: item 0 of a tuple ``x`` becomes
+    one parameter ``x_0``.
     """
     bound = {binding.var for binding in bindings}
     params: dict[Any, Var] = {}  # outside value → parameter
@@ -264,6 +321,10 @@ def fused_function(
 
     def parameter(value: Any, hint: str) -> Var:
         key = value if isinstance(value, Var) else id(value)
+        item = value_of(value) if isinstance(value, Var) else None
+        if isinstance(item, TupleGetItem) and isinstance(item.tuple_value, Var):
+            key = (item.tuple_value, item.index)
+            hint = f"{item.tuple_value.name_hint}_{item.index}"
         if key not in params:
             params[key] = Var(hint, known_struct_info(value))
             args.append(value)
@@ -274,7 +335,7 @@ def fused_function(
             return Tuple([inner(field) for field in arg.fields])
         if isinstance(arg, Var) and arg not in bound:
             return parameter(arg, arg.name_hint)
-        if isinstance(arg, Constant) and arg.data.shape and not keep_constants:
+        if isinstance(arg, Constant) and not keep_constants:
             constants = sum([not isinstance(one, Var) for one in args])
             return parameter(arg, f"param_{constants}")
         return arg

@@ -6,6 +6,7 @@ between them become buffers of that block, which a schedule may inline.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Rewriter, const
@@ -17,6 +18,7 @@ from tilesmith.relax.expr import (
     Function,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
     known_struct_info,
@@ -29,7 +31,7 @@ from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.stmt import stmt_seq
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
-_CALL_TIR = operators.call_tir.op
+_CALL_TIR, _IN_PLACE = operators.call_tir.op, operators.call_tir_inplace.op
 
 
 class _NotFusable(Exception):
@@ -52,6 +54,9 @@ class _Fusion:
         self.block_names: dict[str, int] = {}
         self.params: list[Any] = []
         self.size_params: list[Any] = []
+        self.overwritten: list[Buffer] = []
+        self.places: list[int] = []
+        """For each result the number of the parameter that it overwrites, or -1."""
 
     def build(self) -> PrimFunc:
         """Build the PrimFunc: parameters, results, then the extra sizes."""
@@ -59,13 +64,16 @@ class _Fusion:
         for param in self.function.params:
             self._parameter(param)
         for binding in bindings_of(self.function):
-            self._binding(binding, results)
+            self._binding(binding)
         outputs = [buffer for var in results for buffer in self.buffers[var]]
-        if any(buffer in self.params for buffer in outputs):
+        if any(out in self.params and out not in self.overwritten for out in outputs):
             raise _NotFusable("it gives back a parameter")
-        root = Block([], [], [], "root", stmt_seq(*self.statements), None, tuple(self.allocated))
+        self.places = [self.params.index(out) if out in self.params else -1 for out in outputs]
+        made = [out for out, place in zip(outputs, self.places) if place < 0]
+        own = tuple([buffer for buffer in self.allocated if buffer not in made])
+        root = Block([], [], [], "root", stmt_seq(*self.statements), None, own)
         body = BlockRealize((), const(True, "bool"), root)
-        params = [*self.params, *outputs, *self.size_params]
+        params = [*self.params, *made, *self.size_params]
         return widen_mixed_indices(PrimFunc(params, body, None, None, {"tir.noalias": True}))
 
     def _results(self) -> list[Var]:
@@ -77,46 +85,69 @@ class _Fusion:
 
     def _parameter(self, param: Var) -> None:
         info = known_struct_info(param)
-        if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
-            buffer = decl_buffer(info.shape.values, info.dtype, param.name_hint)
-            self.buffers[param] = [buffer]
-            self.params.append(buffer)
-        elif isinstance(info, ShapeStructInfo) and info.values is not None:
+        fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        if isinstance(info, ShapeStructInfo) and info.values is not None:
             self.size_params += list(info.values)
-        else:
-            raise _NotFusable(f"the parameter '{param.name_hint}' is a {info}, not one tensor")
+            return
+        self.buffers[param] = []
+        for number, field in enumerate(fields):
+            if not isinstance(field, TensorStructInfo) or not isinstance(field.shape, ShapeExpr):
+                raise _NotFusable(f"the parameter '{param.name_hint}' is a {info}")
+            name = param.name_hint if field is info else f"{param.name_hint}_{number}"
+            self.buffers[param].append(decl_buffer(field.shape.values, field.dtype, name))
+        self.params += self.buffers[param]
 
-    def _binding(self, binding: Any, results: list[Var]) -> None:
+    def _binding(self, binding: Any) -> None:
         call = binding.value
+        if isinstance(call, TupleGetItem) and call.tuple_value in self.buffers:
+            self.buffers[binding.var] = [self.buffers[call.tuple_value][call.index]]
+            return
         if not (isinstance(binding, VarBinding) and isinstance(call, Call)):
             raise _NotFusable(f"'{binding.var.name_hint}' is not a call")
-        if call.op is not _CALL_TIR or not isinstance(call.args[1], Tuple):
+        if call.op not in (_CALL_TIR, _IN_PLACE):
             raise _NotFusable(f"'{binding.var.name_hint}' is not a call of one PrimFunc")
         callee = self.mod.functions.get(call.args[0])
         if not isinstance(callee, PrimFunc):
             raise _NotFusable(f"'{call.args[0].name_hint}' is not a PrimFunc of the module")
         callee = renew_defs(callee)
-        inputs = [self._argument(arg) for arg in call.args[1].fields]
-        outputs = self._output_buffers(binding, callee, len(inputs))
+        inputs = self._arguments(call.args[1])
+        places = call.attrs.inplace_indices if call.op is _IN_PLACE else ()
+        outputs = self._output_buffers(binding, callee, inputs, places)
+        self.overwritten += [inputs[place] for place in places if place >= 0]
+        made = [
+            out for number, out in enumerate(outputs) if number >= len(places) or places[number] < 0
+        ]
         self.buffers[binding.var] = outputs
-        if binding.var not in results:
-            self.allocated += outputs
+        self.allocated += made
         sizes = list(call.args[2].values) if len(call.args) > 2 else []
-        self._place(callee, [*inputs, *outputs], sizes)
+        self._place(callee, [*inputs, *made], sizes)
 
-    def _argument(self, arg: Any) -> Buffer:
-        if not isinstance(arg, Var) or len(self.buffers.get(arg, ())) != 1:
-            raise _NotFusable(f"the argument {arg} is not one tensor")
-        return self.buffers[arg][0]
+    def _arguments(self, given: Any) -> list[Buffer]:
+        if isinstance(given, Var) and given in self.buffers:  # a tuple
+            return self.buffers[given]
+        found = []
+        for arg in given.fields if isinstance(given, Tuple) else (given,):
+            if not isinstance(arg, Var) or len(self.buffers.get(arg, ())) != 1:
+                raise _NotFusable(f"the argument {arg} is not one tensor")
+            found += self.buffers[arg]
+        return found
 
-    def _output_buffers(self, binding: Any, callee: PrimFunc, first: int) -> list[Buffer]:
+    def _output_buffers(
+        self, binding: Any, callee: PrimFunc, inputs: list[Buffer], places: Sequence[int]
+    ) -> list[Buffer]:
+        """Return a buffer for each result: a new one, or that of the argument it overwrites."""
         info = known_struct_info(binding.var)
         fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
-        made = []
+        found: list[Buffer] = []
+        last = len(inputs)
         for number, field in enumerate(fields):
-            own = callee.buffer_map[callee.params[first + number]]
-            made.append(decl_buffer(field.shape.values, field.dtype, own.name))
-        return made
+            if number < len(places) and places[number] >= 0:
+                found.append(inputs[places[number]])
+                continue
+            own = callee.buffer_map[callee.params[last]]
+            last += 1
+            found.append(decl_buffer(field.shape.values, field.dtype, own.name))
+        return found
 
     def _place(self, callee: PrimFunc, buffers: list[Buffer], extra: list[Any]) -> None:
         handles = [param for param in callee.params if param in callee.buffer_map]
@@ -159,9 +190,15 @@ class _UniqueBlockNames(Rewriter):
 class _Callers(PyExprMutator):
     """Replaces calls of primitive functions by calls of their PrimFuncs."""
 
-    def __init__(self, mod: IRModule, prim_funcs: dict[GlobalVar, GlobalVar]) -> None:
+    def __init__(
+        self,
+        mod: IRModule,
+        prim_funcs: dict[GlobalVar, GlobalVar],
+        places: dict[GlobalVar, list[int]],
+    ) -> None:
         super().__init__(mod)
         self.prim_funcs = prim_funcs
+        self.places = places
 
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
@@ -173,24 +210,38 @@ class _Callers(PyExprMutator):
             info = known_struct_info(arg)
             if isinstance(info, ShapeStructInfo):
                 sizes += list(info.values)
+            elif isinstance(info, TupleStructInfo):
+                items = range(len(info.fields))
+                tensors += (
+                    arg.fields
+                    if isinstance(arg, Tuple)
+                    else [TupleGetItem(arg, number) for number in items]
+                )
             else:
                 tensors.append(arg)
         operands: list[Any] = [target, Tuple(tensors)]
         if sizes:
             operands.append(ShapeExpr(sizes))
-        return Call(_CALL_TIR, operands, None, [known_struct_info(call)], call.span)
+        places = self.places[call.op]
+        result = [known_struct_info(call)]
+        if all(place < 0 for place in places):
+            return Call(_CALL_TIR, operands, None, result, call.span)
+        return Call(_IN_PLACE, operands, {"inplace_indices": places}, result, call.span)
 
 
 @compiler_pass("FuseTIR")
 def fuse_tir(mod: IRModule) -> IRModule:
     """Turns each sub-function marked ``Primitive`` into one PrimFunc."""
     made: dict[GlobalVar, PrimFunc] = {}
+    places: dict[GlobalVar, list[int]] = {}
     for name, function in mod.functions.items():
         if isinstance(function, Function) and function.attrs.get("Primitive"):
             if function.body is None or "global_symbol" in function.attrs:
                 continue
             try:
-                made[name] = _Fusion(function, mod).build()
+                fusion = _Fusion(function, mod)
+                made[name] = fusion.build()
+                places[name] = fusion.places
             except _NotFusable as refusal:
                 with fallbacks_within(name.name_hint):
                     record_fallback("fusion", "", refusal.reason)
@@ -200,7 +251,7 @@ def fuse_tir(mod: IRModule) -> IRModule:
     result = IRModule({}, None, mod.attrs, mod.global_infos)
     for name, function in mod.functions.items():
         result[names.get(name, name)] = made.get(name, function)
-    mutator = _Callers(result, names)
+    mutator = _Callers(result, names, places)
     for name, function in list(result.functions.items()):
         if isinstance(function, Function) and function.body is not None:
             result[name] = mutator.visit_expr(function)

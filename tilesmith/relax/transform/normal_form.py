@@ -6,28 +6,22 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.relax.analysis import contains_impure_call, remove_all_unused, used_vars
+from tilesmith.relax.analysis import contains_impure_call, used_vars
 from tilesmith.relax.analysis.unused import with_body
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
-    Constant,
     DataflowBlock,
     DataflowVar,
     Function,
     If,
-    MatchCast,
     SeqExpr,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
     Var,
     VarBinding,
-    known_struct_info,
 )
-from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
-from tilesmith.relax.relations import is_base_of, symbolic_vars
+from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.scopes import NameSupply
+from tilesmith.relax.transform.dataflow_vars import fit_variables
 
 
 class _Normalizer(PyExprMutator):
@@ -106,136 +100,10 @@ class _ToDataflow(PyExprMutator):
         return pieces if changed else [block]
 
 
-def _local_outputs(func: Function) -> Function:
-    """Turns dataflow outputs that are not used outside their block into DataflowVars."""
-    blocks = [block for block in func.body.blocks if isinstance(block, DataflowBlock)]
-    candidates: dict[Var, Var] = {}
-    for block in blocks:
-        bound = {b.var for b in block.bindings if not isinstance(b.var, DataflowVar)}
-        outside = set(used_vars(func.body.body))
-        for other in func.body.blocks:
-            if other is not block:
-                for binding in other.bindings:
-                    outside.update(used_vars(binding.value))
-        for var in bound - outside:
-            candidates[var] = DataflowVar(var.name_hint, var.struct_info, var.span)
-    return _Rebind(candidates).visit_expr(func) if candidates else func
-
-
-class _Rebind(PyExprMutator):
-    """Replaces variables where they are bound and used."""
-
-    def __init__(self, variables: dict[Var, Var]) -> None:
-        super().__init__()
-        self.variables = variables
-
-    def visit_var_def(self, var: Var) -> Var:
-        new = self.variables.get(var, var)
-        if new is not var:
-            self.set_var_remap(var, new)
-        return new
-
-
 @compiler_pass("ConvertToDataflow")
 def convert_to_dataflow(func: Function, mod: IRModule, min_size: int = 2) -> Function:
     """Turns runs of at least ``min_size`` pure bindings into dataflow blocks."""
-    return _local_outputs(_ToDataflow(mod, func, min_size).visit_expr(func))
-
-
-# Trivial bindings
-
-
-class _Canonicalizer(PyExprMutator):
-    """Replaces uses of aliases by the value that they name."""
-
-    def __init__(self, mod: Any, func: Function) -> None:
-        super().__init__(mod)
-        self.outputs: dict[Var, Var] = {}
-        for block in func.body.blocks:
-            if isinstance(block, DataflowBlock):
-                self._find_outputs(block)
-
-    def _find_outputs(self, block: DataflowBlock) -> None:
-        """Find ``gv = lv`` at the end of a block: the value of ``lv`` may be bound to ``gv``
-        directly.
-        """
-        bound = {b.var: b for b in block.bindings if isinstance(b.var, DataflowVar)}
-        for binding in block.bindings:
-            value = binding.value
-            is_name = isinstance(binding, VarBinding) and isinstance(value, DataflowVar)
-            if not is_name or isinstance(binding.var, DataflowVar):
-                continue
-            if value in bound and value not in self.outputs:
-                if same_struct_info(value.struct_info, binding.var.struct_info):
-                    self.outputs[value] = binding.var
-
-    def visit_var_binding_(self, binding: VarBinding) -> None:
-        value = self.visit_expr(binding.value)
-        var = binding.var
-        target = self.outputs.get(var)
-        if target is not None:
-            self.set_var_remap(var, target)
-            self.builder_.emit_normalized(VarBinding(target, value, binding.span))
-            return
-        if value is var:  # the output was bound directly to the value
-            return
-        if self._is_name(value, var):
-            self.set_var_remap(var, value)
-            if isinstance(var, DataflowVar) or not isinstance(value, DataflowVar):
-                return
-        if value is binding.value:
-            self.builder_.emit_normalized(binding)
-        else:
-            self.reemit_binding(binding, self.builder_.normalize(value))
-
-    def _is_name(self, value: Any, var: Var) -> bool:
-        if not isinstance(value, (Var, Constant, ShapeExpr)):
-            return False
-        if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
-            return False
-        return same_struct_info(known_struct_info(value), known_struct_info(var))
-
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
-        item = self.visit_expr_post_order(op)
-        if isinstance(item, TupleGetItem):
-            source = item.tuple_value
-            if isinstance(source, Var):
-                source = self.lookup_binding(source)
-            if isinstance(source, Tuple):
-                return source.fields[item.index]
-        return item
-
-    def visit_tuple_(self, op: Tuple) -> Any:
-        made = self.visit_expr_post_order(op)
-        fields = made.fields if isinstance(made, Tuple) else ()
-        items = [self.lookup_binding(field) for field in fields]
-        # (t[0], t[1], ...) of all fields of t is t.
-        if items and all(isinstance(item, TupleGetItem) for item in items):
-            source = items[0].tuple_value
-            whole = all(
-                item.tuple_value is source and item.index == i for i, item in enumerate(items)
-            )
-            if whole and isinstance(source, Var):
-                info = known_struct_info(source)
-                if len(getattr(info, "fields", ())) == len(items):
-                    return source
-        return made
-
-    def visit_match_cast_(self, binding: MatchCast) -> None:
-        value = self.visit_expr(binding.value)
-        info = known_struct_info(value)
-        sizes = symbolic_vars(binding.struct_info)
-        if not sizes and is_base_of(binding.struct_info, info):
-            if isinstance(binding.var, DataflowVar) and isinstance(value, Var):
-                self.set_var_remap(binding.var, value)
-                return
-        super().visit_match_cast_(binding)
-
-
-@compiler_pass("CanonicalizeBindings")
-def canonicalize(func: Function, mod: Any = None) -> Function:
-    """Removes bindings that only rename a value, and accesses to fields of known tuples."""
-    return remove_all_unused(_Canonicalizer(mod, func).visit_expr(func))
+    return fit_variables(_ToDataflow(mod, func, min_size).visit_expr(func))
 
 
 # Purity, names
