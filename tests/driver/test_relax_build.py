@@ -170,17 +170,6 @@ def test_errors_of_registered_functions_reach_the_caller():
         run(mod, random(5))
 
 
-def test_what_cannot_be_compiled_is_said():
-    mod = build_function(
-        [tensor("x", (5,))],
-        lambda builder, x: builder.emit(
-            relax.op.call_pure_packed("tests.some", x, sinfo_args=R.Tensor((5,), "float32"))
-        ),
-    )
-    with pytest.raises(UnsupportedError, match="call_pure_packed"):
-        relax.build(mod, target="llvm")
-
-
 def test_private_functions_are_taken_as_they_stand():
     builder = relax.BlockBuilder()
     a, b = tensor("a", (4, 6)), tensor("b", (6, 3))

@@ -10,25 +10,13 @@ from tilesmith.relax import StructInfo
 from tilesmith.relax.spec import Execution
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["RECURSION", "not_lowered", "unknown_shape", "unsupported"]
+__all__ = ["not_lowered", "unknown_shape", "unsupported"]
 
 _INTERPRETER = "run the module with tilesmith.relax.interpreter.run, which can carry it out"
-RECURSION = (
-    "a function that calls itself is compiled if it is a loop: its value is that of an if, one"
-    " branch of which ends with the call"
-)
 _CURES = {
     Execution.KERNEL: "operators become kernels in relax.transform.LegalizeOps; apply it before,"
     " or compile with a pipeline that holds it",
     Execution.HOST: _INTERPRETER,
-    Execution.CALL_PACKED: "call the registered function in destination-passing style, with"
-    " relax.call_dps_packed",
-    Execution.CALL_BUILTIN: _INTERPRETER,
-    Execution.MAKE_CLOSURE: "apply relax.transform.LambdaLift and call the function directly",
-    Execution.INVOKE_CLOSURE: "apply relax.transform.LambdaLift and call the function directly",
-    Execution.ALLOC_TENSOR: "compile the module before memory is planned: the compiler plans it",
-    Execution.ALLOC_STORAGE: "compile the module before memory is planned: the compiler plans it",
-    Execution.TENSOR_IN_STORAGE: "compile the module before memory is planned: the compiler does",
 }
 
 
@@ -47,7 +35,7 @@ def not_lowered(function: str, call: relax.Call) -> UnsupportedError:
     op = call.op
     name = op.name if isinstance(op, Op) else str(op)
     spec = op.spec if isinstance(op, Op) else None
-    cure = _CURES.get(Execution.CALL_PACKED if spec is None else spec.execution, _INTERPRETER)
+    cure = _CURES.get(Execution.HOST if spec is None else spec.execution, _INTERPRETER)
     return unsupported(
         function, f"the call of {name} is not lowered to a kernel, so it cannot be compiled", call,
         cure,

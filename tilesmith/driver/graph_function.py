@@ -19,7 +19,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_cells import Cell, load_cells
-from tilesmith.driver.graph_errors import RECURSION, not_lowered, unknown_shape, unsupported
+from tilesmith.driver.graph_errors import not_lowered, unknown_shape, unsupported
 from tilesmith.driver.graph_loop import find_loop, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
@@ -48,7 +48,7 @@ from tilesmith.driver.graph_values import (
     leaves,
     static_shape,
 )
-from tilesmith.driver.kernel_call import kernel_arguments, size_assertion
+from tilesmith.driver.kernel_call import kernel_arguments, packed_arguments, size_assertion
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
@@ -127,7 +127,6 @@ class _Lowering:
         self.made_inside: set[int] = set()  # the results whose sizes depend on data
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
-        self.open: list[str] = []  # the graph functions that are being inlined
         self.workspace_var = Var(
             "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
         )
@@ -148,6 +147,7 @@ class _Lowering:
         self.sizes.learn_inputs(inputs)
         self.bindings(self.function.body)
         result = self.value(self.function.body.body)
+        self.match(self.function.ret_struct_info, result, f"the result of '{self.name}'")
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
         size = plan_workspace(touched, self.workspace_var, self.sizes.analyzer)
@@ -349,11 +349,16 @@ class _Lowering:
     def _call(self, variable: Any, call: relax.Call) -> Any:
         op, self.current = call.op, call
         if isinstance(op, GlobalVar):
-            return self._inline(call, self.module[op])
+            callee = self.module[op]
+            if isinstance(callee, PrimFunc):
+                return self._call_kernel(call, op, relax.Tuple(call.args))
+            return self._inline(call, callee)
         spec = op.spec if isinstance(op, Op) else None
         if spec is not None:
             if spec.execution is Execution.CALL_TIR:
                 return self._call_tir(call)
+            if spec.execution is Execution.CALL_KERNEL:
+                return self._call_kernel(call, call.args[0], call.args[1])
             if spec.execution is Execution.CALL_DPS_PACKED:
                 return self._call_dps(call)
             if spec.view_of is not None:
@@ -401,7 +406,6 @@ class _Lowering:
 
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]
-        function: PrimFunc = self.module[kernel]
         arguments = leaves(self.value(call.args[1]))
         info = call.sinfo_args[0]
         given = call.attrs.get("inplace_indices") if call.attrs is not None else None
@@ -413,7 +417,21 @@ class _Lowering:
                 results[number].storage = arguments[index].storage
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
-        operands = [*arguments, *kept]
+        self._run_kernel(call, kernel, [*arguments, *kept], sizes)
+        return result
+
+    def _call_kernel(self, call: relax.Call, kernel: GlobalVar, given: Any) -> TupleValue:
+        """Call a kernel whose results are among its arguments; the sizes of shapes come last."""
+        arguments = leaves(self.value(given))
+        sizes = [size for one in arguments if isinstance(one, ShapeValue) for size in one.values]
+        operands = [one for one in arguments if not isinstance(one, ShapeValue)]
+        self._run_kernel(call, kernel, operands, sizes)
+        return TupleValue([])
+
+    def _run_kernel(
+        self, call: relax.Call, kernel: GlobalVar, operands: list[Any], sizes: list[PrimExpr]
+    ) -> None:
+        function: PrimFunc = self.module[kernel]
         words, checks = kernel_arguments(kernel, function, operands, sizes, self.sizes.analyzer)
         for check in checks:
             self.steps.append(Step(partial(size_assertion, check)))
@@ -428,7 +446,6 @@ class _Lowering:
             return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
 
         self._step(run, touched)
-        return result
 
     def _call_dps(self, call: relax.Call) -> Any:
         """Call a registered function with tensors of its own (see
@@ -437,26 +454,11 @@ class _Lowering:
         symbol = call.args[0].global_symbol
         arguments = leaves(self.value(call.args[1]))
         result = self._new(call.sinfo_args[0], symbol)
-        parts: list[str] = []
-        words: list[Any] = []
-        touched: list[Storage] = []
-        for role, values in (("in", arguments), ("out", leaves(result))):
-            for value in values:
-                if isinstance(value, TensorValue):
-                    parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
-                    words.append(
-                        lambda s=value.storage: Call("int64", "tir.reinterpret", (s.pointer(),))
-                    )
-                    words += [lambda e=extent: cast("int64", e) for extent in value.shape]
-                    touched.append(value.storage)
-                else:
-                    numbers = value.values if isinstance(value, ShapeValue) else [value.value]
-                    parts += ["value"] * len(numbers)
-                    words += [lambda e=number: e for number in numbers]
+        specification, words, touched = packed_arguments(arguments, leaves(result))
         head = (
             StringImm("tilesmith.runtime.call_dps"),
             StringImm(symbol),
-            StringImm(",".join(parts)),
+            StringImm(specification),
         )
         self._step(
             lambda: Evaluate(
@@ -482,12 +484,8 @@ class _Lowering:
                 f"'{self.name}' calls '{call.op.name_hint}', which is not a graph function"
             )
         name = call.op.name_hint
-        if name in self.open:
-            what = f"'{name}' calls itself, but not as the last thing that it does"
-            raise unsupported(self.name, what, call, RECURSION)
         arguments = [self.value(argument) for argument in call.args]
         outer, self.values = self.values, dict(self.values)
-        self.open.append(name)
         loop = find_loop(call.op, function)
         with self.sizes.scope():
             if loop is not None:
@@ -498,7 +496,6 @@ class _Lowering:
                     self.match(param.struct_info, value, f"argument '{param.name_hint}'")
                 self.bindings(function.body)
                 result = self.value(function.body.body)
-        self.open.pop()
         self.values = outer
         return result
 

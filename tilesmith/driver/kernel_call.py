@@ -1,11 +1,14 @@
-"""Arguments of kernel calls: matches operands with the parameters of a PrimFunc."""
+"""Arguments of calls: operands and the parameters of a PrimFunc, or of a registered function."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.driver.graph_values import ScalarValue, TensorValue
+from tilesmith.driver.graph_values import ScalarValue, ShapeValue, TensorValue
+from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import Call, GlobalVar, PrimExpr, StringImm, const
 from tilesmith.ir.operators import cast, equal
 from tilesmith.lowering import symbolic_sizes
@@ -13,7 +16,7 @@ from tilesmith.relax.kernel_operands import OperandMatch, SizeCheck
 from tilesmith.support.errors import InternalError
 from tilesmith.tir import AssertStmt, Evaluate, PrimFunc, Stmt
 
-__all__ = ["kernel_arguments", "size_assertion"]
+__all__ = ["kernel_arguments", "packed_arguments", "size_assertion"]
 
 
 def size_assertion(check: SizeCheck) -> Stmt:
@@ -63,3 +66,34 @@ def kernel_arguments(
             )
         words.append(lambda v=variable: cast(v.dtype, known[v]))
     return words, match.undecided(analyzer)
+
+
+def packed_arguments(
+    arguments: list[Any], results: list[Any]
+) -> tuple[str, list[Callable[[], PrimExpr]], list[Storage]]:
+    """Return how `runtime.builtins.call_dps` gets operands and results: their specification, the
+    words that it reads, and the memory that is touched.
+    """
+    parts: list[str] = []
+    words: list[Callable[[], PrimExpr]] = []
+    touched: list[Storage] = []
+    for role, values in (("in", arguments), ("out", results)):
+        for value in values:
+            if isinstance(value, TensorValue):
+                parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
+                words.append(partial(_address, value.storage))
+                words += [partial(cast, "int64", extent) for extent in value.shape]
+                touched.append(value.storage)
+            else:
+                numbers = value.values if isinstance(value, ShapeValue) else [value.value]
+                parts += ["value"] * len(numbers)
+                words += [partial(_same, number) for number in numbers]
+    return ",".join(parts), words, touched
+
+
+def _address(storage: Storage) -> PrimExpr:
+    return Call("int64", "tir.reinterpret", (storage.pointer(),))
+
+
+def _same(number: PrimExpr) -> PrimExpr:
+    return number

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
+from tilesmith.driver.graph_program import divide
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.pipelines import get_pipeline
@@ -134,11 +135,13 @@ def build_graph(module: IRModule, target: Target) -> Executable:
             f"whole models cannot be compiled for targets of kind '{target.kind.name}' yet",
             notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
         )
-    constants, kernels = ConstantTable(), KernelTable(module, target)
+    constants = ConstantTable()
     with phase("lowering graph functions"):
+        divided = divide(module, public_functions(module), constants)
+        module = divided.module
+        kernels = KernelTable(module, target)
         lowered = [
-            lower_graph_function(module, name, constants, kernels)
-            for name in public_functions(module)
+            lower_graph_function(module, name, constants, kernels) for name in divided.native
         ]
     entries = _entries(lowered)
     with phase("compiling kernels"):
@@ -151,6 +154,8 @@ def build_graph(module: IRModule, target: Target) -> Executable:
         "functions": {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered},
         "constants": list(constants.arrays),
         "target": str(target),
+        "programs": divided.entries,
+        "parts": divided.parts,
         "kernels": [name for name, each in functions.items() if isinstance(each, PrimFunc)],
     }
     context = PassContext.current()

@@ -55,16 +55,19 @@ class Substitution(PyExprMutator):
 
     def visit_var_def_(self, var: Var) -> Var:
         """Return the same variable if its sizes stay."""
-        if self.fresh:
-            for size in definable_symbolic_vars(var.struct_info):
-                if size not in self.sizes:
-                    self.sizes[size] = type(size)(size.name, size.dtype)
+        self.renew_sizes(var)
         info = self.visit_struct_info(known_struct_info(var))
         if not self.fresh and info is var.struct_info:
             return var
         new = type(var)(var.name_hint, info, var.span)
         self._remap[var] = new
         return new
+
+    def renew_sizes(self, var: Var) -> None:
+        """In a copy, replace the sizes that a variable defines by new ones."""
+        for size in definable_symbolic_vars(known_struct_info(var)) if self.fresh else ():
+            if size not in self.sizes:
+                self.sizes[size] = type(size)(size.name, size.dtype)
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         """Rewrite a match_cast; in a copy, the sizes that it binds become new variables."""
@@ -152,6 +155,8 @@ def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
 
 
 def _rebuild(func: Function, params: list[Var], substitution: Substitution) -> Function:
+    for param in params:  # one may use a size that a later one defines
+        substitution.renew_sizes(param)
     new_params = [substitution.visit_var_def(param) for param in params]
     for old, new in zip(params, new_params):
         substitution.set_var_remap(old, new)

@@ -40,7 +40,7 @@ from tilesmith.relax.expr import (
     as_expr,
     known_struct_info,
 )
-from tilesmith.relax.relations import is_base_of
+from tilesmith.relax.relations import BaseCheckResult, is_base_of, struct_info_base_check
 from tilesmith.relax.sequences import with_blocks
 from tilesmith.relax.struct_info import StructInfo
 from tilesmith.support.recursion import deep_recursion
@@ -290,8 +290,8 @@ class PyExprMutator(ExprFunctor):
         if body is op.body and same_params:
             return op
         ret: Any = self.visit_struct_info(op.ret_struct_info)
-        if not is_base_of(ret, known_struct_info(body)):
-            ret = None
+        if struct_info_base_check(ret, known_struct_info(body)) == BaseCheckResult.FAIL_L0:
+            ret = None  # the body has changed its type; a narrower one is checked when it runs
         return Function(params, body, ret, op.is_pure, op.attrs, op.span)
 
     def visit_with_new_scope(self, expr: Any, params: Any = ()) -> SeqExpr:

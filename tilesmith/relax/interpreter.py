@@ -218,8 +218,14 @@ class Interpreter:
             return self.call(callee.function, [*callee.first, *arguments], outer)
         if isinstance(callee, ExternFunc):
             function = get_global_func(callee.global_symbol)
-            return _host(function(*[_tensor(value) for value in arguments]))
+            return _host(function(*[self._passed(value) for value in arguments]))
         raise UnsupportedError(f"cannot call {callee!r}")
+
+    def _passed(self, value: Any) -> Any:
+        """Convert a value to what a registered function takes: a closure becomes a function."""
+        if isinstance(value, (_Closure, GlobalVar)):
+            return lambda *given: _tensor(self.apply(value, [_host(one) for one in given]))
+        return _tensor(value)
 
     # Destination-passing calls
 
@@ -268,6 +274,14 @@ class Interpreter:
         for argument, tensor in zip(arguments, tensors):
             if hasattr(argument, "shape") and argument.flags.writeable:
                 argument[...] = tensor.numpy()
+
+    def call_kernel(self, call: Call, frame: _Frame) -> Any:
+        """Run a PrimFunc whose results are among its arguments; the sizes of a shape come last."""
+        arguments: list[Any] = []
+        for value in self.value(call.args[1], frame):
+            arguments += value if isinstance(value, tuple) else [value]
+        self._run_prim_func(self.mod[call.args[0]], arguments)
+        return ()
 
     def call_dps_packed(self, call: Call, frame: _Frame) -> Any:
         """Call a registered function with new results after its arguments."""
@@ -318,6 +332,7 @@ class Interpreter:
 
 _SPECIAL = {
     Execution.CALL_TIR: Interpreter.call_tir,
+    Execution.CALL_KERNEL: Interpreter.call_kernel,
     Execution.CALL_DPS_PACKED: Interpreter.call_dps_packed,
     Execution.CALL_PACKED: Interpreter.call_pure_packed,
     Execution.MAKE_CLOSURE: Interpreter.make_closure,

@@ -41,7 +41,7 @@ from tilesmith.relax.expr import (  # noqa: F401
 )
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
-from tilesmith.relax.op import builtin, grad, image, memory, nn, vision  # noqa: F401
+from tilesmith.relax.op import builtin, grad, image, memory, nn, vision, vm  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_function import current_function as _current_function
 from tilesmith.script.definitions import parse_now as _parse_now

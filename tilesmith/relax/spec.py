@@ -81,6 +81,7 @@ class Execution(Enum):
 
     KERNEL = "a PrimFunc that LegalizeOps makes of the operator's compute"
     CALL_TIR = "a PrimFunc of the module, results allocated by the caller"
+    CALL_KERNEL = "a PrimFunc of the module, results among the arguments"
     CALL_DPS_PACKED = "a registered function that writes its results into its last arguments"
     CALL_PACKED = "a registered function that returns its result"
     CALL_BUILTIN = "a function of the runtime"
@@ -130,6 +131,8 @@ class OpSpec:
     * ``evaluate(attrs, *arrays)`` is its meaning in numpy, for constants and as the oracle.
     * ``gradient(variable, call, output_grad, builder)``: see `Gradient`; None: not differentiable.
     * ``view_of`` is the number of the argument whose memory the result shares, in other sizes.
+    * ``host`` is the runtime's own name of an operation whose execution is HOST
+      (`runtime.program`).
     * ``is_identity``: the result is the first argument; only passes before LegalizeOps see it.
     """
 
@@ -146,6 +149,7 @@ class OpSpec:
     layout: Layout = Layout.FIXED
     view_of: int | None = None
     execution: Execution = Execution.KERNEL
+    host: str = ""
     is_identity: bool = False
     is_pure: bool = True
     description: str = ""

@@ -33,6 +33,8 @@ The metadata of an executable:
     {"functions": {NAME: metadata as `signature.py` describes},
      "constants": [names in the order of the array],
      "target": "llvm …",
+     "programs": {NAME: functions that are run step by step, as `program.py` describes},
+     "parts": [names of functions that only programs call],
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
 The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
@@ -57,6 +59,7 @@ from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.formats import Format, source_only
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
+from tilesmith.runtime.program import Program
 from tilesmith.runtime.requirements import check_code, machine_of_process
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -111,8 +114,16 @@ class Executable:
             raise ArtifactError("the metadata have no table of functions")
         if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
             raise ArtifactError("the metadata have no list of the constants' names")
+        programs, parts = self.metadata.get("programs", {}), self.metadata.get("parts", ())
+        if not isinstance(programs, Mapping) or not isinstance(parts, (list, tuple)):
+            raise ArtifactError("the metadata have no table of programs")
         self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
         self._constants = _constant_arrays(names, constants or {})
+        arrays = list(self._constants.values())
+        self._programs = {
+            name: Program(name, entry, self._callee, arrays) for name, entry in programs.items()
+        }
+        self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
             *[_address(value) for value in self._constants.values()]
         )
@@ -131,15 +142,22 @@ class Executable:
                 raise self._source_only("called")
         return self._library
 
-    def get_function(self, name: str) -> CompiledFunction:
+    def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""
+        program = self._programs.get(name)
+        return self._compiled(name) if program is None else program
+
+    def _callee(self, name: str) -> Callable[..., Any]:
+        return self.get_function(name)
+
+    def _compiled(self, name: str) -> CompiledFunction:
         found = self._functions.get(name)
         if found is None:
             signature = self._signatures.get(name)
             if signature is None:
                 raise UnknownNameError(
                     f"the model has no function '{name}'",
-                    notes=(f"it has: {', '.join(self._signatures) or 'none'}",),
+                    notes=(f"it has: {', '.join(self.function_names) or 'none'}",),
                 )
             library = self.library
             shapes = signature.shapes_function
@@ -153,7 +171,7 @@ class Executable:
             self._functions[name] = found
         return found
 
-    def __getitem__(self, name: str) -> CompiledFunction:
+    def __getitem__(self, name: str) -> CompiledFunction | Program:
         return self.get_function(name)
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
@@ -174,7 +192,7 @@ class Executable:
     @property
     def function_names(self) -> list[str]:
         """Names of the graph functions."""
-        return list(self._signatures)
+        return [name for name in [*self._signatures, *self._programs] if name not in self._parts]
 
     @property
     def fallbacks(self) -> FallbackReport:
@@ -191,7 +209,7 @@ class Executable:
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """True if there is a function of this name."""
-        return name in self._signatures
+        return name in self.function_names
 
     @property
     def input_names(self) -> list[str]:
@@ -311,7 +329,7 @@ class Executable:
             else:
                 contents = [bytes(artifact.code[name]) for name in objects]
                 loaded = Executable(artifact.metadata, contents, artifact.parameters)
-            for name in loaded.function_names:
+            for name in loaded._signatures:
                 loaded.get_function(name)  # missing symbols show now, not at the first call
         return loaded
 
@@ -330,7 +348,7 @@ class Executable:
         """Return a summary: functions, constants, code."""
         size = sum([value.nbytes for value in self._constants.values()])
         lines = [f"target: {self.metadata.get('target', '')}"]
-        lines += [str(signature) for signature in self._signatures.values()]
+        lines += self._described()
         for signature in self._signatures.values():
             workspace = signature.workspace_bytes
             text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
@@ -343,8 +361,11 @@ class Executable:
         return self.stats()
 
     def __repr__(self) -> str:
-        inner = "; ".join([str(signature) for signature in self._signatures.values()])
-        return f"Executable({inner})"
+        return f"Executable({'; '.join(self._described())})"
+
+    def _described(self) -> list[str]:
+        names = self.function_names
+        return [str(self._programs.get(name) or self._signatures[name]) for name in names]
 
 
 def load(path: PathLike) -> Executable:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
+import numpy
+
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.module import Module
-from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.ndarray import array
 from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
 from tilesmith.runtime.stretches import Stretch, profiled_stretches
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -168,7 +170,5 @@ class VirtualMachine:
 
 
 def _as_input(value: Any) -> Any:
-    """Return tensors, tuples and numbers as they are; convert everything else to a tensor."""
-    if isinstance(value, (NDArray, tuple, int, float, bool)) or hasattr(value, "__dlpack__"):
-        return value
-    return array(value)
+    """Return lists of numbers as tensors, everything else as it is."""
+    return array(value) if isinstance(value, (list, numpy.generic)) else value

@@ -2,9 +2,9 @@
 
 Families: `elementwise`, `activation`, `attention`, `convolution`, `pooling`, `normalization`,
 `padding`, `linear_algebra`, `views`, `manipulate`, `index`, `scatter`, `statistical`, `create`,
-`search`, `image`, `vision`, `qdq`, `memory`, `grad`, `base` (calls of functions). The functions are
-found here and in the namespaces `nn`, `grad`, `image`, `vision`, `memory` and `builtin`, by the
-operators' names.
+`search`, `image`, `vision`, `qdq`, `memory`, `vm`, `grad`, `base` (calls of functions). The
+functions are found here and in the namespaces `nn`, `grad`, `image`, `vision`, `memory`, `builtin`
+and `vm`, by the operators' names.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tilesmith.relax.op import (
     statistical,
     views,
     vision,
+    vm,
 )
 from tilesmith.relax.op.declaration import define, find_function, functions
 from tilesmith.relax.spec import OpSpec
@@ -37,7 +38,7 @@ globals().update(functions())
 nn.__dict__.update(functions("nn."))
 
 __all__ = sorted(
-    [*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn", "vision"]
+    [*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn", "vision", "vm"]
 )
 
 

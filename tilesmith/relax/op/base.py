@@ -288,18 +288,20 @@ def _assert(attrs: Any, condition: Any, template: Any, *values: Any) -> Any:
 
 _print_call = define(
     "print",
-    "format values",
+    "format values?",
     _infer_nothing,
     evaluate=_print,
     execution=Execution.HOST,
+    host="print",
     is_pure=False,
 )
 _assert_call = define(
     "assert_op",
-    "condition format values",
+    "condition format values?",
     _infer_nothing,
     evaluate=_assert,
     execution=Execution.HOST,
+    host="assert",
     is_pure=False,
 )
 
@@ -398,6 +400,7 @@ null_value = define(
     description="The absence of a value.",
     evaluate=lambda attrs: None,
     execution=Execution.HOST,
+    host="null",
 )
 to_vdevice = define(
     "to_vdevice",
@@ -407,6 +410,7 @@ to_vdevice = define(
     schema=Schema(dst_vdevice=anything(REQUIRED)),
     evaluate=lambda attrs, x: x,
     execution=Execution.HOST,
+    host="same",
 )
 hint_on_device = define(
     "hint_on_device",
@@ -416,6 +420,7 @@ hint_on_device = define(
     schema=Schema(dst_vdevice=anything(REQUIRED)),
     evaluate=lambda attrs, x: x,
     execution=Execution.HOST,
+    host="same",
 )
 
 

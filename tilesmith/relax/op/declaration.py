@@ -78,6 +78,7 @@ def define(
     layout: Layout = Layout.FIXED,
     view_of: int | None = None,
     execution: Execution = Execution.KERNEL,
+    host: str = "",
     is_identity: bool = False,
     is_pure: bool = True,
 ) -> OpFunction:
@@ -101,6 +102,7 @@ def define(
         layout=layout,
         view_of=view_of,
         execution=execution,
+        host=host,
         is_identity=is_identity,
         is_pure=is_pure,
         description=description,

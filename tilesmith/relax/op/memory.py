@@ -48,6 +48,7 @@ kill_storage = define(
     evaluate=lambda attrs, storage: (),
     description="The storage is used no more.",
     execution=Execution.HOST,
+    host="nothing",
     is_pure=False,
 )
 kill_tensor = define(
@@ -57,6 +58,7 @@ kill_tensor = define(
     evaluate=lambda attrs, tensor: (),
     description="The tensor is used no more.",
     execution=Execution.HOST,
+    host="nothing",
     is_pure=False,
 )
 
@@ -91,6 +93,7 @@ _view_call = define(
     evaluate=_view,
     view_of=0,
     execution=Execution.HOST,
+    host="view",
 )
 ensure_zero_offset = define(
     "memory.ensure_zero_offset",
@@ -99,6 +102,7 @@ ensure_zero_offset = define(
     description="A tensor whose data starts where its memory starts.",
     evaluate=lambda attrs, data: data,
     execution=Execution.HOST,
+    host="same",
 )
 function("ensure_zero_offset")(ensure_zero_offset)
 
