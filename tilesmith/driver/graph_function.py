@@ -116,7 +116,7 @@ class _Lowering:
     ) -> None:
         self.module = module
         self.name = name.name_hint
-        self.function: relax.Function = module[name]
+        self.function: Any = module[name]
         self.constants = constants
         self.kernels = kernels
         self.values: dict[Any, Any] = {}

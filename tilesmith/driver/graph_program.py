@@ -45,7 +45,7 @@ _NATIVE = (Execution.CALL_TIR, Execution.CALL_DPS_PACKED, Execution.KERNEL)
 _ALSO_NATIVE = (*_NATIVE, Execution.SHAPE_OF, Execution.TENSOR_TO_SHAPE, Execution.SHAPE_TO_TENSOR)
 _RUNTIME_VALUES = (GlobalVar, relax.ExternFunc, relax.StringImm, relax.DataTypeImm)
 
-_SIZE_WORDS = {
+_SIZE_WORDS: dict[type, str] = {
     scalar.Add: "add", scalar.Sub: "sub", scalar.Mul: "mul", scalar.FloorDiv: "floordiv",
     scalar.FloorMod: "floormod", scalar.Div: "div", scalar.Mod: "mod", scalar.Min: "min",
     scalar.Max: "max",
@@ -104,7 +104,7 @@ def is_plain(info: StructInfo | None) -> bool:
 
 def _reason_for_program(module: IRModule, name: GlobalVar) -> str | None:
     """Return why a function cannot become native code, or None."""
-    function = module[name]
+    function: Any = module[name]
     for param in function.params:
         if not is_plain(param.struct_info):
             return f"the parameter '{param.name_hint}' is {param.struct_info}"
@@ -112,8 +112,8 @@ def _reason_for_program(module: IRModule, name: GlobalVar) -> str | None:
 
 
 def _reason_inside(module: IRModule, name: GlobalVar, open_: tuple[GlobalVar, ...]) -> str | None:
-    function = module[name]
-    calls = [b.value for b in nodes(function.body, relax.Binding)]
+    function: Any = module[name]
+    calls: list[Any] = [b.value for b in nodes(function.body, relax.Binding)]
     own = [call for call in calls if isinstance(call, relax.Call) and call.op is name]
     is_loop = len(own) == 1 and find_loop(name, function) is not None
     for value in [*calls, *[one.body for one in nodes(function.body, relax.SeqExpr)]]:
@@ -179,7 +179,7 @@ class _Writer:
     def __init__(self, made: Programs, name: GlobalVar, constants: ConstantTable) -> None:
         self.made = made
         self.name = name.name_hint
-        self.source: relax.Function = made.module[name]
+        self.source: Any = made.module[name]
         self.constants = constants
         self.called: list[GlobalVar] = []
         self.registers: dict[relax.Var, int] = {}
@@ -223,6 +223,7 @@ class _Writer:
                 f"'{self.name}': the size {expr} cannot be computed by the runtime",
                 notes=("sizes are sums, products, quotients, minima and maxima",),
             )
+        assert isinstance(expr, scalar.BinaryOp)
         return [word, self.size(expr.a), self.size(expr.b)]
 
     def type(self, info: StructInfo | None) -> dict[str, Any]:
@@ -278,7 +279,7 @@ class _Writer:
         steps: list[dict[str, Any]] = []
         run: list[relax.VarBinding] = []
         for number, binding in enumerate(bindings):
-            if self._fits_part(binding):
+            if isinstance(binding, relax.VarBinding) and self._fits_part(binding):
                 run.append(binding)
                 continue
             steps += self._run(run, bindings[number:], sequence.body)
@@ -287,11 +288,9 @@ class _Writer:
         steps += self._run(run, [], sequence.body)
         return {"steps": steps, "value": self.value(sequence.body)}
 
-    def _fits_part(self, binding: relax.Binding) -> bool:
+    def _fits_part(self, binding: relax.VarBinding) -> bool:
         """Return whether native code can carry out a binding between other steps."""
         value = binding.value
-        if not isinstance(binding, relax.VarBinding):
-            return False
         if not all(is_plain(var.struct_info) for var in used_vars(value)):
             return False
         if isinstance(value, relax.Call) and self._is_kernel(value.op):

@@ -219,6 +219,9 @@ class Binding(Node, key="relax.Binding"):
         @property
         def value(self) -> RelaxExpr: ...
 
+        @property
+        def span(self) -> Any: ...
+
 
 class VarBinding(Binding, key="relax.VarBinding"):
     """``var = value``."""

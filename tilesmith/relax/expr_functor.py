@@ -374,7 +374,7 @@ class PyExprMutator(ExprFunctor):
             self._remap[binding.var] = var
         self.builder_.emit_normalized(MatchCast(var, value, info, binding.span))
 
-    def set_var_remap(self, vid: Any, var: Var) -> None:
+    def set_var_remap(self, vid: Any, var: Any) -> None:
         """Replace later uses of a variable by ``var``."""
         self._remap[vid] = var
 

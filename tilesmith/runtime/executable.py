@@ -179,7 +179,7 @@ class Executable:
         by name. Returns an NDArray, or a tuple of them where the model has several results.
         """
         try:
-            main = self._functions["main"]
+            main: Callable[..., Any] = self._functions["main"]
         except KeyError:
             main = self.get_function("main")
         return main(*inputs, **named)

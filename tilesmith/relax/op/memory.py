@@ -14,14 +14,15 @@ from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 
 
-def _shape_and_dtype(shape: Any, dtype: Any) -> Any:
+def shape_and_dtype(shape: Any, dtype: Any) -> TensorStructInfo:
+    """Return the struct info of a tensor by its written shape and dtype."""
     return TensorStructInfo(shape, dtype.value)
 
 
 _builtin_alloc_tensor = define(
     "builtin.alloc_tensor",
     "shape:shape dtype:dtype runtime_device_index:scalar storage_scope:text",
-    lambda call: _shape_and_dtype(call.args[0], call.args[1]),
+    lambda call: shape_and_dtype(call.args[0], call.args[1]),
     execution=Execution.ALLOC_TENSOR,
     is_pure=False,
 )
@@ -36,7 +37,7 @@ alloc_storage = define(
 alloc_tensor = define(
     "memory.alloc_tensor",
     "storage offset:scalar shape:shape dtype:dtype",
-    lambda call: _shape_and_dtype(call.args[2], call.args[3]),
+    lambda call: shape_and_dtype(call.args[2], call.args[3]),
     description="A tensor in a storage, at an offset in bytes.",
     execution=Execution.TENSOR_IN_STORAGE,
     is_pure=False,

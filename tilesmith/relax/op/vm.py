@@ -6,8 +6,9 @@ from typing import Any
 
 from tilesmith.relax.expr import Call, Tuple
 from tilesmith.relax.op.declaration import define, find_function, function_of, functions
+from tilesmith.relax.op.memory import shape_and_dtype
 from tilesmith.relax.spec import Execution
-from tilesmith.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.relax.struct_info import ObjectStructInfo, TupleStructInfo
 
 _alloc_storage = define(
     "vm.alloc_storage",
@@ -19,7 +20,7 @@ _alloc_storage = define(
 alloc_tensor = define(
     "vm.alloc_tensor",
     "storage offset:scalar shape:shape dtype:dtype",
-    lambda call: TensorStructInfo(call.args[2], call.args[3].value),
+    lambda call: shape_and_dtype(call.args[2], call.args[3]),
     description="A tensor in a storage, at an offset in bytes.",
     execution=Execution.TENSOR_IN_STORAGE,
     is_pure=False,

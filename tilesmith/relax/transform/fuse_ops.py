@@ -96,7 +96,7 @@ class _Graph:
         self._find_dominators()
 
     def _kind(self, binding: Binding, uses: list[Var]) -> FusionKind:
-        value = binding.value
+        value: Any = binding.value
         if isinstance(value, TupleGetItem):
             source = self.of.get(value.tuple_value)
             fuses = source is not None and source.kind <= FusionKind.INJECTIVE
@@ -251,7 +251,7 @@ def _number_of_calls(nodes: list[_Node]) -> int:
 
 def _taken_apart(block: DataflowBlock) -> set[Var]:
     """Return the tuples of a block of which only items are used."""
-    found = {binding.var for binding in block.bindings if isinstance(binding.var, DataflowVar)}
+    found: set[Var] = {b.var for b in block.bindings if isinstance(b.var, DataflowVar)}
     for binding in block.bindings:
         if not isinstance(binding.value, TupleGetItem):
             found.difference_update(used_vars(binding.value))
@@ -262,10 +262,11 @@ def _overwritten(block: DataflowBlock) -> dict[Var, Binding]:
     """Return the variables whose memory calls in place take, with the bindings of these calls."""
     found: dict[Var, Binding] = {}
     for binding in block.bindings:
-        call = binding.value
+        call: Any = binding.value
         if isinstance(call, Call) and call.op is operators.call_tir_inplace.op:
             for place in call.attrs.inplace_indices:
-                argument = call.args[1].fields[place] if place >= 0 else None
+                arguments: Any = call.args[1]
+                argument = arguments.fields[place] if place >= 0 else None
                 if isinstance(argument, Var):
                     found[argument] = binding
     return found
@@ -320,7 +321,7 @@ def fused_function(
     args: list[Any] = []
 
     def parameter(value: Any, hint: str) -> Var:
-        key = value if isinstance(value, Var) else id(value)
+        key: Any = value if isinstance(value, Var) else id(value)
         item = value_of(value) if isinstance(value, Var) else None
         if isinstance(item, TupleGetItem) and isinstance(item.tuple_value, Var):
             key = (item.tuple_value, item.index)

@@ -77,7 +77,8 @@ class _Fusion:
         return widen_mixed_indices(PrimFunc(params, body, None, None, {"tir.noalias": True}))
 
     def _results(self) -> list[Var]:
-        body = self.function.body.body
+        assert self.function.body is not None
+        body: Any = self.function.body.body
         fields = body.fields if isinstance(body, Tuple) else (body,)
         if not all(isinstance(field, Var) for field in fields):
             raise _NotFusable("a result is not a variable")
@@ -98,7 +99,7 @@ class _Fusion:
         self.params += self.buffers[param]
 
     def _binding(self, binding: Any) -> None:
-        call = binding.value
+        call: Any = binding.value
         if isinstance(call, TupleGetItem) and call.tuple_value in self.buffers:
             self.buffers[binding.var] = [self.buffers[call.tuple_value][call.index]]
             return
@@ -125,7 +126,7 @@ class _Fusion:
     def _arguments(self, given: Any) -> list[Buffer]:
         if isinstance(given, Var) and given in self.buffers:  # a tuple
             return self.buffers[given]
-        found = []
+        found: list[Buffer] = []
         for arg in given.fields if isinstance(given, Tuple) else (given,):
             if not isinstance(arg, Var) or len(self.buffers.get(arg, ())) != 1:
                 raise _NotFusable(f"the argument {arg} is not one tensor")
@@ -205,7 +206,8 @@ class _Callers(PyExprMutator):
         target = self.prim_funcs.get(call.op) if isinstance(call, Call) else None
         if target is None:
             return call
-        tensors, sizes = [], []
+        tensors: list[Any] = []
+        sizes: list[Any] = []
         for arg in call.args:
             info = known_struct_info(arg)
             if isinstance(info, ShapeStructInfo):
