@@ -19,7 +19,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_cells import Cell, load_cells
-from tilesmith.driver.graph_errors import not_lowered, unknown_shape, unsupported
+from tilesmith.driver.graph_errors import not_lowered, unknown_shape
 from tilesmith.driver.graph_loop import find_loop, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
@@ -27,17 +27,15 @@ from tilesmith.driver.graph_signature import (
     extents_of,
     sizes_function,
 )
-from tilesmith.driver.graph_sizes import SizeTable
+from tilesmith.driver.graph_sizes import SizeTable, sizes_of_vector, vector_of_sizes
 from tilesmith.driver.graph_steps import (
     Step,
     access,
     copy_bytes,
     give_shape,
     number_of_bytes,
-    read_sizes,
     reservation,
     sequence,
-    write_sizes,
 )
 from tilesmith.driver.graph_values import (
     ConstantTable,
@@ -366,9 +364,13 @@ class _Lowering:
             if spec.execution is Execution.SHAPE_OF:
                 return ShapeValue(self.value(call.args[0]).shape)
             if spec.execution is Execution.TENSOR_TO_SHAPE:
-                return self._tensor_to_shape(call)
+                step, shape = sizes_of_vector(self.name, call, self.value(call.args[0]))
+                self.steps.append(step)
+                return shape
             if spec.execution is Execution.SHAPE_TO_TENSOR:
-                return self._shape_to_tensor(call)
+                step, vector = vector_of_sizes(self.value(call.args[0]))
+                self.steps.append(step)
+                return vector
         raise not_lowered(self.name, call)
 
     def _new(self, info: StructInfo, what: str) -> Any:
@@ -384,25 +386,6 @@ class _Lowering:
             return TensorValue(Storage.workspace(size), shape, info.dtype)
         self.sizes.check(shape, f"the result of {what}")
         return TensorValue(self._reserve(shape, info.dtype), shape, info.dtype)
-
-    def _tensor_to_shape(self, call: relax.Call) -> ShapeValue:
-        """Define new sizes by the elements of a vector that is computed when the program runs."""
-        vector: TensorValue = self.value(call.args[0])
-        count = vector.shape[0] if vector.shape else const(1, "int64")
-        if not isinstance(count, IntImm):
-            what = f"a vector of {count} elements cannot be a shape"
-            cure = "the number of dimensions has to be known when the model is compiled"
-            raise unsupported(self.name, what, call, cure)
-        sizes = [Var(f"size_{place}", "int64") for place in range(count.value)]
-        self.steps.append(read_sizes(vector, sizes))
-        return ShapeValue(tuple(sizes))
-
-    def _shape_to_tensor(self, call: relax.Call) -> TensorValue:
-        sizes: ShapeValue = self.value(call.args[0])
-        shape: tuple[PrimExpr, ...] = (const(len(sizes.values), "int64"),)
-        vector = TensorValue(Storage.workspace(number_of_bytes(shape, _INT64)), shape, _INT64)
-        self.steps.append(write_sizes(sizes, vector))
-        return vector
 
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]

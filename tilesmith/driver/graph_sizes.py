@@ -12,14 +12,25 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilesmith.arith import Analyzer
+from tilesmith.driver.graph_errors import unsupported
 from tilesmith.driver.graph_signature import known_sizes
-from tilesmith.driver.graph_steps import Step, assertion, number_of_elements
-from tilesmith.ir import PrimExpr, Var, const
+from tilesmith.driver.graph_steps import (
+    Step,
+    assertion,
+    number_of_bytes,
+    number_of_elements,
+    read_sizes,
+    write_sizes,
+)
+from tilesmith.driver.graph_values import ShapeValue, TensorValue
+from tilesmith.driver.memory_plan import Storage
+from tilesmith.ir import IntImm, PrimExpr, Var, const
 from tilesmith.ir.operators import cast, equal, greater_equal, less
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.functor import substitute
 
-__all__ = ["SizeTable"]
+__all__ = ["SizeTable", "sizes_of_vector", "vector_of_sizes"]
 
 _MOST_ELEMENTS = 2.0**48
 """So many elements fit the addresses of no machine, and their bytes fit 64 bits."""
@@ -108,3 +119,24 @@ class SizeTable:
         if not self.analyzer.can_prove_equal(old, new):
             message = (f"ShapeError: {what} gets ", old, " elements, but its result has ", new)
             self.steps.append(assertion(equal(old, new), *message))
+
+
+def sizes_of_vector(function: str, call: Any, vector: TensorValue) -> tuple[Step, ShapeValue]:
+    """Return new sizes, and the step that defines them by the elements of a vector that is computed
+    when the program runs.
+    """
+    count = vector.shape[0] if vector.shape else const(1, "int64")
+    if not isinstance(count, IntImm):
+        what = f"a vector of {count} elements cannot be a shape"
+        cure = "the number of dimensions has to be known when the model is compiled"
+        raise unsupported(function, what, call, cure)
+    sizes = [Var(f"size_{place}", "int64") for place in range(count.value)]
+    return read_sizes(vector, sizes), ShapeValue(tuple(sizes))
+
+
+def vector_of_sizes(sizes: ShapeValue) -> tuple[Step, TensorValue]:
+    """Return a new vector, and the step that stores sizes in it."""
+    int64 = DataType("int64")
+    shape: tuple[PrimExpr, ...] = (const(len(sizes.values), "int64"),)
+    vector = TensorValue(Storage.workspace(number_of_bytes(shape, int64)), shape, int64)
+    return write_sizes(sizes, vector), vector
