@@ -253,6 +253,44 @@ def test_results_in_place_are_the_arguments(executable):
     np.testing.assert_array_equal(x.numpy(), V + 1)
 
 
+@I.ir_module
+class InPlace:
+    @T.prim_func(private=True)
+    def increase(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(n):
+            with T.block("b"):
+                v = T.axis.spatial(n, i)
+                A[v] = A[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        a = R.call_tir_inplace(InPlace.increase, (y,), [0], out_sinfo=R.Tensor((n,), "float32"))
+        b = R.add(x, a)
+        return (b, a)
+
+    @R.function(pure=False)
+    def step_by_step(x: R.Tensor((3,), "float32")):
+        a = R.call_tir_inplace(InPlace.increase, (x,), [0], out_sinfo=R.Tensor((3,), "float32"))
+        b = R.call_packed("tests.program.double", a, sinfo_args=R.Tensor((3,), "float32"))
+        return (a, b)
+
+
+def test_results_of_kernels_in_place_are_the_arguments(tmp_path):
+    built = relax.build(InPlace, target="llvm")
+    built.save(tmp_path / "model.tsm")
+    for one in (built, ts.runtime.load_module(str(tmp_path / "model.tsm"))):
+        x, y = ts.nd.array(np.zeros(3, "float32")), ts.nd.array(np.ones(3, "float32"))
+        total, same = one["main"](x, y)
+        assert same == y and hash(same) == hash(y)
+        np.testing.assert_array_equal(total.numpy(), [2, 2, 2])
+        same, doubled = one["step_by_step"](x)
+        assert same == x
+        np.testing.assert_array_equal(doubled.numpy(), [2, 2, 2])
+
+
 def test_shapes_of_registered_functions(executable):
     shape, filled = executable["shapes"](np.ones((4, 3), "float32"))
     assert shape == [4, 3] and filled.shape == (4, 3)

@@ -44,6 +44,7 @@ from tilesmith.driver.graph_values import (
     TensorValue,
     TupleValue,
     leaves,
+    same_sizes,
     static_shape,
 )
 from tilesmith.driver.kernel_call import kernel_arguments, packed_arguments, size_assertion
@@ -123,6 +124,9 @@ class _Lowering:
         self.sizes = SizeTable(self.steps)
         self.frame = Var("frame", "int64")
         self.made_inside: set[int] = set()  # the results whose sizes depend on data
+        self.inputs: dict[Storage, int] = {}  # the memory of tensors that are parameters
+        self.overwritten: dict[Storage, int] = {}  # those that calls in place write to
+        self.same_as: dict[int, int] = {}  # the results that are parameters, overwritten
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
         self.workspace_var = Var(
@@ -150,7 +154,8 @@ class _Lowering:
         touched = [step.storages for step in self.steps]
         size = plan_workspace(touched, self.workspace_var, self.sizes.analyzer)
         results = leaves(result)
-        early = [leaf for number, leaf in enumerate(results) if number not in self.made_inside]
+        late = {*self.made_inside, *self.same_as}
+        early = [leaf for number, leaf in enumerate(results) if number not in late]
         metadata = self._metadata(result, early, size)
         main = self._prim_func(inputs, outputs)
         shapes = None
@@ -179,8 +184,10 @@ class _Lowering:
         if isinstance(info, TensorStructInfo):
             shape = self._shape_of(info, f"input '{name}'")
             buffer = decl_buffer(shape, info.dtype, name, data_alignment=info.dtype.nbytes)
+            storage = Storage.outside(lambda: buffer.data)
+            self.inputs[storage] = len(self.params)
             self.params.append(buffer)
-            return TensorValue(Storage.outside(lambda: buffer.data), shape, info.dtype)
+            return TensorValue(storage, shape, info.dtype)
         if isinstance(info, ShapeStructInfo) and info.values is not None:
             values = []
             for number, extent in enumerate(info.values):
@@ -214,6 +221,11 @@ class _Lowering:
         buffers: list[Buffer] = []
         taken: set[int] = set()
         for place, leaf in enumerate(leaves(result)):
+            if isinstance(leaf, TensorValue) and leaf.storage in self.overwritten:
+                number = self.overwritten[leaf.storage]
+                if same_sizes(self.params[number].shape, leaf.shape):
+                    self.same_as[place] = number
+                    continue
             if not isinstance(leaf, ScalarValue):
                 sizes = leaf.values if isinstance(leaf, ShapeValue) else leaf.shape
                 if not self.sizes.is_early(sizes):
@@ -398,6 +410,10 @@ class _Lowering:
         for number, index in enumerate(inplace):
             if index >= 0:
                 results[number].storage = arguments[index].storage
+                if arguments[index].storage in self.inputs:
+                    self.overwritten[arguments[index].storage] = self.inputs[
+                        arguments[index].storage
+                    ]
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         self._run_kernel(call, kernel, [*arguments, *kept], sizes)
@@ -569,7 +585,7 @@ class _Lowering:
         symbolic = any(not isinstance(extent, IntImm) for extent in extents_of(early))
         return {
             "params": params,
-            "result": describe_value(result, self.made_inside),
+            "result": describe_value(result, self.made_inside, self.same_as),
             "symbols": sorted({variable.name for variable in self.sizes.known}),
             "workspace_bytes": "dynamic" if dynamic else int(size),  # type: ignore[call-overload]
             "shapes_function": f"{self.name}_shapes" if dynamic or symbolic else None,

@@ -5,7 +5,8 @@ main(x: (n, m), …) -> (m, n)   →   main_shapes(x, sizes): sizes[0] = m; size
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tilesmith.driver.graph_values import (
@@ -47,17 +48,21 @@ def describe_input(name: str, info: StructInfo) -> dict[str, Any]:
     return {"name": name, "kind": "prim", "dtype": str(info.dtype)}
 
 
-def describe_value(value: Any, made_inside: Collection[int] = ()) -> dict[str, Any]:
+def describe_value(
+    value: Any, made_inside: Collection[int] = (), same_as: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return the metadata of a result in the form that ``runtime.signature`` reads.
 
-    ``made_inside`` are the numbers of its leaves whose sizes are known only when it is called.
+    ``made_inside`` are the numbers of its leaves whose sizes are known only when it is called,
+    ``same_as`` tells which leaves are arguments.
     """
-    return _Description(made_inside).of(value)
+    return _Description(made_inside, same_as).of(value)
 
 
 class _Description:
-    def __init__(self, made_inside: Collection[int]) -> None:
+    def __init__(self, made_inside: Collection[int], same_as: Mapping[int, int]) -> None:
         self._made_inside = made_inside
+        self._same_as = same_as
         self._leaves = 0
 
     def of(self, value: Any) -> dict[str, Any]:
@@ -66,6 +71,8 @@ class _Description:
         entry = self._leaf(value)
         if self._leaves in self._made_inside:
             entry["made_inside"] = True
+        if self._leaves in self._same_as:
+            entry["argument"] = self._same_as[self._leaves]
         self._leaves += 1
         return entry
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import PrimExpr
+from tilesmith.ir.structural import structural_equal
 from tilesmith.relax import Constant, TensorStructInfo
 from tilesmith.runtime.dtype import DataType
 
 __all__ = [
     "ConstantTable", "ScalarValue", "ShapeValue", "TensorValue", "TupleValue", "leaves",
-    "static_shape",
+    "same_sizes", "static_shape",
 ]  # fmt: skip
 
 
@@ -69,6 +71,11 @@ def leaves(value: Any) -> list[Any]:
     if isinstance(value, TupleValue):
         return [leaf for one in value.fields for leaf in leaves(one)]
     return [value]
+
+
+def same_sizes(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    """Return whether two shapes consist of the same sizes."""
+    return len(a) == len(b) and all(structural_equal(x, y) for x, y in zip(a, b))
 
 
 def static_shape(info: TensorStructInfo) -> tuple[PrimExpr, ...] | None:

@@ -96,8 +96,14 @@ class CompiledFunction:
             and not signature.has_frame
             and all(leaf.is_static for leaf in leaves)
         )
-        results = enumerate(signature.result.leaves())
-        self._results = [(number, leaf) for number, leaf in results if not leaf.is_made_inside]
+        results = list(enumerate(signature.result.leaves()))
+        self._same_as = [(number, leaf.argument) for number, leaf in results if leaf.argument >= 0]
+        self._is_static &= not self._same_as
+        self._results = [
+            (number, leaf)
+            for number, leaf in results
+            if not leaf.is_made_inside and leaf.argument < 0
+        ]
         self._makers = [_maker(leaf) for _, leaf in self._results if leaf.kind != "shape"]
         self._is_single = signature.result.kind == "tensor"
         self._extents = sum([len(leaf.shape) for _, leaf in self._results]) + 1
@@ -187,6 +193,9 @@ class CompiledFunction:
                     made.update(frame.finish())
         finally:
             self._free.append(workspace)
+        for number, place in self._same_as:
+            argument = arguments[place]
+            made[number] = argument if isinstance(argument, NDArray) else from_dlpack(argument)
         return _rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
 
     def _flatten(self, inputs: Sequence[Any]) -> list[Any]:

@@ -21,8 +21,9 @@ The metadata of one function is JSON data:
            | {"kind": "none"}
 
 A tensor or shape with ``"made_inside": true`` has sizes that depend on data: the code makes it in
-its frame. An extent is an integer, the name of a symbol, or the text of an expression over symbols;
-the last is for messages, the shapes function evaluates it.
+its frame. A tensor with ``"argument": 2`` is that argument (of the code), which it overwrites. An
+extent is an integer, the name of a symbol, or the text of an expression over symbols; the last is
+for messages, the shapes function evaluates it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Result:
     dtype: DataType | None = None
     fields: tuple[Result, ...] = ()
     is_made_inside: bool = False
+    argument: int = -1
 
     def leaves(self) -> list[Result]:
         """Return the tensors, numbers and shapes in order, with tuples flattened."""
@@ -128,8 +130,8 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         workspace = None
     elif not isinstance(workspace, int) or workspace < 0:
         raise ArtifactError(f"'{name}': a workspace of {workspace!r} bytes is not valid")
-    before = [leaf for leaf in result.leaves() if not leaf.is_made_inside]
-    if len(before) < len(result.leaves()) and not has_frame:
+    before = [leaf for leaf in result.leaves() if not leaf.is_made_inside and leaf.argument < 0]
+    if any(leaf.is_made_inside for leaf in result.leaves()) and not has_frame:
         raise ArtifactError(f"'{name}' makes results inside, but has no frame")
     dynamic = [leaf for leaf in before if not _is_static(leaf.shape)]
     if shapes is None and (workspace is None or dynamic):
@@ -171,7 +173,8 @@ def _result(entry: Mapping[str, Any]) -> Result:
     is_inside = bool(entry.get("made_inside", False))
     if kind == "tensor":
         dtype = DataType(entry["dtype"])
-        return Result(kind, _extents(entry), dtype, is_made_inside=is_inside)
+        argument = int(entry.get("argument", -1))
+        return Result(kind, _extents(entry), dtype, (), is_inside, argument)
     if kind == "shape":
         return Result(kind, _extents(entry), is_made_inside=is_inside)
     if kind == "prim":
