@@ -36,12 +36,14 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.registry import get_global_func
+from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import (
     ArtifactError,
     ExecutionError,
     ShapeError,
     TypeMismatchError,
     UnknownNameError,
+    UnsupportedError,
 )
 from tilesmith.support.recursion import deep_recursion
 
@@ -100,6 +102,14 @@ class Program:
                 f"the program of '{name}' cannot be read",
                 notes=(f"{type(error).__name__}: {error}",),
             ) from error
+
+    @property
+    def signature(self) -> Signature:
+        """Raise an error: only native functions have fixed types of inputs and results."""
+        raise UnsupportedError(
+            f"'{self.name}' runs step by step: its inputs have no fixed types",
+            notes=("call it from Python with its inputs",),
+        )
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.input_names)})"

@@ -54,6 +54,8 @@ MODULES: dict[str, str] = {
     "tvm.relax.op.unary": "tilesmith.relax.op",
     "tvm.relax.pipeline": "tilesmith.driver.pipelines",
     "tvm.relax.testing": "tilesmith.compat.tvm.relax_testing",
+    "tvm.relax.testing.ast_printer": "tilesmith.compat.tvm.ast_printer",
+    "tvm.relax.testing.nn": "tilesmith.compat.tvm.relax_testing_nn",
     "tvm.relax.testing.vm": "tilesmith.compat.tvm.relax_testing",
     "tvm.relax.transform.legalize_ops.common": "tilesmith.compat.tvm.legalize",
     "tvm.relax.transform.remove_redundant_reshape": "tvm.relax.transform",

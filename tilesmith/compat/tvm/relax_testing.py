@@ -1,12 +1,14 @@
-"""Helps tests of the executor, as ``tvm.relax.testing.vm`` does."""
+"""Helps tests of graphs and of the executor, as ``tvm.relax.testing`` does."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.compat.tvm import relax_testing_nn as nn
+from tilesmith.compat.tvm.ast_printer import dump_ast
 from tilesmith.relax import VirtualMachine
 
-__all__ = ["check_saved_func"]
+__all__ = ["check_saved_func", "dump_ast", "nn"]
 
 
 def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: Any) -> Any:
