@@ -39,12 +39,14 @@ def _builder() -> BlockBuilder:
 
 def emit(expr: Any, name_hint: str = "") -> Var:
     """Bind an expression in the function that is being built."""
-    return _builder().emit(expr, name_hint)
+    made: Var = _builder().emit(expr, name_hint)
+    return made
 
 
 def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
     """Bind the call of a tensor expression's PrimFunc in the function that is being built."""
-    return _builder().emit_te(func, *args, **kwargs)
+    made: Var = _builder().emit_te(func, *args, **kwargs)
+    return made
 
 
 def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
