@@ -1,13 +1,17 @@
 """VectorizeLoop as a pass by itself: the form of what runs lane by lane, predicates, refusals."""
 
+import numpy as np
 import pytest
 
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.ir import assert_structural_equal
+from tilesmith.ir.queries import nodes
 from tilesmith.ir.transform import PassContext
+from tilesmith.lowering import build
 from tilesmith.script import from_source
 from tilesmith.support.errors import UnsupportedError
-from tilesmith.tir import transform
+from tilesmith.tir import For, transform
+from tilesmith.tir.transform.loops.vectorize_loop import vectorize_loop
 
 PROGRAM = """
 @T.prim_func
@@ -140,3 +144,52 @@ def test_refusals():
     with pytest.raises(UnsupportedError, match="while loop inside a vectorized loop"):
         apply(loop, transform.VectorizeLoop())
     assert_same_results(loop, apply(loop, transform.VectorizeLoop(freely=True)), {"n": 1})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'T.Cast("int8", i * 64) // T.int8(4)',
+        '(T.Cast("uint8", i) + T.uint8(254)) % T.uint8(10)',
+        '(T.Cast("uint8", i) + T.uint8(254)) // T.uint8(10)',
+        '(T.Cast("uint16", i) * T.uint16(16384) + T.uint16(32768)) // T.uint16(8)',
+        'T.Cast("int32", T.Cast("int8", i) + T.int8(126))',
+        'A[T.Cast("uint8", i) + T.uint8(254)]',
+        'T.if_then_else(i < 3, A[T.Cast("uint8", i) + T.uint8(254)], 3)',
+        'A[T.Cast("uint8", i) + T.uint8(25)]',
+    ],
+)
+def test_lanes_of_narrow_integers_wrap_around(value):
+    func = from_source(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((256,), "int32"), B: T.Buffer((4,), "int32")):
+    T.func_attr({{"global_symbol": "main"}})
+    for i in T.vectorized(4):
+        B[i] = T.Cast("int32", {value})
+"""
+    )
+    got = vectorize_loop(func)
+    assert not list(nodes(got.body, For))
+    assert_same_results(func, got)
+
+
+@pytest.mark.parametrize(
+    "first, lines", [("25", "A[T.uint8(25):T.uint8(29)]"), ("254", "A[T.Cast(")]
+)
+def test_an_index_that_may_wrap_around_is_gathered(first, lines):
+    func = from_source(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((256,), "int32"), B: T.Buffer((4,), "int32")):
+    T.func_attr({{"global_symbol": "main"}})
+    for i in T.vectorized(4):
+        B[i] = A[T.Cast("uint8", i) + T.uint8({first})]
+"""
+    )
+    got = vectorize_loop(func)
+    assert lines in got.script()
+    given, result = np.arange(256, dtype="int32"), np.zeros(4, "int32")
+    for target in ("llvm", "c"):
+        build(got, target=target)["main"](given, result)
+        assert list(result) == [(int(first) + lane) % 256 for lane in range(4)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import IntImm, PrimExpr, Ramp
+from tilesmith.ir import Cast, IntImm, PrimExpr, Ramp
 from tilesmith.ir import operators as ops
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.queries import uses_variable
@@ -68,7 +69,7 @@ def vector_store(values: Values, store: BufferStore) -> BufferStore:
 
 def _indices(values: Values, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
     """Return the indices of an access; with one copy per lane for memory allocated inside the
-    loop.
+    loop. What is addressed is evenly spaced where the index is a Ramp.
     """
     new = [values.visit(index) for index in old]
     for index in new[:-1]:
@@ -76,6 +77,10 @@ def _indices(values: Values, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple
             raise NeedsLanes("an index other than the last one differs between lanes")
     if buffer.data in values.memory.pointers:
         new[-1] = values.memory.place(new[-1])
+    if new and isinstance(new[-1], Ramp) and not values.lanes.stays_even(new[-1]):
+        narrow = new[-1].dtype
+        dtype = DataType("int32" if narrow.bits < 32 else "int64")
+        new[-1] = Cast(dtype.with_lanes(narrow.lanes), new[-1])
     if new[-1:] and new[-1].dtype.lanes > 1 and buffer.dtype.lanes > 1:
         raise NeedsLanes(VECTORS_ALREADY)
     return tuple(new)

@@ -79,7 +79,8 @@ def _guarded_branch(vectorizer: Vectorizer, branch: IfThenElse) -> Stmt:
     index, limit = condition.a, condition.b
     if branch.else_case is not None or not isinstance(index, Ramp):
         raise NeedsLanes("its condition is not of the form index < limit")
-    if not (ops.is_const(index.stride, 1) and isinstance(limit, Broadcast)):
+    is_even = ops.is_const(index.stride, 1) and vectorizer.lanes.stays_even(index)
+    if not (is_even and isinstance(limit, Broadcast)):
         raise NeedsLanes("its condition is not of the form index < limit")
     mask_dtype = DataType("uint1").with_lanes(vectorizer.lanes.count)
     mask = get_active_lane_mask(mask_dtype, index.base, limit.value)

@@ -88,7 +88,9 @@ def _division(values: Values, kind: type[BinaryOp], a: PrimExpr, b: PrimExpr) ->
     """Simplify a division whose lanes agree, or whose remainders are evenly spaced."""
     lanes = values.lanes
     rounding = kind in (FloorDiv, FloorMod) and lanes.freely
-    if rounding and isinstance(a, Ramp) and isinstance(b, IntImm) and b.value > 0:
+    known = isinstance(b, IntImm) and b.value > 0
+    if rounding and known and isinstance(a, Ramp) and lanes.stays_even(a):
+        assert isinstance(b, IntImm)
         stride = a.stride
         if isinstance(stride, IntImm) and stride.value % b.value == 0:
             quotient = lanes.ramp(a.base // b, const(stride.value // b.value, stride.dtype))
@@ -122,10 +124,8 @@ def _cast(values: Values, expr: Cast) -> PrimExpr:
     if expr.dtype.lanes > 1:
         raise NeedsLanes(VECTORS_ALREADY)
     if isinstance(value, Ramp) and expr.dtype.is_integer:
-        # Dropping upper bits keeps the lanes evenly spaced; so does widening what does not
-        # overflow, as indices do not.
-        bits = value.dtype.bits
-        if expr.dtype.bits <= bits or (value.dtype.is_int and bits >= 32):
+        # Dropping upper bits keeps the lanes evenly spaced; so does widening what does not wrap.
+        if expr.dtype.bits <= value.dtype.bits or values.lanes.stays_even(value):
             base, stride = ops.cast(expr.dtype, value.base), ops.cast(expr.dtype, value.stride)
             return Ramp(base, stride, values.lanes.count)
     return Cast(expr.dtype.with_lanes(value.dtype.lanes), value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, BinaryOp, Broadcast, Mul, PrimExpr, Ramp, Var, const
+from tilesmith.ir import Add, BinaryOp, Broadcast, IntImm, Mul, PrimExpr, Ramp, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.runtime.dtype import ScalableLanes
 
@@ -47,6 +47,20 @@ class Lanes:
         if stride is None or ops.is_const(stride, 0):
             return base
         return Ramp(base, stride, self.count)
+
+    def stays_even(self, vector: Ramp) -> bool:
+        """Return whether the numbers in a Ramp are evenly spaced: it may not wrap around.
+
+        Signed integers of 32 bits and more do not overflow.
+        """
+        dtype, stride = vector.base.dtype, vector.stride
+        if dtype.is_int and dtype.bits >= 32:
+            return True
+        if self.is_scalable or not isinstance(stride, IntImm):
+            return False
+        bound, reach = self.analyzer.const_int_bound(vector.base), stride.value * (self.count - 1)
+        low, high = bound.min_value + min(reach, 0), bound.max_value + max(reach, 0)
+        return dtype.min_value <= low and high <= dtype.max_value
 
     def combined(self, kind: type[BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
         """Return a sum, difference or product as a Ramp; None if it is not one."""
