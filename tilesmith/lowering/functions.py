@@ -182,7 +182,8 @@ def check_options(context: PassContext) -> None:
 
 _MEMORY_PLAN = (
     "workspaces of models are always planned, in the order that tir.usmp.algorithm names;"
-    " memory within a kernel is shared by StorageRewrite"
+    " memory within a kernel is shared by StorageRewrite; the pools of a board are planned by"
+    " tir.usmp.transform.UnifiedStaticMemoryPlanner"
 )
 _WITHOUT_PART = {
     "tir.usmp.enable": _MEMORY_PLAN,

@@ -35,5 +35,6 @@ __getattr__, __dir__ = lazy_attributes(
         "schedule": "tilesmith.tir.schedule",
         "stmt_functor": "tilesmith.tir.stmt_functor",
         "transform": "tilesmith.tir.transform",
+        "usmp": "tilesmith.tir.usmp",
     },
 )

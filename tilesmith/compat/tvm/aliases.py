@@ -346,12 +346,10 @@ NAMES: dict[str, dict[str, str]] = {
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
     },
     "tvm.tir.transform": {
-        name: "tilesmith.compat.tvm.refused:" + name
-        for name in (
-            "LowerTIRx",
-            "LowerTIRxOpaque",
-            "TilePrimitiveDispatch",
-            "UnifiedStaticMemoryPlanner",
-        )
+        **{
+            name: "tilesmith.compat.tvm.refused:" + name
+            for name in ("LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch")
+        },
+        "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }

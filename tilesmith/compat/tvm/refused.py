@@ -6,26 +6,11 @@ from typing import Any, NoReturn
 
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = [
-    "LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch",
-    "UnifiedStaticMemoryPlanner",
-]  # fmt: skip
+__all__ = ["LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch"]
 
 
 def _refuse(name: str, reason: str, advice: str) -> NoReturn:
     raise UnsupportedError(f"there is no pass {name}: {reason}", notes=(advice,))
-
-
-def UnifiedStaticMemoryPlanner(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: one memory plan for all functions is for boards without an operating
-    system.
-    """
-    _refuse(
-        "UnifiedStaticMemoryPlanner",
-        "it lays out the memory of microcontrollers, which have no back end yet",
-        "within a function StorageRewrite shares memory, between the kernels of a model "
-        "relax.transform.StaticPlanBlockMemory does",
-    )
 
 
 def TilePrimitiveDispatch(*args: Any, **kwargs: Any) -> NoReturn:
