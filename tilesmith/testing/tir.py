@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilesmith.ir import IntImm
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ScheduleError
@@ -190,7 +191,7 @@ def _with_registers(index_map: IndexMap, name: str) -> IndexMap:
     if len(places) != 1 or len(tiles) != 1:
         raise ScheduleError(f"the intrinsic '{name}' does not copy a tile to or from a warp")
     (place,), ((buffer, indices),) = places, tiles
-    sizes = [int(size) for size in buffer.shape]
+    sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
 
     def mapped(i: Any, j: Any) -> list[Any]:
         inside = dict(zip(indices, (i % sizes[0], j % sizes[1])))

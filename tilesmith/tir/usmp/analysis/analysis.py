@@ -20,7 +20,7 @@ from tilesmith.tir.stmt import Allocate, BufferStore, For, LetStmt, While
 from tilesmith.tir.usmp.calls import Functions
 from tilesmith.tir.usmp.utils import CANDIDATE_MEMORY_POOL_ATTR, BufferInfo
 
-__all__ = ["extract_buffer_info"]
+__all__ = ["bytes_of", "extract_buffer_info"]
 
 
 def extract_buffer_info(main_func: PrimFunc, mod: IRModule) -> dict[BufferInfo, Allocate]:
@@ -35,7 +35,7 @@ def extract_buffer_info(main_func: PrimFunc, mod: IRModule) -> dict[BufferInfo, 
     found: dict[BufferInfo, Allocate] = {}
     for allocation, ranges in reader.ranges.items():
         pools: Sequence[PoolInfo] = allocation.annotations[CANDIDATE_MEMORY_POOL_ATTR]
-        name, size = allocation.buffer_var.name, _size(allocation)
+        name, size = allocation.buffer_var.name, bytes_of(allocation)
         found[BufferInfo(name, size, tuple(pools), live=tuple(ranges))] = allocation
     conflicts: dict[BufferInfo, list[BufferInfo]] = {info: [] for info in found}
     for one, other in combinations(found, 2):
@@ -47,7 +47,8 @@ def extract_buffer_info(main_func: PrimFunc, mod: IRModule) -> dict[BufferInfo, 
     return found
 
 
-def _size(allocation: Allocate) -> int:
+def bytes_of(allocation: Allocate) -> int:
+    """Return the size of an allocation. Raises UnsupportedError if it is not constant."""
     size = allocation.dtype.nbytes
     for extent in allocation.extents:
         if not isinstance(extent, IntImm):

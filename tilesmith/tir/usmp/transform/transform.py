@@ -23,14 +23,14 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir.call_intrinsics import handle_add_byte_offset
-from tilesmith.ir.pass_context import PassContext
+from tilesmith.ir.pass_context import PassContext, PassInfo
 from tilesmith.ir.queries import nodes
-from tilesmith.ir.transform import Pass, module_pass
+from tilesmith.ir.transform import ModulePass, Pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnknownNameError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, LetStmt, Stmt
-from tilesmith.tir.usmp.analysis.analysis import extract_buffer_info
+from tilesmith.tir.usmp.analysis.analysis import bytes_of, extract_buffer_info
 from tilesmith.tir.usmp.calls import Functions
 from tilesmith.tir.usmp.utils import PoolAllocation, plan_pool_allocations
 
@@ -49,18 +49,15 @@ def convert_pool_allocations_to_offsets(
     words for it.
     """
 
-    @module_pass(opt_level=0, name="tir.usmp.ConvertPoolAllocationsToOffsets")
     def convert(module: IRModule, _context: PassContext) -> IRModule:
         return _Conversion(module, pool_allocations, not emit_tvmscript_printable).module()
 
-    made: Pass = convert
-    return made
+    return ModulePass(convert, PassInfo(0, "tir.usmp.ConvertPoolAllocationsToOffsets"))
 
 
 def UnifiedStaticMemoryPlanner() -> Pass:
     """Return the pass that plans the memory of the main function and of all that it calls."""
 
-    @module_pass(opt_level=0, name="tir.UnifiedStaticMemoryPlanner")
     def plan(module: IRModule, _context: PassContext) -> IRModule:
         names = {variable.name_hint: function for variable, function in module.functions.items()}
         main = next((names[name] for name in MAIN_NAMES if name in names), None)
@@ -72,8 +69,7 @@ def UnifiedStaticMemoryPlanner() -> Pass:
         places = plan_pool_allocations(extract_buffer_info(main, module))
         return convert_pool_allocations_to_offsets(places)(module)
 
-    made: Pass = plan
-    return made
+    return ModulePass(plan, PassInfo(0, "tir.UnifiedStaticMemoryPlanner"))
 
 
 class _Conversion:
@@ -114,10 +110,7 @@ class _Conversion:
         for allocation in nodes(function.body, Allocate):
             place = self.places.get(allocation)
             if place is not None:
-                size = allocation.dtype.nbytes
-                for extent in allocation.extents:
-                    size *= int(extent)
-                need(place.pool_info, place.byte_offset + size)
+                need(place.pool_info, place.byte_offset + bytes_of(allocation))
         for call in nodes(function.body, Call):
             callee = self.functions.callee(call)
             if callee is not None:
