@@ -144,6 +144,43 @@ def test_a_planned_program_computes_the_same(sizes):
     np.testing.assert_array_equal(b, expected(a))
 
 
+@I.ir_module
+class Direct:
+    """The loops of the chain in main itself, where tensors that share memory meet."""
+
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        first = T.allocate([8], "float32", "global")
+        second = T.allocate([8], "float32", "global")
+        third = T.allocate([8], "float32", "global")
+        F = T.decl_buffer((8,), "float32", data=first)
+        S = T.decl_buffer((8,), "float32", data=second)
+        R = T.decl_buffer((8,), "float32", data=third)
+        for i in range(8):
+            F[i] = A[7 - i] + A[7 - i]
+        for i in range(8):
+            S[i] = F[i] + T.float32(1)
+        for i in range(8):
+            R[i] = S[7 - i] + S[7 - i]
+        for i in range(8):
+            B[i] = R[7 - i] + R[7 - i]
+
+
+@pytest.mark.parametrize("module", [Chain, Direct])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_planned_program_is_built(module, target):
+    planned = transform.UnifiedStaticMemoryPlanner()(with_pools(module, [pool("sram")]))
+    (need,) = planned["main"].attrs["pool_args"]
+    assert need.allocated_size == (128 if module is Chain else 64)
+    a = np.arange(8, dtype="float32")
+    b, memory = [
+        ts.nd.array(np.zeros(*one)) for one in ((8, "float32"), (need.allocated_size, "uint8"))
+    ]
+    ts.build(planned, target=target)["main"](ts.nd.array(a), b, memory)
+    np.testing.assert_array_equal(b.numpy(), expected(a))
+
+
 def test_a_loop_keeps_what_it_accesses_alive():
     @I.ir_module
     class Loop:
