@@ -100,6 +100,10 @@ class _MatchDtypes(Rewriter):
             return node
         return type(node)(*_same_dtype(a, b))
 
+    def visit_Cast(self, node: Any) -> PrimExpr:
+        value = self.visit(node.value)
+        return node if value is node.value else cast(node.dtype, value)
+
     def visit_Select(self, node: Any) -> PrimExpr:
         condition = self.visit(node.condition)
         a, b = self.visit(node.true_value), self.visit(node.false_value)
@@ -133,10 +137,6 @@ class _IndexDtype(_MatchDtypes):
 
     def visit_ProducerLoad(self, load: Any) -> PrimExpr:
         return load
-
-    def visit_Cast(self, node: Any) -> PrimExpr:
-        value = self.visit(node.value)
-        return node if value is node.value else cast(node.dtype, value)
 
 
 class _Body(_MatchDtypes):

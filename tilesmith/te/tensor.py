@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import ExprOp, Node, PrimExpr, attributes, convert, note
+from tilesmith.ir import ExprOp, IntImm, Node, PrimExpr, attributes, convert, note
 from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
@@ -107,6 +107,9 @@ class Tensor(DataProducer, key="te.Tensor"):
         return int(self.shape[0])  # type: ignore[call-overload]
 
     def __iter__(self) -> Any:
+        """Return the elements of a vector of integers: sizes or bounds of another tensor."""
+        if self.dtype.is_integer and self.ndim == 1 and isinstance(self.shape[0], IntImm):
+            return iter([self(number) for number in range(len(self))])
         raise TypeMismatchError(
             f"tensor '{self.name}' has no elements to iterate over before it is computed",
             notes=("index it: A[i]; a list of tensors is written [A]",),

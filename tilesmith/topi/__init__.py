@@ -4,12 +4,16 @@ from tilesmith.topi import image, nn, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
+from tilesmith.topi.indexing import *  # noqa: F403
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403
 from tilesmith.topi.reduction import *  # noqa: F403
 from tilesmith.topi.scan import *  # noqa: F403
 from tilesmith.topi.scatter import *  # noqa: F403
+from tilesmith.topi.search import *  # noqa: F403
 from tilesmith.topi.sequence import *  # noqa: F403
+from tilesmith.topi.signal import *  # noqa: F403
+from tilesmith.topi.slicing import *  # noqa: F403
 from tilesmith.topi.sort import *  # noqa: F403
 from tilesmith.topi.tensor import *  # noqa: F403
 from tilesmith.topi.transform import *  # noqa: F403

@@ -26,8 +26,7 @@ from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import product
 
 __all__ = [
-    "nonzero", "nonzero_places", "slice_at_run_time", "slice_sizes", "unique_groups",
-    "unique_results",
+    "nonzero", "nonzero_places", "unique_groups", "unique_results",
 ]  # fmt: skip
 
 _INT64 = DataType("int64")
@@ -225,62 +224,3 @@ def unique_results(
         if is_wanted
     ]
     return [values, *parts]
-
-
-# Slices with bounds that are tensors
-
-
-def _bounds(
-    size: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: PrimExpr
-) -> tuple[PrimExpr, PrimExpr]:
-    """Return the first index of a slice by Python's rules, and how many elements it has."""
-    zero, one = const(0, "int64"), const(1, "int64")
-    size = op.cast("int64", size)
-    forward = op.greater(stride, zero)
-    low = tir.Select(forward, zero, const(-1, "int64"))
-    high = tir.Select(forward, size, size - 1)
-
-    def clamp(bound: PrimExpr) -> PrimExpr:
-        bound = tir.Select(op.less(bound, zero), bound + size, bound)
-        return op.minimum(op.maximum(bound, low), high)
-
-    begin, end = clamp(begin), clamp(end)
-    distance = tir.Select(forward, end - begin, begin - end)
-    step = tir.Select(forward, stride, zero - stride)
-    return begin, op.maximum(op.floordiv(distance + step - one, step), zero)
-
-
-def _bounds_of(data: Tensor, bounds: Sequence[Tensor], axis: int) -> tuple[PrimExpr, PrimExpr]:
-    begin, end, stride = [op.cast("int64", one(const(axis, "int64"))) for one in bounds]
-    return _bounds(data.shape[axis], begin, end, stride)
-
-
-def slice_sizes(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Tensor:
-    """Return the sizes of the slice of ``data`` from ``begin`` to before ``end``."""
-    found = [_bounds_of(data, (begin, end, strides), axis)[1] for axis in range(len(data.shape))]
-
-    def choose(k: PrimExpr) -> PrimExpr:
-        size = found[-1]
-        for axis in reversed(range(len(found) - 1)):
-            size = tir.Select(op.equal(k, const(axis, k.dtype)), found[axis], size)
-        return size
-
-    sizes: Tensor = compute((len(found),), choose, name="slice_sizes")
-    return sizes
-
-
-def slice_at_run_time(
-    sizes: Sequence[PrimExpr], data: Tensor, begin: Tensor, end: Tensor, strides: Tensor
-) -> Tensor:
-    """Return a slice of the sizes that `slice_sizes` has computed."""
-
-    def element(*indices: PrimExpr) -> PrimExpr:
-        places = []
-        for axis, index in enumerate(indices):
-            first = _bounds_of(data, (begin, end, strides), axis)[0]
-            stride = op.cast("int64", strides(const(axis, "int64")))
-            places.append(first + op.cast("int64", index) * stride)
-        return data(*places)
-
-    part: Tensor = compute(tuple(sizes), element, name="slice_at_run_time")
-    return part

@@ -9,15 +9,17 @@ from tilesmith import tir
 from tilesmith.ir import PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.compute import compute
+from tilesmith.topi.utils import DType
 
 __all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "clip", "cos", "cosh",
-    "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor", "identity", "isfinite",
-    "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt", "sigmoid", "sign",
-    "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "ceil_log2",
+    "clip", "cos", "cosh", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor",
+    "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "reinterpret",
+    "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -132,3 +134,29 @@ def cast(x: Any, dtype: str, span: Any = None) -> Any:
         return op.cast(target, value)
 
     return _unary("T_cast", function, x)
+
+
+def reinterpret(x: Any, dtype: DType) -> Any:
+    """Return the values whose bits x has; the dtypes are of one size."""
+    target = DataType(dtype)
+
+    def function(value: PrimExpr) -> PrimExpr:
+        if value.dtype.bits != target.bits:
+            raise TypeMismatchError(
+                f"reinterpret: {value.dtype} and {target} are not of one size",
+                notes=("cast converts values",),
+            )
+        made: PrimExpr = tir.reinterpret(target, value)
+        return made
+
+    return _unary("T_reinterpret", function, x)
+
+
+def ceil_log2(x: Any) -> Any:
+    """Return the logarithm of positive numbers to base 2, rounded up, in the dtype of x."""
+
+    def function(value: PrimExpr) -> PrimExpr:
+        exact = value if value.dtype.is_float else op.cast("float64", value)
+        return op.cast(value.dtype, tir.ceil(tir.log2(exact)))
+
+    return _unary("T_ceil_log2", function, x)

@@ -29,14 +29,13 @@ from tilesmith.topi.utils import (
     product,
     ravel_index,
     simplify,
-    slice_bounds,
 )
 from tilesmith.topi.utils import unravel_index as unravelled
 
 __all__ = [
     "arange", "concatenate", "expand_dims", "expand_like", "flip", "gather", "gather_nd",
     "index_map_transform", "layout_transform", "one_hot", "repeat", "reshape", "shape", "split",
-    "squeeze", "stack", "strided_slice", "take", "take_grad", "tile", "transpose", "trilu",
+    "squeeze", "stack", "take", "take_grad", "tile", "transpose", "trilu",
     "unravel_index",
 ]  # fmt: skip
 
@@ -253,43 +252,6 @@ def _slice_axis(a: Tensor, axis: int, begin: PrimExpr, length: PrimExpr) -> Tens
         name="T_split_sections",
         tag=tag.INJECTIVE,
     )
-
-
-def strided_slice(
-    a: Tensor,
-    begin: Sequence[int | PrimExpr | None],
-    end: Sequence[int | PrimExpr | None],
-    strides: Sequence[int | PrimExpr] | None = None,
-    axes: Sequence[int] | None = None,
-    slice_mode: str = "end",
-    assume_inbound: bool = False,
-) -> Tensor:
-    """Return ``a[begin:end:strides]`` along ``axes`` (the first ones by default), as numpy slices.
-
-    ``slice_mode="size"``: ``end`` holds lengths, -1 for the rest, and strides are ignored.
-    ``assume_inbound``: begin and end are known to lie within the axes, so that nothing is clamped.
-    """
-    ndim = len(a.shape)
-    axes = list(range(len(begin))) if axes is None else [int(axis) % ndim for axis in axes]
-    steps_given = [1] if strides is None else [get_const_int(stride) for stride in strides]
-    if len(steps_given) == 1:
-        steps_given = steps_given * len(axes)
-    if not len(begin) == len(end) == len(axes) == len(steps_given):
-        raise ShapeError("strided_slice needs as many begins, ends and strides as axes")
-    starts: list[Any] = [const(0, size.dtype) for size in a.shape]
-    steps = [1] * ndim
-    shape = list(a.shape)
-    for axis, start, stop, step in zip(axes, begin, end, steps_given):
-        if slice_mode == "size":
-            stop = None if op.is_const(convert(stop), -1) else convert(start) + stop
-            step = 1
-        bounds = slice_bounds(a.shape[axis], start, stop, step, assume_inbound)
-        starts[axis], steps[axis], shape[axis] = bounds[0], step, bounds[1]
-
-    def element(*indices: Any) -> PrimExpr:
-        return a(*[index * step + start for index, step, start in zip(indices, steps, starts)])
-
-    return compute(shape, element, name="T_strided_slice", tag=tag.INJECTIVE)
 
 
 def take(

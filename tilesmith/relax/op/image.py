@@ -57,8 +57,9 @@ def _coordinates(attrs: Any, before: int, after: int) -> Any:
 
 
 def _nearest(attrs: Any, places: Any) -> Any:
-    method = attrs.rounding_method
-    if method in ("", "round", "round_prefer_floor"):
+    aligned = attrs.coordinate_transformation_mode == "align_corners"
+    method = attrs.rounding_method or ("round" if aligned else "floor")
+    if method in ("round", "round_prefer_floor"):
         return numpy.ceil(places - 0.5)
     if method == "round_prefer_ceil":
         return numpy.floor(places + 0.5)

@@ -1,3 +1,6 @@
-"""Operators on images."""
+"""Operators of images."""
 
-from tilesmith.topi.image.resize import *  # noqa: F403
+from tilesmith.topi.image.crop_and_resize import crop_and_resize
+from tilesmith.topi.image.dilation2d import dilation2d_nchw, dilation2d_nhwc
+from tilesmith.topi.image.grid_sample import affine_grid, grid_sample
+from tilesmith.topi.image.resize import resize1d, resize2d, resize3d

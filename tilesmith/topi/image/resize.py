@@ -17,7 +17,7 @@ from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import DType, Shape, equal_const_int, nonempty
 from tilesmith.topi.variants import variant
 
-__all__ = ["resize1d", "resize2d", "resize3d"]
+__all__ = ["cubic_weights", "resize1d", "resize2d", "resize3d"]
 
 _METHODS = ("nearest_neighbor", "linear", "cubic")
 _COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -62,15 +62,17 @@ class _Rule:
         """Return the old pixel nearest to a new one, by integer arithmetic if the rule allows
         it.
         """
-        if self.rounding == "floor" and self.coordinates == "asymmetric":
+        aligned = self.coordinates == "align_corners"
+        rounding = self.rounding or ("round" if aligned else "floor")
+        if rounding == "floor" and self.coordinates == "asymmetric":
             return op.floordiv(index * before, after)
         place, half = self.coordinate(index, before, after), const(0.5, "float32")
-        if self.rounding in ("", "round", "round_prefer_floor"):
+        if rounding in ("round", "round_prefer_floor"):
             place = tir.ceil(place - half)
-        elif self.rounding == "round_prefer_ceil":
+        elif rounding == "round_prefer_ceil":
             place = tir.floor(place + half)
         else:
-            place = tir.floor(place) if self.rounding == "floor" else tir.ceil(place)
+            place = tir.floor(place) if rounding == "floor" else tir.ceil(place)
         return op.cast(before.dtype, place)
 
     def taps(
@@ -92,7 +94,7 @@ class _Rule:
         if self.method == "linear":
             weights = [(0, const(1.0, "float32") - fraction), (1, fraction)]
         else:
-            weights = list(zip(range(-1, 3), _cubic_weights(fraction, self.alpha)))
+            weights = list(zip(range(-1, 3), cubic_weights(fraction, self.alpha)))
         if self.method == "cubic" and self.exclude:
             kept = []
             for offset, weight in weights:
@@ -103,7 +105,8 @@ class _Rule:
         return [(inside(first + offset), weight) for offset, weight in weights]
 
 
-def _cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
+def cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
+    """Return the weights of four neighbours of a place, which is ``t`` behind the second one."""
     a, one = const(alpha, "float32"), const(1.0, "float32")
 
     def near(d: PrimExpr) -> PrimExpr:
@@ -202,7 +205,8 @@ resize2d = variant(
     leaves out what lies outside of the image and scales the other weights).
     ``coordinate_transformation_mode``: "half_pixel", "align_corners", "asymmetric" or
     "pytorch_half_pixel". ``rounding_method``, of nearest_neighbor: "round" (halves down), "floor",
-    "ceil", "round_prefer_floor" or "round_prefer_ceil". ``extrapolation_value`` matters with a
+    "ceil", "round_prefer_floor" or "round_prefer_ceil"; without one, "round" where the corners are
+    aligned and "floor" elsewhere. ``extrapolation_value`` matters with a
     region of interest only; a ``roi`` other than zeros raises UnsupportedError.
     """,
     layout="NCHW",
