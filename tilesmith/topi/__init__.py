@@ -4,6 +4,26 @@ from tilesmith.topi import image, nn, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
+from tilesmith.topi.helpers import (
+    InvalidShapeError,
+    ceil_div,
+    const_matrix,
+    const_vector,
+    get_const_float,
+    get_float_tuple,
+    get_max_power2_factor,
+    get_shape,
+    is_dynamic_shape,
+    is_empty_shape,
+    is_target,
+    make_idx,
+    nchw_pack_layout,
+    nchw_xc_layout,
+    ncw_pack_layout,
+    ncw_xc_layout,
+    swap,
+    within_index,
+)
 from tilesmith.topi.indexing import *  # noqa: F403
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403

@@ -28,7 +28,7 @@ from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
-from tilesmith.topi.compute import compute
+from tilesmith.topi.compute import compute_several
 from tilesmith.topi.math import cast
 
 __all__ = ["BLOCK", "LONGEST", "Axis", "accumulator", "reduce_axes", "rounded", "widened"]
@@ -138,7 +138,7 @@ def _reduce(
             place.append(iterators[number].var if number in iterators else own)
         return reducer(element(*place), axis=list(iterators.values()))
 
-    return compute(shape, value, name=name, tag=tag)
+    return compute_several(shape, value, name=name, tag=tag)
 
 
 def _blocks(axes: Sequence[Axis], longest: int) -> list[int] | None:
@@ -242,11 +242,11 @@ class _Split:
 def _joined(total: Any, rest: Any, reducer: Callable[..., Any], name: str) -> Any:
     """Combine the results of the blocks with that of the elements behind the last one."""
     if isinstance(total, Tensor):
-        return compute(
+        return compute_several(
             total.shape, lambda *i: reducer(total(*i), rest(*i)), name=name, tag=tag.ELEMWISE
         )
 
     def values(*i: Any) -> tuple:
         return tuple(reducer(tuple([one(*i) for one in total]), tuple([one(*i) for one in rest])))
 
-    return compute(total[0].shape, values, name=name, tag=tag.ELEMWISE)
+    return compute_several(total[0].shape, values, name=name, tag=tag.ELEMWISE)

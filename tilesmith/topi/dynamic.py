@@ -64,10 +64,9 @@ def nonzero_places(data: Tensor) -> list[Tensor]:
 
 def nonzero(count: PrimExpr, places: Tensor) -> Tensor:
     """Return the first ``count`` indices that `nonzero_places` has found, as int64."""
-    found: Tensor = compute(
+    return compute(
         (places.shape[0], count), lambda i, k: op.cast(_INT64, places(i, k)), name="nonzero"
     )
-    return found
 
 
 # Distinct values

@@ -37,8 +37,7 @@ __all__ = [
 def ndarray_size(array: Tensor, dtype: DType = "int32") -> Tensor:
     """Return how many elements a tensor has, as a tensor of one value."""
     size = op.cast(dtype, product(array.shape))
-    made: Tensor = compute((), lambda: size, name="ndarray_size", tag=tag.INJECTIVE)
-    return made
+    return compute((), lambda: size, name="ndarray_size", tag=tag.INJECTIVE)
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -77,13 +76,12 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str = "ij") -> list[Tensor]:
     sizes = [vector.shape[0] if vector.shape else one for vector in a_tuple]
 
     def grid(vector: Tensor, axis: int) -> Tensor:
-        made: Tensor = compute(
+        return compute(
             [sizes[number] for number in order],
             lambda *i: vector(i[axis]) if vector.shape else vector(),
             name="T_meshgrid",
             tag=tag.INJECTIVE,
         )
-        return made
 
     return [grid(vector, order.index(number)) for number, vector in enumerate(a_tuple)]
 

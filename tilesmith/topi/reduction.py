@@ -14,7 +14,7 @@ from tilesmith.te import Tensor
 from tilesmith.tir import IterVar
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
-from tilesmith.topi.compute import compute
+from tilesmith.topi.compute import compute, compute_several
 from tilesmith.topi.math import sqrt
 from tilesmith.topi.utils import (
     Axes,
@@ -154,7 +154,7 @@ def _arg(
         return reducer((flat, data(*own)), axis=iterators)
 
     label = data.op.name + "_red"
-    index, _ = compute(axes.shape, element, name=label + "_temp", tag=tag.COMM_REDUCE_IDX)
+    index, _ = compute_several(axes.shape, element, name=label + "_temp", tag=tag.COMM_REDUCE_IDX)
     count = _count(data, axis)
     if equal_const_int(count, 0):
         raise ShapeError(f"{name} of no elements")

@@ -49,8 +49,7 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: bool) -> list[Tensor]:
         if not inverse:
             return total
         divisor = op.cast(total.dtype, size)
-        made: Tensor = compute(total.shape, lambda *i: total(*i) / divisor, name=name + "_mean")
-        return made
+        return compute(total.shape, lambda *i: total(*i) / divisor, name=name + "_mean")
 
     return [part(True), part(False)]
 

@@ -128,8 +128,7 @@ def slice_sizes(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Te
             size = tir.Select(op.equal(k, const(axis, k.dtype)), found[axis], size)
         return size
 
-    sizes: Tensor = compute((len(found),), choose, name="slice_sizes")
-    return sizes
+    return compute((len(found),), choose, name="slice_sizes")
 
 
 def slice_at_run_time(
@@ -144,8 +143,7 @@ def slice_at_run_time(
             places.append(first + op.cast("int64", index) * _number(strides, axis))
         return data(*places)
 
-    part: Tensor = compute(tuple(sizes), element, name="slice_at_run_time")
-    return part
+    return compute(tuple(sizes), element, name="slice_at_run_time")
 
 
 def dynamic_strided_slice(
@@ -167,10 +165,7 @@ def dynamic_strided_slice(
             places[axis] = first + inside * _number(strides, axis)
         return a(*places)
 
-    made: Tensor = compute(
-        tuple(output_shape), element, name="T_strided_slice_dynamic", tag=tag.INJECTIVE
-    )
-    return made
+    return compute(tuple(output_shape), element, name="T_strided_slice_dynamic", tag=tag.INJECTIVE)
 
 
 def strided_set(

@@ -185,9 +185,9 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     return compute(shape, element, name="T_concat", tag=tag.INJECTIVE)
 
 
-def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+def stack(a: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Stack tensors of one shape along a new axis."""
-    tensors = list(tensors)
+    tensors = list(a)
     axis = axis + len(tensors[0].shape) + 1 if axis < 0 else axis
     return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis)
 
@@ -216,10 +216,7 @@ def unravel_index(
             chosen = tir.Select(op.equal(axis, const(number, axis.dtype)), places[number], chosen)
         return chosen
 
-    made: Tensor = compute(
-        (len(sizes), *indices.shape), element, name="T_unravel", tag=tag.INJECTIVE
-    )
-    return made
+    return compute((len(sizes), *indices.shape), element, name="T_unravel", tag=tag.INJECTIVE)
 
 
 def split(

@@ -45,9 +45,9 @@ def get_const_int(expr: Any) -> int:
     raise ShapeError(f"a constant integer is needed, got {expr}")
 
 
-def get_const_tuple(values: Any) -> tuple:
+def get_const_tuple(in_tuple: Any) -> tuple:
     """Return sizes as ints where they are constant, else as expressions."""
-    simple = [simplify(value) for value in values]
+    simple = [simplify(value) for value in in_tuple]
     return tuple([int(value) if isinstance(value, (int, IntImm)) else value for value in simple])
 
 
@@ -99,8 +99,9 @@ def ravel_index(indices: Any, shape: Any) -> PrimExpr:
     return const(0, "int32") if flat is None else flat
 
 
-def unravel_index(flat: PrimExpr, shape: Any) -> list[PrimExpr]:
+def unravel_index(idx: PrimExpr, shape: Any) -> list[PrimExpr]:
     """Return the indices in a shape of a flat, row-major position."""
+    flat = idx
     indices: list[PrimExpr] = []
     for number, size in enumerate(reversed(list(shape))):
         last = number == len(shape) - 1

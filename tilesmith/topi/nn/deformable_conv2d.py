@@ -42,6 +42,13 @@ def _bilinear(read: Any, y: PrimExpr, x: PrimExpr, height: PrimExpr, width: Prim
     return made
 
 
+def _check_groups(inner: int, outer: int, per_group: int, groups: int, moved: int) -> None:
+    if inner % groups or outer % groups or per_group != inner // groups:
+        raise ShapeError(f"deformable_conv2d: {inner} and {outer} channels in {groups} groups")
+    if inner % moved:
+        raise ShapeError(f"deformable_conv2d: {inner} channels, {moved} offset groups")
+
+
 def _deformable(
     layout: str,
     data: Tensor,
@@ -57,13 +64,10 @@ def _deformable(
     order = [layout.index(letter) for letter in "NCHW"]
     filter_order = [0, 1, 2, 3] if layout == "NCHW" else [3, 2, 0, 1]
     batch, channels, height, width = [data.shape[axis] for axis in order]
-    filters, per_group, ky, kx = [kernel.shape[axis] for axis in filter_order]
-    ky, kx = get_const_int(ky), get_const_int(kx)
+    filters, per_group = [kernel.shape[axis] for axis in filter_order[:2]]
+    ky, kx = [get_const_int(kernel.shape[axis]) for axis in filter_order[2:]]
     inner, outer = get_const_int(channels), get_const_int(filters)
-    if inner % groups or outer % groups or get_const_int(per_group) != inner // groups:
-        raise ShapeError(f"deformable_conv2d: {inner} and {outer} channels in {groups} groups")
-    if inner % deformable_groups:
-        raise ShapeError(f"deformable_conv2d: {inner} channels, {deformable_groups} offset groups")
+    _check_groups(inner, outer, get_const_int(per_group), groups, deformable_groups)
     (sy, sx), (dy, dx) = per_axis(strides, 2, "stride"), per_axis(dilation, 2, "dilation")
     top, left, bottom, right = get_pad_tuple(padding, ((ky - 1) * dy + 1, (kx - 1) * dx + 1))
     rows = windows_within(height + top + bottom, ky, sy, dy)

@@ -126,8 +126,7 @@ def batch_norm(
             return op.cast(old.dtype, kept + current * const(momentum, current.dtype))
 
         kind = tag.ELEMWISE if new is None else tag.INJECTIVE
-        made: Tensor = compute(old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"])
-        return made
+        return compute(old.shape, moved, name="T_statistics", tag=kind, varargs_names=["i"])
 
     return [normal, *[statistics(old, new) for old, new in moving]]
 

@@ -10,7 +10,7 @@ from tilesmith.ir import operators as op
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi.accumulation import rounded, widened
-from tilesmith.topi.compute import compute
+from tilesmith.topi.compute import compute, compute_several
 from tilesmith.topi.nn.pooling import Windows, windows_of
 from tilesmith.topi.nn.utils import Numbers, Padding
 
@@ -71,7 +71,7 @@ class _Gradient:
             value = tir.if_then_else(tir.all(*inside), data(*place), tir.min_value(data.dtype))
             return reducer((self.number(own), value), axis=own)
 
-        chosen, _ = compute(self.grads.shape, winner, name="T_winner")
+        chosen, _ = compute_several(self.grads.shape, winner, name="T_winner")
         return chosen
 
     def of_max(self) -> Tensor:
