@@ -26,7 +26,7 @@ BUDGET = {
     "target": 10,
     "te": 22,
     "testing": 42,
-    "topi": 107,
+    "topi": 96,
 }
 
 

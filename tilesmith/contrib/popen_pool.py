@@ -9,6 +9,7 @@ main program and lambdas as well. A process that dies or runs out of its time is
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import signal
@@ -28,6 +29,7 @@ from tilesmith.support.workers import Worker
 __all__ = ["MapResult", "PopenPoolExecutor", "PopenWorker", "StatusKind", "kill_child_processes"]
 
 _MODULE = "tilesmith.contrib.popen_worker"
+_PROCESSES = Path("/proc/self/task")
 
 
 class StatusKind(IntEnum):
@@ -50,10 +52,9 @@ class MapResult(NamedTuple):
 
 def kill_child_processes(pid: int) -> None:
     """End the children of a process, with theirs."""
-    folder = Path(f"/proc/{pid}/task")
-    if not Path("/proc/self/task").exists():
+    if not _PROCESSES.exists():
         raise UnsupportedError("kill_child_processes needs /proc, which Linux has")
-    for task in folder.glob("*/children"):
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in task.read_text().split():
             kill_child_processes(int(child))
             with suppress(ProcessLookupError):
@@ -62,13 +63,9 @@ def kill_child_processes(pid: int) -> None:
 
 def _pickled(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> bytes:
     call = (function, tuple(args), dict(kwargs or {}))
-    try:
-        import cloudpickle
-
-        content: bytes = cloudpickle.dumps(call)
+    with suppress(ImportError):
+        content: bytes = importlib.import_module("cloudpickle").dumps(call)
         return content
-    except ImportError:
-        pass
     try:
         return pickle.dumps(call)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -107,7 +104,7 @@ class PopenWorker:
     def kill(self) -> None:
         """End the process at once; the next `send` starts another one."""
         if self._worker is not None:
-            with suppress(UnsupportedError):
+            if _PROCESSES.exists():
                 kill_child_processes(self._worker.process.pid)
             self._worker.kill()
             self._worker.close()
@@ -198,9 +195,7 @@ class PopenPoolExecutor:
         stderr: Any = None,
     ) -> None:
         self._timeout = timeout
-        self._make = lambda: PopenWorker(
-            initializer, initargs, maximum_process_uses, stdout, stderr
-        )
+        self._settings = (initializer, initargs, maximum_process_uses, stdout, stderr)
         self._own = threading.local()
         self._workers: list[PopenWorker] = []
         self._threads = ThreadPoolExecutor(max_workers or os.cpu_count() or 1)
@@ -212,7 +207,7 @@ class PopenPoolExecutor:
     def _call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
         worker = getattr(self._own, "worker", None)
         if worker is None:
-            worker = self._own.worker = self._make()
+            worker = self._own.worker = PopenWorker(*self._settings)
             self._workers.append(worker)
         worker.send(fn, args, kwargs, self._timeout)
         return worker.recv()

@@ -107,7 +107,6 @@ MODULES: dict[str, str] = {
     "tvm.tir.transform.transform": "tvm.tir.transform",
     "tvm.tirx": "tvm.tir",
     "tvm.topi.argwhere": "tilesmith.topi",
-    "tvm.topi.math": "tilesmith.topi",
     "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
     "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.batch_to_space_nd": "tilesmith.topi.nn",
@@ -124,12 +123,10 @@ MODULES: dict[str, str] = {
     "tvm.topi.nn.instance_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.layer_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.pooling": "tilesmith.topi.nn",
     "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.softmax": "tilesmith.topi.nn",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
-    "tvm.topi.transform": "tilesmith.topi",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
     "tvm.transform": "tvm.ir.transform",
@@ -143,7 +140,6 @@ MODULES: dict[str, str] = {
                 "batch_matmul",
                 "batch_norm",
                 "batch_to_space_nd",
-                "common",
                 "conv1d_ncw_python",
                 "conv1d_transpose_ncw_python",
                 "conv2d_backcward_weight_python",
@@ -413,6 +409,32 @@ NAMES: dict[str, dict[str, str]] = {
     "tvm.tir.function": {
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
+    },
+    "tvm.topi.math": {
+        name: "tilesmith.topi.broadcast:" + name for name in ("left_shift", "right_shift")
+    },
+    "tvm.topi.nn.pooling": {"pool_grad": "tilesmith.topi.nn:pool_grad"},
+    "tvm.topi.transform": {
+        **{
+            name: "tilesmith.topi.indexing:" + name
+            for name in (
+                "adv_index",
+                "invert_permutation",
+                "matrix_set_diag",
+                "meshgrid",
+                "ndarray_size",
+                "sliding_window",
+                "sparse_to_dense",
+            )
+        },
+        **{
+            name: "tilesmith.topi.slicing:" + name
+            for name in ("dynamic_strided_slice", "strided_set", "strided_slice")
+        },
+        **{
+            name: "tilesmith.topi:" + name
+            for name in ("matmul", "reverse_sequence", "sequence_mask", "tensordot", "where")
+        },
     },
     "tvm.topi.utils": {"*": "tilesmith.topi.helpers"},
     "tvm.tir.transform": {
