@@ -195,14 +195,14 @@ def _smaller_sizes(case: Case) -> Iterator[Case]:
                 yield made
 
 
-def _paths(expr: Any, path: tuple = ()) -> Iterator[tuple[tuple, list[Any]]]:
+def _paths(expr: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
     if isinstance(expr, list) and expr and isinstance(expr[0], str):
         yield path, expr
         for number, part in enumerate(expr[1:], 1):
             yield from _paths(part, (*path, number))
 
 
-def _replaced(expr: Any, path: tuple, value: Any) -> Any:
+def _replaced(expr: Any, path: tuple[int, ...], value: Any) -> Any:
     if not path:
         return value
     made = list(expr)
