@@ -22,7 +22,7 @@ BUDGET = {
     "lowering": 11,
     "relax": 442,
     "schedule_rules": 17,
-    "script": 40,
+    "script": 38,
     "target": 10,
     "te": 22,
     "testing": 42,

@@ -51,7 +51,7 @@ def test_refused(body, message):
         ("    R.output(y)\n    R.output(y)\nreturn y", "last statement"),
         ("    R.output(x)\nreturn x", "not a variable of this dataflow block"),
         ("    R.output(z)\nreturn y", "undefined variable 'y'"),
-        ("    R.output(*[y])\nreturn z", "one by one"),
+        ("    R.output(*[y])\nreturn z", "undefined variable 'z'"),
     ],
 )
 def test_outputs_of_dataflow_blocks(after, message):

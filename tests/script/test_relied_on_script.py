@@ -8,7 +8,14 @@ import tilesmith as ts
 from tilesmith import tir
 from tilesmith.ir import Range, TupleType, assert_structural_equal
 from tilesmith.ir.types import PrimType
-from tilesmith.relax import Call, FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from tilesmith.relax import (
+    Call,
+    DataflowVar,
+    FuncStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tilesmith.script import from_source
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
@@ -165,6 +172,26 @@ def test_macros_of_graphs():
         def leaks(x: R.Tensor((4,), "float32")):
             y = negated(x)
             return inner
+
+
+def test_names_of_macros_are_not_outputs():
+    """A name that a macro binds is not the output of the same name where it is called."""
+
+    @R.macro
+    def add_twice(x):
+        out = R.add(x, x)
+        return R.add(out, x)
+
+    @R.function
+    def made(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            out = add_twice(x)
+            R.output(out)
+        return out
+
+    first, last = made.body.blocks[0].bindings
+    assert isinstance(first.var, DataflowVar)
+    assert not isinstance(last.var, DataflowVar) and made.body.body is last.var
 
 
 @R.macro

@@ -204,7 +204,15 @@ class BlockBuilder:
         """Enter a scope and reserve the names of its parameters."""
         self._scopes.append(params)
         for param in params or ():
-            self._names.reserve(param.name_hint)
+            self.reserve_name(param.name_hint)
+
+    def reserve_name(self, name: str) -> None:
+        """Let no variable get this name from the builder."""
+        self._names.reserve(name)
+
+    def fresh_name(self, prefix: str) -> str:
+        """Return a name for a variable that no other has so far."""
+        return self._names.fresh(prefix)
 
     def end_scope(self) -> None:
         """Leave the scope."""

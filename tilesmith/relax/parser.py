@@ -10,38 +10,30 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, PrimExpr
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.queries import nodes
 from tilesmith.relax import script as words
 from tilesmith.relax.annotations import StructInfoProxy
 from tilesmith.relax.bare_annotations import bare_words, with_named_sizes
-from tilesmith.relax.block_builder import LEAVES
 from tilesmith.relax.expr import (
     Call,
     DataflowVar,
     Expr,
     Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Tuple,
     Var,
     VarBinding,
-    as_struct_info,
     known_struct_info,
 )
 from tilesmith.relax.kernel_operands import check_kernel_call
-from tilesmith.relax.relations import (
-    describe,
-    erase_to_params,
-    is_base_of,
-    struct_info_lca,
-)
-from tilesmith.relax.script_function import (
-    GraphFunction,
-    current_function,
-    set_current_function,
+from tilesmith.relax.relations import describe
+from tilesmith.relax.script_frames import (
+    BlockFrame,
+    BranchFrame,
+    FunctionFrame,
+    SeqExprFrame,
+    innermost,
+    sequence_to_end,
 )
 from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructInfo
 from tilesmith.script.builder import name_fresh
@@ -54,47 +46,13 @@ __all__ = ["R_DIALECT"]
 R_DIALECT = Dialect("R", words, last_expression_is_value=True)
 DIALECTS.register("R", R_DIALECT)
 
-_ARGUMENTS = (Tuple, *LEAVES)
 
-
-def _function(parser: Parser) -> GraphFunction:
-    found = current_function()
-    assert found is not None and found.parser is parser
-    return found
+def _sequence() -> SeqExprFrame:
+    """Return the frame whose statements are being parsed: the function, or a branch."""
+    return innermost("a statement of a graph", SeqExprFrame)
 
 
 # Struct info
-
-
-class _Sizes(dict):
-    """Names of sizes of the function; others are looked up around it."""
-
-    def __init__(self, function: GraphFunction) -> None:
-        super().__init__(function.sizes)
-        self.function = function
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.function.sizes[name] = value
-        super().__setitem__(name, value)
-
-    def __contains__(self, name: object) -> bool:
-        if super().__contains__(name):
-            return True
-        found = self.function.parser.lookup(str(name))
-        if isinstance(found, (PrimExpr, int)):
-            super().__setitem__(str(name), found)
-            return True
-        return False
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
-
-
-def struct_info_of(function: GraphFunction, written: Any) -> StructInfo:
-    """Convert an evaluated annotation to struct info."""
-    if isinstance(written, StructInfoProxy):
-        return written.as_struct_info(_Sizes(function))
-    return as_struct_info(written)
 
 
 def _annotation(parser: Parser, node: ast.expr) -> Any:
@@ -110,8 +68,8 @@ def _annotation(parser: Parser, node: ast.expr) -> Any:
 # Functions
 
 
-def _signature(parser: Parser, node: ast.FunctionDef, function: GraphFunction) -> tuple:
-    """Parse the parameters and the struct info of the result (or None)."""
+def _read_signature(parser: Parser, node: ast.FunctionDef, function: FunctionFrame) -> None:
+    """Parse the parameters, and the struct info of the result where it is declared."""
     written = []
     for parameter in [*node.args.posonlyargs, *node.args.args]:
         if parameter.annotation is None:
@@ -126,31 +84,20 @@ def _signature(parser: Parser, node: ast.FunctionDef, function: GraphFunction) -
             for name in value.get_symbolic_vars():
                 if name not in function.sizes:
                     function.sizes[name] = SymbolicVar(name, "int64")
-    params = []
     for parameter, value in written:
         try:
-            info = struct_info_of(function, value)
+            info = function.struct_info(value)
         except ScriptError as error:
             raise parser.error(parameter.annotation, error) from None
-        params.append(Var(parameter.arg, info, parser.span(parameter)))
-    returned = None
+        function.add_param(Var(parameter.arg, info, parser.span(parameter)))
     if node.returns is not None and not _is_none(node.returns):
-        returned = struct_info_of(function, _annotation(parser, node.returns))
+        function.ret_struct_info = function.struct_info(_annotation(parser, node.returns))
     elif not isinstance(node.body[-1], ast.Return):
-        returned = TupleStructInfo(())
-    return params, returned
+        function.ret_struct_info = TupleStructInfo(())
 
 
 def _is_none(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _finer(declared: StructInfo | None, body: SeqExpr, params: list[Var]) -> StructInfo | None:
-    """Return the declared result, or what the body implies if that says more."""
-    if declared is None:
-        return None
-    implied = erase_to_params(known_struct_info(body), params)
-    return implied if is_base_of(declared, implied) else declared
 
 
 @R_DIALECT.declare
@@ -158,47 +105,42 @@ def declare_function(
     parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict
 ) -> None:
     """Declare a function's signature, so that other functions of the module can call it."""
-    function = GraphFunction(parser, node.name, None)
-    params, returned = _signature(parser, node, function)
-    if returned is not None:
-        infos = [param.struct_info for param in params]
-        variable.describe(FuncStructInfo(infos, returned, bool(options.get("pure", True))))
+    function = _function_frame(parser, node, options)
+    _read_signature(parser, node, function)
+    if function.ret_struct_info is not None:
+        infos = [param.struct_info for param in function.params]
+        result = function.ret_struct_info
+        variable.describe(FuncStructInfo(infos, result, function.is_pure))
+
+
+def _function_frame(parser: Parser, node: ast.FunctionDef, options: dict) -> FunctionFrame:
+    with parser.builder:
+        parser.builder.span = parser.span(node)
+        function = FunctionFrame(
+            bool(options.get("pure", True)), bool(options.get("private", False))
+        )
+    function.name, function.lookup = node.name, parser.lookup
+    return function
 
 
 @R_DIALECT.function
 def parse_function(parser: Parser, node: ast.FunctionDef, options: dict) -> Function:
     """Parse a function under ``@R.function``."""
-    outer = current_function()
-    if outer is not None and outer.parser is not parser:
-        outer = None
-    function = GraphFunction(parser, node.name, outer)
-    set_current_function(function)
-    try:
-        params, returned = _signature(parser, node, function)
-        for name, size in function.sizes.items():
+    frame = _function_frame(parser, node, options)
+    with parser.builder, frame:
+        _read_signature(parser, node, frame)
+        for name, size in frame.sizes.items():
             parser.define(name, size)
-        for param in params:
+        for param in frame.params:
             parser.define(param.name_hint, param)
-        function.builder.begin_scope(params)
-        blocks = len(function.builder.open_blocks)
-        function.begin_block()
         _check_end(parser, node)
         parser.body(node.body)
-        if function.result is None:
-            function.finish(())
-        del function.builder.open_blocks[blocks:]
-        function.builder.end_scope()
-    finally:
-        set_current_function(outer)
-    body = function.sequence(function.result)
-    attrs = dict(function.attrs)
-    check_private(parser, node, options, attrs)
-    if outer is None and not options.get("private", False):
-        attrs.setdefault("global_symbol", node.name)
-    is_pure = bool(options.get("pure", True))
-    result = _finer(returned, body, params)
-    made = Function(params, body, result, is_pure, attrs, parser.span(node))
-    if outer is None and parser.module is not None:
+        if frame.output is None:
+            frame.set_output(())
+        check_private(parser, node, options, frame.attrs)
+    made = frame.function
+    assert made is not None
+    if frame.outer is None and parser.module is not None:
         variable = parser.module.variables.get(node.name)
         if variable is not None:  # without a declared result, it is known only from here on
             variable.describe(made.struct_info)
@@ -243,8 +185,8 @@ def _check_callee(module: IRModule, call: Call, span: Any) -> None:
 
 
 def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
-    function = current_function()
-    values = arguments if function is None else [function.value(item) for item in arguments]
+    frame = _sequence()
+    values = [frame.value(item) for item in arguments]
     return Call(variable, values, None, named.get("sinfo_args"))
 
 
@@ -262,20 +204,15 @@ R_DIALECT.prepare = _prepare
 
 
 def _bind_value(
-    parser: Parser, name: str, value: Any, annotation: StructInfo | None, node: ast.AST
+    parser: Parser, name: str, value: Any, annotation: StructInfo | None = None
 ) -> None:
-    function = _function(parser)
+    frame = _sequence()
     if isinstance(value, words.MatchCastPair):
-        source = function.builder.normalize_argument(function.value(value.value))
-        info = struct_info_of(function, value.struct_info)
-        var = function.new_var(name, info)
-        span = parser.span(node)
-        function.builder.emit_normalized(MatchCast(var, source, info, span))
-        parser.define(name, var)
+        parser.define(name, frame.emit_match_cast(value.value, value.struct_info, name))
     elif isinstance(value, SymbolicVar):
-        if name not in function.sizes:
-            function.sizes[name] = name_fresh(value, name) if not value.name else value
-        parser.define(name, function.sizes[name])
+        if name not in frame.sizes:
+            frame.sizes[name] = name_fresh(value, name) if not value.name else value
+        parser.define(name, frame.sizes[name])
     elif isinstance(value, (str, bool, int, float, dict, ModuleScope)) or value is None:
         parser.define(name, value)  # a Python value, used while the script is parsed
     elif callable(value) and not isinstance(value, Expr):
@@ -283,7 +220,7 @@ def _bind_value(
     elif isinstance(value, (list, tuple)) and not _holds_expressions(value):
         parser.define(name, value)
     else:
-        function.bind(name, value, annotation, node)
+        parser.define(name, frame.emit(value, annotation, name))
 
 
 def _holds_expressions(values: Any) -> bool:
@@ -295,15 +232,15 @@ def _holds_expressions(values: Any) -> bool:
     )
 
 
-def _bind_target(parser: Parser, target: ast.expr, value: Any, node: ast.AST) -> None:
+def _bind_target(parser: Parser, target: ast.expr, value: Any) -> None:
     if isinstance(target, ast.Name):
-        _bind_value(parser, target.id, value, None, node)
+        _bind_value(parser, target.id, value)
         return
     if not isinstance(target, (ast.Tuple, ast.List)):
         raise parser.error(target, "values are assigned to names here")
-    function = _function(parser)
+    frame = _sequence()
     if isinstance(value, Expr):
-        whole = function.builder.normalize_argument(function.value(value))
+        whole = frame.block_builder.normalize_argument(frame.value(value))
         info = known_struct_info(whole)
         count = len(info.fields) if isinstance(info, TupleStructInfo) else -1
         if count != len(target.elts):
@@ -313,7 +250,7 @@ def _bind_target(parser: Parser, target: ast.expr, value: Any, node: ast.AST) ->
     if len(values) != len(target.elts):
         raise parser.error(target, f"{len(target.elts)} names for {len(values)} values")
     for inner, item in zip(target.elts, values):
-        _bind_target(parser, inner, item, node)
+        _bind_target(parser, inner, item)
 
 
 @R_DIALECT.statement(ast.Assign)
@@ -321,7 +258,7 @@ def parse_assign(parser: Parser, node: ast.Assign) -> None:
     """Parse ``lv = R.add(x, y)``, ``a, b = R.split(x, 2)``."""
     if len(node.targets) != 1:
         raise parser.error(node, "one value is assigned to one name", ("write two assignments",))
-    _bind_target(parser, node.targets[0], parser.evaluate(node.value), node)
+    _bind_target(parser, node.targets[0], parser.evaluate(node.value))
 
 
 @R_DIALECT.statement(ast.AnnAssign)
@@ -334,8 +271,8 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     if isinstance(written, SymbolicVar):  # n: T.int64
         info = None
     else:
-        info = struct_info_of(_function(parser), written)
-    _bind_value(parser, node.target.id, value, info, node)
+        info = _sequence().struct_info(written)
+    _bind_value(parser, node.target.id, value, info)
 
 
 @R_DIALECT.statement(ast.Expr)
@@ -344,11 +281,9 @@ def parse_expression(parser: Parser, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):
         return
     value = parser.evaluate(node.value)
-    function = _function(parser)
-    if isinstance(value, words.OutputMark):
-        _name_outputs(parser, function, node, value)
-    elif isinstance(value, Expr) and not isinstance(value, SymbolicVar):
-        var = function.bind("_", value, None, node)
+    if isinstance(value, Expr) and not isinstance(value, SymbolicVar):
+        var = _sequence().emit(value, None, "_")
+        parser.define("_", var)
         if not is_void(known_struct_info(var)):
             raise _unused(parser, node, describe(known_struct_info(var)))
     elif isinstance(value, words.MatchCastPair):
@@ -366,41 +301,12 @@ def _unused(parser: Parser, node: ast.Expr, what: str) -> ScriptError:
     )
 
 
-def _name_outputs(
-    parser: Parser, function: GraphFunction, node: ast.Expr, mark: words.OutputMark
-) -> None:
-    """Check that ``R.output`` names variables of the dataflow block that it ends."""
-    if function.outputs is None:
-        raise parser.error(node, "R.output ends a dataflow block: with R.dataflow():")
-    function.has_outputs = True
-    bound = {id(binding.var) for binding in function.builder.open_blocks[-1].bindings}
-    for number, var in enumerate(mark.variables):
-        if isinstance(var, DataflowVar):
-            raise parser.error(node, f"R.output names variables one by one, not '{var.name_hint}'")
-        if id(var) not in bound:
-            raise parser.error(
-                node,
-                f"argument {number} of R.output is not a variable of this dataflow block",
-                ("what is bound outside is visible without it",),
-            )
-
-
 @R_DIALECT.statement(ast.Return)
 def parse_return(parser: Parser, node: ast.Return) -> None:
     """Parse the result of the function."""
-    function = _function(parser)
-    if len(function.blocks) != 1:
-        raise parser.error(
-            node,
-            "`return` stands at the end of the function",
-            ("let both branches assign one name and return that",),
-        )
-    if function.outputs is not None:
-        raise parser.error(node, "`return` stands after the dataflow block, not inside")
-    if node.value is None or _is_none(node.value):
-        function.finish(())
-    else:
-        function.finish(parser.evaluate(node.value))
+    frame = sequence_to_end("`return`")
+    nothing = node.value is None or _is_none(node.value)
+    frame.set_output(() if nothing else parser.evaluate(node.value))
 
 
 @R_DIALECT.statement(ast.Pass)
@@ -412,35 +318,12 @@ def parse_pass(parser: Parser, node: ast.Pass) -> None:
 def parse_local_function(parser: Parser, node: ast.FunctionDef) -> None:
     """Parse a function inside a function."""
     made = parser.parse_function(node)
-    function = _function(parser)
     if not isinstance(made, Function):
         raise parser.error(node, "only functions of the graph stand inside a function")
-    var = function.new_var(node.name, made.struct_info)
-    function.builder.emit_normalized(VarBinding(var, made, parser.span(node)))
-    parser.define(node.name, var)
+    parser.define(node.name, _sequence().last_var)
 
 
 # Dataflow blocks
-
-
-def _output_names(node: ast.With) -> dict[int, set[str]]:
-    """Return statement number → the outputs that the statement assigns last."""
-    names: list[str] = []
-    for statement in node.body:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Attribute, ast.Name)):
-            word = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
-            if word == "output":
-                names += [arg.id for arg in call.args if isinstance(arg, ast.Name)]
-    last: dict[str, int] = {}
-    for number, statement in enumerate(node.body):
-        for target in _assigned_names(statement):
-            last[target] = number
-    found: dict[int, set[str]] = {}
-    for name in names:
-        if name in last:
-            found.setdefault(last[name], set()).add(name)
-    return found
 
 
 def _assigned_names(statement: ast.stmt) -> list[str]:
@@ -460,34 +343,23 @@ def _assigned_names(statement: ast.stmt) -> list[str]:
 @R_DIALECT.statement(ast.With)
 def parse_with(parser: Parser, node: ast.With) -> None:
     """Parse ``with R.dataflow():``."""
-    function = _function(parser)
     opened = [parser.evaluate(item.context_expr) for item in node.items]
-    if len(opened) != 1 or not isinstance(opened[0], words.DataflowMark):
+    if len(opened) != 1 or not isinstance(opened[0], BlockFrame):
         raise parser.error(node, "`with` opens a dataflow block here: with R.dataflow():")
-    if function.outputs is not None:
-        raise parser.error(node, "a dataflow block has no dataflow block inside")
-    function.end_block()
-    function.begin_block(dataflow=True)
-    function.outputs, function.has_outputs = _output_names(node), False
+    block = opened[0]
     with parser.scope():
-        for number, statement in enumerate(node.body):
-            if function.has_outputs:
-                raise parser.error(statement, "R.output is the last statement of a dataflow block")
-            function.statement = number
-            parser.visit(statement)
+        with block:
+            for statement in node.body:
+                if block.outputs is not None:
+                    raise parser.error(
+                        statement, "R.output is the last statement of a dataflow block"
+                    )
+                parser.visit(statement)
         names = dict(parser.scopes[-1])
     for name, value in names.items():
-        if not isinstance(value, DataflowVar):
-            parser.define(name, value)
-    if not function.has_outputs:
-        raise parser.error(
-            node,
-            "this dataflow block has no R.output: nothing that it computes can be used",
-            ("end it with R.output(...) and the variables that are used after it",),
-        )
-    function.outputs = None
-    function.end_block()
-    function.begin_block()
+        visible = block.renamed.get(value, value) if isinstance(value, Var) else value
+        if not isinstance(visible, DataflowVar):
+            parser.define(name, visible)
 
 
 # Choices
@@ -496,74 +368,38 @@ def parse_with(parser: Parser, node: ast.With) -> None:
 @R_DIALECT.statement(ast.If)
 def parse_if(parser: Parser, node: ast.If) -> None:
     """Parse ``if``: both branches end by assigning the same name."""
-    function = _function(parser)
-    if function.outputs is not None:
-        raise parser.error(node, "a dataflow block has no branches")
-    condition = parser.evaluate(node.test)
-    condition = function.builder.normalize_argument(function.value(condition))
-    if not node.orelse:
-        raise parser.error(node, "`if` needs an `else` here: both give a value to one name")
-    name, true, annotation = _branch(parser, node.body)
-    other, false, _ = _branch(parser, node.orelse)
-    if name != other:
-        raise parser.error(
-            node, f"the branches end with '{name}' and '{other}': one name is needed"
-        )
-    choice = If(condition, true, false, parser.span(node))
-    info = annotation or struct_info_lca(true.struct_info, false.struct_info)
-    var = Var(name, info)
-    function.builder.emit_normalized(VarBinding(var, choice, parser.span(node)))
-    parser.define(name, var)
+    with words.If(parser.evaluate(node.test)) as choice:
+        if not node.orelse:
+            raise parser.error(node, "`if` needs an `else` here: both give a value to one name")
+        with words.Then() as branch:
+            _parse_branch(parser, branch, node.body)
+        with words.Else() as branch:
+            _parse_branch(parser, branch, node.orelse)
+    parser.define(choice.var.name_hint, choice.var)
 
 
-def _branch(parser: Parser, statements: list[ast.stmt]) -> tuple[str, SeqExpr, Any]:
-    """Parse a branch: the name that it assigns, the sequence, the declared struct info."""
-    function = _function(parser)
+def _parse_branch(parser: Parser, branch: BranchFrame, statements: list[ast.stmt]) -> None:
+    """Parse a branch; its last statement gives the value, of any kind, to a name."""
     last = statements[-1]
-    function.blocks.append([])
-    function.begin_block()
-    annotation = None
     with parser.scope():
         for statement in statements[:-1]:
             parser.visit(statement)
-        name, value = _end_of_branch(parser, last)
-        if isinstance(last, ast.AnnAssign):
-            annotation = struct_info_of(function, _annotation(parser, last.annotation))
-        function.end_block()
-    return name, function.sequence(value), annotation
-
-
-def _end_of_branch(parser: Parser, last: ast.stmt) -> tuple[str, Any]:
-    """Parse the last statement of a branch: the name that it gives a value, and the value."""
-    function = _function(parser)
-    if isinstance(last, (ast.If, ast.Expr)):
-        parser.visit(last)
-        name = _last_name(last)
-        found = parser.scopes[-1].get(name)
-        if found is None:
+        if not isinstance(last, (ast.Assign, ast.AnnAssign)):
+            if not isinstance(last, (ast.If, ast.Expr)):
+                raise _no_value(parser, last)
+            parser.visit(last)
+            return
+        names = _assigned_names(last)
+        if len(names) != 1 or last.value is None:
             raise _no_value(parser, last)
-        return name, found
-    names = _assigned_names(last)
-    if len(names) != 1 or not isinstance(last, (ast.Assign, ast.AnnAssign)) or last.value is None:
-        raise _no_value(parser, last)
-    value = parser.evaluate(last.value)
-    if not isinstance(value, words.MatchCastPair):
-        value = function.builder.normalize(function.value(value))
-        if isinstance(value, _ARGUMENTS):
-            return names[0], value
-    annotation = None
-    if isinstance(last, ast.AnnAssign):
-        annotation = struct_info_of(function, _annotation(parser, last.annotation))
-    _bind_value(parser, names[0], value, annotation, last)
-    return names[0], parser.scopes[-1][names[0]]
+        if isinstance(last, ast.AnnAssign):
+            branch.declared = branch.struct_info(_annotation(parser, last.annotation))
+        value = parser.evaluate(last.value)
+        if isinstance(value, words.MatchCastPair):
+            _bind_value(parser, names[0], value)
+        else:
+            branch.emit(value, branch.declared, names[0])
 
 
 def _no_value(parser: Parser, last: ast.stmt) -> ScriptError:
     return parser.error(last, "a branch ends by assigning the name that it gives a value")
-
-
-def _last_name(last: ast.stmt) -> str:
-    """Return the name that the last statement of a branch binds: "_" for a call without a name."""
-    if isinstance(last, ast.If):
-        return _last_name(last.body[-1])
-    return "_" if isinstance(last, ast.Expr) else _assigned_names(last)[0]

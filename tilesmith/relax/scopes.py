@@ -45,13 +45,17 @@ def check_output(bindings: Sequence[Binding]) -> None:
         )
 
 
-def check_visible(name: str, blocks: Iterable[BindingBlock], output: Any) -> None:
-    """Refuse variables of a dataflow block that are used after its end."""
+def check_visible(
+    name: str, blocks: Iterable[BindingBlock], output: Any, advice: str | None = None
+) -> None:
+    """Refuse variables of a dataflow block that are used after its end; ``advice`` says how they
+    leave it.
+    """
     for block in blocks:
         own = {binding.var for binding in block.bindings}
         for binding in block.bindings:
-            _refuse_hidden(name, binding.value, own)
-    _refuse_hidden(name, output, set())
+            _refuse_hidden(name, binding.value, own, advice)
+    _refuse_hidden(name, output, set(), advice)
 
 
 def check_bound(name: str, params: Iterable[Any], body: SeqExpr) -> None:
@@ -75,7 +79,7 @@ def _refuse_free(name: str, value: Any, bound: set[Any], span: Any) -> None:
         )
 
 
-def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:
+def _refuse_hidden(name: str, value: Any, own: set[Any], advice: str | None) -> None:
     """Refuse an expression that uses a variable of a dataflow block, except for those in ``own``
     and those that the expression binds itself.
     """
@@ -86,7 +90,8 @@ def _refuse_hidden(name: str, value: Any, own: set[Any]) -> None:
         raise DiagnosticError(
             f"'{hidden.name_hint}' is used after the end of its dataflow block in '{name}'",
             notes=(
-                "what is used outside leaves the block with emit_output: "
+                advice
+                or "what is used outside leaves the block with emit_output: "
                 f"{hidden.name_hint} = bb.emit_output(...)",
             ),
         )

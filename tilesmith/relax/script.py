@@ -14,8 +14,9 @@ All operators are members (``R.add``, ``R.nn.conv2d``); ``parser.py`` reads the 
 
 from __future__ import annotations
 
+import sys as _sys
 from collections.abc import Callable as _Function
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tilesmith.relax import op as _op
@@ -37,14 +38,24 @@ from tilesmith.relax.expr import (  # noqa: F401
     StringImm,
     TupleGetItem,
     Var,
+    VarBinding,
     const,
 )
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
 from tilesmith.relax.op import builtin, grad, image, memory, nn, vision, vm  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
-from tilesmith.relax.script_function import current_function as _current_function
+from tilesmith.relax.script_frames import BlockFrame as _BlockFrame
+from tilesmith.relax.script_frames import ElseFrame as _ElseFrame
+from tilesmith.relax.script_frames import FunctionFrame as _FunctionFrame
+from tilesmith.relax.script_frames import IfFrame as _IfFrame
+from tilesmith.relax.script_frames import RelaxFrame as _RelaxFrame
+from tilesmith.relax.script_frames import SeqExprFrame as _SeqExprFrame
+from tilesmith.relax.script_frames import ThenFrame as _ThenFrame
+from tilesmith.relax.script_frames import innermost as _innermost
+from tilesmith.relax.script_frames import sequence_to_end as _sequence_to_end
 from tilesmith.script.definitions import parse_now as _parse_now
+from tilesmith.script.ir import module_in_work as _module_in_work
 from tilesmith.script.macros import macro  # noqa: F401
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
@@ -64,36 +75,84 @@ def match_cast(value: Any, struct_info: Any) -> MatchCastPair:
     return MatchCastPair(value, struct_info)
 
 
-class DataflowMark:
-    """The context manager that ``R.dataflow()`` returns."""
+# Words that build: in plain Python, and under the parser.
 
 
-def dataflow() -> DataflowMark:
-    """Open a dataflow block: ``with R.dataflow():``."""
-    return DataflowMark()
+def arg(name: _Name, struct_info: Any) -> Var:
+    """Add a parameter to the function."""
+    frame = _innermost("R.arg", _FunctionFrame)
+    return frame.add_param(Var(name, frame.struct_info(struct_info), frame.builder.span))
 
 
-class OutputMark(NamedTuple):
-    """The variables that ``R.output`` names."""
-
-    variables: Sequence[Any]
-
-
-def output(*vars: Any) -> OutputMark:
-    """Name the variables of a dataflow block that are visible after it."""
-    return OutputMark(vars)
+def func_name(name: _Name) -> None:
+    """Name the function."""
+    _innermost("R.func_name", _FunctionFrame).name = name
 
 
-def _current(word: str) -> Any:
-    function_ = _current_function()
-    if function_ is None:
-        raise _ScriptError(f"R.{word} stands in a function under @R.function")
-    return function_
-
-
-def func_attr(attrs: Mapping[str, Any]) -> None:
+def func_attr(attrs: Mapping[_Name, Any]) -> None:
     """Set attributes of the function."""
-    _current("func_attr").attrs.update(attrs)
+    _innermost("R.func_attr", _FunctionFrame).add_attrs(attrs)
+
+
+def func_ret_struct_info(ret_sinfo: Any) -> None:
+    """Declare the result of the function."""
+    frame = _innermost("R.func_ret_struct_info", _FunctionFrame)
+    frame.ret_struct_info = frame.struct_info(ret_sinfo)
+
+
+def func_ret_value(value: Any) -> None:
+    """Set the result of the function."""
+    _sequence_to_end("R.func_ret_value").set_output(value)
+
+
+def SeqExpr() -> _SeqExprFrame:
+    """Open a sequence of bindings; R.func_ret_value sets its value."""
+    return _SeqExprFrame()
+
+
+def dataflow() -> _BlockFrame:
+    """Open a dataflow block: ``with R.dataflow():``."""
+    return _BlockFrame()
+
+
+def output(*vars: Any) -> None:
+    """Name the variables of a dataflow block that are visible after it."""
+    frame = _innermost("R.output", _RelaxFrame)
+    if not isinstance(frame, _BlockFrame):
+        raise _ScriptError("R.output ends a dataflow block: with R.dataflow():")
+    frame.set_outputs(vars)
+
+
+def emit(value: Any, annotate_struct_info: Any = None) -> Var:
+    """Bind a value to a new variable; ``annotate_struct_info`` declares what it is."""
+    frame = _innermost("R.emit", _SeqExprFrame)
+    declared = None if annotate_struct_info is None else frame.struct_info(annotate_struct_info)
+    return frame.emit(value, declared)
+
+
+def emit_match_cast(value: Any, struct_info: Any) -> Var:
+    """Bind a value that is checked against ``struct_info`` at run time."""
+    return _innermost("R.emit_match_cast", _SeqExprFrame).emit_match_cast(value, struct_info)
+
+
+def emit_var_binding(value: VarBinding) -> Var:
+    """Append a binding as it is; return its variable."""
+    return _innermost("R.emit_var_binding", _SeqExprFrame).emit_binding(value)
+
+
+def If(condition: Any) -> _IfFrame:
+    """Open a choice, with R.Then and R.Else inside; both end by binding one name."""
+    return _IfFrame(condition)
+
+
+def Then() -> _ThenFrame:
+    """Open the branch for a true condition."""
+    return _ThenFrame()
+
+
+def Else() -> _ElseFrame:
+    """Open the branch for a false condition."""
+    return _ElseFrame()
 
 
 def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
@@ -101,7 +160,8 @@ def emit_te(func: _Function[..., Any], *args: Any, **kwargs: Any) -> Call:
     from tilesmith.ir import GlobalVar
     from tilesmith.relax.te_arguments import gen_call_tir_inputs
 
-    scope = _current("emit_te").parser.module
+    _innermost("R.emit_te", _SeqExprFrame)
+    scope = _module_in_work()
     if scope is None:
         raise _ScriptError("R.emit_te needs a module: write the function in an @I.ir_module class")
     name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_function")
@@ -142,7 +202,28 @@ def tuple(*fields: Any) -> _TupleExpr:
     return _TupleExpr(fields)
 
 
-function = _FunctionDecorator("R", _parse_now)
+class _GraphFunctionDecorator(_FunctionDecorator):
+    """``@R.function``; ``with R.function(is_pure=…, is_private=…):`` in a builder."""
+
+    def __call__(self, func: Any = None, *flags: bool, **options: Any) -> Any:
+        """Decorate a function, or take options first: ``pure``, ``private``."""
+        if isinstance(func, bool):
+            options.update(zip(("is_pure", "is_private"), (func, *flags)))
+            func = None
+        for word in ("pure", "private"):
+            if f"is_{word}" in options:
+                options[word] = options.pop(f"is_{word}")
+        if func is None:
+            return super().__call__(None, **options)
+        return self._parse(func, _sys._getframe(1), {**self.options, **options})
+
+    def make_frame(self) -> _FunctionFrame:
+        """Return the frame of ``with R.function():``."""
+        is_pure, is_private = self.options.get("pure", True), self.options.get("private", False)
+        return _FunctionFrame(bool(is_pure), bool(is_private))
+
+
+function = _GraphFunctionDecorator("R", _parse_now)
 
 
 def __getattr__(name: _Name) -> Any:

@@ -239,14 +239,14 @@ class TensorStructInfo(StructInfo, key="relax.TensorStructInfo"):
         self.shape = shape
         self.dtype = DataType("void" if dtype is None else dtype)
         self.vdevice = vdevice
-        self.ndim = _rank(shape, ndim) if isinstance(shape, ShapeExpr) else int(ndim)
         if shape is not None and not isinstance(shape, ShapeExpr):
             held = shape.struct_info
             if not isinstance(held, ShapeStructInfo):
                 raise TypeMismatchError(
                     "the shape of a tensor is a list of sizes or a variable that holds a shape"
                 )
-            self.ndim = held.ndim if ndim == -1 else int(ndim)
+            ndim = held.ndim if ndim == -1 else ndim
+        self.ndim = _rank(shape, ndim) if isinstance(shape, ShapeExpr) else int(ndim)
         self.span = span
 
     @property

@@ -150,4 +150,6 @@ def name_fresh(value: Any, name: str) -> Any:
                 object.__setattr__(offset, "name", name + offset.name)
     elif hasattr(value, "var") and hasattr(value, "iter_type"):
         name_fresh(value.var, name)
+    elif isinstance(value, Node) and getattr(value, "name_hint", name) == "":
+        object.__setattr__(value, "name_hint", name)
     return value

@@ -20,7 +20,8 @@ from tilesmith.support.errors import ScriptError
 __all__ = [
     "GlobalVar", "Op", "Range", "array", "current_ir_module", "decl_function", "def_function",
     "dummy_global_info", "ir_module", "lookup_vdevice", "metadata", "module_attrs",
-    "module_get_attr", "module_get_attrs", "module_global_infos", "module_set_attr", "vdevice",
+    "module_get_attr", "module_get_attrs", "module_global_infos", "module_in_work",
+    "module_set_attr", "vdevice",
 ]  # fmt: skip
 
 
@@ -67,13 +68,18 @@ def ir_module(mod: Any = None, check_well_formed: bool = True) -> Any:
 # Words inside a module. While a class is parsed they act on the parser's module.
 
 
-def _module(word: str) -> ModuleScope:
+def module_in_work() -> ModuleScope | None:
+    """Return the module that is being parsed, or built in frames; None outside of one."""
     if modules.stack:
         return modules.stack[-1]
-    if IRBuilder.is_in_scope():
-        frame = IRBuilder.current().find_frame(ModuleFrame)
-        if frame is not None:
-            return frame.scope
+    frame = IRBuilder.current().find_frame(ModuleFrame) if IRBuilder.is_in_scope() else None
+    return None if frame is None else frame.scope
+
+
+def _module(word: str) -> ModuleScope:
+    found = module_in_work()
+    if found is not None:
+        return found
     if "__qualname__" in sys._getframe(2).f_locals:
         # Python runs the body of the class before its decorator parses it: this run has no effect.
         return ModuleScope()
@@ -142,13 +148,15 @@ def current_ir_module() -> ModuleScope:
 
 def decl_function(func_name: str, func_signature: Any = None) -> GlobalVar:
     """Return the variable of a function that is defined later."""
-    module = _module("decl_function")
-    return module.variables.setdefault(func_name, GlobalVar(func_name))
+    variable = _module("decl_function").variables.setdefault(func_name, GlobalVar(func_name))
+    if func_signature is not None:
+        variable.describe(getattr(func_signature, "struct_info", None))
+    return variable
 
 
 def def_function(func_name: str, func: Any) -> None:
     """Define a function."""
-    decl_function(func_name)
+    decl_function(func_name, func)
     _module("def_function").functions[func_name] = func
 
 

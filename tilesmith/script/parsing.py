@@ -24,9 +24,9 @@ A dialect is one object, registered under the letter that scripts use for it; ``
     R_DIALECT.prepare = lambda parser: …  # optional: adapt ``parser.evaluator`` (its ``operands``,
                                           # ``subscripts``, ``calls``: class of value → function)
 
-The decorator ``R.function`` is ``FunctionDecorator("R", definitions.parse_now)``: it works as
-``@R.function`` and as ``@R.function(private=True)``, alone and inside a module; the keyword
-arguments arrive as ``options``.
+The decorator ``R.function`` is a ``FunctionDecorator`` made with ``("R", definitions.parse_now)``:
+it works as ``@R.function`` and as ``@R.function(private=True)``, alone and inside a module; the
+keyword arguments arrive as ``options``. Its ``make_frame`` opens a function in plain Python.
 
 What a handler uses: ``parser.evaluate(expr)``; ``parser.body(statements)`` (a block: frames that it
 opens with ``parser.open(frame)`` are closed at its end); ``parser.scope({name: value})``;
@@ -450,7 +450,7 @@ def unpacked(
 
 
 class FunctionDecorator:
-    """``@T.prim_func`` and ``@T.prim_func(private=True)``.
+    """``@T.prim_func`` and ``@T.prim_func(private=True)``; ``with T.prim_func():`` in a builder.
 
     ``parse(function, frame, options)`` makes the function when the decorator is met outside of a
     module; inside one, the module's own decorator parses everything together.
@@ -462,6 +462,7 @@ class FunctionDecorator:
         self.dialect_letter = letter
         self.options: dict[str, Any] = dict(options or {})
         self._parse = parse
+        self._frames: list[Frame] = []
 
     def __call__(self, func: Any = None, **options: Any) -> Any:
         """Decorate a function, or take options first."""
@@ -473,6 +474,17 @@ class FunctionDecorator:
             options = {**self.options, **options}
             return type(self)(self.dialect_letter, self._parse, options)
         return self._parse(func, sys._getframe(1), {**self.options, **options})
+
+    def make_frame(self) -> Frame:
+        """Return the frame of a function that is built in plain Python."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        self._frames.append(self.make_frame())
+        return self._frames[-1].__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._frames.pop().__exit__(*error)
 
 
 def check_private(parser: Parser, node: ast.FunctionDef, options: dict, attrs: Any) -> None:

@@ -40,16 +40,9 @@ class PrimFuncDecorator(FunctionDecorator):
             return self._parse(func, sys._getframe(1), {**self.options, **options})
         return super().__call__(func, **options)
 
-    def __enter__(self) -> PrimFuncFrame:
-        self._frames.append(PrimFuncFrame(bool(self.options.get("private", False))))
-        return self._frames[-1].__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._frames.pop().__exit__(*error)
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._frames: list[PrimFuncFrame] = []
+    def make_frame(self) -> PrimFuncFrame:
+        """Return the frame of ``with T.prim_func():``."""
+        return PrimFuncFrame(bool(self.options.get("private", False)))
 
 
 prim_func = PrimFuncDecorator("T", parse_now)

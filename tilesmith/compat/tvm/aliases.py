@@ -79,6 +79,9 @@ MODULES: dict[str, str] = {
     "tvm.script.ir_builder.ir": "tilesmith.script.ir",
     "tvm.script.ir_builder.ir.frame": "tvm.script.ir_builder.ir",
     "tvm.script.ir_builder.ir.ir": "tvm.script.ir_builder.ir",
+    "tvm.script.ir_builder.relax": "tilesmith.relax.script",
+    "tvm.script.ir_builder.relax.frame": "tilesmith.relax.script_frames",
+    "tvm.script.ir_builder.relax.ir": "tilesmith.relax.script",
     "tvm.script.ir_builder.tir": "tilesmith.script.tir",
     "tvm.script.ir_builder.tir.frame": "tilesmith.script.tir_frames",
     "tvm.script.ir_builder.tir.ir": "tilesmith.script.tir",
@@ -356,6 +359,12 @@ NAMES: dict[str, dict[str, str]] = {
     "tvm.script.ir_builder": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
     "tvm.script.ir_builder.base": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
     "tvm.script.ir_builder.ir": {"IRModuleFrame": "tilesmith.script.ir:ModuleFrame"},
+    "tvm.script.ir_builder.relax": {"frame": "tilesmith.relax.script_frames"},
+    "tvm.script.ir_builder.relax.ir": {
+        "py_print": "builtins:print",
+        "py_str": "builtins:str",
+        "py_tuple": "builtins:tuple",
+    },
     "tvm.script.ir_builder.tir.frame": {
         "BlockInitFrame": "tilesmith.script.tir_frames:InitFrame",
         "TIRFrame": "tilesmith.script.builder:Frame",
