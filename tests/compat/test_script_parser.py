@@ -38,8 +38,8 @@ def test_parts_of_the_parser():
     assert evaluator.ExprEvaluator.eval(one, {"y": 5}, node.body) == 20
     target = ast.parse("a, (b, c) = 0").body[0].targets[0]
     assert evaluator.eval_assign(one, target, (1, (2, 3))) == {"a": 1, "b": 2, "c": 3}
-    source = ast.parse("(x, (2, 3))", mode="eval").body
-    assert one.eval_assign(target, source, lambda node, name, value: value)["a"] == 4
+    assert one.eval_assign(target, (4, (2, 3)), lambda parser, node, name, value: value)["a"] == 4
+    assert one.var_table.get()["a"] == 4
     with pytest.raises(ScriptError, match="this is wrong"), one.with_diag_source(one.diag.source):
         one.report_error(one.source.tree.body[0], "this is wrong")
 

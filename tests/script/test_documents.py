@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilesmith.ir.structural import ObjectPath
 from tilesmith.script.printer import to_python_script
 from tilesmith.script.printer.doc import (
     AssertDoc,
@@ -170,3 +171,45 @@ def test_what_is_none():
         to_python_script(ExprStmtDoc(CommentDoc("c")))
     with pytest.raises(TypeError):
         list(x)
+
+
+def shown(doc, path):
+    doc.source_paths.append(path)
+    return doc
+
+
+def test_marks():
+    """What shows a path is underlined, else the nearest part around it."""
+    root = ObjectPath.root()
+    body, value = root.attr("body"), root.attr("body").attr("value")
+    total = shown(OperationDoc(OperationKind.Add, [x, one]), value)
+    product = OperationDoc(OperationKind.Mult, [total, y])
+    inside = shown(AssignDoc(y, product, None), body)
+    program = shown(
+        StmtBlockDoc([ForDoc(x, T.attr("grid").call(one), [inside, AssignDoc(x, y, None)])]), root
+    )
+    lines = ["for x in T.grid(1):", "    y = (x + 1) * y", "    x = y"]
+    assert to_python_script(program).split("\n") == lines
+    text = to_python_script(program, path_to_underline=value.attr("a"))
+    assert text.split("\n") == [*lines[:2], "        ^^^^^^^", lines[2]]
+    text = to_python_script(program, print_line_numbers=True, path_to_underline=[body])
+    assert text.split("\n") == [
+        "1 " + lines[0], "2 " + lines[1], "      ^^^^^^^^^^^^^^^", "3 " + lines[2],
+    ]  # fmt: skip
+    nearest = to_python_script(program, path_to_underline=root.attr("z")).split("\n")
+    assert nearest[::2] == lines and all("^" in line for line in nearest[1::2])
+    long = StmtBlockDoc([AssignDoc(IdDoc(f"a{k}"), one, None) for k in range(9)])
+    shown(long.stmts[4], body)
+    assert to_python_script(long, num_context_lines=1, path_to_underline=body).split("\n") == [
+        "(... 3 lines skipped ...)", "a3 = 1", "a4 = 1", "^^^^^^", "a5 = 1",
+        "(... 3 lines skipped ...)",
+    ]  # fmt: skip
+
+
+def test_marks_of_compound_statements():
+    path = ObjectPath.root().attr("f")
+    function = shown(FunctionDoc(IdDoc("f"), [], [], None, [ReturnDoc(one)]), path)
+    program = StmtBlockDoc([AssignDoc(x, one, None), function])
+    assert to_python_script(program, 2, path_to_underline=path).split("\n") == [
+        "x = 1", "", "def f():", "^^^^^^^^", "  return 1", "  ^^^^^^^^",
+    ]  # fmt: skip

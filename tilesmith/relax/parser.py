@@ -29,7 +29,6 @@ from tilesmith.relax.kernel_operands import check_kernel_call
 from tilesmith.relax.relations import describe
 from tilesmith.relax.script_frames import (
     BlockFrame,
-    BranchFrame,
     FunctionFrame,
     SeqExprFrame,
     innermost,
@@ -55,7 +54,9 @@ def _sequence() -> SeqExprFrame:
 # Struct info
 
 
-def _annotation(parser: Parser, node: ast.expr) -> Any:
+@R_DIALECT.annotation
+def read_annotation(parser: Parser, node: ast.expr) -> Any:
+    """Return struct info, or a proxy of it, for an annotation: quoted, or of bare words, too."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # quoted
         node = ast.parse(node.value, mode="eval").body
     bare = bare_words(parser, node)
@@ -78,7 +79,7 @@ def _read_signature(parser: Parser, node: ast.FunctionDef, function: FunctionFra
                 f"parameter '{parameter.arg}' has no annotation",
                 (f'write {parameter.arg}: R.Tensor((2, 3), "float32")',),
             )
-        written.append((parameter, _annotation(parser, parameter.annotation)))
+        written.append((parameter, parser.annotation(parameter.annotation)))
     for _, value in written:  # a name may be used before the parameter that binds it
         if isinstance(value, StructInfoProxy):
             for name in value.get_symbolic_vars():
@@ -91,7 +92,7 @@ def _read_signature(parser: Parser, node: ast.FunctionDef, function: FunctionFra
             raise parser.error(parameter.annotation, error) from None
         function.add_param(Var(parameter.arg, info, parser.span(parameter)))
     if node.returns is not None and not _is_none(node.returns):
-        function.ret_struct_info = function.struct_info(_annotation(parser, node.returns))
+        function.ret_struct_info = function.struct_info(parser.annotation(node.returns))
     elif not isinstance(node.body[-1], ast.Return):
         function.ret_struct_info = TupleStructInfo(())
 
@@ -203,9 +204,7 @@ R_DIALECT.prepare = _prepare
 # Statements
 
 
-def _bind_value(
-    parser: Parser, name: str, value: Any, annotation: StructInfo | None = None
-) -> None:
+def bind_value(parser: Parser, name: str, value: Any, annotation: StructInfo | None = None) -> None:
     frame = _sequence()
     if isinstance(value, words.MatchCastPair):
         parser.define(name, frame.emit_match_cast(value.value, value.struct_info, name))
@@ -234,7 +233,7 @@ def _holds_expressions(values: Any) -> bool:
 
 def _bind_target(parser: Parser, target: ast.expr, value: Any) -> None:
     if isinstance(target, ast.Name):
-        _bind_value(parser, target.id, value)
+        bind_value(parser, target.id, value)
         return
     if not isinstance(target, (ast.Tuple, ast.List)):
         raise parser.error(target, "values are assigned to names here")
@@ -266,13 +265,13 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     """Parse ``lv: R.Tensor((2, 3), "float32") = R.add(x, y)``."""
     if not isinstance(node.target, ast.Name) or node.value is None:
         raise parser.error(node, "an annotated assignment has one name and a value")
-    written = _annotation(parser, node.annotation)
+    written = parser.annotation(node.annotation)
     value = parser.evaluate(node.value)
     if isinstance(written, SymbolicVar):  # n: T.int64
         info = None
     else:
         info = _sequence().struct_info(written)
-    _bind_value(parser, node.target.id, value, info)
+    bind_value(parser, node.target.id, value, info)
 
 
 @R_DIALECT.statement(ast.Expr)
@@ -378,7 +377,7 @@ def parse_if(parser: Parser, node: ast.If) -> None:
     parser.define(choice.var.name_hint, choice.var)
 
 
-def _parse_branch(parser: Parser, branch: BranchFrame, statements: list[ast.stmt]) -> None:
+def _parse_branch(parser: Parser, branch: SeqExprFrame, statements: list[ast.stmt]) -> None:
     """Parse a branch; its last statement gives the value, of any kind, to a name."""
     last = statements[-1]
     with parser.scope():
@@ -393,12 +392,12 @@ def _parse_branch(parser: Parser, branch: BranchFrame, statements: list[ast.stmt
         if len(names) != 1 or last.value is None:
             raise _no_value(parser, last)
         if isinstance(last, ast.AnnAssign):
-            branch.declared = branch.struct_info(_annotation(parser, last.annotation))
+            branch.ret_struct_info = branch.struct_info(parser.annotation(last.annotation))
         value = parser.evaluate(last.value)
         if isinstance(value, words.MatchCastPair):
-            _bind_value(parser, names[0], value)
+            bind_value(parser, names[0], value)
         else:
-            branch.emit(value, branch.declared, names[0])
+            branch.emit(value, branch.ret_struct_info, names[0])
 
 
 def _no_value(parser: Parser, last: ast.stmt) -> ScriptError:

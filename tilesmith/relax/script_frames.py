@@ -54,21 +54,21 @@ from tilesmith.support.errors import ScriptError
 from tilesmith.tir.functor import substitute
 
 __all__ = [
-    "BlockFrame", "BranchFrame", "ElseFrame", "FunctionFrame", "IfFrame", "RelaxFrame",
+    "BlockFrame", "ElseFrame", "FunctionFrame", "IfFrame", "RelaxFrame",
     "SeqExprFrame", "ThenFrame", "innermost", "sequence_to_end",
 ]  # fmt: skip
 
 
-AnyFrame = TypeVar("AnyFrame", bound=Frame)
+AnyFrame = TypeVar("AnyFrame")
 
 _LEAVES_BY_OUTPUT = "name it in R.output(...); after the block it is one of the frame's output_vars"
 
 
-class RelaxFrame(Frame):
-    """A frame of the graph dialect."""
+class RelaxFrame:
+    """Marks the frames of the graph dialect."""
 
 
-class SeqExprFrame(RelaxFrame):
+class SeqExprFrame(RelaxFrame, Frame):
     """Blocks of bindings and a result. Inside another sequence both use one block builder."""
 
     def __init__(self) -> None:
@@ -84,6 +84,8 @@ class SeqExprFrame(RelaxFrame):
         """Variables made without a name; those that have none at the end get one then."""
         self.binding_blocks: list[BindingBlock] = []
         self.output: Any = None
+        self.ret_struct_info: StructInfo | None = None
+        """What the result is declared as."""
 
     def enter(self) -> Any:
         """Begin a block of bindings."""
@@ -234,7 +236,6 @@ class FunctionFrame(SeqExprFrame):
         self.name = ""
         self.params: list[Var] = []
         self.attrs: dict[str, Any] = {}
-        self.ret_struct_info: StructInfo | None = None
         self.function: Function | None = None
 
     def add_param(self, param: Var) -> Var:
@@ -289,7 +290,7 @@ class FunctionFrame(SeqExprFrame):
         return True
 
 
-class BlockFrame(RelaxFrame):
+class BlockFrame(RelaxFrame, Frame):
     """A dataflow block; ``output_vars`` are, after its end, what ``R.output`` named."""
 
     def __init__(self) -> None:
@@ -360,7 +361,7 @@ class BlockFrame(RelaxFrame):
         return binding
 
 
-class IfFrame(RelaxFrame):
+class IfFrame(RelaxFrame, Frame):
     """A choice: its branches are the two frames inside; ``var`` is, after its end, the variable
     that both give a value.
     """
@@ -372,62 +373,65 @@ class IfFrame(RelaxFrame):
             raise ScriptError("a dataflow block has no branches")
         builder = self.sequence.block_builder
         self.condition = builder.normalize_argument(self.sequence.value(condition))
-        self.branches: dict[type[BranchFrame], BranchFrame] = {}
+        self.branches: dict[str, SeqExprFrame] = {}
+        self.names: list[str] = []
         self.var: Var | None = None
 
     def finish(self) -> None:
         """Bind the choice."""
         if len(self.branches) != 2:
             raise ScriptError("R.If needs R.Then and R.Else: both give a value to one name")
-        then, other = self.branches[ThenFrame], self.branches[ElseFrame]
-        if then.name != other.name:
+        name, other_name = self.names
+        if name != other_name:
             raise ScriptError(
-                f"the branches end with '{then.name}' and '{other.name}': one name is needed"
+                f"the branches end with '{name}' and '{other_name}': one name is needed"
             )
-        info = then.declared or struct_info_lca(
+        then, other = self.branches["Then"], self.branches["Else"]
+        info = then.ret_struct_info or struct_info_lca(
             known_struct_info(then.output), known_struct_info(other.output)
         )
-        self.var = self.sequence.new_var(then.name, info)
+        self.var = self.sequence.new_var(name, info)
         choice = If(self.condition, then.output, other.output, self.span)
         self.sequence.emit_binding(VarBinding(self.var, choice, self.span))
 
+    @staticmethod
+    def take_branch(word: str, branch: SeqExprFrame) -> None:
+        """Give a branch that ends to the choice around it. Its last binding is its value, and the
+        name of that binding the name of the choice.
+        """
+        choice = branch.builder.frames[-1] if branch.builder.frames else None
+        if not isinstance(choice, IfFrame):
+            raise ScriptError("Then and Else stand directly inside of an If")
+        if word in choice.branches:
+            raise ScriptError(f"the If has a {word} already")
+        branch.end_block()
+        blocks = branch.binding_blocks
+        last = blocks[-1].bindings[-1] if blocks else None
+        if last is None or isinstance(last.var, DataflowVar):
+            raise ScriptError("a branch ends by assigning the name that it gives a value")
+        value: Any = last.var
+        if isinstance(last, VarBinding) and isinstance(last.value, (Tuple, *LEAVES)):
+            value = last.value  # needs no variable of its own
+            blocks[-1] = blocks[-1].with_fields(bindings=blocks[-1].bindings[:-1])
+        branch.output = SeqExpr(flatten_blocks(blocks), value)
+        choice.branches[word] = branch
+        choice.names.append(last.var.name_hint)
 
-class BranchFrame(SeqExprFrame):
-    """A branch; its last binding is its value, and the name of that binding the name of the
-    choice.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = ""
-        self.declared: StructInfo | None = None
+class ThenFrame(SeqExprFrame):
+    """The branch for a true condition."""
 
     def finish(self) -> None:
         """Pass the branch to the ``IfFrame`` around it."""
-        choice = self.builder.frames[-1] if self.builder.frames else None
-        if not isinstance(choice, IfFrame):
-            raise ScriptError("Then and Else stand directly inside of an If")
-        if type(self) in choice.branches:
-            raise ScriptError(f"the If has a {type(self).__name__.removesuffix('Frame')} already")
-        self.end_block()
-        last = self.binding_blocks[-1].bindings[-1] if self.binding_blocks else None
-        if last is None or isinstance(last.var, DataflowVar):
-            raise ScriptError("a branch ends by assigning the name that it gives a value")
-        self.name = last.var.name_hint
-        value: Any = last.var
-        if isinstance(last, VarBinding) and isinstance(last.value, (Tuple, *LEAVES)):
-            block, value = self.binding_blocks[-1], last.value  # needs no variable of its own
-            self.binding_blocks[-1] = block.with_fields(bindings=block.bindings[:-1])
-        self.output = SeqExpr(flatten_blocks(self.binding_blocks), value)
-        choice.branches[type(self)] = self
+        IfFrame.take_branch("Then", self)
 
 
-class ThenFrame(BranchFrame):
-    """The branch for a true condition."""
-
-
-class ElseFrame(BranchFrame):
+class ElseFrame(SeqExprFrame):
     """The branch for a false condition."""
+
+    def finish(self) -> None:
+        """Pass the branch to the ``IfFrame`` around it."""
+        IfFrame.take_branch("Else", self)
 
 
 def innermost(word: str, kind: type[AnyFrame]) -> AnyFrame:
@@ -443,7 +447,7 @@ def sequence_to_end(word: str) -> SeqExprFrame:
     frame = innermost(word, RelaxFrame)
     if isinstance(frame, BlockFrame):
         raise ScriptError(f"{word} stands after the dataflow block, not inside")
-    if not isinstance(frame, SeqExprFrame) or isinstance(frame, BranchFrame):
+    if not isinstance(frame, SeqExprFrame) or isinstance(frame, (ThenFrame, ElseFrame)):
         raise ScriptError(
             f"{word} stands at the end of the function",
             notes=("let both branches assign one name and return that",),

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilesmith.ir.diagnostics import report
 from tilesmith.script.diagnostics import Source
-from tilesmith.script.parsing import Parser
+from tilesmith.script.parsing import MODULES, Parser
 from tilesmith.support.caller import is_internal
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.knobs import knobs
@@ -189,5 +189,5 @@ def parse_node(parser: Parser, node: Any) -> Any:
     if isinstance(node, ast.FunctionDef):
         return parser.parse_function(node)
     if isinstance(node, ast.ClassDef):
-        return parser.parse_module(node)
+        return MODULES.statements[ast.ClassDef](parser, node)
     raise parser.error(node, "a function or a class is needed here")

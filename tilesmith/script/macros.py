@@ -50,6 +50,25 @@ class ScriptMacro:
         bound.receiver = (instance,)
         return bound
 
+    def get_macro_def(self) -> ast.FunctionDef:
+        """Return the definition as Python's syntax tree."""
+        return self.node
+
+    def parse_macro(self, parser: Parser) -> Any:
+        """Parse the body in the scopes of a parser, which hold the parameters; return the value of
+        its ``return``, or of its last expression where the dialect says that this is the value.
+        """
+        assert parser.dialect is not None
+        body = self.node.body
+        for number, statement in enumerate(body):
+            if isinstance(statement, ast.Return):
+                return None if statement.value is None else parser.evaluate(statement.value)
+            is_last = number == len(body) - 1 and parser.dialect.last_expression_is_value
+            if is_last and isinstance(statement, ast.Expr):
+                return parser.evaluate(statement.value)
+            parser.visit(statement)
+        return None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error: a macro can be called only inside a script."""
         raise ScriptError(
@@ -108,28 +127,13 @@ def expand_macro(parser: Parser, called: ScriptMacro, arguments: list, named: di
         else:
             parser.known = called.known
         with parser.in_scopes(scopes), parser.scope(values):
-            return _expanded(parser, called.node.body)
+            return called.parse_macro(parser)
     except ScriptError as error:
         note = f"in the macro '{called.node.name}', called {_place(saved_source, caller)}"
         error.notes = (*error.notes, note)
         raise
     finally:
         parser.source, parser.known = saved_source, saved_known
-
-
-def _expanded(parser: Parser, body: list[ast.stmt]) -> Any:
-    """Parse statements; return the value of the ``return`` among them, or of the last expression
-    where the dialect says that this is the value.
-    """
-    assert parser.dialect is not None
-    for number, statement in enumerate(body):
-        if isinstance(statement, ast.Return):
-            return None if statement.value is None else parser.evaluate(statement.value)
-        is_last = number == len(body) - 1 and parser.dialect.last_expression_is_value
-        if is_last and isinstance(statement, ast.Expr):
-            return parser.evaluate(statement.value)
-        parser.visit(statement)
-    return None
 
 
 def _place(source: Source, caller: Any) -> str:

@@ -21,6 +21,9 @@ A dialect is one object, registered under the letter that scripts use for it; ``
     @R_DIALECT.declare                    # optional: called for each function of a module before
     def declare(parser, node, variable, options): ...  # any is parsed; set variable.struct_info
 
+    @R_DIALECT.annotation                 # optional: what a type in the program's text means
+    def read_annotation(parser, node): ...
+
     R_DIALECT.prepare = lambda parser: …  # optional: adapt ``parser.evaluator`` (its ``operands``,
                                           # ``subscripts``, ``calls``: class of value → function)
 
@@ -51,7 +54,7 @@ from tilesmith.script.evaluator import Evaluator
 from tilesmith.support.errors import ScriptError
 from tilesmith.support.registry import Registry
 
-__all__ = ["DIALECTS", "Dialect", "ModuleScope", "Parser"]
+__all__ = ["DIALECTS", "FALLBACK", "MODULES", "Dialect", "ModuleScope", "Parser"]
 
 
 class Dialect:
@@ -65,6 +68,7 @@ class Dialect:
         self.statements: dict[type, Callable[[Parser, Any], Any]] = {}
         self.parse_function: Callable[[Parser, Any, dict], BaseFunc] | None = None
         self.declare_function: Callable[[Parser, Any, GlobalVar, dict], None] | None = None
+        self.read_annotation: Callable[[Parser, ast.expr], Any] = Parser.evaluate
         self.prepare: Callable[[Parser], None] | None = None
         self.check_module: Callable[[IRModule], None] | None = None
 
@@ -86,6 +90,11 @@ class Dialect:
     def check(self, handler: Callable[[IRModule], None]) -> Callable[[IRModule], None]:
         """Register what checks a module with functions of the dialect: ``handler(module)``."""
         self.check_module = handler
+        return handler
+
+    def annotation(self, handler: Callable[[Parser, ast.expr], Any]) -> Callable[..., Any]:
+        """Register what reads annotations: ``handler(parser, node)`` returns what it means."""
+        self.read_annotation = handler
         return handler
 
     def declare(self, handler: Callable) -> Callable:
@@ -129,6 +138,10 @@ _INSTEAD = {
     "delete": ("memory ends with the block that allocates it",),
     "try": ("a program of loops has no exceptions: write assert condition, message",),
 }
+
+
+FALLBACK: dict[type, Callable[[Parser, Any], Any]] = {}
+"""Handlers of statements for dialects that have none of their own: programs add them."""
 
 
 class _Modules(threading.local):
@@ -245,10 +258,15 @@ class Parser:
         """Return the value of an expression."""
         return self.evaluator.evaluate(node)
 
+    def annotation(self, node: ast.expr) -> Any:
+        """Return what an annotation means in the dialect of the function around it."""
+        assert self.dialect is not None
+        return self.dialect.read_annotation(self, node)
+
     def visit(self, node: ast.stmt) -> Any:
         """Pass a statement to the dialect of the function around it."""
         assert self.dialect is not None
-        handler = self.dialect.statements.get(node.__class__)
+        handler = self.dialect.statements.get(node.__class__) or FALLBACK.get(node.__class__)
         if handler is None:
             kind = type(node).__name__.lower()
             raise self.error(
@@ -309,6 +327,8 @@ class Parser:
             value = self.evaluate(written)
             if hasattr(value, "dialect_letter"):
                 return value
+            if hasattr(value, "dispatch_token"):  # a dialect that a program has registered
+                return FunctionDecorator(value.dispatch_token, _not_parsed_alone)
         place = node.decorator_list[0] if node.decorator_list else node
         raise self.error(
             place,
@@ -344,11 +364,11 @@ class Parser:
             with self.scope(names):
                 items = [item for item in node.body if _declared_name(item) is None]
                 while items and not isinstance(items[0], ast.FunctionDef):
-                    self._module_item(items.pop(0), module)  # devices, external functions
+                    self._module_item(items.pop(0))  # devices, external functions
                 for function in functions:
-                    self._declare(function, module)
+                    self.declare(function)
                 for item in items:
-                    self._module_item(item, module)
+                    self._module_item(item)
         finally:
             modules.stack.pop()
             self.module = None
@@ -382,29 +402,64 @@ class Parser:
                 found[item.targets[0].id] = GlobalVar(name)  # type: ignore[attr-defined]
         return found
 
-    def _declare(self, node: ast.FunctionDef, module: ModuleScope) -> None:
+    def declare(self, node: ast.FunctionDef) -> GlobalVar:
+        """Let the dialect of a function of the module declare it; return its variable."""
+        assert self.module is not None
+        variable = self.module.variables[node.name]
         decorator = self.decorator_of(node)
         dialect = DIALECTS.get(decorator.dialect_letter)
         if dialect.declare_function is not None:
-            variable = module.variables[node.name]
             with self.in_dialect(dialect), self.scope({}):
                 dialect.declare_function(self, node, variable, decorator.options)
+        return variable
 
-    def _module_item(self, item: ast.stmt, module: ModuleScope) -> None:
-        if isinstance(item, ast.FunctionDef):
-            module.functions[item.name] = self.parse_function(item)
-        elif isinstance(item, ast.Assign):
-            value = self.evaluate(item.value)
-            for target in item.targets:
-                self.bind_target(target, value)
-                if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
-                    variable = module.variables.setdefault(target.id, GlobalVar(target.id))
-                    variable.describe(getattr(value, "struct_info", None))
-                    module.functions[target.id] = value
-        elif isinstance(item, ast.Expr):
-            self.evaluate(item.value)
-        elif not isinstance(item, ast.Pass):
+    def _module_item(self, item: ast.stmt) -> None:
+        handler = MODULES.statements.get(item.__class__)
+        if handler is None:
             raise self.error(item, "a module holds functions, and values that they use")
+        handler(self, item)
+
+
+MODULES = Dialect("I", None)
+"""Parses what stands in a module: its statements are handled while ``parser.module`` is set."""
+
+
+@MODULES.statement(ast.ClassDef)
+def parse_module(parser: Parser, node: ast.ClassDef) -> IRModule:
+    """Parse a class under ``@I.ir_module``."""
+    return parser.parse_module(node)
+
+
+@MODULES.statement(ast.FunctionDef)
+def parse_module_function(parser: Parser, node: ast.FunctionDef) -> None:
+    """Parse a function of a module."""
+    assert parser.module is not None
+    parser.module.functions[node.name] = parser.parse_function(node)
+
+
+@MODULES.statement(ast.Assign)
+def parse_module_value(parser: Parser, node: ast.Assign) -> None:
+    """Parse a value that functions use, or a function that was made elsewhere."""
+    module = parser.module
+    assert module is not None
+    value = parser.evaluate(node.value)
+    for target in node.targets:
+        parser.bind_target(target, value)
+        if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+            variable = module.variables.setdefault(target.id, GlobalVar(target.id))
+            variable.describe(getattr(value, "struct_info", None))
+            module.functions[target.id] = value
+
+
+@MODULES.statement(ast.Expr)
+def parse_module_expression(parser: Parser, node: ast.Expr) -> None:
+    """Parse a word such as ``I.module_attrs(…)``, or a docstring."""
+    parser.evaluate(node.value)
+
+
+@MODULES.statement(ast.Pass)
+def parse_module_pass(parser: Parser, node: ast.Pass) -> None:
+    """Do nothing."""
 
 
 def _declared_name(item: ast.stmt) -> str | None:
@@ -485,6 +540,10 @@ class FunctionDecorator:
 
     def __exit__(self, *error: Any) -> None:
         self._frames.pop().__exit__(*error)
+
+
+def _not_parsed_alone(*_: Any) -> Any:
+    raise ScriptError("a decorator that only names a dialect parses nothing by itself")
 
 
 def check_private(parser: Parser, node: ast.FunctionDef, options: dict, attrs: Any) -> None:

@@ -54,7 +54,7 @@ def _call_function(parser: Parser, variable: GlobalVar, arguments: list, named: 
 def _note_result(parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict) -> None:
     """Record the return type that a function is annotated with, for calls that come before it."""
     if node.returns is not None and parser.module is not None:
-        result = as_type(parser.evaluate(node.returns))
+        result = as_type(parser.annotation(node.returns))
         if isinstance(result, PrimType):
             parser.module.results[variable] = result.dtype
 
@@ -116,8 +116,7 @@ def parse_prim_func(parser: Parser, node: ast.FunctionDef, options: dict) -> Any
             for parameter in _parameters(parser, node):
                 _parse_parameter(parser, parameter)
             if node.returns is not None:
-                written = parser.evaluate(node.returns)
-                frame.ret_type = as_type(written)
+                frame.ret_type = as_type(parser.annotation(node.returns))
             parser.function_body = node.body
             parser.body(node.body)
             check_private(parser, node, options, frame.attrs)
@@ -162,7 +161,8 @@ def _parameters(parser: Parser, node: ast.FunctionDef) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args]
 
 
-def _annotation(parser: Parser, node: ast.expr) -> Any:
+@T_DIALECT.annotation
+def read_annotation(parser: Parser, node: ast.expr) -> Any:
     """Return the value of an annotation, which may be quoted."""
     written = parser.evaluate(node)
     if not isinstance(written, str):
@@ -178,7 +178,7 @@ def _parse_parameter(parser: Parser, parameter: ast.arg) -> None:
             (f'write {parameter.arg}: T.Buffer((16,), "float32"), or T.handle, or T.int32',),
         )
     whole, parser.builder.span = parser.builder.span, parser.span(parameter)
-    written = _annotation(parser, parameter.annotation)
+    written = parser.annotation(parameter.annotation)
     parser.builder.span = whole
     try:
         used = T.arg(parameter.arg, written)
@@ -197,7 +197,7 @@ def _bind(parser: Parser, node: ast.AST, name: str, value: Any) -> None:
         raise parser.error(
             node, f"'{name}' is defined already in this scope", ("take another name",)
         )
-    parser.define(name, _bound(parser, node, name, value))
+    parser.define(name, bound_value(parser, node, name, value))
 
 
 def _stays(old: Any, new: Any) -> bool:
@@ -211,11 +211,14 @@ def _stays(old: Any, new: Any) -> bool:
     return any(axis is old for axis in axes) and any(axis is new for axis in axes)
 
 
-def _bound(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
+def bound_value(parser: Parser, node: ast.AST, name: str, value: Any) -> Any:
+    """Return what a name stands for after a value is assigned to it: an expression becomes a
+    variable, a frame is entered, what has no name gets this one.
+    """
     if isinstance(value, T.meta_var):
         return value.value
     if isinstance(value, (list, tuple)):
-        items = [_bound(parser, node, f"{name}_{k}", item) for k, item in enumerate(value)]
+        items = [bound_value(parser, node, f"{name}_{k}", item) for k, item in enumerate(value)]
         return items
     if isinstance(value, Frame):
         entered = parser.open(value)
@@ -293,7 +296,7 @@ def parse_annotated_assign(parser: Parser, node: ast.AnnAssign) -> None:
     """Parse ``x: T.int32 = value``: a variable with a value."""
     if not isinstance(node.target, ast.Name):
         raise parser.error(node.target, "only a name takes a type")
-    type_ = as_type(_annotation(parser, node.annotation))
+    type_ = as_type(parser.annotation(node.annotation))
     if node.value is None:
         _bind(parser, node, node.target.id, Var("", type_))
         return

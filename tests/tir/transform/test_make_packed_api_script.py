@@ -204,6 +204,19 @@ def test_functions_that_return_a_value():
     assert build(add_one)["add_one"](41) == 42
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype, given", [("int32", 3), ("float32", 2.5), ("bool", True)])
+def test_a_returned_value_needs_no_declaration(target, dtype, given):
+    """Without it the caller read a result that nobody had stored."""
+
+    @T.prim_func
+    def same(x: getattr(T, dtype)):
+        T.func_attr({"global_symbol": "same"})
+        T.evaluate(T.ret(x))
+
+    assert build(same, target)["same"](given) == given
+
+
 def test_private_functions_get_no_wrapper():
     @T.prim_func(private=True)
     def helper(A: T.Buffer((4,), "float32")):

@@ -9,6 +9,7 @@ from typing import Any
 from tilesmith.ir.node import PRINTING, Node
 from tilesmith.ir.printing.config import SPELLING, PrinterConfig
 from tilesmith.ir.printing.doc import Doc, quoted, render
+from tilesmith.ir.printing.marks import marked_text
 from tilesmith.ir.printing.places import place_of
 from tilesmith.ir.printing.printer import Line, Printer
 from tilesmith.support.recursion import deep_recursion
@@ -272,39 +273,13 @@ def _decorate(lines: list[str], places: list[tuple[int, int]], config: PrinterCo
         number = _line_of(starts, start)
         column = start - starts[number]
         marks.setdefault(number, []).append((column, min(end - starts[number], len(lines[number]))))
-    shown = _lines_in_context(len(lines), marks, config.num_context_lines)
-    width = len(str(len(lines)))
-    result, previous = [], -1
-    for number in shown:
-        if number != previous + 1:
-            result.append(f"(... {number - previous - 1} lines skipped ...)")
-        prefix = f"{number + 1:>{width}} " if config.print_line_numbers else ""
-        result.append(prefix + lines[number])
-        if number in marks:
-            marker = [" "] * max(end for _, end in marks[number])
-            for start, end in marks[number]:
-                marker[start:end] = "^" * (end - start)
-            result.append(" " * len(prefix) + "".join(marker))
-        previous = number
-    if shown and shown[-1] != len(lines) - 1:
-        result.append(f"(... {len(lines) - 1 - shown[-1]} lines skipped ...)")
-    return "\n".join(result)
+    return marked_text(lines, marks, config.print_line_numbers, config.num_context_lines)
 
 
 def _line_of(starts: list[int], position: int) -> int:
     import bisect
 
     return bisect.bisect_right(starts, position) - 1
-
-
-def _lines_in_context(count: int, marks: dict[Any, Any], context: int | None) -> list[int]:
-    if context is None or context < 0 or not marks:
-        return list(range(count))
-    shown: set[int] = set()
-    for number in marks:
-        shown.update(range(max(0, number - context), min(count, number + context + 1)))
-    alone = [n for n in range(count) if n - 1 in shown | {-1} and n + 1 in shown | {count}]
-    return sorted(shown.union(alone))  # replacing a single line by (...) would save nothing
 
 
 @PRINTING.register("show")

@@ -44,9 +44,28 @@ _PYTHON_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
+OVERRIDES: dict[tuple[type, type, int], Callable[..., Any]] = {}
+"""Operators that programs define: (class of an operand, class of the syntax, position of the
+operand) → function of the operands. An operand's class is its ``_dispatch_type`` if it has one."""
+
+
+def _override(syntax: ast.AST, *operands: Any) -> Callable[..., Any] | None:
+    """Return the function that a program has registered for these operands."""
+    for position, operand in enumerate(operands):
+        cls = type(operand)
+        for kind in (getattr(cls, "_dispatch_type", cls), *cls.__mro__):
+            found = OVERRIDES.get((kind, syntax.__class__, position))
+            if found is not None:
+                return found
+    return None
+
+
 @handles_node(ast.BinOp)
 def _binary(evaluator: Evaluator, node: ast.BinOp) -> Any:
     left, right = evaluator.operand(node.left), evaluator.operand(node.right)
+    own = _override(node.op, left, right) if OVERRIDES else None
+    if own is not None:
+        return own(left, right)
     scalar, other = _BINARY[node.op.__class__]
     if isinstance(left, ExprOp) or isinstance(right, ExprOp):
         return scalar(*matching(left, right))
@@ -64,6 +83,9 @@ def _unary(evaluator: Evaluator, node: ast.UnaryOp) -> Any:
         number: Any = node.operand.value
         return evaluator.literal(-number)  # a number with a sign is one literal
     value = evaluator.operand(node.operand)
+    own = _override(node.op, value) if OVERRIDES else None
+    if own is not None:
+        return own(value)
     if kind is ast.Not:
         return operators.logical_not(value) if isinstance(value, ExprOp) else not value
     if kind is ast.USub:
@@ -76,6 +98,11 @@ def _boolean(evaluator: Evaluator, node: ast.BoolOp) -> Any:
     both = operators.logical_and if isinstance(node.op, ast.And) else operators.logical_or
     result = evaluator.operand(node.values[0])
     for later in node.values[1:]:
+        if OVERRIDES:
+            own = _override(node.op, result)
+            if own is not None:
+                result = own(result, evaluator.operand(later))
+                continue
         if not isinstance(result, ExprOp):
             # As in Python, later operands count only where the earlier ones did not decide.
             if bool(result) is isinstance(node.op, ast.Or):
@@ -92,7 +119,8 @@ def _compare(evaluator: Evaluator, node: ast.Compare) -> Any:
     result: Any = None
     for kind, later in zip(node.ops, node.comparators):
         right = evaluator.operand(later)
-        one = _compare_two(kind.__class__, left, right)
+        own = _override(kind, left, right) if OVERRIDES else None
+        one = _compare_two(kind.__class__, left, right) if own is None else own(left, right)
         if result is None:
             result = one
         elif isinstance(result, ExprOp) or isinstance(one, ExprOp):

@@ -20,8 +20,10 @@ __all__ = [
 class Doc:
     """Root of all documents. ``source_paths``: the parts of a program that it shows."""
 
+    source_paths: Sequence[Any] = ()
+
     def __init__(self) -> None:
-        self.source_paths: list[Any] = []
+        self.source_paths = []
 
 
 class ExprDoc(Doc):
@@ -44,9 +46,7 @@ class ExprDoc(Doc):
 class StmtDoc(Doc):
     """A statement, with a comment after or above it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.comment: str | None = None
+    comment: str | None = None
 
 
 class StmtBlockDoc(Doc):
@@ -67,7 +67,7 @@ class LiteralDoc(ExprDoc):
         super().__init__()
         self.value = value
         if path is not None:
-            self.source_paths.append(path)
+            self.source_paths = [path]
 
 
 class IdDoc(ExprDoc):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilesmith.ir.printing import quoted
+from tilesmith.ir.printing.marks import marked_text
+from tilesmith.ir.structural import ObjectPath
 from tilesmith.script.printer import doc as docs
 from tilesmith.script.printer.doc import Doc, ExprDoc, OperationKind, StmtDoc
 from tilesmith.support.errors import TypeMismatchError
@@ -26,17 +29,99 @@ _UNARY = {_K.Not: ("not ", 3), _K.USub: ("-", 11), _K.Invert: ("~", 11)}
 _ATOM, _CONDITIONAL = 13, 0
 
 
-def to_python_script(doc: Doc, indent_spaces: int = 4) -> str:
+def to_python_script(
+    doc: Doc,
+    indent_spaces: int = 4,
+    print_line_numbers: bool = False,
+    num_context_lines: int | None = None,
+    path_to_underline: Any = None,
+) -> str:
     """Return the text of a document: an expression in one line, statements in lines of their
     own.
+
+    ``path_to_underline``: a path into a program, or several; what shows it, or else the nearest
+    part around it (by ``source_paths``), is underlined. ``num_context_lines``: how many lines are
+    shown before and after that.
     """
     with deep_recursion():
-        if isinstance(doc, ExprDoc):
-            return _expression(doc)[0]
-        lines: list[str] = []
-        body = doc.stmts if isinstance(doc, docs.StmtBlockDoc) else [doc]
-        _write_body(body, "", " " * indent_spaces, lines)
-        return "\n".join(lines)
+        lines = _lines(doc, indent_spaces)
+        marks = _marks(doc, indent_spaces, lines, path_to_underline)
+        return marked_text(lines, marks, print_line_numbers, num_context_lines)
+
+
+def _lines(doc: Doc, indent_spaces: int) -> list[str]:
+    if isinstance(doc, ExprDoc):
+        return [_expression(doc)[0]]
+    lines: list[str] = []
+    body: Sequence[Any] = doc.stmts if isinstance(doc, docs.StmtBlockDoc) else [doc]
+    _write_body(body, "", " " * indent_spaces, lines)
+    return lines
+
+
+# Marks.
+
+_STAND_IN = "\ue000"  # a character that no text has: it is printed in place of what is marked
+
+
+def _marks(
+    doc: Doc, indent_spaces: int, lines: list[str], paths: Any
+) -> dict[int, list[tuple[int, int]]]:
+    """Return, by line, the columns of what shows the paths: where a stand-in appears if it takes
+    the place of the document, and how much shorter the line becomes by that.
+    """
+    wanted = [] if paths is None else [paths] if isinstance(paths, ObjectPath) else list(paths)
+    marks: dict[int, list[tuple[int, int]]] = {}
+    for path in wanted:
+        for part in _showing(doc, path):
+            name = docs.IdDoc(_STAND_IN)
+            other = name if isinstance(part, ExprDoc) else docs.ExprStmtDoc(name)
+            changed = _lines(_replaced(doc, part, other), indent_spaces)
+            first = next((n for n, line in enumerate(changed) if _STAND_IN in line), None)
+            if first is None:
+                continue  # documents without a text of their own
+            column, longer = changed[first].index(_STAND_IN), len(lines) - len(changed)
+            if isinstance(part, ExprDoc) and not longer:
+                end = column + len(lines[first]) - len(changed[first]) + 1
+                marks.setdefault(first, []).append((column, end))
+                continue
+            for number in range(first, first + longer + 1):
+                if lines[number]:
+                    indent = len(lines[number]) - len(lines[number].lstrip())
+                    marks.setdefault(number, []).append((indent, len(lines[number])))
+    return marks
+
+
+def _showing(doc: Doc, path: ObjectPath) -> list[Doc]:
+    """Return the documents whose paths have most of the steps of ``path``."""
+    best, found = -1, []
+    todo: list[Any] = [doc]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, (list, tuple)):
+            todo += one
+        elif isinstance(one, Doc):
+            todo += [value for name, value in vars(one).items() if name != "source_paths"]
+            for shown in one.source_paths:
+                if path[: len(shown)] != shown or len(shown) < best:
+                    continue
+                if len(shown) > best:
+                    best, found = len(shown), []
+                found.append(one)
+    return found
+
+
+def _replaced(value: Any, old: Doc, new: Doc) -> Any:
+    """Return a copy of a document with a part replaced."""
+    if value is old:
+        return new
+    if isinstance(value, list):
+        return [_replaced(item, old, new) for item in value]
+    if not isinstance(value, Doc):
+        return value
+    made = copy.copy(value)
+    for name, part in vars(value).items():
+        setattr(made, name, part if name == "source_paths" else _replaced(part, old, new))
+    return made
 
 
 # Expressions: text and how tightly it binds.

@@ -1,9 +1,20 @@
 """Names the machinery of the parser as users know it."""
 
-from tilesmith.compat.tvm.script_parser import diagnostics, entry, evaluator, parser, utils
+from tilesmith.compat.tvm.script_parser import (
+    diagnostics,
+    dispatch,
+    doc,
+    doc_core,
+    entry,
+    error,
+    evaluator,
+    parser,
+    utils,
+)
 from tilesmith.compat.tvm.script_parser.entry import parse, scan_macro
 from tilesmith.compat.tvm.script_parser.parser import Parser
 
 __all__ = [
-    "Parser", "diagnostics", "entry", "evaluator", "parse", "parser", "scan_macro", "utils",
+    "Parser", "diagnostics", "dispatch", "doc", "doc_core", "entry", "error", "evaluator", "parse",
+    "parser", "scan_macro", "utils",
 ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
+from tilesmith.compat.tvm.script_parser.doc import to_doc
 from tilesmith.script import diagnostics
 from tilesmith.script.definitions import definition_of
 from tilesmith.support.errors import ScriptError
@@ -46,6 +47,16 @@ class Source:
             parsed = diagnostics.Source.from_block(inspect.getfile(program), line)
         else:
             parsed = definition_of(program)
+        self._hold(parsed)
+
+    @classmethod
+    def of(cls, parsed: diagnostics.Source) -> Source:
+        """Return the source that a parser is reading."""
+        made = object.__new__(cls)
+        made._hold(parsed)
+        return made
+
+    def _hold(self, parsed: diagnostics.Source) -> None:
         self._parsed = parsed
         self.source_name = parsed.filename
         self.start_line = getattr(self.definition, "lineno", 1) + parsed.shift
@@ -67,11 +78,11 @@ class Source:
         return "\n".join(lines)
 
     def as_ast(self) -> ast.AST:
-        """Return the syntax tree, as Python's ``ast`` has it."""
+        """Return the syntax tree as a ``doc``: a module that holds the program."""
         tree = self._parsed.tree
         if isinstance(tree, ast.stmt):
-            return ast.Module(body=[tree], type_ignores=[])
-        return tree
+            tree = ast.Module(body=[tree], type_ignores=[])
+        return cast(ast.AST, to_doc(tree))
 
     def as_parsed(self) -> diagnostics.Source:
         """Return the form that the parser uses."""

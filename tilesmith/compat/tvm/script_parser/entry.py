@@ -12,7 +12,13 @@ from tilesmith.script.entry import default_variables, parse
 from tilesmith.script.macros import ScriptMacro
 from tilesmith.support.errors import ScriptError
 
-__all__ = ["parse", "scan_macro"]
+__all__ = ["WELL_FORMED_ERROR_MESSAGE", "parse", "scan_macro"]
+
+WELL_FORMED_ERROR_MESSAGE = (
+    "The function is not well-formed. If this is meant, decorate it (or its module) with "
+    "check_well_formed=False."
+)
+"""What an error says about programs that break a rule."""
 
 
 def scan_macro(program: Any, extra_vars: Mapping[str, Any] | None = None) -> ScriptMacro:

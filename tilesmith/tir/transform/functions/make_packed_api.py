@@ -39,7 +39,7 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import ret, tvm_struct_get, tvm_struct_set
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import calls, variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -432,8 +432,7 @@ def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) ->
     self_handle, count = Var("self_handle", "handle"), Var("num_args", "int32")
     result = Var("result", PointerType(PrimType("handle")))
     arguments = wrapper.arguments(count)
-    returned = func.ret_type.dtype if isinstance(func.ret_type, PrimType) else DataType("void")
-    call = Call(returned, variable, tuple(arguments))
+    call = Call(_returned_dtype(func), variable, tuple(arguments))
     innermost = stmt_seq(_returning(call, result), ret(const(0, "int32")))
     attrs: dict[str, Any] = {
         "global_symbol": PACKED_PREFIX + name,
@@ -445,6 +444,18 @@ def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) ->
             attrs[key] = func.attrs[key]
     params = (self_handle, wrapper.args, count, result)
     return PrimFunc(params, wrapper.build(innermost), PrimType("int32"), None, attrs, func.span)
+
+
+def _returned_dtype(func: PrimFunc) -> DataType:
+    """Return the dtype that a function returns, void for none; where it is not declared, that of
+    the value which the body returns.
+    """
+    if isinstance(func.ret_type, PrimType) and not func.ret_type.dtype.is_void:
+        return func.ret_type.dtype
+    if isinstance(func.ret_type, PointerType):
+        return DataType("handle")
+    values = [call.args[0].dtype for call in calls(func.body, "tir.ret") if call.args]
+    return values[0] if values else DataType("void")
 
 
 def _returning(call: Call, result: Var) -> Stmt:
