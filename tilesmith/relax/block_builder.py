@@ -147,7 +147,7 @@ class BlockBuilder:
     def __init__(self, mod: IRModule | None = None) -> None:
         self._module = IRModule() if mod is None else mod.shallow_copy()
         self._global_names = NameSupply(gv.name_hint for gv in self._module.functions)
-        self._names = NameSupply()
+        self.names = NameSupply()
         self.open_blocks: list[_Frame] = []
         self._scopes: list[Any] = []
         self._function_scopes: list[FunctionScope] = []
@@ -204,15 +204,7 @@ class BlockBuilder:
         """Enter a scope and reserve the names of its parameters."""
         self._scopes.append(params)
         for param in params or ():
-            self.reserve_name(param.name_hint)
-
-    def reserve_name(self, name: str) -> None:
-        """Let no variable get this name from the builder."""
-        self._names.reserve(name)
-
-    def fresh_name(self, prefix: str) -> str:
-        """Return a name for a variable that no other has so far."""
-        return self._names.fresh(prefix)
+            self.names.reserve(param.name_hint)
 
     def end_scope(self) -> None:
         """Leave the scope."""
@@ -283,7 +275,7 @@ class BlockBuilder:
         frame = self._frame()
         value = self.normalize(as_expr(expr))
         kind = DataflowVar if frame.is_dataflow else Var
-        name = self._names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
+        name = self.names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
         var = kind(name, known_struct_info(value))
         self.emit_normalized(VarBinding(var, value))
         return var
@@ -292,7 +284,7 @@ class BlockBuilder:
         """Append a binding as it is."""
         self._frame().bindings.append(binding)
         self._values[binding.var] = binding.value
-        self._names.reserve(binding.var.name_hint)
+        self.names.reserve(binding.var.name_hint)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is visible outside the dataflow block."""
@@ -301,7 +293,7 @@ class BlockBuilder:
                 "emit_output belongs inside `with bb.dataflow():`", notes=("use emit elsewhere",)
             )
         value = self.normalize(as_expr(output))
-        var = Var(self._names.fresh(name_hint or "gv"), known_struct_info(value))
+        var = Var(self.names.fresh(name_hint or "gv"), known_struct_info(value))
         self.emit_normalized(VarBinding(var, value))
         return var
 
@@ -310,7 +302,7 @@ class BlockBuilder:
         frame = self._frame()
         value = self.normalize_argument(as_expr(value))
         kind = DataflowVar if frame.is_dataflow else Var
-        name = self._names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
+        name = self.names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
         info = as_struct_info(struct_info)
         var = kind(name, info)
         self.emit_normalized(MatchCast(var, value, info))
@@ -403,7 +395,7 @@ class BlockBuilder:
         """Bind a value that is already in normal form."""
         frame = self._frame()
         kind = DataflowVar if frame.is_dataflow else Var
-        name = self._names.fresh("lv" if frame.is_dataflow else "gv")
+        name = self.names.fresh("lv" if frame.is_dataflow else "gv")
         var = kind(name, known_struct_info(value))
         self.emit_normalized(VarBinding(var, value))
         return var
@@ -417,7 +409,7 @@ class BlockBuilder:
     def get_unique_name(self, name_prefix: str) -> str:
         """Return a name that no function of the module and no variable has."""
         name = self._global_names.fresh(name_prefix)
-        self._names.reserve(name)
+        self.names.reserve(name)
         return name
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:

@@ -131,10 +131,10 @@ class SeqExprFrame(RelaxFrame, Frame):
         """Give names to the variables that have none."""
         nameless = [var for var in self.unnamed if not var.name_hint]
         for var in self.unnamed:
-            self.block_builder.reserve_name(var.name_hint)
+            self.block_builder.names.reserve(var.name_hint)
         for var in nameless:
             hint = "lv" if isinstance(var, DataflowVar) else "gv"
-            object.__setattr__(var, "name_hint", self.block_builder.fresh_name(hint))
+            object.__setattr__(var, "name_hint", self.block_builder.names.fresh(hint))
 
     # Values
 
@@ -241,7 +241,7 @@ class FunctionFrame(SeqExprFrame):
     def add_param(self, param: Var) -> Var:
         """Append a parameter."""
         self.params.append(param)
-        self.block_builder.reserve_name(param.name_hint)
+        self.block_builder.names.reserve(param.name_hint)
         return param
 
     def add_attrs(self, attrs: Mapping[str, Any]) -> None:

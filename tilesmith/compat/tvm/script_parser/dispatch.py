@@ -22,7 +22,7 @@ from tilesmith.compat.tvm.script_parser.parser import Parser
 from tilesmith.script import parsing
 from tilesmith.script.evaluator.operators import OVERRIDES
 from tilesmith.script.parsing import DIALECTS, FALLBACK, MODULES, Dialect
-from tilesmith.support.errors import UnknownNameError, UnsupportedError
+from tilesmith.support.errors import UnsupportedError
 
 __all__ = ["OpMethod", "ParseMethod", "get", "get_op", "register", "register_op"]
 
@@ -85,24 +85,34 @@ class _Method:
         return self.handler(parser, node)
 
 
-def dialect_of(token: str, create: bool = False) -> Dialect:
-    """Return the dialect of a token."""
+def _dialect(token: str) -> Dialect | None:
     if token == "ir":
         return MODULES
     letter = {"tir": "T", "relax": "R"}.get(token, token)
-    if letter not in DIALECTS:
-        if not create:
-            raise UnknownNameError(f"there is no dialect '{token}'")
-        DIALECTS.register(letter, Dialect(letter, None))
-    return DIALECTS.get(letter)
+    return DIALECTS.get(letter) if letter in DIALECTS else None
 
 
-def _table(token: str, type_name: str, create: bool = False) -> tuple[Any, Any]:
-    """Return the table that holds the handler of a kind of syntax, and its key there."""
+def _place(token: str, type_name: str) -> tuple[dict[Any, Any], Any] | None:
+    """Return the table that holds the handler of a kind of syntax, and its key there; None where
+    the parser calls nothing.
+    """
+    dialect = _dialect(token)
     if type_name in _POINTS and token not in ("ir", "default"):
-        return vars(dialect_of(token, create)), _POINTS[type_name]
+        return None if dialect is None else (vars(dialect), _POINTS[type_name])
     kind = getattr(ast, type_name, None)
     if not (isinstance(kind, type) and issubclass(kind, ast.stmt)):
+        return None
+    if token == "default":
+        return FALLBACK, kind
+    return None if dialect is None else (dialect.statements, kind)
+
+
+def register(token: str, type_name: str) -> Callable[[ParseMethod], ParseMethod]:
+    """Decorate the method that parses a kind of syntax: ``method(parser, node)``."""
+    if token != "default" and _dialect(token) is None:
+        DIALECTS.register(token, Dialect(token, None))
+    place = _place(token, type_name)
+    if place is None:
         raise UnsupportedError(
             f"the parser calls no method for '{type_name}'",
             notes=(
@@ -110,12 +120,7 @@ def _table(token: str, type_name: str, create: bool = False) -> tuple[Any, Any]:
                 f"{', '.join(_POINTS)}",
             ),
         )
-    return (FALLBACK if token == "default" else dialect_of(token, create).statements), kind
-
-
-def register(token: str, type_name: str) -> Callable[[ParseMethod], ParseMethod]:
-    """Decorate the method that parses a kind of syntax: ``method(parser, node)``."""
-    table, key = _table(token, type_name, create=True)
+    table, key = place
 
     def decorate(method: ParseMethod) -> ParseMethod:
         point = key if isinstance(key, str) else ""
@@ -127,16 +132,13 @@ def register(token: str, type_name: str) -> Callable[[ParseMethod], ParseMethod]
 
 def get(token: str, type_name: str, default: ParseMethod | None = None) -> ParseMethod | None:
     """Return the method that parses a kind of syntax."""
-    try:
-        table, key = _table(token, type_name)
-    except (UnknownNameError, UnsupportedError):
-        return default
-    handler = table.get(key)
-    if handler is None:
+    place = _place(token, type_name)
+    handler = None if place is None else place[0].get(place[1])
+    if place is None or handler is None:
         return default
     if isinstance(handler, _Handler):
         return handler.method
-    return _Method(handler, key if isinstance(key, str) else "")
+    return _Method(handler, place[1] if isinstance(place[1], str) else "")
 
 
 def register_op(
