@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesmith.ir.structural import ObjectPath
+from tilesmith.ir.object_path import ObjectPath
 from tilesmith.script.printer import to_python_script
 from tilesmith.script.printer.doc import (
     AssertDoc,

@@ -205,6 +205,9 @@ R_DIALECT.prepare = _prepare
 
 
 def bind_value(parser: Parser, name: str, value: Any, annotation: StructInfo | None = None) -> None:
+    """Bind a name as an assignment does: expressions to a new variable, Python values as they
+    are.
+    """
     frame = _sequence()
     if isinstance(value, words.MatchCastPair):
         parser.define(name, frame.emit_match_cast(value.value, value.struct_info, name))

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tilesmith.ir.object_path import ObjectPath
 from tilesmith.ir.printing import quoted
 from tilesmith.ir.printing.marks import marked_text
-from tilesmith.ir.structural import ObjectPath
 from tilesmith.script.printer import doc as docs
 from tilesmith.script.printer.doc import Doc, ExprDoc, OperationKind, StmtDoc
 from tilesmith.support.errors import TypeMismatchError
@@ -102,7 +102,7 @@ def _showing(doc: Doc, path: ObjectPath) -> list[Doc]:
         elif isinstance(one, Doc):
             todo += [value for name, value in vars(one).items() if name != "source_paths"]
             for shown in one.source_paths:
-                if path[: len(shown)] != shown or len(shown) < best:
+                if len(shown) < best or not shown.is_prefix_of(path):
                     continue
                 if len(shown) > best:
                     best, found = len(shown), []
