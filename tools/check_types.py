@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 20,
     "lowering": 11,
-    "relax": 442,
+    "relax": 437,
     "schedule_rules": 17,
     "script": 38,
     "target": 10,
