@@ -116,6 +116,39 @@ CASES = [
         lambda x: np.argmax(x, 1),
         (np.ones((3, 4), "float32"),),
     ),
+    *[
+        Case(
+            f"{function.__name__}_{kind}",
+            lambda x, f=function: f(x, 1),
+            lambda x, f=meaning: f(x, 1),
+            (values,),
+        )
+        for function, meaning in ((topi.argmax, np.argmax), (topi.argmin, np.argmin))
+        for kind, values in (
+            ("of_infinities", np.array([[-np.inf] * 3, [np.inf] * 3], "float32")),
+            ("of_limits", np.array([[-(2**31)] * 3, [2**31 - 1] * 3], "int32")),
+            ("of_truths", np.array([[False, True, True], [True, False, False]])),
+            ("by_blocks", np.random.default_rng(0).integers(0, 99, (2, 9001)).astype("int32")),
+        )
+    ],
+    Case(
+        "argmax_of_all",
+        lambda x: topi.argmax(x),
+        lambda x: np.argmax(x),
+        (np.array([[1, 5, 2], [5, 0, 3]], "int32"),),
+    ),
+    Case(
+        "argmax_of_nan",  # an index within the axis, whatever stands there
+        lambda x: topi.less(topi.argmax(x, 1), 3),
+        lambda x: np.ones(2, bool),
+        (np.array([[np.nan] * 3, [1, np.nan, 2]], "float32"),),
+    ),
+    Case(
+        "argmin_last",
+        lambda x: topi.argmin(x, 1, select_last_index=True),
+        lambda x: np.array([2, 1]),
+        (np.array([[1, 0, 0], [3, 3, 4]], "float32"),),
+    ),
     Case("power", lambda x: topi.power(x, 3.0), lambda x: np.power(x, 3), (POSITIVE,)),
     Case("clip", lambda x: topi.clip(x, -1.0, 0.5), lambda x: np.clip(x, -1, 0.5), (A,)),
     Case("cast", lambda x: topi.cast(x, "int32"), lambda x: x.astype("int32"), (A,)),

@@ -11,18 +11,19 @@ from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
-from tilesmith.tir import IterVar
 from tilesmith.topi import tag
 from tilesmith.topi.accumulation import Axis, accumulator, reduce_axes, rounded, widened
-from tilesmith.topi.compute import compute, compute_several
-from tilesmith.topi.math import sqrt
+from tilesmith.topi.compute import compute
+from tilesmith.topi.math import cast, sqrt
 from tilesmith.topi.utils import (
     Axes,
     Shape,
     equal_const_int,
+    get_const_int,
     largest,
     normalize_axes,
     product,
+    ravel_index,
     simplify,
     smallest,
 )
@@ -35,37 +36,6 @@ __all__ = [
 _prod = tir.comm_reducer(lambda x, y: x * y, lambda dtype: const(1, dtype), name="prod")
 _all = tir.comm_reducer(lambda x, y: tir.And(x, y), lambda dtype: const(True, "bool"), name="all")
 _any = tir.comm_reducer(lambda x, y: tir.Or(x, y), lambda dtype: const(False, "bool"), name="any")
-
-
-class _Axes:
-    """The reduced dimensions, and the mapping of an index of the result to one of the input."""
-
-    def __init__(self, data: Tensor, axis: Axes, keepdims: bool) -> None:
-        self.data = data
-        self.keepdims = keepdims
-        self.axes = normalize_axes(axis, len(data.shape))
-        self.iterators: dict[int, IterVar] = {}
-        self.shape: list[PrimExpr] = []
-        for number, size in enumerate(data.shape):
-            if number in self.axes:
-                domain = (const(0, size.dtype), size)
-                self.iterators[number] = te.reduce_axis(domain, name=f"k{number}")
-                if keepdims:
-                    self.shape.append(const(1, size.dtype))
-            else:
-                self.shape.append(size)
-
-    def indices(self, indices: tuple) -> list[Any]:
-        """Return the index of the input for an index of the result."""
-        own, given = [], list(indices)
-        for number in range(len(self.data.shape)):
-            if number not in self.iterators:
-                own.append(given.pop(0))
-                continue
-            own.append(self.iterators[number].var)
-            if self.keepdims:
-                given.pop(0)
-        return own
 
 
 def _reduce(
@@ -124,64 +94,57 @@ def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _reduce(data, axis, keepdims, _any)
 
 
-def _arg_reducer(name: str, better: Callable[[Any, Any], PrimExpr], worst: Any, last: bool) -> Any:
-    def combine(a: Any, b: Any) -> tuple:
-        # Of equal values the first index wins, or the last where asked for.
-        tie = op.greater(a[0], b[0]) if last else op.less(a[0], b[0])
-        wins = op.logical_or(better(a[1], b[1]), op.logical_and(op.equal(a[1], b[1]), tie))
-        # Index -1 is the identity: it loses even against the worst value.
-        keep = op.logical_and(op.greater_equal(a[0], 0), op.logical_or(op.less(b[0], 0), wins))
-        return tir.Select(keep, a[0], b[0]), tir.Select(keep, a[1], b[1])
+def _arg(data: Tensor, axis: Axes, keepdims: bool, name: str, extreme: Any, last: bool) -> Tensor:
+    """Return where the extreme value stands: the extreme first, then the smallest (or largest)
+    index of what equals it. Both are reductions that go by vectors, which pairs do not.
 
-    def identity(index_dtype: Any, dtype: Any) -> tuple:
-        return const(-1, index_dtype), worst(dtype)
-
-    return tir.comm_reducer(combine, identity, name=name)
-
-
-def _arg(
-    data: Tensor, axis: Axes, keepdims: bool, name: str, better: Any, worst: Any, last: bool
-) -> Tensor:
-    axes = _Axes(data, axis, keepdims)
-    iterators = list(axes.iterators.values())
-    reducer = _arg_reducer(name, better, worst, last)
-
-    def element(*indices: Any) -> Any:
-        own = axes.indices(indices)
-        flat = None
-        for number, iterator in axes.iterators.items():
-            flat = iterator.var if flat is None else flat * data.shape[number] + iterator.var
-        return reducer((flat, data(*own)), axis=iterators)
-
-    label = data.op.name + "_red"
-    index, _ = compute_several(axes.shape, element, name=label + "_temp", tag=tag.COMM_REDUCE_IDX)
-    count = _count(data, axis)
+    Nothing equals NaN: where it is the extreme value, the index is 0.
+    """
+    axes = normalize_axes(axis, len(data.shape))
+    count = _count(data, axes)
     if equal_const_int(count, 0):
         raise ShapeError(f"{name} of no elements")
+    label = data.op.name + "_red"
+    data = cast(data, "int8") if data.dtype.is_bool else data
+    space = [Axis(size, number in axes) for number, size in enumerate(data.shape)]
+    best = reduce_axes(space, data, extreme, label + "_value", True)
+    is_short = isinstance(simplify(count), IntImm) and get_const_int(count) < 2**31
+    kind = DataType("int32") if is_short else count.dtype
+    missing = const(-1, kind) if last else tir.max_value(kind)
+
+    def candidate(*i: Any) -> PrimExpr:
+        place = ravel_index([i[number] for number in axes], [data.shape[n] for n in axes])
+        value = best(*[0 if number in axes else index for number, index in enumerate(i)])
+        return tir.Select(op.equal(data(*i), value), op.cast(kind, place), missing)
+
+    choose = largest if last else smallest
+    places = reduce_axes(space, candidate, choose, label + "_temp", keepdims)
 
     def found(*i: Any) -> PrimExpr:
-        place: PrimExpr = index(*i)
+        place: PrimExpr = places(*i)
+        place = tir.Select(op.equal(place, missing), const(0, kind), place)
+        place = op.cast(count.dtype, place)
         if isinstance(simplify(count), IntImm):
             return place
         empty = f"ShapeError: {name} of no elements"
-        made: PrimExpr = tir.checked(place, op.greater_equal(place, 0), empty)
+        made: PrimExpr = tir.checked(place, op.greater(count, const(0, count.dtype)), empty)
         return made
 
-    return compute(axes.shape, found, name=label, tag=tag.ELEMWISE)
+    return compute(places.shape, found, name=label, tag=tag.ELEMWISE)
 
 
 def argmax(
     data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """Return the index of the largest value along an axis (of the flattened tensor for None)."""
-    return _arg(data, axis, keepdims, "argmax", op.greater, tir.min_value, select_last_index)
+    return _arg(data, axis, keepdims, "argmax", largest, select_last_index)
 
 
 def argmin(
     data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """Return the index of the smallest value along an axis (of the flattened tensor for None)."""
-    return _arg(data, axis, keepdims, "argmin", op.less, tir.max_value, select_last_index)
+    return _arg(data, axis, keepdims, "argmin", smallest, select_last_index)
 
 
 def _divided(total: Tensor, count: PrimExpr, dtype: DataType) -> Tensor:
