@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir.intrinsics import max_value
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode
@@ -56,7 +57,7 @@ class _Sampler:
         no neighbour lies inside may as well be nearer. NaN is far away.
         """
         if self.padding == "reflection":  # in which each finite place is another one
-            largest = float(numpy.finfo(self.dtype.numpy()).max) / 4
+            largest = max_value(self.dtype).value / 4  # type: ignore[attr-defined]
             return op.clip(place, -largest, largest)
         low, high = self.number(-4), self.number(size + 3)
         place = op.where(op.greater(place, low), place, low)
