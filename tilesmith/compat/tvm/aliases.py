@@ -362,6 +362,7 @@ NAMES: dict[str, dict[str, str]] = {
         "Dict": "typing:Dict",
         "Object": "tilesmith.ir:Node",
         "Optional": "typing:Optional",
+        "PAPIMetricCollector": "tilesmith.runtime.papi:PAPIMetricCollector",
     },
     "tvm.runtime.script_printer": {"Scriptable": "tilesmith.ir:Node"},
     "tvm.script.ir_builder": {"IRBuilderFrame": "tilesmith.script.builder:Frame"},
