@@ -25,8 +25,8 @@ BUDGET = {
     "script": 38,
     "target": 10,
     "te": 22,
-    "testing": 42,
-    "topi": 96,
+    "testing": 41,
+    "topi": 92,
 }
 
 
