@@ -364,6 +364,8 @@ def test_what_has_no_meaning_here_says_so(alias):
             refused((4,), "float32")
     with pytest.raises(UnsupportedError, match="one device"):
         distributed.redistribute(None, None, None)
+    with pytest.raises(UnsupportedError, match="patterns are not read"):
+        R.rewriter(IRModule())
     with pytest.raises(UnsupportedError, match="device code"):
         SourceKernel("__global__ void f() {}").compile_to_device_module([1], [])
     with pytest.raises(UnsupportedError, match="kernels of other compilers"):

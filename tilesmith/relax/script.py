@@ -59,6 +59,7 @@ from tilesmith.script.ir import module_in_work as _module_in_work
 from tilesmith.script.macros import macro  # noqa: F401
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
+from tilesmith.support.errors import UnsupportedError as _UnsupportedError
 
 _Name = str
 
@@ -200,6 +201,17 @@ def dtype(value: Any) -> DataTypeImm:
 def tuple(*fields: Any) -> _TupleExpr:
     """Return several values as one."""
     return _TupleExpr(fields)
+
+
+def rewriter(rewriter_mod: Any) -> Any:
+    """Raise UnsupportedError: a pattern is described by relax.dpl, not read from a function."""
+    raise _UnsupportedError(
+        "R.rewriter: patterns are not read from the functions of a module",
+        notes=(
+            "describe the pattern with relax.dpl, and give it with a function that makes the "
+            "replacement to relax.dpl.PatternMatchingRewriter.from_pattern",
+        ),
+    )
 
 
 class _GraphFunctionDecorator(_FunctionDecorator):
