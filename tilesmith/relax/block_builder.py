@@ -45,7 +45,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.kernel_operands import check_kernel_call
-from tilesmith.relax.scopes import NameSupply, check_bound, check_output, check_visible
+from tilesmith.relax.scopes import NameSupply, check_bound, check_outputs, check_visible
 from tilesmith.relax.sequences import flatten_blocks, with_blocks
 from tilesmith.relax.struct_info import FuncStructInfo
 from tilesmith.support.errors import DiagnosticError, TilesmithError, TypeMismatchError
@@ -111,9 +111,7 @@ class DataflowScope:
         self.builder.begin_dataflow_block()
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, *error: Any) -> None:
-        if exc_type is None:
-            check_output(self.builder.open_blocks[-1].bindings)
+    def __exit__(self, *error: Any) -> None:
         self.builder._finish_block()
         self.builder.begin_binding_block()
 
@@ -342,6 +340,7 @@ class BlockBuilder:
         body = self.normalize_argument(as_expr(output))
         last = BindingBlock(tuple(self._frame().bindings))
         check_visible(scope.name, [*scope.blocks, last], body)
+        check_outputs(scope.name, scope.blocks)
         self._finish_block()
         self.begin_binding_block()
         scope.has_output = True

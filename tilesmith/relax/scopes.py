@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.ir.queries import nodes
 from tilesmith.relax.expr import Binding, BindingBlock, DataflowVar, Function, If, SeqExpr, Var
 from tilesmith.support.errors import DiagnosticError
 
-__all__ = ["NameSupply", "check_bound", "check_output", "check_visible"]
+__all__ = ["NameSupply", "check_bound", "check_outputs", "check_visible"]
 
 
 class NameSupply:
@@ -36,13 +36,17 @@ class NameSupply:
         return name
 
 
-def check_output(bindings: Sequence[Binding]) -> None:
-    """Refuse a dataflow block that computes values, none of which can be used after it."""
-    if bindings and all(isinstance(binding.var, DataflowVar) for binding in bindings):
-        raise DiagnosticError(
-            "the dataflow block has no output: nothing that it computes can be used",
-            notes=("emit what is used after it with bb.emit_output(...)",),
-        )
+def check_outputs(name: str, blocks: Iterable[BindingBlock]) -> None:
+    """Refuse dataflow blocks that compute values, none of which can be used after them."""
+    for block in blocks:
+        if all(isinstance(binding.var, DataflowVar) for binding in block.bindings):
+            first = block.bindings[0]
+            raise DiagnosticError(
+                f"the dataflow block of '{first.var.name_hint}' in '{name}' has no output: nothing"
+                " that it computes can be used",
+                first.span,
+                ("emit what is used after it with bb.emit_output(...)",),
+            )
 
 
 def check_visible(
