@@ -107,3 +107,29 @@ def test_doors_and_aliases():
     assert runtime.ndarray.cuda(1) == ts.cuda(1) and runtime.from_dlpack is not None
     a = runtime.tensor(np.arange(3))
     assert a.same_as(a) and not a.same_as(runtime.tensor(np.arange(3)))
+
+
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_a_module_names_its_public_functions(target):
+    from tilesmith.script import ir as I
+    from tilesmith.script import tir as T
+
+    @I.ir_module
+    class Functions:
+        @T.prim_func(private=True)
+        def hidden(x: T.Buffer((4,), "float32")):
+            for i in range(4):
+                x[i] = T.float32(1)
+
+        @T.prim_func
+        def second(x: T.Buffer((4,), "float32")):
+            for i in range(4):
+                x[i] = T.float32(2)
+
+        @T.prim_func
+        def first(x: T.Buffer((4,), "float32")):
+            for i in range(4):
+                x[i] = T.float32(3)
+
+    library = ts.build(Functions, target=target)
+    assert sorted(library.get_function("get_func_names")()) == ["first", "second"]

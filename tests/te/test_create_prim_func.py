@@ -156,3 +156,13 @@ def test_a_reduction_over_nothing(axis):
     values, result = np.arange(4, dtype="float32"), np.zeros(4, "float32")
     interpreter.run(te.create_prim_func([a, b]), values, result)
     assert result.tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_a_tensor_between_whose_layout_is_free_is_told_to_the_block():
+    a, p = te.placeholder((4, 6), name="A"), te.placeholder((3,), name="p")
+    inner = te.compute((3,), lambda i: p[i] * 2.0, name="D")
+    free = {"layout_free_placeholders": [inner, p]}
+    made = te.compute((4, 6), lambda i, j: a[i, j] + inner[0] + p[1], name="E", attrs=free)
+    function = te.create_prim_func([a, p, made])
+    assert 'T.block_attr({"layout_free_placeholders": [D]})' in function.script()
+    assert function.attrs["layout_free_buffers"] == (1,)

@@ -120,6 +120,8 @@ class Module:
             found = self.library.get_function(self._symbols.get(name, name), allow_missing=True)
             if found is not None:
                 self._functions[name] = found
+        if found is None and name == "get_func_names":
+            found = convert_to_packed(lambda: self.function_names)
         if found is None and query_imports:
             for module in self._imports:
                 found = found or module._find(name, True)

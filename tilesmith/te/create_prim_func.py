@@ -267,6 +267,9 @@ class _Builder:
         ]
         return {"layout_free_buffers": tuple(numbers)} if numbers else {}
 
+    def _is_argument(self, tensor: Tensor) -> bool:
+        return any(argument is tensor for argument in self.arguments)
+
     def _statement(self, op: Operation) -> Stmt:
         if isinstance(op, ComputeOp):
             return self._compute(op)
@@ -301,6 +304,9 @@ class _Builder:
             for key, value in op.attrs.items()
             if not isinstance(value, Tensor) and key != LAYOUT_FREE
         }
+        inner = [one for one in op.attrs.get(LAYOUT_FREE, ()) if not self._is_argument(one)]
+        if inner:
+            annotations[LAYOUT_FREE] = [self.buffers[tensor] for tensor in inner]
         if isinstance(op.body[0], Reduce) or op.num_outputs == 1:
             loops, values, block = self._compute_block(op, None, annotations)
             return self._nest(loops, BlockRealize(values, const(True, "bool"), block))

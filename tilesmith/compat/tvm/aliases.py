@@ -140,6 +140,10 @@ MODULES: dict[str, str] = {
     "tvm.topi.searchsorted": "tilesmith.topi",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
+    "tvm.topi.vision.rcnn": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.roi_align": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.roi_pool": "tilesmith.topi.regions",
+    "tvm.topi.vision.reorg": "tilesmith.topi.regions",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
     **dict.fromkeys(

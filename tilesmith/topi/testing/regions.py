@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -165,7 +166,7 @@ def roi_pool_nchw_python(
     _, channels, height, width = a_np.shape
     out = np.zeros((len(rois_np), channels, *size), a_np.dtype)
     for number, roi in enumerate(rois_np):
-        x1, y1, x2, y2 = [int(np.floor(float(v) * spatial_scale + 0.5)) for v in roi[1:]]
+        x1, y1, x2, y2 = [_rounded(float(v) * spatial_scale) for v in roi[1:]]
         bin_h, bin_w = max(y2 - y1 + 1, 1) / size[0], max(x2 - x1 + 1, 1) / size[1]
         for i, j in np.ndindex(*size):
             rows = _within(y1 + np.floor(i * bin_h), y1 + np.ceil((i + 1) * bin_h), height)
@@ -174,6 +175,11 @@ def roi_pool_nchw_python(
             if part.size:
                 out[number, :, i, j] = part.max((1, 2))
     return out
+
+
+def _rounded(value: float) -> int:
+    """Return the nearest whole number, halves away from 0."""
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
 
 
 def _within(low: float, high: float, size: int) -> slice:

@@ -1,0 +1,227 @@
+"""Regions of images: samples, largest pixels, and Darknet's rearrangement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from tilesmith import te, tir
+from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.te import Tensor
+from tilesmith.tir import Buffer, Stmt, ir_builder
+from tilesmith.tir.ir_builder import BufferVar, IRBuilder
+from tilesmith.topi import tag
+from tilesmith.topi.compute import compute
+from tilesmith.topi.procedure import local, loops, pointers
+from tilesmith.topi.utils import checked_index, lowest, simplify
+from tilesmith.topi.variants import variant
+
+__all__ = ["reorg", "roi_align_nchw", "roi_align_nhwc", "roi_pool_nchw"]
+
+
+def _float(value: float | PrimExpr) -> PrimExpr:
+    return op.cast("float32", value) if isinstance(value, PrimExpr) else const(value, "float32")
+
+
+def _pooled(size: int | Sequence[int]) -> list[int]:
+    return [size, size] if isinstance(size, int) else [int(one) for one in size]
+
+
+def _check_regions(data: Tensor, rois: Tensor) -> None:
+    if len(data.shape) != 4 or len(rois.shape) != 2 or not op.is_const(rois.shape[1], 5):
+        raise ShapeError("regions are rows of five numbers: the image, then x1, y1, x2, y2")
+
+
+class _Samples:
+    """Reads an image between its pixels; farther than a pixel outside there is 0."""
+
+    def __init__(self, builder: IRBuilder, size: PrimExpr, place: PrimExpr, name: str) -> None:
+        extent = _float(size)
+        self.outside = tir.Or(place < _float(-1.0), place > extent)
+        last = extent - _float(1.0)
+        inside = builder.let(name, op.maximum(op.minimum(place, last), _float(0.0)))
+        base = builder.let(name + "_base", tir.floor(inside))
+        low = builder.let(name + "_low", op.cast(size.dtype, base))
+        fraction = builder.let(name + "_part", inside - base)
+        high = op.minimum(low + 1, size - 1)
+        self.taps = [(low, _float(1.0) - fraction), (high, fraction)]
+
+
+def _roi_align(
+    layout: str,
+    data: Tensor,
+    rois: Tensor,
+    pooled_size: int | Sequence[int],
+    spatial_scale: float,
+    mode: str | bytes,
+    sample_ratio: int = -1,
+) -> Tensor:
+    kind = mode.decode() if isinstance(mode, bytes) else mode
+    if kind not in ("avg", "max"):
+        raise UnsupportedError(f"roi_align: mode '{kind}' is neither avg nor max")
+    _check_regions(data, rois)
+    channels, height, width = [data.shape[layout.index(letter)] for letter in "CHW"]
+    images, pooled = data.shape[0], _pooled(pooled_size)
+
+    def pixel(image: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> list[PrimExpr]:
+        return [image, c, y, x] if layout == "NCHW" else [image, y, x, c]
+
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        source, regions, out = pointers(builder, [*inputs, *outputs])
+        with ExitStack() as stack:
+            (roi,) = loops(builder, stack, [rois.shape[0]], "roi")
+            given = builder.let("given", op.cast("int32", regions[[roi, 0]]))
+            image = builder.let("image", checked_index(given, images, "roi_align", given))
+            parts = []
+            for axis, (corner, count) in enumerate(zip((2, 1), pooled)):
+                low = builder.let(f"low{axis}", _float(regions[[roi, corner]]) * spatial_scale)
+                high = _float(regions[[roi, corner + 2]]) * spatial_scale
+                size = builder.let(
+                    f"bin{axis}", op.maximum(high - low, _float(1.0)) / _float(float(count))
+                )
+                number = const(sample_ratio, "int32")
+                if sample_ratio <= 0:
+                    number = builder.let(f"count{axis}", op.cast("int32", tir.ceil(size)))
+                parts.append((low, size, number))
+            c, i, j = loops(builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i")
+            first = _float(0.0) if kind == "avg" else lowest("float32")
+            total = local(builder, "float32", "total", first)
+            with ExitStack() as samples:
+                v, u = loops(builder, samples, [parts[0][2], parts[1][2]], "s")
+                taps = []
+                for (low, size, number), index, step, extent, name in zip(
+                    parts, (i, j), (v, u), (height, width), "yx"
+                ):
+                    within = (_float(step) + _float(0.5)) / _float(number)
+                    place = builder.let("at_" + name, low + size * (_float(index) + within))
+                    taps.append(_Samples(builder, extent, place, name))
+                value: PrimExpr = _float(0.0)
+                for y, weight_y in taps[0].taps:
+                    for x, weight_x in taps[1].taps:
+                        read = _float(source[pixel(image, c, y, x)])
+                        value = value + read * weight_y * weight_x
+                nothing = tir.Or(taps[0].outside, taps[1].outside)
+                value = tir.Select(nothing, _float(0.0), value)
+                total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
+            divisor = _float(parts[0][2] * parts[1][2]) if kind == "avg" else _float(1.0)
+            out[pixel(roi, c, i, j)] = op.cast(data.dtype, total[0] / divisor)
+        return builder.get()
+
+    shape = pixel(rois.shape[0], channels, *[const(size, "int32") for size in pooled])
+    made: Tensor = te.extern([shape], [data, rois], body, "roi_align", [data.dtype])
+    return made
+
+
+roi_align_nchw = variant(
+    "roi_align_nchw",
+    _roi_align,
+    "NCHW",
+    """Return the mean ("avg") or the largest ("max") of samples between the pixels, for each of
+    ``pooled_size`` parts of regions (image, x1, y1, x2, y2) of NCHW data.
+
+    ``spatial_scale`` turns the corners into pixels; ``sample_ratio`` is the number of samples along
+    each axis of a part, one for each pixel where it is not positive. An image that is not there is
+    an error when the program runs.
+    """,
+)
+roi_align_nhwc = variant(
+    "roi_align_nhwc",
+    _roi_align,
+    "NHWC",
+    "Return samples of regions of NHWC data; see `roi_align_nchw`.",
+)
+
+
+def _part(
+    builder: IRBuilder, regions: BufferVar, roi: PrimExpr, corner: int, scale: float
+) -> tuple[PrimExpr, PrimExpr]:
+    """Return the first pixel of a region along an axis, and how many it has."""
+    ends = [
+        op.cast("int32", tir.round(_float(regions[[roi, place]]) * scale))
+        for place in (corner, corner + 2)
+    ]
+    first = builder.let(f"first{corner}", ends[0])
+    count = op.maximum(ends[1] - first + 1, const(1, "int32"))
+    return first, builder.let(f"pixels{corner}", count)
+
+
+def roi_pool_nchw(
+    data: Tensor, rois: Tensor, pooled_size: int | Sequence[int], spatial_scale: float
+) -> Tensor:
+    """Return the largest pixel of each of ``pooled_size`` parts of regions (image, x1, y1, x2, y2)
+    of NCHW data, 0 for parts outside. ``spatial_scale`` turns the corners into pixels, to which
+    they are rounded, halves away from 0. An image that is not there is an error when the program
+    runs.
+    """
+    _check_regions(data, rois)
+    images, channels, height, width = data.shape
+    pooled = _pooled(pooled_size)
+
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        source, regions, out = pointers(builder, [*inputs, *outputs])
+        with ExitStack() as stack:
+            (roi,) = loops(builder, stack, [rois.shape[0]], "roi")
+            given = builder.let("given", op.cast("int32", regions[[roi, 0]]))
+            image = builder.let("image", checked_index(given, images, "roi_pool", given))
+            parts = [_part(builder, regions, roi, corner, spatial_scale) for corner in (2, 1)]
+            c, *places = loops(
+                builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i"
+            )
+            bounds = []
+            for (first, size), index, count, extent in zip(parts, places, pooled, (height, width)):
+                low = first + op.floordiv(index * size, count)
+                high = first + op.floordiv((index + 1) * size + (count - 1), count)
+                zero, last = const(0, "int32"), op.cast("int32", extent)
+                bounds.append([op.minimum(op.maximum(end, zero), last) for end in (low, high)])
+            total = local(builder, data.dtype, "total", lowest(data.dtype))
+            found = local(builder, "int32", "found", const(0, "int32"))
+            with ExitStack() as pixels:
+                y, x = [
+                    pixels.enter_context(builder.for_range(low, high, name))
+                    for (low, high), name in zip(bounds, "yx")
+                ]
+                total[0] = op.maximum(total[0], source[[image, c, y, x]])
+                found[0] = const(1, "int32")
+            empty = op.equal(found[0], const(0, "int32"))
+            out[[roi, c, *places]] = tir.Select(empty, const(0, data.dtype), total[0])
+        return builder.get()
+
+    shape = [rois.shape[0], channels, *pooled]
+    made: Tensor = te.extern([shape], [data, rois], body, "roi_pool", [data.dtype])
+    return made
+
+
+def reorg(data: Tensor, stride: int) -> Tensor:
+    """Turn NCHW pixels into channels as Darknet does: the data is read as an image whose channels
+    are fewer and whose sides are longer by ``stride``.
+    """
+    batch, channels, height, width = data.shape
+    inner = op.floordiv(channels, stride * stride)
+    for size, factor in ((channels, stride * stride), (height, stride), (width, stride)):
+        if op.is_const(size) and int(str(size)) % factor:
+            raise ShapeError(f"reorg: a size of {size} is not a multiple of {factor}")
+    shape = [
+        batch,
+        simplify(channels * (stride * stride)),
+        simplify(op.floordiv(height, stride)),
+        simplify(op.floordiv(width, stride)),
+    ]
+
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+        # The place in (place in a block, its channel, row, column), flat for each image ...
+        flat = (c * shape[2] + y) * shape[3] + x
+        column, flat = op.floormod(flat, width), op.floordiv(flat, width)
+        row, flat = op.floormod(flat, height), op.floordiv(flat, height)
+        channel, block = op.floormod(flat, inner), op.floordiv(flat, inner)
+        # ... is this one in the larger image, which is flat in the data.
+        down = row * stride + op.floordiv(block, stride)
+        across = column * stride + op.floormod(block, stride)
+        flat = (channel * (height * stride) + down) * (width * stride) + across
+        column, flat = op.floormod(flat, width), op.floordiv(flat, width)
+        return data(n, op.floordiv(flat, height), op.floormod(flat, height), column)
+
+    return compute(shape, element, name="reorg", tag=tag.INJECTIVE)
