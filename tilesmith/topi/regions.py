@@ -49,6 +49,24 @@ class _Samples:
         self.taps = [(low, _float(1.0) - fraction), (high, fraction)]
 
 
+def _bins(
+    builder: IRBuilder,
+    regions: BufferVar,
+    roi: PrimExpr,
+    corner: int,
+    count: int,
+    scale: float,
+    sample_ratio: int,
+) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Return where a region begins along an axis, the size of its parts, and the samples in one."""
+    low = builder.let(f"low{corner}", _float(regions[[roi, corner]]) * scale)
+    extent = op.maximum(_float(regions[[roi, corner + 2]]) * scale - low, _float(1.0))
+    size = builder.let(f"bin{corner}", extent / _float(float(count)))
+    if sample_ratio > 0:
+        return low, size, const(sample_ratio, "int32")
+    return low, size, builder.let(f"count{corner}", op.cast("int32", tir.ceil(size)))
+
+
 def _roi_align(
     layout: str,
     data: Tensor,
@@ -75,17 +93,10 @@ def _roi_align(
             (roi,) = loops(builder, stack, [rois.shape[0]], "roi")
             given = builder.let("given", op.cast("int32", regions[[roi, 0]]))
             image = builder.let("image", checked_index(given, images, "roi_align", given))
-            parts = []
-            for axis, (corner, count) in enumerate(zip((2, 1), pooled)):
-                low = builder.let(f"low{axis}", _float(regions[[roi, corner]]) * spatial_scale)
-                high = _float(regions[[roi, corner + 2]]) * spatial_scale
-                size = builder.let(
-                    f"bin{axis}", op.maximum(high - low, _float(1.0)) / _float(float(count))
-                )
-                number = const(sample_ratio, "int32")
-                if sample_ratio <= 0:
-                    number = builder.let(f"count{axis}", op.cast("int32", tir.ceil(size)))
-                parts.append((low, size, number))
+            parts = [
+                _bins(builder, regions, roi, corner, count, spatial_scale, sample_ratio)
+                for corner, count in zip((2, 1), pooled)
+            ]
             c, i, j = loops(builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i")
             first = _float(0.0) if kind == "avg" else lowest("float32")
             total = local(builder, "float32", "total", first)

@@ -9,12 +9,14 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
+from tilesmith.topi.box_suppression import get_valid_counts, non_max_suppression
 from tilesmith.topi.procedure import Row, index_dtype, local, pointers
 from tilesmith.topi.regions import reorg, roi_align_nchw, roi_align_nhwc, roi_pool_nchw
 from tilesmith.topi.sort import Runs, comes_before
 
 __all__ = [
-    "all_class_non_max_suppression", "reorg", "roi_align_nchw", "roi_align_nhwc", "roi_pool_nchw",
+    "all_class_non_max_suppression", "get_valid_counts", "non_max_suppression", "reorg",
+    "roi_align_nchw", "roi_align_nhwc", "roi_pool_nchw",
 ]  # fmt: skip
 
 
