@@ -85,7 +85,9 @@ def test_modules_of_functions():
     assert module(1) == 2 and module["twice"](4) == 8
     named = helpers.FrontendTestModule("start")
     named.add_function("start", lambda: 7)
-    assert named() == 7
+    assert named() == named.get_function("start")() == 7
+    with pytest.raises(AttributeError, match="no function 'main'"):
+        named.module["main"]
 
 
 def test_state_of_workers():

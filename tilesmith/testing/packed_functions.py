@@ -130,12 +130,24 @@ _OWN_REFERENCES = _references_of_one() - 1
 """References of the call itself; how many there are depends on Python's version."""
 
 
-class FrontendTestModule(Module):
-    """A module whose functions are added one by one: ``module.add_function("main", f)``."""
+class FrontendTestModule:
+    """Python functions that are added one by one and called as those of a module; ``module`` is the
+    module itself.
+    """
 
     def __init__(self, entry_name: str | None = None) -> None:
-        super().__init__("frontend-test", entry_name=entry_name or "main")
+        self.module = Module("frontend-test", entry_name=entry_name or "main")
 
     def add_function(self, name: str, func: Callable[..., Any]) -> None:
         """Let ``module[name]`` be a Python function."""
-        self.set_function(name, convert_to_packed(func))
+        self.module.set_function(name, convert_to_packed(func))
+
+    def get_function(self, name: str, query_imports: bool = False) -> Any:
+        """Return the packed function of a name."""
+        return self.module.get_function(name, query_imports)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.module[name]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.module(*args)
