@@ -26,7 +26,7 @@ BUDGET = {
     "target": 10,
     "te": 22,
     "testing": 41,
-    "topi": 91,
+    "topi": 87,
 }
 
 

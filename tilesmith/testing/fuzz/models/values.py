@@ -129,7 +129,7 @@ def input_as_weight(pick: Pick, model: ModelProto) -> None:
     try:
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         numbers = numpy.random.default_rng(pick.randrange(9)).integers(0, 3, sizes)
-        array = numbers.astype(str if dtype == object else dtype).astype(dtype)  # texts of numbers
+        array = numbers.astype(str if dtype.hasobject else dtype).astype(dtype)  # texts of numbers
         graph.initializer.append(numpy_helper.from_array(array, item.name))
     except (KeyError, TypeError, ValueError):
         raise NotApplicable from None
