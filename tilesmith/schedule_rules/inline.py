@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from tilesmith.ir import GlobalVar
+from collections.abc import Callable
+
+from tilesmith.ir import GlobalVar, Node, PrimExpr
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
-from tilesmith.tir import Block, IterVar
+from tilesmith.tir import Block, BufferLoad, IterVar
 from tilesmith.tir.schedule import BlockRV, Schedule
 from tilesmith.tir.schedule.cursor import FunctionCursor
 
 __all__ = ["inline_elementwise", "top_blocks"]
+
+_MOST_REPEATED = 400
+"""So many operations may be written again where a block is inlined into several places. Chains of
+blocks that read what is before them twice would double the program with each block otherwise."""
 
 
 def inline_elementwise(sch: Schedule) -> None:
@@ -18,6 +24,10 @@ def inline_elementwise(sch: Schedule) -> None:
     for variable in sch.mod.get_global_vars():
         for block in top_blocks(sch, variable):
             if _is_inside(sch, block) and _is_cheap(sch, block):
+                if (repeated := _repeated_operations(sch, block)) > _MOST_REPEATED:
+                    reason = f"{repeated} operations would be written again"
+                    record_fallback("inlining", describe(sch, block), reason)
+                    continue
                 try:
                     sch.compute_inline(block)
                 except ScheduleError as error:
@@ -48,3 +58,30 @@ def _is_cheap(sch: Schedule, block: BlockRV) -> bool:
         if any(i.iter_type != IterVar.DataPar for i in sch.get(consumer).iter_vars):
             return False  # a reduction reads its inputs many times
     return True
+
+
+def _repeated_operations(sch: Schedule, block: BlockRV) -> int:
+    """Return how many operations inlining a block adds to its consumers beyond its own."""
+    node: Block = sch.get(block)
+    (written,) = [region.buffer for region in node.writes[:1]]
+    consumers = [sch.get(consumer).body for consumer in sch.get_consumers(block)]
+    reads = sum([_count(body, lambda one: isinstance(one, BufferLoad) and one.buffer is written)
+                 for body in consumers])  # fmt: skip
+    return (reads - 1) * _count(node.body, lambda one: isinstance(one, PrimExpr))
+
+
+def _count(root: Node, counts: Callable[[Node], bool]) -> int:
+    """Return how often nodes that count are written in a program. Shared ones count each time,
+    though each is looked at once: there may be more of them than fit in memory.
+    """
+    known: dict[int, int] = {}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, is_ready = stack.pop()
+        if is_ready:
+            below = sum([known[id(child)] for child in node.children()])
+            known[id(node)] = below + counts(node)
+        elif id(node) not in known:
+            stack.append((node, True))
+            stack += [(child, False) for child in node.children()]
+    return known[id(root)]
