@@ -22,7 +22,7 @@ def chain(length):
 
 
 def test_short_chains_become_one_block():
-    schedule = Schedule(chain(4))
+    schedule = Schedule(chain(3))
     with collect_fallbacks() as report:
         inline_elementwise(schedule)
     assert len(schedule.get_child_blocks(schedule.get_block("root"))) == 1
