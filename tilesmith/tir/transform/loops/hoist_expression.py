@@ -58,6 +58,7 @@ from tilesmith.tir.stmt import (
     is_no_op,
     stmt_seq,
 )
+from tilesmith.tir.transform.simplification.convert_ssa import convert_ssa
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = [
@@ -441,6 +442,7 @@ def hoist_expression(
 
     ``copies`` limits how often the body of a loop is duplicated.
     """
+    func = convert_ssa(func)  # lets of one variable in several places would meet outside
     return func.with_body(Hoister(conditionals, lets, copies).visit(func.body))
 
 
