@@ -6,7 +6,7 @@ import pytest
 from tilesmith import relax, script
 from tilesmith.ir import assert_structural_equal
 from tilesmith.relax import interpreter, transform
-from tilesmith.relax.analysis import well_formed
+from tilesmith.relax.analysis import free_symbolic_vars, well_formed
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
@@ -132,3 +132,29 @@ class Doubled:
 def test_sizes_written_in_another_way_are_printed():
     module = transform.LegalizeOps()(Doubled)
     assert_structural_equal(script.from_source(module.script()), module)
+
+
+@I.ir_module
+class Told:
+    @R.function(private=True)
+    def inner(x: R.Tensor((4,), "float32"), unused: R.Tensor((3,), "float32"), s: R.Shape(["n"])):
+        n = T.int64()
+        y = R.call_pure_packed("told", x, R.prim_value(n + 1), sinfo_args=R.Tensor((4,), "float32"))
+        return y
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((3,), "float32"), s: R.Shape(["n"])):
+        n = T.int64()
+        z = cls.inner(x, y, R.shape([n]))
+        return z
+
+
+def test_sizes_that_only_calls_use_count_as_used():
+    inner = Told["inner"]
+    assert free_symbolic_vars(inner) == []
+    assert [one.name for one in free_symbolic_vars(inner.with_fields(params=inner.params[:2]))] == [
+        "n"
+    ]
+    made = transform.RemoveUnusedParameters()(Told)
+    assert [param.name_hint for param in made["inner"].params] == ["x", "s"]
+    assert well_formed(made)

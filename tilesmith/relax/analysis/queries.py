@@ -72,7 +72,7 @@ def free_symbolic_vars(func: Function) -> list[Any]:
         info = known_struct_info(binding.var)
         if hasattr(binding, "struct_info"):
             bound.update(definable_symbolic_vars(info))
-        used.update(dict.fromkeys(symbolic_vars(info)))
+        used.update(dict.fromkeys([*symbolic_vars(info), *symbolic_vars(binding.value)]))
     return [var for var in used if var not in bound]
 
 

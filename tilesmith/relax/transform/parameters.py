@@ -97,7 +97,9 @@ def remove_unused_parameters(mod: IRModule) -> IRModule:
     change: dict[GlobalVar, Any] = {}
     for name, function in _private(mod).items():
         used = set(used_vars(function.body))
-        sizes = {size for b in bindings_of(function) for size in symbolic_vars(b.var.struct_info)}
+        sizes = set(symbolic_vars(function.body))  # in shapes and numbers that calls are given
+        for binding in bindings_of(function):
+            sizes.update(symbolic_vars(known_struct_info(binding.var)))
         kept = [
             i
             for i, param in enumerate(function.params)
