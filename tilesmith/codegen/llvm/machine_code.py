@@ -99,21 +99,25 @@ _SINGLE_LANE_STORE = re.compile(
 _ALIGNMENT = re.compile(r"align \d+")
 
 
-_MASKED_LOAD = re.compile(r"llvm\.masked\.load\.v(\d+)")
+_MASKED_LOAD = re.compile(
+    r"@llvm\.masked\.load\.v(?P<lanes>\d+)\w*(?:\.\w+)*\([^\n]*?(?P<mask><i1 [^>]*>|\))"
+)
+_GAP = re.compile("true.*false.*true")
 
 
 def _loads_with_gaps(module: Any) -> bool:
-    """Return whether a module has masked loads of a number of lanes that is not a power of two.
+    """Return whether a module has masked loads that leave out lanes between others, or of a number
+    of lanes that is not a power of two.
 
     LLVM 22 packs loads with a stride so (``<15 x i32>`` for eight elements), and its instruction
     selection may then abort the process ("Already set a value for this node").
     """
-    for function in module.functions:
-        found = _MASKED_LOAD.match(function.name)
-        if found is not None:
-            lanes = int(found[1])
-            if lanes & (lanes - 1):
-                return True
+    if not any(function.name.startswith("llvm.masked.load") for function in module.functions):
+        return False
+    for found in _MASKED_LOAD.finditer(str(module)):
+        lanes = int(found["lanes"])
+        if lanes & (lanes - 1) or _GAP.search(found["mask"]):
+            return True
     return False
 
 
