@@ -10,7 +10,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PointerType, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import mentions
+from tilesmith.ir.queries import mentions, nodes
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
@@ -47,7 +47,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     writes_before_reads,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, Stmt
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, Stmt
 
 __all__ = [
     "ThroughCopy",
@@ -201,9 +201,11 @@ def cache_read(
     check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
-    if not writers:
+    # A buffer that is declared in the body may be unknown in front of the first block.
+    is_declared = any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
+    if not writers and not is_declared:
         insert_nest(place, nest, first_block(place), before=True)
-    elif consumers:
+    elif consumers or not writers:
         insert_nest(place, nest, _at(place, readers, 0), before=True)
     else:
         insert_nest(place, nest, _at(place, writers, -1), before=False)
