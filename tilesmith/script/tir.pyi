@@ -4,6 +4,9 @@
 from collections.abc import Callable as Callable
 from collections.abc import Mapping as Mapping
 from collections.abc import Sequence as Sequence
+from tilesmith.ir.base_expr import BaseExpr as BaseExpr
+from tilesmith.ir.base_expr import RelaxExpr as RelaxExpr
+from tilesmith.ir.base_expr import is_relax_expr as is_relax_expr
 from tilesmith.ir.call_intrinsics import TVMBackendAllocWorkspace as TVMBackendAllocWorkspace
 from tilesmith.ir.call_intrinsics import TVMBackendFreeWorkspace as TVMBackendFreeWorkspace
 from tilesmith.ir.call_intrinsics import anylist_getitem as anylist_getitem
@@ -71,7 +74,6 @@ from tilesmith.ir.device_intrinsics import vectorhigh as vectorhigh
 from tilesmith.ir.device_intrinsics import vectorlow as vectorlow
 from tilesmith.ir.expr import Add as Add
 from tilesmith.ir.expr import And as And
-from tilesmith.ir.expr import BaseExpr as BaseExpr
 from tilesmith.ir.expr import BinaryOp as BinaryOp
 from tilesmith.ir.expr import Broadcast as Broadcast
 from tilesmith.ir.expr import Broadcast as broadcast
@@ -103,7 +105,6 @@ from tilesmith.ir.expr import PrimExpr as PrimExpr
 from tilesmith.ir.expr import Ramp as Ramp
 from tilesmith.ir.expr import Ramp as ramp
 from tilesmith.ir.expr import Range as Range
-from tilesmith.ir.expr import RelaxExpr as RelaxExpr
 from tilesmith.ir.expr import Select as Select
 from tilesmith.ir.expr import Shuffle as Shuffle
 from tilesmith.ir.expr import SizeVar as SizeVar
