@@ -56,7 +56,8 @@ def test_roi_align(mode):
     images = np.zeros(13, "int64")
     settings = {"output_height": 2, "output_width": 2, "sampling_ratio": 1, "mode": mode}
     model = one_node("RoiAlign", {"x": IMAGE, "r": regions, "b": images}, opset=16, **settings)
-    found = run(model, IMAGE, regions, images)
+    executable = tilesmith.compile(model)
+    found = executable(IMAGE, regions, images).numpy()
     plain = one_node(
         "RoiAlign", {"x": IMAGE, "r": regions[:1], "b": images[:1]}, opset=16, **settings
     )
@@ -65,7 +66,7 @@ def test_roi_align(mode):
     np.testing.assert_array_equal(found[1:], 0)  # onnxruntime refuses them
     for wrong in (-1, 1, 2**40):
         with pytest.raises(OutOfBoundsError, match=f"the index {wrong} is outside"):
-            run(model, IMAGE, regions, np.full(13, wrong))
+            executable(IMAGE, regions, np.full(13, wrong))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 0.3])
