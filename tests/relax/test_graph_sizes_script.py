@@ -51,9 +51,11 @@ def before(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8,), "int32"), C: T.Buff
         with T.block("B"):
             v = T.axis.spatial(8, i)
             T.where(i < 7)
-            T.reads(A[v, (v + 1) % 6])
+            T.reads(A[v, (v + 1) % 6], B[v])
             T.writes(B[v])
             B[v] = T.Select(v < 4, v * 3, T.Cast("int32", A[v, (v + 1) % 6]))
+            if B[v] * 65536 < v:
+                B[v] = 0
     for j in range(T.int64(8)):
         with T.block("C"):
             w = T.axis.spatial(T.int64(8), j)
@@ -68,13 +70,15 @@ def after(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8,), "int32"), C: T.Buffe
         with T.block("B"):
             v = T.axis.spatial(T.int64(8), i)
             T.where(i < T.int64(7))
-            T.reads(A[v, (v + T.int64(1)) % T.int64(6)])
+            T.reads(A[v, (v + T.int64(1)) % T.int64(6)], B[v])
             T.writes(B[v])
             B[v] = T.Select(
                 v < T.int64(4),
                 T.Cast("int32", v) * 3,
                 T.Cast("int32", A[v, (v + T.int64(1)) % T.int64(6)]),
             )
+            if T.Cast("int64", B[v] * 65536) < v:  # the product may wrap around
+                B[v] = 0
     for j in range(T.int64(8)):
         with T.block("C"):
             w = T.axis.spatial(T.int64(8), j)

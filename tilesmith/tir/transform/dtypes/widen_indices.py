@@ -23,6 +23,7 @@ from tilesmith.ir import (
     Max,
     Min,
     Mul,
+    Node,
     PrimExpr,
     Range,
     Rewriter,
@@ -31,7 +32,7 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
-from tilesmith.ir.queries import nodes
+from tilesmith.ir.queries import any_node, nodes
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
@@ -52,6 +53,10 @@ def widen_mixed_indices(function: PrimFunc) -> PrimFunc:
     if not {"int32", "int64"} <= {str(dtype) for dtype in counted}:
         return function
     return function.with_body(_Widener().visit(function.body))
+
+
+def _is_load(node: Node) -> bool:
+    return isinstance(node, BufferLoad)
 
 
 class _Widener(Rewriter):
@@ -77,7 +82,7 @@ class _Widener(Rewriter):
             return const(expr.value, "int64")
         if isinstance(expr, Var) and expr in self.variables:
             return self.variables[expr]
-        if isinstance(expr, _ARITHMETIC):
+        if isinstance(expr, _ARITHMETIC) and not any_node(expr, _is_load):  # data may wrap around
             return type(expr)(self.wide(expr.a), self.wide(expr.b))
         return ops.cast("int64", self.visit(expr))
 
