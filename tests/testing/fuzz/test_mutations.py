@@ -11,7 +11,7 @@ from tests.testing.fuzz.field_mutations import FIELD_MUTATIONS
 from tests.testing.fuzz.mutations import MUTATIONS
 from tilesmith.testing.fuzz.isolated import HANGS, IsolatedRunner
 
-MOST_PROGRAMS = 300
+MOST_PROGRAMS = 600
 
 
 def notices(signature, expected):

@@ -201,9 +201,7 @@ def cache_read(
     check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
-    # A buffer that is declared in the body may be unknown in front of the first block.
-    is_declared = any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
-    if not writers and not is_declared:
+    if not writers and not _declares(place, buffer):
         insert_nest(place, nest, first_block(place), before=True)
     elif consumers or not writers:
         insert_nest(place, nest, _at(place, readers, 0), before=True)
@@ -211,6 +209,11 @@ def cache_read(
         insert_nest(place, nest, _at(place, writers, -1), before=False)
     add_allocation(scope, [cache])
     return scope.block_of(realize.block)
+
+
+def _declares(place: Cursor, buffer: Buffer) -> bool:
+    """Return whether a buffer is declared below a place: its first block may not know it."""
+    return any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
 
 
 def _holding(
