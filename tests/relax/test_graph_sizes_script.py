@@ -7,9 +7,11 @@ from tilesmith import relax, script
 from tilesmith.ir import assert_structural_equal
 from tilesmith.relax import interpreter, transform
 from tilesmith.relax.analysis import free_symbolic_vars, well_formed
+from tilesmith.runtime.container import ShapeTuple
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
+from tilesmith.support.errors import ShapeError
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 
@@ -162,3 +164,41 @@ def test_sizes_that_only_calls_use_count_as_used():
     made = transform.RemoveUnusedParameters()(Told)
     assert [param.name_hint for param in made["inner"].params] == ["x", "s"]
     assert well_formed(made)
+
+
+@I.ir_module
+class SizeBehindTensor:
+    @R.function(private=True)
+    def inner(x: R.Tensor(("c + 1", 2), "float32"), sizes: R.Shape(["c"])) -> R.Tensor(
+        ("c", 2), "float32"
+    ):
+        c = T.int64()
+        return R.strided_slice(x, [0], [0], [c])
+
+    @R.function
+    def main(x: R.Tensor(("n + 1", 2), "float32"), sizes: R.Shape(["n"])) -> R.Tensor(
+        ("n", 2), "float32"
+    ):
+        n = T.int64()
+        return cls.inner(R.negative(x), R.shape([n]))
+
+    @R.function(pure=False)
+    def printed(x: R.Tensor(("n + 1", 2), "float32"), sizes: R.Shape(["n"])) -> R.Tensor(
+        ("n", 2), "float32"
+    ):
+        n = T.int64()
+        R.print(x, format="{}")
+        return cls.inner(x, R.shape([n]))
+
+
+def test_a_called_function_gets_sizes_behind_the_tensors_that_use_them(capsys):
+    x = np.arange(8, dtype="float32").reshape(4, 2)
+    executable = relax.build(SizeBehindTensor, target="llvm")
+    np.testing.assert_array_equal(interpreter.run(SizeBehindTensor, "main", x, (3,)), -x[:3])
+    machine = relax.VirtualMachine(executable)
+    np.testing.assert_array_equal(machine["main"](x, ShapeTuple([3])).numpy(), -x[:3])
+    np.testing.assert_array_equal(machine["printed"](x, ShapeTuple([3])).numpy(), x[:3])
+    assert capsys.readouterr().out
+    for name in ("main", "printed"):
+        with pytest.raises(ShapeError, match="size 5|expected 5"):
+            machine[name](x, ShapeTuple([4]))

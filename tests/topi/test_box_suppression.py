@@ -93,6 +93,20 @@ def test_numbers_of_the_chosen_boxes(options, meaning):
     check(case)
 
 
+def test_counts_beyond_the_boxes():
+    def number(boxes, counts, given):
+        own = suppressed(boxes, [SIZE, 0], given)
+        return [np.int32([[len(rows)] for rows in own])]
+
+    case = Case(
+        "counts",
+        lambda x, v, i: topi.vision.non_max_suppression(x, v, i, iou_threshold=0.3)[1:],
+        number,
+        (np.abs(BOXES), np.int32([SIZE + 90, -3]), NUMBERS),
+    )
+    check(case)
+
+
 @pytest.mark.parametrize("to_front", [False, True])
 def test_the_chosen_boxes(to_front):
     def kept(boxes, counts, given):
@@ -118,6 +132,10 @@ def test_what_does_not_fit_is_refused():
     i = te.placeholder((2, 5), "int32", "i")
     with pytest.raises(ShapeError, match="no corners from value 2"):
         topi.vision.non_max_suppression(x, v, i)
+    with pytest.raises(ShapeError, match="with counts of shape"):
+        topi.vision.non_max_suppression(
+            te.placeholder((2, 5, 6)), v, te.placeholder((2, 4), "int32")
+        )
     with pytest.raises(OpAttributeInvalid, match="max_output_size is a number"):
         topi.vision.non_max_suppression(x, v, i, v)
     with pytest.raises(ShapeError):

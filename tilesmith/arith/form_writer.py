@@ -18,6 +18,7 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     Written,
+    coefficient_gcd,
     factors_of,
     is_zero,
     magnitude,
@@ -40,6 +41,8 @@ from tilesmith.ir import (
 from tilesmith.ir.expr import Add, Sub
 from tilesmith.runtime.dtype import DataType
 
+_LARGE = {INT32: 1 << 29, INT64: 1 << 61}
+"""Constants beyond these are not added to what may be as large."""
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
 
 
@@ -78,6 +81,10 @@ class FormWriter:
                         return pushed
         if constant and (dtype is INT32 or dtype is INT64):
             terms, constant = self.into_division(terms, constant)
+            if constant < -_LARGE[dtype] or constant > _LARGE[dtype]:
+                grouped = self._with_large_constant(Sum(dtype, terms, constant))
+                if grouped is not None:
+                    return grouped
         parts = list(terms.items())
         if len(parts) > 1:
             parts = _in_order(parts)
@@ -111,6 +118,26 @@ class FormWriter:
         elif constant < 0:
             result = Sub(result, self.constant(-constant, dtype))
         return result
+
+    def _with_large_constant(self, form: Sum) -> PrimExpr | None:
+        """Writes ``x * c - 6 * c`` as ``(x - 6) * c``: by themselves, both products may overflow
+        where their difference does not.
+        """
+        factor = coefficient_gcd(form)
+        if factor == 1:
+            factor = max([abs(coefficient) for coefficient in form.terms.values()])
+        count = abs(form.const) // factor * (1 if form.const > 0 else -1)
+        if factor == 1 or count == 0:
+            return None
+        inside = {atom: c // factor for atom, c in form.terms.items() if c % factor == 0}
+        outside = {atom: c for atom, c in form.terms.items() if c % factor}
+        scale = self.constant(factor, form.dtype)
+        product = Mul(self.to_expr(Sum(form.dtype, inside, count)), scale)
+        rest = Sum(form.dtype, outside, form.const - count * factor)
+        if not rest.terms and rest.const <= 0:
+            rest = times(rest, -1)
+            return Sub(product, self.to_expr(rest)) if rest.const else product
+        return Add(product, self.to_expr(rest))
 
     def _with_common_factor(
         self, a: tuple[Atom, int], b: tuple[Atom, int], dtype: DataType

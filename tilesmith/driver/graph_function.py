@@ -11,7 +11,7 @@ data: those are reserved in the frame of the call (`runtime.frame`). Values that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,12 @@ from tilesmith.driver.graph_signature import (
     extents_of,
     sizes_function,
 )
-from tilesmith.driver.graph_sizes import SizeTable, sizes_of_vector, vector_of_sizes
+from tilesmith.driver.graph_sizes import (
+    SizeTable,
+    pairs_of_sizes,
+    sizes_of_vector,
+    vector_of_sizes,
+)
 from tilesmith.driver.graph_steps import (
     Step,
     access,
@@ -149,7 +154,7 @@ class _Lowering:
         self.sizes.learn_inputs(inputs)
         self.bindings(self.function.body)
         result = self.value(self.function.body.body)
-        self.match(self.function.ret_struct_info, result, f"the result of '{self.name}'")
+        self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
         size = plan_workspace(touched, self.workspace_var, self.sizes.analyzer)
@@ -345,12 +350,12 @@ class _Lowering:
                 raise ShapeError(
                     f"'{self.name}': {what}: {len(value.shape)} dimensions to {info.ndim}"
                 )
-            self.sizes.define(sizes or (), value.shape, what)
+            self.sizes.define_shape(sizes or (), value.shape, what)
             return TensorValue(value.storage, self.sizes.resolve(sizes or ()), value.dtype)
         if isinstance(value, ShapeValue) and isinstance(info, ShapeStructInfo):
             if info.values is None:
                 return value
-            self.sizes.define(info.values, value.values, what)
+            self.sizes.define_shape(info.values, value.values, what)
             return ShapeValue(self.sizes.resolve(info.values))
         return value
 
@@ -490,25 +495,27 @@ class _Lowering:
             if loop is not None:
                 result = lower_loop(self, name, loop, arguments)
             else:
-                for param, value in zip(function.params, arguments):
-                    self.values[param] = value
-                    self.match(param.struct_info, value, f"argument '{param.name_hint}'")
+                self.values.update(zip(function.params, arguments))
+                self.match(
+                    [
+                        (param.struct_info, value, f"argument '{param.name_hint}'")
+                        for param, value in zip(function.params, arguments)
+                    ]
+                )
                 self.bindings(function.body)
                 result = self.value(function.body.body)
         self.values = outer
         return result
 
-    def match(self, info: StructInfo, value: Any, what: str) -> None:
-        """Define the symbolic sizes of a parameter by the value that it gets."""
-        if isinstance(info, TupleStructInfo):
-            for number, one in enumerate(info.fields):
-                self.match(one, value.fields[number], what)
-        elif isinstance(info, TensorStructInfo):
-            self.sizes.define(static_shape(info) or (), value.shape, what)
-        elif isinstance(info, ShapeStructInfo):
-            self.sizes.define(info.values or (), value.values, what)
-        elif isinstance(info, PrimStructInfo) and info.value is not None:
-            self.sizes.define([info.value], [value.value], what)
+    def match(self, given: Sequence[tuple[StructInfo, Any, str]]) -> None:
+        """Define the symbolic sizes of parameters by the values that they get.
+
+        One parameter may have sizes that a later one defines: ``x: (c + 1,), sizes: [c]``.
+        """
+        found: list[tuple[PrimExpr, PrimExpr, str]] = []
+        for info, value, what in given:
+            found += [(*pair, what) for pair in pairs_of_sizes(info, value)]
+        self.sizes.define(found)
 
     def _if(self, variable: Any, expr: relax.If) -> Any:
         """Lower both branches; each writes its result to memory that they share."""

@@ -102,10 +102,9 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
     calls it. Returns the value of the result.
     """
     changing = loop.changing
-    for k, (param, value) in enumerate(zip(loop.params, arguments)):
-        if k not in changing:
-            low.values[param] = value
-            low.match(param.struct_info, value, f"{name}: argument '{param.name_hint}'")
+    fixed = [pair for k, pair in enumerate(zip(loop.params, arguments)) if k not in changing]
+    low.values.update(fixed)
+    low.match([(p.struct_info, value, f"{name}: argument '{p.name_hint}'") for p, value in fixed])
     carried = [_carry(low, name, loop.params[k], arguments[k]) for k in changing]
     running = Storage.workspace(const(4, "int64"))
     data = Var("running", PointerType(prim_type(DataType("int32")), "global"))
@@ -157,7 +156,7 @@ def _carry(low: Any, name: str, param: Any, value: Any) -> _Carried:
         cell = Cell(low.frame, tuple(kept), value.dtype)
         low.steps.append(cell.store(value))
         return _Carried(param, cell)
-    low.sizes.define(shape, value.shape, f"{name}: '{param.name_hint}'")
+    low.sizes.define_shape(shape, value.shape, f"{name}: '{param.name_hint}'")
     shape = low.sizes.resolve(shape)
     place = TensorValue(Storage.workspace(number_of_bytes(shape, value.dtype)), shape, value.dtype)
     low.copy(value, place)
@@ -174,7 +173,7 @@ def _bind(low: Any, carried: list[_Carried], is_last: bool = False) -> list[Var 
             low.steps.append(step)
         addresses.append(address)
         low.values[one.param] = value
-        low.match(one.param.struct_info, value, f"'{one.param.name_hint}'")
+        low.match([(one.param.struct_info, value, f"'{one.param.name_hint}'")])
     return addresses
 
 
@@ -190,11 +189,11 @@ def _update(
             assert address is not None
             expected = [size for size in place.shape if size is not None]
             given = [own for own, size in zip(value.shape, place.shape) if size is not None]
-            low.sizes.define(expected, given, f"{name}: '{one.param.name_hint}'")
+            low.sizes.define_shape(expected, given, f"{name}: '{one.param.name_hint}'")
             low.steps.append(place.store(value))
             late.append(lambda p=place, a=address: low.steps.append(p.release(a)))  # type: ignore[misc]
             continue
-        low.sizes.define(place.shape, value.shape, f"{name}: '{one.param.name_hint}'")
+        low.sizes.define_shape(place.shape, value.shape, f"{name}: '{one.param.name_hint}'")
         if id(value.storage) in old:  # it may be overwritten before it is read
             size = number_of_bytes(place.shape, place.dtype)
             kept = TensorValue(Storage.workspace(size), place.shape, place.dtype)

@@ -22,15 +22,22 @@ from tilesmith.driver.graph_steps import (
     read_sizes,
     write_sizes,
 )
-from tilesmith.driver.graph_values import ShapeValue, TensorValue
+from tilesmith.driver.graph_values import ShapeValue, TensorValue, static_shape
 from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import IntImm, PrimExpr, Var, const
 from tilesmith.ir.operators import cast, equal, greater_equal, less
+from tilesmith.relax import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.functor import substitute
 
-__all__ = ["SizeTable", "sizes_of_vector", "vector_of_sizes"]
+__all__ = ["SizeTable", "pairs_of_sizes", "sizes_of_vector", "vector_of_sizes"]
 
 _MOST_ELEMENTS = 2.0**48
 """So many elements fit the addresses of no machine, and their bytes fit 64 bits."""
@@ -77,20 +84,27 @@ class SizeTable:
         found = free_variables([size])
         return all(variable in self.known or variable in self._values for variable in found)
 
-    def define(self, sizes: Sequence[PrimExpr], given: Sequence[PrimExpr], what: str) -> None:
-        """Define the sizes that are new variables; compare the others when the program runs."""
+    def define(self, given: Iterable[tuple[PrimExpr, PrimExpr, str]]) -> None:
+        """Define the sizes that are new variables; compare the others when the program runs.
+
+        ``given``: sizes of the graph, what they are here, and what has them.
+        """
         pending = []
-        for size, found in zip(sizes, given):
+        for size, found, what in given:
             if isinstance(size, Var) and size not in self.known and size not in self._values:
                 self._values[size] = found
             else:
-                pending.append((size, found))
-        for size, found in pending:
+                pending.append((size, found, what))
+        for size, found, what in pending:
             (expected,) = self.resolve([size])
             if not self.analyzer.can_prove_equal(expected, found):
                 wide, other = cast("int64", expected), cast("int64", found)
                 message = (f"ShapeError: {what} expects size ", wide, ", it is ", other)
                 self.steps.append(assertion(equal(wide, other), *message))
+
+    def define_shape(self, sizes: Sequence[PrimExpr], given: Sequence[PrimExpr], what: str) -> None:
+        """Do the same for the sizes of one value."""
+        self.define([(size, found, what) for size, found in zip(sizes, given)])
 
     def check(self, shape: Sequence[PrimExpr], what: str) -> None:
         """Refuse sizes of a new tensor that are negative when the program runs, or whose product is
@@ -119,6 +133,20 @@ class SizeTable:
         if not self.analyzer.can_prove_equal(old, new):
             message = (f"ShapeError: {what} gets ", old, " elements, but its result has ", new)
             self.steps.append(assertion(equal(old, new), *message))
+
+
+def pairs_of_sizes(info: StructInfo, value: Any) -> list[tuple[PrimExpr, PrimExpr]]:
+    """Return the sizes of a parameter, each with what it is in the value that is given for it."""
+    if isinstance(info, TupleStructInfo):
+        fields = zip(info.fields, value.fields)
+        return [pair for one, field in fields for pair in pairs_of_sizes(one, field)]
+    if isinstance(info, TensorStructInfo):
+        return list(zip(static_shape(info) or (), value.shape))
+    if isinstance(info, ShapeStructInfo):
+        return list(zip(info.values or (), value.values))
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return [(info.value, value.value)]
+    return []
 
 
 def sizes_of_vector(function: str, call: Any, vector: TensorValue) -> tuple[Step, ShapeValue]:

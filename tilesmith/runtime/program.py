@@ -55,11 +55,35 @@ Data = Mapping[str, Any]
 class _Frame:
     """The values and sizes of one call."""
 
-    __slots__ = ("registers", "sizes")
+    __slots__ = ("later", "registers", "sizes")
 
     def __init__(self, registers: int) -> None:
         self.registers: list[Any] = [None] * registers
         self.sizes: dict[str, int] = {}
+        self.later: list[Callable[[], None]] | None = []
+        """Comparisons with sizes that a later parameter tells; None after the parameters."""
+
+    def compare(self, size: Evaluate, value: int, where: str) -> None:
+        """Raise a ShapeError unless a size has a value."""
+        try:
+            wanted = size(self)
+        except _UnknownSizeError:
+            if self.later is None:
+                raise
+            self.later.append(lambda: self.compare(size, value, where))
+            return
+        if wanted != value:
+            raise ShapeError(f"{where}, expected {wanted}")
+
+    def end_parameters(self) -> None:
+        """Make the comparisons that were left open."""
+        later, self.later = self.later or [], None
+        for one in later:
+            one()
+
+
+class _UnknownSizeError(ShapeError):
+    """A size is needed that nothing has told."""
 
 
 Evaluate = Callable[[_Frame], Any]
@@ -129,6 +153,7 @@ class Program:
             value = _as_value(value)
             check(frame, value, f"'{self.name}': input '{self.input_names[number]}'")
             frame.registers[number] = value
+        frame.end_parameters()
         with deep_recursion():
             result = self._body(frame)
         self._result(frame, result, f"the result of '{self.name}'")
@@ -172,7 +197,7 @@ class _Reader:
 
             def known(frame: _Frame) -> Any:
                 if name not in frame.sizes:
-                    raise ShapeError(f"the size '{name}' is not known when it is needed")
+                    raise _UnknownSizeError(f"the size '{name}' is not known when it is needed")
                 return frame.sizes[name]
 
             return known
@@ -255,9 +280,7 @@ class _Reader:
                 if name is not None:
                     frame.sizes.setdefault(name, value)
             for axis, ((_, size), value) in enumerate(zip(expected, values)):
-                wanted = size(frame)
-                if wanted != value:
-                    raise ShapeError(f"{what} has the size {value} at {axis}, expected {wanted}")
+                frame.compare(size, value, f"{what} has the size {value} at {axis}")
 
         return check
 

@@ -15,7 +15,7 @@ from tilesmith.tir.ir_builder import BufferVar
 from tilesmith.topi.compute import compute
 from tilesmith.topi.procedure import local, loops, pointers
 from tilesmith.topi.sort import argsort
-from tilesmith.topi.utils import get_const_int, lowest
+from tilesmith.topi.utils import get_const_int, lowest, same_size
 
 __all__ = ["get_valid_counts", "non_max_suppression"]
 
@@ -112,7 +112,9 @@ class _Rule:
         batch, size, width = inputs[0].shape
         with builder.for_range(const(0, batch.dtype), batch, "n") as n:
             count = local(builder, "int32", "count", const(0, "int32"))
-            used = valid[n] if self.best <= 0 else op.minimum(valid[n], const(self.best, "int32"))
+            used = op.minimum(valid[n], op.cast("int32", size))
+            if self.best > 0:
+                used = op.minimum(used, const(self.best, "int32"))
             used = builder.let("used", used)
             with builder.for_range(const(0, size.dtype), size, "k") as k:
                 chosen[[n, k]] = const(-1, "int32")
@@ -168,6 +170,14 @@ def non_max_suppression(
         if not isinstance(value, (int, tir.IntImm)):
             raise OpAttributeInvalid(f"non_max_suppression: {what} is a number, got {value!r}")
     batch, size, width = data.shape
+    given = [(data.shape[:1], valid_count.shape), (data.shape[:2], indices.shape)]
+    for own, other in given:
+        differs = [op.is_const(a - b) and not same_size(a, b) for a, b in zip(own, other)]
+        if len(own) != len(other) or any(differs):
+            raise ShapeError(
+                f"non_max_suppression: boxes of shape {list(data.shape)} with counts of shape "
+                f"{list(valid_count.shape)} and numbers of shape {list(indices.shape)}"
+            )
     if get_const_int(width) < coord_start + 4:
         raise ShapeError(f"non_max_suppression: no corners from value {coord_start} of {width} on")
     rule = _Rule(

@@ -113,6 +113,7 @@ def test_conditions_only():
     assert_structural_equal(simplified(before), before)
 
 
+CALL = 'T.call_extern("int32", "f", A.data)'
 KEPT = {
     "a later iteration overwrites": f"{ALL}A[i // 2] = i\n{ALL}B[i] = A[i // 2]",
     "lanes": "for i in T.vectorized(16):\n    A[i] = 5\n    A[15 - i] = 3\n    B[i] = A[i]",
@@ -120,6 +121,11 @@ KEPT = {
     "maybe no iteration": "for i in range(n):\n    A[0] = 5\nB[0] = A[0]",
     "another condition": f"if n < 3:\n    A[0] = 4\n{ALL}B[i] = A[0]",
     "a call": 'A[0] = 5\nT.evaluate(T.call_extern("int32", "f", A.data))\nB[0] = A[0]',
+    "a call that is stored": f"A[0] = 5\nB[1] = {CALL}\nB[0] = A[0]",
+    "a call as condition": f"A[0] = 5\nif 0 < {CALL}:\n    B[0] = A[0]\nB[1] = A[0]",
+    "a call as extent": f"A[0] = 5\nfor i in range({CALL}):\n    B[i] = A[0]",
+    "a call in a let": f"A[0] = 5\nwith T.LetStmt({CALL}) as x:\n    B[x] = A[0]",
+    "a call in a check": f"A[0] = 5\nassert 0 < {CALL}, 'wrong'\nB[0] = A[0]",
     "another name": (
         "A[0] = 5\nV = T.Buffer((4, 4), 'int32', data=A.data)\nV[0, 0] = 3\nB[0] = A[0]"
     ),

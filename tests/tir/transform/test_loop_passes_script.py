@@ -221,6 +221,22 @@ def test_remove_no_op():
     check(before, expected, transform.RemoveNoOp())
 
 
+def test_calls_in_what_is_removed_stay():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        for _i in range(T.call_extern("int32", "first", A.data)):
+            T.evaluate(0)
+        A[T.call_extern("int32", "second", A.data)] = A[T.call_extern("int32", "second", A.data)]
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32")):
+        T.evaluate(T.call_extern("int32", "first", A.data))
+        A[T.call_extern("int32", "second", A.data)] = A[T.call_extern("int32", "second", A.data)]
+
+    got = apply(before, transform.RemoveNoOp())
+    assert_structural_equal(got, expected.with_attr(before.attrs))
+
+
 def test_loops_over_nothing_go():
     @T.prim_func
     def before(A: T.Buffer((4,), "float32"), n: T.int32):

@@ -18,10 +18,15 @@ HANGS = "does not end"
 _MODULE = "tilesmith.testing.fuzz.worker"
 _PLACE_SIZE = 256
 _START_SECONDS = 120.0
+_MORE_TIME = 3
+"""How much longer a case may take that is tried again: the machine may have been busy."""
 
 
 class IsolatedRunner:
-    """Runs cases in a separate process; a crash or a hang is a finding about the case."""
+    """Runs cases in a separate process; a crash or a hang is a finding about the case.
+
+    A hang is a case that twice exceeds its time: ``timeout`` seconds, then three times as many.
+    """
 
     def __init__(self, patch: str | None = None, timeout: float = 60.0) -> None:
         self.timeout = timeout
@@ -31,11 +36,19 @@ class IsolatedRunner:
         self._worker: Worker | None = None
 
     def _request(self, request: dict[str, Any]) -> Any:
+        try:
+            return self._request_within(self.timeout, request)
+        except CodegenError as error:
+            if not _hung(error):
+                raise
+            return self._request_within(_MORE_TIME * self.timeout, request)
+
+    def _request_within(self, seconds: float, request: dict[str, Any]) -> Any:
         if self._worker is None or not self._worker.alive:
             self._worker = Worker(_MODULE, self._arguments)
             # starting takes a while, which is not the case's time
             self._worker.request({"ready": True}, timeout=_START_SECONDS)
-        return self._worker.request(request, timeout=self.timeout)[0]
+        return self._worker.request(request, timeout=seconds)[0]
 
     def run(self, case: Case) -> dict[str, Any]:
         """Return the result of ``run_case``, or a finding about a crash."""
@@ -59,8 +72,7 @@ class IsolatedRunner:
     def _crash(self, error: CodegenError, case: Case) -> dict[str, Any]:
         place = self._place.read_bytes().rstrip(b"\0").decode(errors="replace")
         phase, _, name = place.partition(": ")
-        hung = "did not finish" in error.message
-        failure = HANGS if hung else f"kills the process ({_reason(error.message)})"
+        failure = HANGS if _hung(error) else f"kills the process ({_reason(error.message)})"
         return {
             "signature": f"{place}: {failure}", "phase": phase, "name": name, "failure": failure,
             "detail": error.message, "case": case, "script": "", "schedule": [],
@@ -81,6 +93,10 @@ class IsolatedRunner:
         if self._worker is not None:
             self._worker.close()
         self._place.unlink(missing_ok=True)
+
+
+def _hung(error: CodegenError) -> bool:
+    return "did not finish" in error.message
 
 
 def _reason(message: str) -> str:

@@ -23,6 +23,7 @@ from tilesmith.ir import (
     CallEffectKind,
     FloatImm,
     IntImm,
+    Node,
     Or,
     PrimExpr,
     Ramp,
@@ -81,10 +82,17 @@ def _is_of_threads(stmt: Stmt) -> bool:
 def _writes(stmt: Stmt) -> set[Var | None]:
     """Return the pointers through which a statement writes; None stands for any pointer."""
     found: set[Var | None] = {store.buffer.data for store in stores(stmt)}
-    for call in calls(stmt):
-        if is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState:
-            found.add(None)
+    if _may_write(stmt):
+        found.add(None)
     return found
+
+
+def _may_write(node: Node) -> bool:
+    """Return whether a call in a program may write memory."""
+    return any(
+        is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState
+        for call in calls(node)
+    )
 
 
 def _anywhere(stmt: Stmt) -> list[Elements]:
@@ -206,6 +214,11 @@ class _Follower(ScopedAnalyzer, Rewriter):
                 self.made.append(elements)
                 del self.made[:-_MOST_SETS]
 
+    def forget_after(self, *expressions: PrimExpr) -> None:
+        """Drop everything where evaluating one of the expressions may write memory."""
+        if any(_may_write(expr) for expr in expressions):
+            self.forget({None})
+
     def without(self, sets: list[Elements], written: Sequence[Elements]) -> list[Elements]:
         for part in written:
             rest = [elements.without(part, self.analyzer) for elements in sets]
@@ -258,6 +271,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
         if value is not store.value or any(a is not b for a, b in zip(indices, store.indices)):
             new = BufferStore(store.buffer, value, indices, store.predicate, store.span)
         held = value if self.everywhere else self.visit(value)
+        self.forget_after(*indices, value)
         self.leave([Elements.of_access(new.buffer, indices)], [])
         if new.predicate is None:
             self.know(Elements.of_access(new.buffer, indices, held))
@@ -294,6 +308,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.value(loop.min), self.value(loop.extent)
+        self.forget_after(low, extent)
         written, var = _written(loop.body), loop.loop_var
         everything = _each(written, lambda e: e.over(var, low, extent))
         if None in _writes(loop.body):
@@ -331,6 +346,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
         if isinstance(condition, IntImm):
             taken = branch.then_case if condition.value else branch.else_case
             return Evaluate(const(0, "int32")) if taken is None else self.visit(taken)
+        self.forget_after(branch.condition)
         written: list[Elements] = []
         made: list[Elements] = []
         cases: list[Stmt | None] = []
@@ -360,6 +376,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         value = self.value(let.value)
+        self.forget_after(value)
         if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
             self.analyzer.update(let.var, self.analyzer.const_int_bound(value))
         body = self.visit(let.body)
@@ -371,6 +388,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if not _is_of_threads(attribute):
+            self.forget_after(attribute.value)
             return super().visit_AttrStmt(attribute)
         self.forget(_writes(attribute))
         outside, self.together = self.together, True
@@ -379,6 +397,10 @@ class _Follower(ScopedAnalyzer, Rewriter):
         self.together = outside
         self.outer, self.made = saved, []
         return new
+
+    def visit_AssertStmt(self, check: AssertStmt) -> Stmt:
+        self.forget_after(check.condition)
+        return self.children(check)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
         block = realize.block

@@ -90,7 +90,10 @@ class _Remover(Rewriter):
         if isinstance(loop.extent, IntImm) and loop.extent.value <= 0:
             return _nothing()
         loop = self.children(loop)
-        return _nothing() if is_no_op(loop.body) else loop
+        if not is_no_op(loop.body):
+            return loop
+        effects = [Evaluate(part) for part in (loop.min, loop.extent) if _has_effect(part)]
+        return stmt_seq(*effects) if effects else _nothing()
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         branch = self.children(branch)
@@ -156,6 +159,7 @@ class _Remover(Rewriter):
             and store.predicate is None
             and all(structural_equal(a, b) for a, b in zip(value.indices, store.indices))
             and not can_fail(store)
+            and not has_side_effect(store.indices)
         ):
             return _nothing()
         return self.children(store)
