@@ -1,6 +1,10 @@
 """Hand-written LLVM code in the shape that the code generator gives it, as object files."""
 
+import numpy as np
 import pytest
+
+from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.interface import interface_symbol
 
 THREADS_IR = r"""
 @__tilesmith_gomp = global [3 x ptr] zeroinitializer
@@ -216,6 +220,18 @@ MODEL_METADATA = {
 }
 
 
+SCALE = np.array([2, 3, 4], "float32")
+
+
+def interface_ir(functions, constants):
+    """The function whose name ties the code of a model to its metadata."""
+    symbol = interface_symbol(functions, constants)
+    return (
+        f"define i32 @__tvm_ffi_{symbol}(ptr %self, ptr %args, i32 %n, ptr %result)"
+        " {\n  ret i32 0\n}\n"
+    )
+
+
 def compile_ir(text: str) -> bytes:
     """LLVM text as an object file for this machine."""
     import llvmlite.binding as llvm
@@ -248,14 +264,9 @@ def bounded_object(emit):
 
 @pytest.fixture(scope="session")
 def model_object(emit):
-    return emit(MODEL_IR)
+    return emit(MODEL_IR, interface_ir(MODEL_METADATA["functions"], {"scale": SCALE}))
 
 
 @pytest.fixture
 def executable(model_object):
-    import numpy as np
-
-    from tilesmith.runtime.executable import Executable
-
-    scale = np.array([2, 3, 4], "float32")
-    return Executable(MODEL_METADATA, [model_object], {"scale": scale}, {"ll": lambda: MODEL_IR})
+    return Executable(MODEL_METADATA, [model_object], {"scale": SCALE}, {"ll": lambda: MODEL_IR})

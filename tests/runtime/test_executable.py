@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.runtime.conftest import MODEL_IR, interface_ir
 from tilesmith.runtime import executable as module
 from tilesmith.runtime.executable import Executable, load
 from tilesmith.runtime.module import load_module
@@ -183,9 +184,10 @@ def test_loading_needs_no_compiler(executable, tmp_path):
     assert done.stdout.split("\n")[:2] == ["24.0", "[]"], done.stderr
 
 
-def test_missing_functions_show_when_loading(model_object, tmp_path):
+def test_missing_functions_show_when_loading(emit, tmp_path):
     metadata = {"functions": {"absent": {"params": [], "result": {"kind": "none"}}}}
-    Executable(metadata, [model_object]).save(tmp_path / "x.tsm")
+    code = emit(MODEL_IR, interface_ir(metadata["functions"], {}))
+    Executable(metadata, [code]).save(tmp_path / "x.tsm")
     with pytest.raises(ArtifactError, match="x.tsm.*no function 'absent'"):
         load(tmp_path / "x.tsm")
 

@@ -12,7 +12,7 @@ from tilesmith.driver.graph_program import divide
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.pipelines import get_pipeline
-from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir import GlobalVar, IRModule, const
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering import build as build_functions
@@ -21,6 +21,7 @@ from tilesmith.lowering.functions import check_options
 from tilesmith.relax import transform as graph
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.interface import interface_symbol
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
@@ -28,7 +29,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import count, phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
-from tilesmith.tir import PrimFunc
+from tilesmith.tir import Evaluate, PrimFunc
 
 __all__ = ["build", "graph_pipeline", "public_functions"]
 
@@ -143,7 +144,8 @@ def build_graph(module: IRModule, target: Target) -> Executable:
         lowered = [
             lower_graph_function(module, name, constants, kernels) for name in divided.native
         ]
-    entries = _entries(lowered)
+    descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
+    entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
     with phase("compiling kernels"):
         code = _compiled(entries, kernels, target)
     functions = {variable.name_hint: function for variable, function in module.items()}
@@ -151,7 +153,7 @@ def build_graph(module: IRModule, target: Target) -> Executable:
     count("kernels", len(kernels.jobs))
     count("fused groups", sum([name.startswith(FUSED_PREFIX) for name in kernels.names]))
     metadata = {
-        "functions": {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered},
+        "functions": descriptions,
         "constants": list(constants.arrays),
         "target": str(target),
         "programs": divided.entries,
@@ -207,11 +209,12 @@ def _whole(entries: IRModule, kernels: KernelTable, target: Target) -> IRModule:
     return whole
 
 
-def _entries(lowered: list[GraphFunction]) -> IRModule:
-    """Return the functions that the runtime calls: graph functions and those that compute
-    shapes.
+def _entries(lowered: list[GraphFunction], interface: str) -> IRModule:
+    """Return the functions that the runtime calls: graph functions, those that compute shapes, and
+    the one whose name ties the code to its metadata.
     """
-    entries = IRModule()
+    nothing = Evaluate(const(0, "int32"))
+    entries = IRModule({interface: PrimFunc((), nothing, attrs={"global_symbol": interface})})
     for one in lowered:
         for function in (one.function, one.shapes_function):
             if function is not None:

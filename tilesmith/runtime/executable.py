@@ -28,7 +28,8 @@ It writes the extents of the "tensor" and "shape" leaves of the result in order 
 too, none of those `made_inside`), then the number of workspace bytes, and raises ShapeError when
 the inputs do not fit.
 
-The metadata of an executable:
+The code also exports a function that does nothing, whose name ties it to the metadata (see
+`interface.py`). The metadata of an executable:
 
     {"functions": {NAME: metadata as `signature.py` describes},
      "constants": [names in the order of the array],
@@ -57,6 +58,7 @@ from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.formats import Format, source_only
+from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.program import Program
@@ -87,7 +89,8 @@ class Executable:
     `constants` maps names to arrays; `sources` maps formats ("ll", "script", …), the usual one
     first, to texts or functions that make them; it may be a function that makes the mapping.
     `load` links object files and loads them. Without object files there is source only: it can be
-    seen, not called; `advice` says what to do then.
+    seen, not called; `advice` says what to do then. Code from a file (`is_from_file`) has to belong
+    to its metadata.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Executable:
         shared: bytes | memoryview | None = None,
         load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
         advice: str = "",
+        is_from_file: bool = False,
     ) -> None:
         self.metadata = dict(metadata)
         self._library = code if isinstance(code, Library) else None
@@ -108,6 +112,7 @@ class Executable:
         self._make_sources = sources
         self._load = load
         self._advice = advice
+        self._is_checked = not is_from_file
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -160,6 +165,9 @@ class Executable:
                     notes=(f"it has: {', '.join(self.function_names) or 'none'}",),
                 )
             library = self.library
+            if not self._is_checked:
+                check_interface(library, self.metadata["functions"], self._constants)
+                self._is_checked = True
             shapes = signature.shapes_function
             found = CompiledFunction(
                 signature,
@@ -325,10 +333,14 @@ class Executable:
                 # without a member, the file itself is the library
                 library = Library.load(where) if shared is None else None
                 code: Any = library if library is not None else ()
-                loaded = Executable(artifact.metadata, code, artifact.parameters, shared=shared)
+                loaded = Executable(
+                    artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True
+                )
             else:
                 contents = [bytes(artifact.code[name]) for name in objects]
-                loaded = Executable(artifact.metadata, contents, artifact.parameters)
+                loaded = Executable(
+                    artifact.metadata, contents, artifact.parameters, is_from_file=True
+                )
             for name in loaded._signatures:
                 loaded.get_function(name)  # missing symbols show now, not at the first call
         return loaded
