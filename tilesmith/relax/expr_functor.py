@@ -16,6 +16,7 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.rules import NodeRules
+from tilesmith.ir.structural import structural_equal
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
     Binding,
@@ -355,7 +356,10 @@ class PyExprMutator(ExprFunctor):
     def reemit_binding(self, binding: VarBinding, value: Any, var: Var | None = None) -> None:
         """Emit ``binding`` with another value; remap its variable if the struct info changes."""
         old = binding.var
-        var = self.with_struct_info(var or old, known_struct_info(value))
+        info = known_struct_info(value)
+        var = self.with_struct_info(var or old, info)
+        if not isinstance(value, Call) and not structural_equal(var.struct_info, info):
+            var = type(var)(var.name_hint, info, var.span)  # sizes that are written otherwise
         if var is not old:
             self._remap[old] = var
         self.builder_.emit_normalized(VarBinding(var, value, binding.span))

@@ -43,6 +43,7 @@ from tilesmith.relax.relations import (
     BaseCheckResult,
     describe,
     erase_to_params,
+    is_base_of,
     struct_info_base_check,
     struct_info_lca,
 )
@@ -274,7 +275,8 @@ class FunctionFrame(SeqExprFrame):
                     f"'{self.name}' is declared to return {describe(result)}, its value is "
                     f"{describe(implied)}"
                 )
-            result = implied if check == BaseCheckResult.PASS else result
+            says_more = not is_base_of(implied, result)
+            result = implied if check == BaseCheckResult.PASS and says_more else result
         self.function = Function(self.params, body, result, self.is_pure, attrs, self.span)
         for frame in reversed(self.builder.frames):
             if frame.take_function(self.name, self.function):
