@@ -9,6 +9,7 @@ Symbolic strides, offsets and sizes of the matched buffer are replaced by those 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from tilesmith.arith import Analyzer
@@ -22,7 +23,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.redirection import ViewRedirection
 from tilesmith.tir.stmt import Block, For, MatchBufferRegion, Stmt
 
-__all__ = ["lower_match_buffer", "row_major_strides"]
+__all__ = ["lower_match_buffer", "row_major_strides", "without_matches"]
 
 
 def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
@@ -39,9 +40,10 @@ def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
 
 
 class _MatchLowerer(ViewRedirection):
-    def __init__(self, known: set[Var]) -> None:
+    def __init__(self, known: set[Var], blocks: Container[Block] | None) -> None:
         super().__init__({})
         self.known = known  # parameters, sizes of their buffers, loop variables
+        self.blocks = blocks  # whose matches are lowered; None for all blocks
         self.values: dict[Var, PrimExpr] = {}
         self.analyzer = Analyzer()
 
@@ -54,6 +56,12 @@ class _MatchLowerer(ViewRedirection):
 
     def visit_Block(self, block: Block) -> Block:
         if not block.match_buffers:
+            return self.children(block)
+        if self.blocks is not None and block not in self.blocks:
+            for match in block.match_buffers:
+                view = match.buffer
+                declared = (*view.shape, *view.strides, view.elem_offset)
+                self.known.update([expr for expr in declared if isinstance(expr, Var)])
             return self.children(block)
         for match in block.match_buffers:
             self.match(match, block)
@@ -112,5 +120,12 @@ def lower_match_buffer(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` without ``match_buffers`` in its blocks.
     """
+    return without_matches(func)
+
+
+def without_matches(func: PrimFunc, blocks: Container[Block] | None = None) -> PrimFunc:
+    """Return ``func`` with the matched buffers of some blocks, or of all of them, replaced by the
+    regions that they are views of.
+    """
     known = {*func.params, *[size for buffer in func.buffers for size in variables(buffer.shape)]}
-    return func.with_body(_MatchLowerer(known).visit(func.body))
+    return func.with_body(_MatchLowerer(known, blocks).visit(func.body))

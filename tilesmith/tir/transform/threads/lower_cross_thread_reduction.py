@@ -18,17 +18,21 @@ other statements may stand in a loop over threads as long as they do not need th
 Blocks of the kernel that stand outside of these loops and need a result are run by the first
 thread, which has written it: the others would have to wait for it. What only moves values from
 registers to registers is run by each thread.
+
+The parts of a reduction are blocks of their own, so the accesses through views that the block
+declares (``T.match_buffer``) go to the buffers themselves first. Views of blocks around stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import Node, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import conjuncts
+from tilesmith.ir.queries import conjuncts, nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ReductionError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -44,10 +48,12 @@ from tilesmith.tir.stmt import (
     Evaluate,
     For,
     ForKind,
+    MatchBufferRegion,
     Stmt,
     stmt_seq,
 )
 from tilesmith.tir.transform.blocks.associativity import identities_of
+from tilesmith.tir.transform.blocks.lower_match_buffer import without_matches
 from tilesmith.tir.transform.blocks.reducers import BlockReduction, combine, reduction_of
 
 __all__ = ["lower_cross_thread_reduction"]
@@ -97,13 +103,40 @@ def _chain(loop: For) -> tuple[list[For], BlockRealize | None]:
     return loops, stmt if isinstance(stmt, BlockRealize) else None
 
 
+class _Memory:
+    """Tells which memory buffers lie in: that of the pointer at the end of a chain of views."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.sources = {
+            match.buffer.data: match.source.buffer.data
+            for match in nodes(func.body, MatchBufferRegion)
+        }
+
+    def of(self, buffer: Buffer) -> Var:
+        """Return the pointer to the memory of a buffer."""
+        pointer = buffer.data
+        while pointer in self.sources:
+            pointer = self.sources[pointer]
+        return pointer
+
+    def of_writes(self, block: Block) -> set[Var]:
+        """Return the memory that a block says it writes."""
+        return {self.of(region.buffer) for region in block.writes}
+
+    def count_loads(self, root: Node | Sequence[Node], memory: set[Var]) -> int:
+        """Return the number of loads from some memory, through whichever buffer."""
+        return sum(self.of(load.buffer) in memory for load in loads(root))
+
+
 class _Lowering(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, memory: _Memory) -> None:
+        self.memory = memory
         self.allocations: list[list[Buffer]] = []
         self.around: list[For] = []  # loops of the present block, outermost first
         self.bound: list[For] = []  # loops over blocks and threads around, of all blocks
-        # by threads of these loops, in this kernel: by each one in registers, else by the first
-        self.written: dict[Buffer, list[For]] = {}
+        # memory → the loops by whose threads it is written in this kernel: by each one in
+        # registers, else by the first
+        self.written: dict[Var, list[For]] = {}
 
     def visit_Block(self, block: Block) -> Block:
         self.allocations.append([])
@@ -128,7 +161,7 @@ class _Lowering(Rewriter):
             ):
                 return self.lowered(loops, realize, outer)
         if realize is not None and realize.block.init is None:
-            _refuse_updates_of_threads(realize, [*self.around, *loops])
+            _refuse_updates_of_threads(realize, [*self.around, *loops], self.memory)
         self.around.append(loop)
         if loop.thread_binding is not None:
             self.bound.append(loop)
@@ -158,7 +191,7 @@ class _Lowering(Rewriter):
         tags = [_tag(loop) for loop in self.bound]
         found: dict[str, For] = {}
         for region in (*block.reads, *block.writes):
-            for loop in self.written.get(region.buffer, ()):
+            for loop in self.written.get(self.memory.of(region.buffer), ()):
                 if _tag(loop) not in tags:
                     found.setdefault(_tag(loop), loop)
         return list(found.values()) if found and _is_leaf(block) else []
@@ -168,7 +201,8 @@ class _Lowering(Rewriter):
         that each thread has in its registers."""
         block = realize.block
         variables = [Var("t" + _tag(loop)[-1], loop.loop_var.dtype) for loop in loops]
-        known = [region.buffer for region in block.reads if region.buffer in self.written]
+        read = [region.buffer for region in block.reads]
+        known = [buffer for buffer in read if self.memory.of(buffer) in self.written]
         written = [region.buffer for region in block.writes]
         stmt: Stmt = realize
         if not all(buffer.scope() == "local" for buffer in (*known, *written)):
@@ -178,7 +212,7 @@ class _Lowering(Rewriter):
         for var, loop in reversed(list(zip(variables, loops))):
             stmt = loop.with_fields(loop_var=var, body=stmt, annotations={})
         for buffer in written:
-            self.written[buffer] = loops
+            self.written[self.memory.of(buffer)] = loops
         return stmt
 
     def reduced_around(self, realize: BlockRealize, loops: list[For]) -> list[For]:
@@ -195,9 +229,9 @@ class _Lowering(Rewriter):
         return found if any(_is_thread(one) for one in [*found, *inside]) else []
 
     def lowered(self, loops: list[For], realize: BlockRealize, outer: list[For]) -> Stmt:
+        written, count = self.memory.of_writes(realize.block), self.memory.count_loads
         for loop in outer:
-            written = {region.buffer for region in realize.block.writes}
-            if not _is_thread(loop) or _count_loads(loop, written) > _count_loads(realize, written):
+            if not _is_thread(loop) or count(loop, written) > count(realize, written):
                 raise ReductionError(
                     f"block '{realize.block.name_hint}' reduces over '{loop.loop_var.name}', but "
                     "other statements of that loop need the result in between",
@@ -205,15 +239,12 @@ class _Lowering(Rewriter):
                     notes=("keep the loops of the reduction free of other blocks",),
                 )
         reduction = _Reduction(loops, realize, self.allocations[-1], outer)
+        _refuse_hidden_memory(realize.block, reduction.reduction, self.memory)
         if any(_tag(loop).startswith("blockIdx") for loop in self.bound):
             threads = [loop for loop in (*self.bound, *loops) if _is_thread(loop)]
             for store in reduction.reduction.stores:
-                self.written[store.buffer] = threads
+                self.written[self.memory.of(store.buffer)] = threads
         return reduction.lowered()
-
-
-def _count_loads(stmt: Stmt, buffers: set[Buffer]) -> int:
-    return sum(load.buffer in buffers for load in loads(stmt))
 
 
 class _Reduction:
@@ -386,20 +417,33 @@ class _Reduction:
 
 def _associative(block: Block) -> BlockReduction:
     """Return the reduction of a block, whose partial results may be combined in any order."""
-
-    def unknown(reason: str) -> ReductionError:
-        return ReductionError(
-            f"block '{block.name_hint}' cannot be reduced over threads: it {reason}",
-            span=block.span,
-            notes=("known are C[i] = C[i] + value, and *, T.min, T.max, a choice in its place",),
-        )
-
     reduction = reduction_of(block)
-    identities = identities_of(reduction, unknown)
+    identities = identities_of(reduction, lambda reason: _refused(block, reason))
     if len(identities) == 1:
         return reduction
     old = reduction.reducer
     return reduction._replace(reducer=CommReducer(old.lhs, old.rhs, old.result, tuple(identities)))
+
+
+def _refused(block: Block, reason: str) -> ReductionError:
+    return ReductionError(
+        f"block '{block.name_hint}' cannot be reduced over threads: it {reason}",
+        span=block.span,
+        notes=("known are C[i] = C[i] + value, and *, T.min, T.max, a choice in its place",),
+    )
+
+
+def _refuse_hidden_memory(block: Block, reduction: BlockReduction, memory: _Memory) -> None:
+    """Raise ReductionError if what is combined depends on the result itself, under another name, or
+    on memory that only the block has: neither is there for the parts of the reduction."""
+    if memory.count_loads(
+        reduction.values, {memory.of(store.buffer) for store in reduction.stores}
+    ):
+        raise _refused(block, "reads the memory of its result through another buffer")
+    own = {memory.of(buffer) for buffer in block.alloc_buffers}
+    used = memory.count_loads((*reduction.values, *reduction.starts), own)
+    if used or any(memory.of(store.buffer) in own for store in reduction.stores):
+        raise _refused(block, "uses a buffer that it allocates itself")
 
 
 def _refuse_blocks_of_threads(realize: BlockRealize, loops: list[For]) -> None:
@@ -417,12 +461,12 @@ def _refuse_blocks_of_threads(realize: BlockRealize, loops: list[For]) -> None:
             )
 
 
-def _refuse_updates_of_threads(realize: BlockRealize, loops: list[For]) -> None:
+def _refuse_updates_of_threads(realize: BlockRealize, loops: list[For], memory: _Memory) -> None:
     """Raise ReductionError if threads update one element in a block whose init stands elsewhere:
     from which value each of them starts is not known.
     """
     block = realize.block
-    if not _count_loads(block.body, {region.buffer for region in block.writes}):
+    if not memory.count_loads(block.body, memory.of_writes(block)):
         return
     for loop in loops:
         if loop.thread_binding is not None and _is_reduction_over(realize, loop.loop_var):
@@ -458,7 +502,18 @@ def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
 
     Returns ``func`` with reductions over threads split into a part for each thread and an exchange.
     """
-    return func.with_body(_Lowering().visit(func.body))
+    threads = {loop.loop_var for loop in nodes(func.body, For) if _is_thread(loop)}
+    reducing = {
+        realize.block
+        for realize in nodes(func.body, BlockRealize)
+        if realize.block.init is not None
+        and realize.block.match_buffers
+        and _is_leaf(realize.block)
+        and any(_is_reduction_over(realize, thread) for thread in threads)
+    }
+    if reducing:
+        func = without_matches(func, reducing)
+    return func.with_body(_Lowering(_Memory(func)).visit(func.body))
 
 
 def _different(regions: list[BufferRegion]) -> list[BufferRegion]:
