@@ -187,3 +187,85 @@ def test_partial_results_do_not_pass_what_they_are_made_of():
         lambda sch: sch.rfactor(sch.get_loops("sum")[1], 0),
         "'made' writes what block 'sum' uses",
     )
+
+
+def beside_the_buffer(column):
+    @T.prim_func
+    def program(
+        A: T.Buffer((4, 3), "float32"),
+        B: T.Buffer((4, 3), "float32"),
+        C: T.Buffer((4,), "float32"),
+    ):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for j in range(3):
+                with T.block("all"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj]
+            with T.block("never"):
+                vi = T.axis.spatial(4, i)
+                T.reads(A[vi, column])
+                T.writes(C[vi])
+                C[vi] = T.if_then_else(vi < -1, A[vi, column], T.float32(1))
+
+    return program
+
+
+@pytest.mark.parametrize("column", [5, -3])
+@pytest.mark.parametrize("primitive", ["cache_read", "read_at"])
+def test_copies_leave_out_what_readers_name_outside_of_the_buffer(primitive, column):
+    def steps(sch):
+        if primitive == "cache_read":
+            sch.cache_read("all", 0, "local")
+        else:
+            sch.read_at(sch.get_loops("all")[0], "all", 0, "local")
+        assert sch.get(sch.get_block("never")).reads[0].buffer.name == "A_local"
+
+    check(beside_the_buffer(column), steps)
+
+
+@pytest.mark.parametrize("column", [5, -3])
+def test_copies_for_one_reader_outside_of_the_buffer_are_empty(column):
+    def steps(sch):
+        never = sch.get_block("never")
+        copy = sch.cache_read(never, 0, "local", consumer_blocks=[never])
+        assert int(sch.get(sch.get_loops(copy)[1]).extent) == 0
+
+    check(beside_the_buffer(column), steps)
+
+
+@pytest.mark.parametrize("column", [5, -3])
+def test_copies_in_place_leave_out_what_is_outside_of_the_buffer(column):
+    @T.prim_func
+    def program(A: T.Buffer((4, 3), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            with T.block("sum"):
+                vi = T.axis.spatial(4, i)
+                T.reads(A[vi, 0], A[vi, column])
+                T.writes(A[vi, 1])
+                A[vi, 1] = A[vi, 0] + T.if_then_else(vi < -1, A[vi, column], T.float32(1))
+
+    check(program, lambda sch: sch.cache_inplace("sum", 0, "local"))
+
+
+def test_copies_back_leave_out_what_the_condition_of_the_writer_cuts_off():
+    @T.prim_func
+    def program(A: T.Buffer((10,), "float32"), C: T.Buffer((10,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((10,), "float32")
+        for i in range(16):
+            with T.block("made"):
+                T.where(i < 10)
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] + T.float32(1)
+        for i in range(10):
+            with T.block("used"):
+                vi = T.axis.spatial(10, i)
+                C[vi] = B[vi]
+
+    def steps(sch):
+        copy = sch.cache_write("made", 0, "local")
+        assert int(sch.get(sch.get_loops(copy)[0]).extent) == 10
+
+    check(program, steps)

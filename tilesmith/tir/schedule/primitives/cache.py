@@ -29,6 +29,7 @@ from tilesmith.tir.schedule.parameters import ReadBuffer, StorageScope, WrittenB
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
+    box_around,
     check_fills,
     check_finished,
     check_made_at,
@@ -373,6 +374,8 @@ def part_written(
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     always = writes_always(block, region.buffer)
     bounds = exact_box(region.region, domains) if always else None
+    if bounds is not None:  # the block's condition may cut off what lies outside of the buffer
+        bounds = box_around(analyzer_inside(place), bounds, {}, region.buffer.shape)
     part = bounds
     if place != scope and always:
         part = exact_region_at(cursor, region, place)

@@ -420,8 +420,11 @@ def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
 
 
 def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:
-    """Return the bounding box of two boxes."""
-    around, *others = boxes
+    """Return the bounding box of some boxes.
+
+    Empty ones do not count: they may lie outside of the buffer, which the box around would leave.
+    """
+    around, *others = [box for box in boxes if not _is_empty(box)] or boxes[:1]
     for box in others:
         made = []
         for x, y in zip(around, box):
@@ -430,6 +433,10 @@ def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:
             made.append(Range.from_min_extent(low, analyzer.simplify(end - low)))
         around = made
     return around
+
+
+def _is_empty(box: Sequence[Range]) -> bool:
+    return any(isinstance(one.extent, IntImm) and one.extent.value <= 0 for one in box)
 
 
 def nest_of(
