@@ -3,8 +3,9 @@
 Definitions. A block is *dominant* in its scope if it is the only one there that writes its output
 buffers. A *complete* block is dominant, has data-parallel iterators only, and reads nothing that it
 writes. A *reduction* block is dominant, has an ``init``, data-parallel and reduction iterators, and
-its output indices do not use the latter. A binding is *affine* if the values of the iterators are
-independent quasi-affine combinations of the loops around the block.
+its output indices do not use the latter; no loop repeats its updates without its ``init``. A
+binding is *affine* if the values of the iterators are independent quasi-affine combinations of the
+loops around the block.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tilesmith.tir.schedule.nests import (
     domain_of_loops,
     loop_range,
 )
+from tilesmith.tir.schedule.repetition import repeats_updates
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt
 
 __all__ = [
@@ -200,6 +202,9 @@ def why_not_reduction(cursor: BlockCursor, scope: BlockCursor) -> str:
                 )
     if not is_dominant(cursor, scope):
         return "another block of the scope writes the same buffer"
+    repetition = repeats_updates(cursor)
+    if repetition:
+        return repetition
     return "" if has_affine_binding(cursor) else NOT_AFFINE
 
 

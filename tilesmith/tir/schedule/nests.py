@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.arith.iter_nodes import sum_of_digits
@@ -26,7 +27,7 @@ from tilesmith.tir.redirection import AccessRedirection, ViewRedirection
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.state import child_statements
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, stmt_seq
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt, stmt_seq
 
 __all__ = [
     "Rebuild",
@@ -42,6 +43,7 @@ __all__ = [
     "parent_of",
     "remove_block",
     "rewrite",
+    "without_lets",
     "without_views",
 ]
 
@@ -295,3 +297,39 @@ def remove_block(cursor: BlockCursor) -> None:
             raise refuse("it is the only statement of its scope", cursor)
         top, parent = parent, parent_of(parent)
     top.replace(stmt_seq())
+
+
+def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
+    """Return expressions or ranges of a block in terms of loop variables only: let variables
+    between the loops are replaced by their values.
+    """
+    used = set(variables(nodes))
+    loops = {loop.stmt.loop_var for loop in cursor.loops()}
+    found = list(nodes)
+    if used <= loops:
+        return found
+    inner: Any = cursor.stmt
+    for ancestor in cursor.ancestors():
+        outer = ancestor.stmt
+        for let in reversed(_lets_towards(outer, inner)):
+            replace = Substitution({let.var: let.value})
+            found = [replace.visit(node) for node in found]
+        inner = outer
+    return found
+
+
+def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
+    """Return the lets between a loop (or block) and a statement directly below it."""
+
+    def walk(stmt: Any) -> list[LetStmt] | None:
+        if stmt is inner:
+            return []
+        if isinstance(stmt, (For, BlockRealize)):
+            return None
+        for child in stmt.children():
+            found = walk(child) if isinstance(child, Stmt) else None
+            if found is not None:
+                return [stmt, *found] if isinstance(stmt, LetStmt) else found
+        return None
+
+    return walk(outer.block.body if isinstance(outer, BlockRealize) else outer.body) or []

@@ -42,6 +42,7 @@ from tilesmith.tir.schedule.primitives.subspace import (
     divide,
     loops_in_terms_of,
 )
+from tilesmith.tir.schedule.repetition import runs_once
 from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
 
 __all__ = ["blockize"]
@@ -166,7 +167,7 @@ class _Blockizer:
         cursor = self.place.cursor(block)
         reason = why_not_reduction(cursor, self.place.scope)
         if not reason:
-            reason = self.earlier_use(cursor, block)
+            reason = self.earlier_use(cursor, block) or self.repetition(cursor)
         if reason:
             reason = f"the init of block '{block.name_hint}' cannot be moved out: {reason}"
             raise refuse(reason, cursor)
@@ -185,6 +186,13 @@ class _Blockizer:
                 if id(region.buffer) in written:
                     return f"block '{before.name_hint}' uses '{region.buffer.name}' before it"
         return ""
+
+    def repetition(self, cursor: BlockCursor) -> str:
+        """Return the reason why one init is too few for a block; "" if it is enough."""
+        _, inside = self.place.loops_around(cursor)
+        if runs_once(cursor.stmt, inside):
+            return ""
+        return "the loops inside may run several times through the reduction, from a new start each"
 
     def init_nest(self, division: Division, loops: list[For], inner: BlockRealize) -> Stmt:
         """Return the init under copies of the inner loops that its iterators need."""

@@ -26,7 +26,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import analyzer_for, loop_range
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range, without_lets
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Allocate,
@@ -381,42 +381,6 @@ def exact_region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) ->
     may have gaps."""
     bound = without_lets(cursor, bound_region(cursor.stmt, region))
     return exact_box(bound, ranges_between(cursor, place))
-
-
-def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:
-    """Return expressions or ranges of a block in terms of loop variables only: let variables
-    between the loops are replaced by their values.
-    """
-    used = set(variables(nodes))
-    loops = {loop.stmt.loop_var for loop in cursor.loops()}
-    found = list(nodes)
-    if used <= loops:
-        return found
-    inner: Any = cursor.stmt
-    for ancestor in cursor.ancestors():
-        outer = ancestor.stmt
-        for let in reversed(_lets_towards(outer, inner)):
-            replace = Substitution({let.var: let.value})
-            found = [replace.visit(node) for node in found]
-        inner = outer
-    return found
-
-
-def _lets_towards(outer: Any, inner: Any) -> list[LetStmt]:
-    """Return the lets between a loop (or block) and a statement directly below it."""
-
-    def walk(stmt: Any) -> list[LetStmt] | None:
-        if stmt is inner:
-            return []
-        if isinstance(stmt, (For, BlockRealize)):
-            return None
-        for child in stmt.children():
-            found = walk(child) if isinstance(child, Stmt) else None
-            if found is not None:
-                return [stmt, *found] if isinstance(stmt, LetStmt) else found
-        return None
-
-    return walk(outer.block.body if isinstance(outer, BlockRealize) else outer.body) or []
 
 
 def hull(analyzer: Analyzer, boxes: Sequence[list[Range]]) -> list[Range]:

@@ -14,8 +14,7 @@ from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified
-from tilesmith.tir.schedule.primitives.copies import without_lets
+from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified, without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.stmt import Block, For
 

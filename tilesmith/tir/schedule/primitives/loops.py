@@ -23,6 +23,7 @@ from tilesmith.tir.schedule.nests import (
 )
 from tilesmith.tir.schedule.parameters import Factors
 from tilesmith.tir.schedule.primitive import primitive
+from tilesmith.tir.schedule.repetition import has_start, reduction_loops
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -232,7 +233,8 @@ def reorder(*ordered_loops: LoopCursor) -> None:
     """Reorder loops of one nest as given; other loops between them keep their positions.
 
     Refuses loops of different nests, nests with statements between the loops, blocks that are
-    not bound affinely, and orders in which an outer loop would depend on an inner one.
+    not bound affinely, orders in which an outer loop would depend on an inner one, and those that
+    move a loop that repeats a reduction past one that drives it.
     """
     if not ordered_loops:
         return
@@ -254,7 +256,7 @@ def reorder(*ordered_loops: LoopCursor) -> None:
                 loop,
             )
         outer.discard(stmt.loop_var)
-    _check_starts_stay_first(chain, new_chain)
+    _check_reductions_stay_whole(chain, new_chain)
     body = chain[-1].stmt.body
     for loop in reversed(new_chain):
         body = loop.stmt.with_fields(body=body)
@@ -293,32 +295,52 @@ def _chain_of(cursors: Sequence[Cursor], wanted: set[LoopCursor]) -> list[LoopCu
     return chain[::-1]
 
 
-def _check_starts_stay_first(chain: list[LoopCursor], new_chain: list[LoopCursor]) -> None:
+def _check_reductions_stay_whole(chain: list[LoopCursor], new_chain: list[LoopCursor]) -> None:
     """Check that the iteration in which a reduction stores its first value stays the first one of
-    each element.
+    each element, and that each update is counted as often as before.
 
     That is so in any order of loops that drive either the reduction or the result. Through a loop
-    that drives both, as after fuse and split, each element has iterations of its own.
+    that drives both, as after fuse and split, each element has iterations of its own. A loop that
+    repeats the reduction starts it anew only from outside of it.
     """
     if not chain[0].state.enable_check:
         return
     for cursor in chain[0].blocks_below():
-        block, realize = cursor.block, cursor.stmt
-        if block.init is None:
+        if not has_start(cursor.block):
             continue
-        driving: dict[bool, set[Var]] = {True: set(), False: set()}
-        for iterator, value in zip(block.iter_vars, realize.iter_values):
-            driving[iterator.iter_type == IterVar.CommReduce].update(variables(value))
-        before = [loop for loop in chain if loop.stmt.loop_var in driving[True]]
-        after = [loop for loop in new_chain if loop.stmt.loop_var in driving[True]]
-        both = [loop for loop in before if loop.stmt.loop_var in driving[False]]
-        if both and before != after:
+        name = cursor.block.name_hint
+        loops = cursor.loops()
+        roles = reduction_loops(cursor, loops[loops.index(chain[0]) :])
+        moved = [loop for loop in chain if loop in roles.driving]
+        is_moved = moved != [loop for loop in new_chain if loop in roles.driving]
+        both = [loop for loop in moved if loop in roles.both]
+        if both and is_moved:
             raise refuse(
                 f"loop '{both[0].stmt.loop_var.name}' drives the reduction and the result of block "
-                f"'{block.name_hint}', whose init would then not run first for each element",
+                f"'{name}', whose init would then not run first for each element",
                 both[0],
                 "use decompose_reduction before, or reorder before the loops are fused",
             )
+        if roles.is_ordered and is_moved:
+            raise refuse(
+                f"the reduction loops of block '{name}' may run several times through its "
+                "reduction, whose init would then not run first each time",
+                moved[0],
+                "reorder before a loop that repeats the block is fused with a reduction loop",
+            )
+        for repeating in roles.repeating:
+            for driving in moved if repeating in chain else []:
+                inside = chain.index(repeating) > chain.index(driving)
+                if inside != (new_chain.index(repeating) > new_chain.index(driving)):
+                    outer, inner = repeating.stmt.loop_var.name, driving.stmt.loop_var.name
+                    raise refuse(
+                        f"loop '{outer}' may repeat block '{name}' for the same elements, and "
+                        f"would change places with its reduction loop '{inner}': updates would be "
+                        "counted another number of times",
+                        repeating,
+                        f"keep the order of '{outer}' and '{inner}', or move the block out of "
+                        f"'{outer}' before",
+                    )
 
 
 def _check_blocks_below(top: LoopCursor) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilesmith.arith import IterMapLevel, detect_iter_map
 from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, mentions, variables
@@ -17,11 +16,11 @@ from tilesmith.tir.schedule.blocks import check_reduction_starts, scope_of, why_
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
-    loop_range,
+    without_lets,
     without_views,
 )
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.schedule.primitives.copies import without_lets
+from tilesmith.tir.schedule.repetition import runs_once
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -109,13 +108,7 @@ def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) ->
                 cursor,
                 "decompose at a loop inside of it",
             )
-    ranges = {cursor.stmt.loop_var: loop_range(cursor.stmt) for cursor in inside}
-    values = list(realize.iter_values)
-    once = not values or any(
-        detect_iter_map(values, ranges, condition, IterMapLevel.Bijective).indices
-        for condition in (True, realize.predicate)
-    )
-    if not once:
+    if not runs_once(realize, [cursor.stmt for cursor in inside]):
         raise refuse(
             f"block '{realize.block.name_hint}' may run several times for the same values of its "
             f"iterators, and has to be initialised each time",

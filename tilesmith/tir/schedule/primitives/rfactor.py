@@ -19,11 +19,12 @@ from tilesmith.tir.schedule.nests import (
     analyzer_for,
     domain_of_loops,
     loop_range,
+    without_lets,
 )
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
-from tilesmith.tir.schedule.primitives.copies import without_lets
 from tilesmith.tir.schedule.primitives.reduction import add_allocation, with_block
+from tilesmith.tir.schedule.repetition import runs_once
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -164,6 +165,14 @@ def _check_rfactor_loops(
             )
         if variable in reduction and variable in spatial:
             raise refuse(f"loop '{variable.name}' drives both kinds of iterators", other)
+    driving = [other.stmt for other in loops if other.stmt.loop_var in reduction]
+    if not runs_once(realize, driving):
+        raise refuse(
+            f"the reduction loops of block '{realize.block.name_hint}' may run several times "
+            "through its reduction, and each time would add to the partial results",
+            loop_cursor,
+            "do not fuse a loop that repeats the block with a reduction loop",
+        )
 
 
 def _from_zero(loop: For) -> PrimExpr:
