@@ -99,26 +99,13 @@ _SINGLE_LANE_STORE = re.compile(
 _ALIGNMENT = re.compile(r"align \d+")
 
 
-_MASKED_LOAD = re.compile(
-    r"@llvm\.masked\.load\.v(?P<lanes>\d+)\w*(?:\.\w+)*\([^\n]*?(?P<mask><i1 [^>]*>|\))"
-)
-_GAP = re.compile("true.*false.*true")
-
-
-def _loads_with_gaps(module: Any) -> bool:
-    """Return whether a module has masked loads that leave out lanes between others, or of a number
-    of lanes that is not a power of two.
-
-    LLVM 22 packs loads with a stride so (``<15 x i32>`` for eight elements), and its instruction
-    selection may then abort the process ("Already set a value for this node").
-    """
-    if not any(function.name.startswith("llvm.masked.load") for function in module.functions):
+def is_valid(module: Any) -> bool:
+    """Return whether LLVM's verifier accepts a module."""
+    try:
+        module.verify()
+    except RuntimeError:
         return False
-    for found in _MASKED_LOAD.finditer(str(module)):
-        lanes = int(found["lanes"])
-        if lanes & (lanes - 1) or _GAP.search(found["mask"]):
-            return True
-    return False
+    return True
 
 
 def without_single_lane_stores(module: Any) -> Any:
@@ -179,7 +166,9 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     # From adjacent stores of booleans LLVM 22 makes vectors for which it has no instructions.
     packs_scalars = _STORES_TRUTH.search(text) is None
     optimise(module, machine, level, packs_scalars)
-    if packs_scalars and _loads_with_gaps(module):
+    # It may also put a use in front of its definition, on which instruction selection aborts
+    # ("Already set a value for this node").
+    if packs_scalars and not is_valid(module):
         module = parse(text, request.get("imported", []))
         optimise(module, machine, level, packs_scalars=False)
     module = without_single_lane_stores(module)
