@@ -38,6 +38,37 @@ def test_all_forms_of_stages_are_drawn_and_run():
     }  # fmt: skip
 
 
+def outputs_of(stage):
+    """The results of a program of one stage, whose program is well formed."""
+    stage = {
+        "name": "B0", "axes": [{"size": 4, "type": "S"}], "indices": [["axis", 0]],
+        "binding": "plain", "tensors": [{"name": "T0", "shape": [4], "dtype": "int32", "ulp": 0}],
+        **stage,
+    }  # fmt: skip
+    recipe = {"index": "int32", "dims": {}, "symbolic": [], "inputs": [], "stages": [stage]}
+    return Checker(build(recipe), argument_sets(recipe)).expected[0][0].tolist()
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_both_blocks_of_a_branch_have_their_constant_memory(is_outside):
+    """The second block is made by a builder of its own, which has tables of its own."""
+    value = ["table", "int32", [3, 5, 7], ["floormod", ["axis", 0], ["int", 3]]]
+    stage = {
+        "kind": "compute", "value": value, "form": {"branches": 2}, "tables_outside": is_outside,
+    }  # fmt: skip
+    assert outputs_of(stage) == [3, 5, 7, 3]
+
+
+@pytest.mark.parametrize("has_while", [False, True])
+def test_an_assumption_names_no_iterator_that_the_body_binds(has_while):
+    """The loop of a running sum is in the block: a ``while`` binds its iterator itself."""
+    stage = {
+        "kind": "scan", "value": ["cast", "int32", ["axis", 0]], "while": has_while,
+        "form": {"assumption": True},
+    }  # fmt: skip
+    assert outputs_of(stage) == [0, 1, 3, 6]
+
+
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 @pytest.mark.parametrize("step, gaps", [(1, [0, 0]), (2, [1, 0]), (1, [3, 2])])
 def test_arrays_in_gaps(order, step, gaps):

@@ -177,14 +177,22 @@ class FormBuilder(StageBuilder):
         if self.form.get("local") and isinstance(body, BufferStore) and init is None:
             body = self._through_a_buffer(body)
         if self.form.get("assumption"):
-            known = tir.assume(self.iterators[0] < self.extents[0])
-            body = stmt_seq(Evaluate(known), body)
+            body = stmt_seq(Evaluate(tir.assume(self._known())), body)
         if self.form.get("nothing"):
             body = stmt_seq(Evaluate(const(0, "int32")), body)
         first = self.form.get("nested")
         if first is None:
             return body, init
         return self._inner_block(body, init, first), None
+
+    def _known(self) -> PrimExpr:
+        """Return a condition that is always true in front of the body."""
+        # A `while` binds the iterator of a running sum itself: in front of it the name is free, and
+        # `axes` is without it.
+        known: PrimExpr = self.extents[0] >= const(1, self.index)
+        if self.axes:
+            known = self.iterators[0] < self.extents[0]
+        return known
 
     def _inner_block(self, body: Stmt, init: Stmt | None, first: int) -> Stmt:
         """Return a block over the axes from ``first`` on; the others belong to the enclosing
@@ -345,7 +353,10 @@ class FormBuilder(StageBuilder):
         if limit and values and isinstance(values[0], Var):
             form = {key: value for key, value in self.form.items() if key != "branches"}
             again = {**self.stage, "name": self.stage["name"] + "_else", "form": form}
-            _, other = FormBuilder(again, self.given, self.sizes, self.index).block()
+            builder = FormBuilder(again, self.given, self.sizes, self.index)
+            _, other = builder.block()
+            # with `tables_outside`, constant memory lies around the loops that both blocks share
+            self.builder.tables += builder.builder.tables
             condition = values[0] < const(limit, self.index)
             return IfThenElse(
                 condition,
