@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from tilesmith.arith import Analyzer, estimate_region_strict_bound, eval_set, find_iter_map
+from tilesmith.arith import (
+    Analyzer,
+    IntervalSet,
+    estimate_region_strict_bound,
+    eval_set,
+    find_iter_map,
+)
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
@@ -323,9 +329,7 @@ def runs_for_all(
     if not values:
         return True
     if not taken.intersection(variables(values)):
-        points = [Range.from_min_extent(value, const(1, value.dtype)) for value in values]
-        box = estimate_region_strict_bound(points, ranges, realize.predicate)
-        box = box or estimate_region_strict_bound(points, ranges)
+        box = _box_of(realize, values, ranges)
         if box is not None:
             return all(
                 _covers(analyzer, covered.min_value, covered.max_value, iterator)
@@ -344,15 +348,36 @@ def runs_for_all(
     return True
 
 
+def _box_of(
+    realize: BlockRealize, values: Sequence[PrimExpr], ranges: dict[Var, Range]
+) -> list[IntervalSet] | None:
+    """Return the box of which values take all combinations, None if that is not known."""
+    points = [Range.from_min_extent(value, const(1, value.dtype)) for value in values]
+    box = estimate_region_strict_bound(points, ranges, realize.predicate)
+    return box or estimate_region_strict_bound(points, ranges)
+
+
 def reduction_without_start(
     realize: BlockRealize, ranges: dict[Var, Range], analyzer: Analyzer
 ) -> IterVar | None:
     """Return a reduction iterator whose least value the loops may leave out, where the block would
-    initialise its result; None if there is none."""
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+    initialise its result; None if there is none.
+
+    Loops that drive other iterators as well, as after fuse, have to run through all combinations:
+    one element may have its start where another one lacks it.
+    """
+    bindings = list(zip(realize.block.iter_vars, realize.iter_values))
+    for iterator, value in bindings:
         if realize.block.init is None or iterator.iter_type != IterVar.CommReduce:
             continue
         own = _driving([value], ranges)
+        others = [bound for _, bound in bindings if bound is not value and mentions(bound, own)]
+        if others:
+            around = _driving([value, *others], ranges)
+            box = _box_of(realize, [value, *others], around)
+            if box is None or not analyzer.can_prove(box[0].min_value <= iterator.domain.min):
+                return iterator
+            continue
         taken = eval_set(value, own)
         if taken.has_lower_bound() and analyzer.can_prove(taken.min_value <= iterator.domain.min):
             continue
