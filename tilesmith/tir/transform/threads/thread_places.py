@@ -58,7 +58,7 @@ class PlaceProver:
             renamed = _paired(others, loops)
             same = place
             if renamed is not None and place is not other:
-                same, low = self.without_constant(substitute(second[0], renamed))
+                same, high = self.without_constant(substitute(second[0], renamed))
             if renamed is None or same is not place:
                 self.answers[key] = self.parts_tell(
                     (first[0], loops), (second[0], others), threads, reach
