@@ -53,10 +53,12 @@ def check_case(case: dict[str, Any]) -> None:
         raise Finding(finding["phase"], finding["name"], finding["failure"], finding["detail"])
 
 
-def slug(signature: str) -> str:
-    """Return a file name for a signature: its words, and a digest."""
+def slug(signature: str, seed: int) -> str:
+    """Return a file name for a finding: the words of its signature, and a digest of it and the
+    seed (different faults may show in the same way).
+    """
     words = re.sub(r"[^a-z0-9]+", "_", signature.lower()).strip("_")[:60].strip("_")
-    return f"{words}_{hashlib.blake2b(signature.encode(), digest_size=2).hexdigest()}"
+    return f"{words}_{hashlib.blake2b(f'{signature} {seed}'.encode(), digest_size=2).hexdigest()}"
 
 
 def file_text(finding: dict[str, Any]) -> str:
@@ -99,7 +101,7 @@ def _comment(detail: str) -> str:
 def save(finding: dict[str, Any], folder: Path) -> Path:
     """Write the file for a finding; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"test_{slug(finding['signature'])}_script.py"
+    path = folder / f"test_{slug(finding['signature'], finding['case']['seed'])}_script.py"
     path.write_text(file_text(finding), encoding="utf-8")
     return path
 
