@@ -231,6 +231,38 @@ def test_reduction_over_threads(options):
     np.testing.assert_allclose(b, a[:, :10].sum(1), rtol=1e-6)
 
 
+def test_copies_of_virtual_threads_belong_to_the_thread_around():
+    @T.prim_func
+    def closed_outside(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        S = T.alloc_buffer((4,))
+        with T.attr(0, "async_commit_queue_scope", 0):
+            with T.attr(0, "async_scope", 1):
+                for v in T.thread_binding(4, thread="vthread.x"):
+                    S[v] = A[v]
+        with T.attr(0, "async_wait_queue_scope", 0):
+            with T.attr(0, "async_wait_inflight_count", 0):
+                for i in range(4):
+                    B[i] = S[i]
+
+    @T.prim_func
+    def closed_inside(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        S = T.alloc_buffer((4,))
+        for v in T.thread_binding(4, thread="vthread.x"):
+            with T.attr(0, "async_commit_queue_scope", 0):
+                with T.attr(0, "async_scope", 1):
+                    S[v] = A[v]
+        for v in T.thread_binding(4, thread="vthread.x"):
+            with T.attr(0, "async_wait_queue_scope", 0):
+                with T.attr(0, "async_wait_inflight_count", 0):
+                    B[v] = S[v]
+
+    a = np.random.rand(4).astype("float32")
+    for func in (closed_outside, closed_inside):
+        b = np.zeros(4, "float32")
+        run(func, a, b)
+        np.testing.assert_array_equal(b, a)
+
+
 def test_asynchronous_copies_show_when_waited_for():
     @T.prim_func
     def func(A: T.Buffer((16,), "float32"), B: T.Buffer((2, 16), "float32")):

@@ -25,7 +25,7 @@ from tilesmith.tir.interpreter.memory_calls import pointed_bytes
 from tilesmith.tir.interpreter.values import Environment, Evaluate, RunGroup
 from tilesmith.tir.interpreter.watch import touch_bytes
 
-__all__ = ["Copies", "copies_of"]
+__all__ = ["Copies", "copies_of", "hand_on_copies"]
 
 _PTX_QUEUE = "ptx"
 _UNKNOWN = 0xFF
@@ -33,13 +33,21 @@ _UNKNOWN = 0xFF
 
 
 class Copies:
-    """The copies that one thread has issued and not yet waited for."""
+    """The copies that one thread has issued and not yet waited for.
 
-    def __init__(self) -> None:
+    ``around``: those of the thread that has launched it, as the physical one of a virtual thread.
+    """
+
+    def __init__(self, around: Copies | None = None) -> None:
+        self.around = around
         self.open: list[Callable[[], None]] = []
         self.grouped = False  # between the marks of a group of transfers
         self.groups: dict[Any, list[list[Callable[[], None]]]] = {}
         self.barriers: dict[int, list[Callable[[], None]]] = {}
+
+    def for_launched(self) -> Copies:
+        """Return the copies of a thread that this one launches: none yet."""
+        return Copies(self)
 
     def commit(self, queue: Any) -> None:
         """Close the group of copies begun so far."""
@@ -49,6 +57,8 @@ class Copies:
     def wait(self, queue: Any, pending: int) -> None:
         """Carry out all groups of a queue but the newest ones."""
         groups = self.groups.get(queue, [])
+        if not groups and self.around is not None:
+            self.around.wait(queue, pending)
         finished = max(len(groups) - pending, 0)
         for group in groups[:finished]:
             for finish in group:
@@ -63,6 +73,31 @@ def copies_of(env: Environment) -> Copies:
     if found is None:
         found = owner.copies = Copies()
     return found
+
+
+def hand_on_copies(parents: list[Environment], children: list[Environment]) -> None:
+    """Give copies that threads have not waited for to the threads that launched them: open ones
+    belong to the group open there, the groups of equal number of all children become one group.
+
+    Each parent has launched equally many children, in order.
+    """
+    count = len(children) // len(parents)
+    for number, parent in enumerate(parents):
+        launched = children[number * count : (number + 1) * count]
+        left = [env[THREAD_SLOT].copies for env in launched]
+        groups: dict[Any, list[list[Callable[[], None]]]] = {}
+        for copies in left:
+            if copies is None:
+                continue
+            if copies.open:
+                copies_of(parent).open += copies.open
+            for queue, own in copies.groups.items():
+                whole = groups.setdefault(queue, [])
+                whole += [[] for _ in own[len(whole) :]]
+                for group, part in zip(whole, own):
+                    group += part
+        for queue, whole in groups.items():
+            copies_of(parent).groups.setdefault(queue, []).extend(whole)
 
 
 # PTX.

@@ -13,7 +13,7 @@ from typing import Any
 from tilesmith.ir import Call, Dispatcher, IntImm
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.interpreter.async_copies import copies_of
+from tilesmith.tir.interpreter.async_copies import copies_of, hand_on_copies
 from tilesmith.tir.interpreter.call_rules import GROUP_CALLS, is_collective
 from tilesmith.tir.interpreter.cooperation import ASYNC_ATTRIBUTES, Cooperation, launched_thread
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
@@ -255,6 +255,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
                             env[slot] += first
                 if made:
                     body(made)
+                    hand_on_copies(envs, made)
             context.launch_ended(tag)
 
         return run

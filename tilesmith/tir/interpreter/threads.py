@@ -93,7 +93,10 @@ def fork(
         thread: Thread = parent[THREAD_SLOT]
         for index in indices:
             env = parent.copy()
-            env[THREAD_SLOT] = Thread({**thread.axes, tag: (index, extent)}, thread.warp_size)
+            launched = Thread({**thread.axes, tag: (index, extent)}, thread.warp_size)
+            if thread.copies is not None:
+                launched.copies = thread.copies.for_launched()
+            env[THREAD_SLOT] = launched
             for slot in slots:
                 env[slot] = index
             for slot, views in local_slots:
