@@ -7,7 +7,7 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import relax
-from tilesmith.ir import IRModule, assert_structural_equal
+from tilesmith.ir import IRModule, assert_structural_equal, load_json, save_json
 from tilesmith.relax import interpreter
 from tilesmith.runtime.artifact import read_artifact
 from tilesmith.runtime.program import Program
@@ -289,6 +289,62 @@ def test_results_of_kernels_in_place_are_the_arguments(tmp_path):
         same, doubled = one["step_by_step"](x)
         assert same == x
         np.testing.assert_array_equal(doubled.numpy(), [2, 2, 2])
+
+
+KERNEL_STATEMENTS = """
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        Module.increment(x)
+        Module.increment(x)
+        return x
+
+    @R.function(pure=False)
+    def grown(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        out = R.builtin.alloc_tensor(R.shape([n]), dtype="float32", runtime_device_index=0)
+        Module.grow(x, out)
+        return out
+
+    @T.prim_func
+    def increment(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = A[i] + T.float32(1)
+
+    @T.prim_func
+    def grow(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            B[i] = A[i] + T.float32(10)
+"""
+
+
+def test_kernels_are_called_as_statements():
+    """What a kernel writes to is not copied when it is returned."""
+    module = from_source(KERNEL_STATEMENTS)
+    assert_structural_equal(from_source(module.script()), module)
+    assert_structural_equal(load_json(save_json(module)), module)
+    executable = relax.build(module, "llvm")
+    x = ts.nd.array(np.zeros(4, "float32"))
+    assert executable(x) == x
+    np.testing.assert_array_equal(x.numpy(), np.full(4, 2, "float32"))
+    y = executable["grown"](x)
+    np.testing.assert_array_equal(y.numpy(), np.full(4, 12, "float32"))
+    assert not isinstance(executable["main"], Program)
+    found = interpreter.run(module, "main", np.ones(4, "float32"))
+    np.testing.assert_array_equal(found, np.full(4, 3, "float32"))
+
+
+def test_kernels_called_as_statements_take_what_they_are_declared_for():
+    with pytest.raises(ShapeError, match="axis 0 of size 4, it is given size 5"):
+        from_source(
+            KERNEL_STATEMENTS.replace('R.Tensor((4,), "float32")', 'R.Tensor((5,), "float32")')
+        )
+    with pytest.raises(ShapeError, match="has 1 parameters, it is given 2"):
+        from_source(KERNEL_STATEMENTS.replace("increment(x)", "increment(x, x)"))
 
 
 def test_shapes_of_registered_functions(executable):

@@ -36,6 +36,7 @@ from tilesmith.driver.graph_sizes import (
 from tilesmith.driver.graph_steps import (
     Step,
     access,
+    constant_table,
     copy_bytes,
     give_shape,
     number_of_bytes,
@@ -52,7 +53,12 @@ from tilesmith.driver.graph_values import (
     same_sizes,
     static_shape,
 )
-from tilesmith.driver.kernel_call import kernel_arguments, packed_arguments, size_assertion
+from tilesmith.driver.kernel_call import (
+    kernel_arguments,
+    packed_arguments,
+    size_assertion,
+    written_operands,
+)
 from tilesmith.driver.kernels import KernelTable
 from tilesmith.driver.memory_plan import Storage, plan_workspace
 from tilesmith.ir import (
@@ -95,8 +101,6 @@ from tilesmith.tir import (
 
 __all__ = ["GraphFunction", "lower_graph_function"]
 
-_INT64 = DataType("int64")
-
 
 @dataclass
 class GraphFunction:
@@ -134,15 +138,9 @@ class _Lowering:
         self.same_as: dict[int, int] = {}  # the results that are parameters, overwritten
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
-        self.workspace_var = Var(
-            "workspace_data", PointerType(prim_type(DataType("uint8")), "global")
-        )
-        self.table = decl_buffer(
-            (max(1, 1 << 20),),
-            "int64",
-            "constant_table",
-            data=Var("constant_table", PointerType(prim_type(_INT64), "global")),
-        )
+        bytes_ = PointerType(prim_type(DataType("uint8")), "global")
+        self.workspace_var = Var("workspace_data", bytes_)
+        self.table = constant_table()
 
     # --- the function as a whole ------------------------------------------------------------------
 
@@ -415,10 +413,7 @@ class _Lowering:
         for number, index in enumerate(inplace):
             if index >= 0:
                 results[number].storage = arguments[index].storage
-                if arguments[index].storage in self.inputs:
-                    self.overwritten[arguments[index].storage] = self.inputs[
-                        arguments[index].storage
-                    ]
+                self._overwrite(arguments[index].storage)
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         self._run_kernel(call, kernel, [*arguments, *kept], sizes)
@@ -429,8 +424,14 @@ class _Lowering:
         arguments = leaves(self.value(given))
         sizes = [size for one in arguments if isinstance(one, ShapeValue) for size in one.values]
         operands = [one for one in arguments if not isinstance(one, ShapeValue)]
+        for operand in written_operands(self.module[kernel], operands):
+            self._overwrite(operand.storage)
         self._run_kernel(call, kernel, operands, sizes)
         return TupleValue([])
+
+    def _overwrite(self, storage: Storage) -> None:
+        if storage in self.inputs:
+            self.overwritten[storage] = self.inputs[storage]
 
     def _run_kernel(
         self, call: relax.Call, kernel: GlobalVar, operands: list[Any], sizes: list[PrimExpr]

@@ -12,6 +12,7 @@ Runs of bindings whose shapes are known become native functions of their own, th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +140,8 @@ def _reason_of_call(module: IRModule, call: relax.Call, open_: tuple[GlobalVar, 
     op = call.op
     if isinstance(op, GlobalVar):
         callee = module.functions.get(op)
+        if isinstance(callee, PrimFunc):
+            return _reason_of_operands(call.args)
         if not isinstance(callee, relax.Function) or callee.body is None:
             return f"it calls '{op.name_hint}' directly"
         if op in open_:
@@ -151,9 +154,13 @@ def _reason_of_call(module: IRModule, call: relax.Call, open_: tuple[GlobalVar, 
         return f"it calls {op.name}"
     if spec.execution is Execution.KERNEL:
         return None
-    held = [leaf for arg in call.args for leaf in _leaves(arg)]
     first = 1 if spec.execution in _NATIVE else 0
-    strange = next((leaf for leaf in held[first:] if isinstance(leaf, _RUNTIME_VALUES)), None)
+    return _reason_of_operands(call.args[first:])
+
+
+def _reason_of_operands(operands: Sequence[Any]) -> str | None:
+    held = [leaf for operand in operands for leaf in _leaves(operand)]
+    strange = next((leaf for leaf in held if isinstance(leaf, _RUNTIME_VALUES)), None)
     return None if strange is None else f"an argument is a {type(strange).__name__}"
 
 

@@ -9,14 +9,16 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_values import ScalarValue, ShapeValue, TensorValue
 from tilesmith.driver.memory_plan import Storage
-from tilesmith.ir import Call, GlobalVar, PrimExpr, StringImm, const
+from tilesmith.ir import Call, GlobalVar, PrimExpr, StringImm, Var, const
 from tilesmith.ir.operators import cast, equal
+from tilesmith.ir.queries import calls, nodes
 from tilesmith.lowering import symbolic_sizes
 from tilesmith.relax.kernel_operands import OperandMatch, SizeCheck
 from tilesmith.support.errors import InternalError
-from tilesmith.tir import AssertStmt, Evaluate, PrimFunc, Stmt
+from tilesmith.tir import AssertStmt, Block, Evaluate, PrimFunc, Stmt
+from tilesmith.tir.queries import stores
 
-__all__ = ["kernel_arguments", "packed_arguments", "size_assertion"]
+__all__ = ["kernel_arguments", "packed_arguments", "size_assertion", "written_operands"]
 
 
 def size_assertion(check: SizeCheck) -> Stmt:
@@ -66,6 +68,17 @@ def kernel_arguments(
             )
         words.append(lambda v=variable: cast(v.dtype, known[v]))
     return words, match.undecided(analyzer)
+
+
+def written_operands(function: PrimFunc, operands: list[Any]) -> list[TensorValue]:
+    """Return the tensors that a kernel may write to."""
+    written = {store.buffer.data for store in stores(function.body)}
+    for block in nodes(function.body, Block):
+        written.update([match.source.buffer.data for match in block.match_buffers])
+    for call in calls(function.body):  # what is done at an address is not known
+        written.update([arg for arg in call.args if isinstance(arg, Var)])
+    tensors = [operand for operand in operands if isinstance(operand, TensorValue)]
+    return [one for one, buffer in zip(tensors, function.buffers) if buffer.data in written]
 
 
 def packed_arguments(

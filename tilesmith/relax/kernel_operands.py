@@ -129,32 +129,51 @@ def _operands(call: Call) -> list[StructInfo] | None:
 
 
 def check_kernel_call(call: Call, functions: Mapping[GlobalVar, BaseFunc]) -> None:
-    """Raise ShapeError unless the operands of a ``call_tir`` fit the kernel, if it is one of these
-    functions, as far as their struct info says.
+    """Raise ShapeError unless the operands of a ``call_tir``, or of a direct call, fit the kernel,
+    if it is one of these functions, as far as their struct info says.
     """
     op, variable = call.op, call.args[0] if call.args else None
-    if not isinstance(op, Op) or op.spec is None or op.spec.execution is not Execution.CALL_TIR:
+    is_direct = isinstance(op, GlobalVar)
+    if is_direct:
+        variable = op
+    elif not isinstance(op, Op) or op.spec is None or op.spec.execution is not Execution.CALL_TIR:
         return
     kernel = functions.get(variable) if isinstance(variable, GlobalVar) else None
     if not isinstance(variable, GlobalVar) or not isinstance(kernel, PrimFunc):
         return
-    operands = _operands(call)
-    if operands is None:
+    operands = _direct_operands(call) if is_direct else _operands(call)
+    sizes = _sizes(call, is_direct)
+    if operands is None or sizes is None:
         return
     try:
-        _check_operands(call, variable.name_hint, kernel, operands)
+        _check_operands(variable.name_hint, kernel, operands, sizes)
     except ShapeError as error:
         error.span = error.span if error.span is not None else call.span
         raise
 
 
-def _check_operands(call: Call, name: str, kernel: PrimFunc, operands: list[StructInfo]) -> None:
+def _direct_operands(call: Call) -> list[StructInfo] | None:
+    """Return what is known of the tensors and numbers of a direct call; its shapes are sizes."""
+    infos = [_info(argument) for argument in call.args]
+    known = [info for info in infos if info is not None]
+    leaves = [leaf for info in known for leaf in _leaves(info)]
+    is_known = len(known) == len(infos)
+    return [one for one in leaves if not isinstance(one, ShapeStructInfo)] if is_known else None
+
+
+def _sizes(call: Call, is_direct: bool) -> list[PrimExpr] | None:
+    """Return the sizes that a call hands to the kernel; None where they are not known."""
+    given = call.args if is_direct else call.args[2:3]
+    shapes = [one for one in given if not is_direct or isinstance(_info(one), ShapeStructInfo)]
+    if not all(isinstance(one, ShapeExpr) for one in shapes):
+        return None
+    return [size for one in shapes if isinstance(one, ShapeExpr) for size in one.values]
+
+
+def _check_operands(
+    name: str, kernel: PrimFunc, operands: list[StructInfo], sizes: list[PrimExpr]
+) -> None:
     match = OperandMatch(name)
-    sizes: list[PrimExpr] = []
-    if len(call.args) > 2:
-        if not isinstance(call.args[2], ShapeExpr):
-            return
-        sizes = list(call.args[2].values)
     count = len(operands) + len(sizes)
     if count != len(kernel.params):
         raise ShapeError(

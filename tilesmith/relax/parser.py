@@ -8,6 +8,7 @@ result. Nested operations are bound to variables of their own.
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
@@ -185,14 +186,17 @@ def _check_callee(module: IRModule, call: Call, span: Any) -> None:
             )
 
 
-def _call_global(variable: GlobalVar, arguments: list, named: dict) -> Call:
+def _call_global(parser: Parser, variable: GlobalVar, arguments: list, named: dict) -> Call:
     frame = _sequence()
+    results = parser.module.results if parser.module is not None else {}
+    if variable.struct_info is None and results.get(variable) == "void":
+        variable.describe(FuncStructInfo.opaque_func(ret=TupleStructInfo(()), purity=False))
     values = [frame.value(item) for item in arguments]
     return Call(variable, values, None, named.get("sinfo_args"))
 
 
 def _prepare(parser: Parser) -> None:
-    parser.evaluator.calls[GlobalVar] = _call_global
+    parser.evaluator.calls[GlobalVar] = partial(_call_global, parser)
     parser.evaluator.calls[ScriptMacro] = lambda macro, arguments, named: expand_macro(
         parser, macro, arguments, named
     )

@@ -114,7 +114,7 @@ class ModuleScope:
 
     def __init__(self) -> None:
         self.variables: dict[str, GlobalVar] = {}
-        self.results: dict[GlobalVar, Any] = {}  # dtypes of functions that return a value
+        self.results: dict[GlobalVar, Any] = {}  # result dtypes of tensor functions, or "void"
         self.attrs: dict[str, Any] = {}
         self.global_infos: dict[str, Any] = {}
         self.functions: dict[str, BaseFunc] = {}

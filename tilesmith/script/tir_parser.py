@@ -53,10 +53,10 @@ def _call_function(parser: Parser, variable: GlobalVar, arguments: list, named: 
 @T_DIALECT.declare
 def _note_result(parser: Parser, node: ast.FunctionDef, variable: GlobalVar, options: dict) -> None:
     """Record the return type that a function is annotated with, for calls that come before it."""
-    if node.returns is not None and parser.module is not None:
-        result = as_type(parser.annotation(node.returns))
-        if isinstance(result, PrimType):
-            parser.module.results[variable] = result.dtype
+    if parser.module is None:
+        return
+    result = None if node.returns is None else as_type(parser.annotation(node.returns))
+    parser.module.results[variable] = result.dtype if isinstance(result, PrimType) else "void"
 
 
 def _prepare(parser: Parser) -> None:
