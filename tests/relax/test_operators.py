@@ -255,6 +255,7 @@ CASES = {
     "tril": (op.tril, [f32(2, 4, 5)], {"k": 1}),
     "triu": (op.triu, [f32(4, 5)], {"k": -1}),
     "one_hot": (op.one_hot, [i64(3, 2)], {"on_value": 1, "off_value": 0, "depth": 4}),
+    "checked_lengths": (op.checked_lengths, [np.array([0, 5, 3])], {"size": (5,)}),
     "quantize": (op.quantize, [f32(3, 5) * 3, positive(5), i32(5)], {"axis": 1}),
     "dequantize": (
         op.dequantize,

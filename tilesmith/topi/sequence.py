@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one tensor: masking and reversing."""
+"""Sequences of different lengths in one tensor: their lengths, masking and reversing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,27 @@ from tilesmith.topi import tag
 from tilesmith.topi.compute import compute
 from tilesmith.topi.utils import normalize_axes
 
-__all__ = ["reverse_sequence", "sequence_mask"]
+__all__ = ["checked_lengths", "reverse_sequence", "sequence_mask"]
+
+
+def checked_lengths(lengths: Tensor, size: Any, operator: str = "checked_lengths") -> Tensor:
+    """Return the lengths of sequences along an axis of ``size`` elements (a number, or a shape of
+    one). A length that is not between 0 and the size is an error when the program runs.
+    """
+    limit = size[0] if isinstance(size, (list, tuple)) else size
+
+    def element(*i: Any) -> PrimExpr:
+        return _checked_length(lengths(*i), limit, operator)
+
+    return compute(lengths.shape, element, name="T_checked_lengths", tag=tag.INJECTIVE)
+
+
+def _checked_length(given: PrimExpr, size: Any, operator: str) -> PrimExpr:
+    length, limit = op.cast("int64", given), op.cast("int64", size)
+    fits = op.logical_and(op.greater_equal(length, 0), op.less_equal(length, limit))
+    text = f"OutOfBoundsError: {operator}: the length "
+    made: PrimExpr = tir.checked(given, fits, text, length, " is not between 0 and ", limit)
+    return made
 
 
 def sequence_mask(
@@ -51,10 +71,7 @@ def reverse_sequence(
     def element(*i: Any) -> PrimExpr:
         index = i[seq_axis]
         given = op.cast("int64", seq_lengths(i[batch_axis]))
-        size = op.cast("int64", a.shape[seq_axis])
-        fits = op.logical_and(op.greater_equal(given, 0), op.less_equal(given, size))
-        text = "OutOfBoundsError: reverse_sequence: the length "
-        checked = tir.checked(given, fits, text, given, " is not between 0 and ", size)
+        checked = _checked_length(given, a.shape[seq_axis], "reverse_sequence")
         length = op.cast(index.dtype, given)
         inside = op.less(index, op.cast(index.dtype, checked))
         place = tir.Select(inside, length - 1 - index, index)

@@ -8,13 +8,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilesmith
 from tilesmith.codegen.c_compiler import find_compiler
-from tilesmith.support.errors import DivisionByZeroError, OutOfBoundsError
+from tilesmith.support.errors import DivisionByZeroError, FrontendError, OutOfBoundsError
 
 DATA = np.random.default_rng(0).random((8, 4)).astype("float32")
 
 
 def model(nodes, inputs, outputs, constants=()):
-    kinds = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
+    kinds = {"f": TensorProto.FLOAT, "i": TensorProto.INT64, "l": TensorProto.INT32}
     infos = [
         [helper.make_tensor_value_info(name, kinds[kind], shape) for name, kind, shape in values]
         for values in (inputs, outputs)
@@ -143,3 +143,46 @@ def test_division_by_zero(operator):
     d[1] = 0
     with pytest.raises(DivisionByZeroError, match=f"{operator} node 'quotient'"):
         run(x, d)
+
+
+SEQUENCES = {
+    "LSTM": ({"hidden_size": 2}, [("w", [1, 8, 4]), ("r", [1, 8, 2])]),
+    "GRU": ({"hidden_size": 2, "direction": "reverse"}, [("w", [1, 6, 4]), ("r", [1, 6, 2])]),
+    "ReverseSequence": ({"batch_axis": 1, "time_axis": 0}, []),
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "steps"),
+    [("LSTM", 3), ("GRU", 3), ("ReverseSequence", 3), ("ReverseSequence", "steps")],
+)
+def test_lengths_of_sequences_out_of_range(operator, steps):
+    """Also where the lengths are constants, and where the number of steps is not known before."""
+    attributes, weights = SEQUENCES[operator]
+    rng = np.random.default_rng(0)
+    constants = [(name, rng.random(shape).astype("float32")) for name, shape in weights]
+    inputs = ["x", "w", "r", "", "lengths"] if weights else ["x", "lengths"]
+    node = helper.make_node(operator, inputs, ["y"], name="sequences", **attributes)
+    given = [("x", "f", [steps, 2, 4]), ("lengths", "l" if weights else "i", [2])]
+    result = ("y", "f", [steps, 1, 2, 2] if weights else [steps, 2, 4])
+
+    def compiled(lengths=None):
+        stored = [] if lengths is None else [("lengths", lengths)]
+        made = model([node], given[: 2 - len(stored)], [result], [*constants, *stored])
+        return tilesmith.compile(made)
+
+    x = rng.random((3, 2, 4)).astype("float32")
+    run = compiled()
+    for good in ([3, 1], [0, 2]):
+        lengths = np.array(good, "int32" if weights else "int64")
+        found = run(x, lengths).numpy()
+        if weights:
+            assert not found[good[0] :, :, 0].any() and not found[good[1] :, :, 1].any()
+    for wrong in (4, -1, 10**6):
+        lengths[1] = wrong
+        with pytest.raises(OutOfBoundsError, match=f"the length {wrong} is not between") as caught:
+            run(x, lengths)
+        assert f"{operator} node 'sequences'" in str(caught.value)
+        known = FrontendError if steps == 3 else OutOfBoundsError  # refused when it is imported
+        with pytest.raises(known, match=f"the length {wrong} is not between"):
+            compiled(lengths)(x)

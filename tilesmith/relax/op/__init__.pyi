@@ -149,6 +149,10 @@ def ceil(x: Any) -> Call:
     """the least integer not below x, elementwise."""
 
 @_operator
+def checked_lengths(lengths: Any, size: Any) -> Call:
+    """The lengths of sequences in a tensor that has room for ``size`` elements of each"""
+
+@_operator
 def clip(x: Any, min: Any, max: Any) -> Call:
     """``x`` limited to the range from ``min`` to ``max``, elementwise."""
 

@@ -289,3 +289,28 @@ dynamic_strided_slice = define(
     compute=lambda attrs, sizes, *inputs: topi.slice_at_run_time(sizes, *inputs),
     evaluate=_dynamic_slice,
 )
+
+
+# Lengths of sequences
+
+
+def _infer_checked_lengths(call: Call) -> Any:
+    return _check_indices(call, 0)
+
+
+def _checked_lengths(attrs: Any, lengths: Any, size: Any) -> Any:
+    wrong = lengths[(lengths < 0) | (lengths > size[0])]
+    if wrong.size:
+        raise IndexError(f"the length {wrong[0]} is not between 0 and {size[0]}")
+    return lengths
+
+
+checked_lengths = define(
+    "checked_lengths",
+    "lengths size:shape",
+    _infer_checked_lengths,
+    description="""The lengths of sequences in a tensor that has room for ``size`` elements of each
+    (a shape of one size); a length below 0 or above is an error.""",
+    compute="topi.checked_lengths",
+    evaluate=_checked_lengths,
+)

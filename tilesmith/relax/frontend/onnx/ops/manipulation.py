@@ -436,6 +436,7 @@ def _reverse_sequence(node: OnnxNode) -> Any:
     steps = op.arange(0, size, 1, "int64")
     steps = node.emit(op.reshape(steps, [size if i == time else 1 for i in range(rank)]))
     lengths = op.astype(lengths, "int64") if dtype_of(lengths) != "int64" else lengths
+    lengths = node.emit(op.checked_lengths(lengths, [size]))
     lengths = op.reshape(lengths, [sizes[batch] if i == batch else 1 for i in range(rank)])
     lengths = node.emit(lengths)
     turned = op.subtract(op.subtract(lengths, scalar(1, "int64")), steps)

@@ -183,7 +183,10 @@ def _over_steps(
     """Return the outputs of all steps in time order, and the states after the last one."""
     length = shape_of(x)[0]
     total = recurrence.from_inputs(x)
-    lengths = node.emit(op.expand_dims(node[4], 1)) if node.has(4) else None
+    lengths = None
+    if node.has(4):
+        checked = node.emit(op.checked_lengths(node[4], [length]))
+        lengths = node.emit(op.expand_dims(checked, 1))
     order = range(length - 1, -1, -1) if is_reversed else range(length)
     outputs: list[Any] = [None] * length
     state = tuple(state)
