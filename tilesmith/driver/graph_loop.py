@@ -7,23 +7,23 @@
             r = x                                  r = x
         return r
 
-A parameter that each call passes on is the same in all iterations. Others are copied: in place if
-their sizes are the same, else to memory that is reserved in each iteration (`graph_cells`).
+A parameter that each call passes on is the same in all iterations. One whose sizes stay the same
+has memory of its own: small values are copied to it, large ones have two places that alternate. One
+whose sizes change is in memory that is reserved in each iteration (`graph_cells`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.driver.graph_cells import Cell
+from tilesmith.driver.graph_cells import Alternation, Cell
 from tilesmith.driver.graph_errors import unsupported
 from tilesmith.driver.graph_steps import Step, copy_bytes, number_of_bytes, sequence
-from tilesmith.driver.graph_values import TensorValue, static_shape
+from tilesmith.driver.graph_values import TensorValue, leaves, static_shape
 from tilesmith.driver.memory_plan import Storage
-from tilesmith.ir import GlobalVar, PointerType, PrimExpr, Var, const
+from tilesmith.ir import GlobalVar, IntImm, PointerType, PrimExpr, Var, const
 from tilesmith.ir.operators import not_equal
 from tilesmith.ir.types import prim_type
 from tilesmith.relax import TensorStructInfo
@@ -32,6 +32,9 @@ from tilesmith.tir import BufferLoad, BufferStore, DeclBuffer, LetStmt, Stmt, Wh
 from tilesmith.tir.stmt import stmt_seq
 
 __all__ = ["Loop", "find_loop", "lower_loop"]
+
+_LEAST_ALTERNATING = 1024
+"""Values of fewer bytes are copied: their place is known, so that LLVM can keep it in registers."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,17 @@ def _without_last(sequence: relax.SeqExpr) -> tuple[list[Any], Any] | None:
 
 @dataclass
 class _Carried:
-    """A value that changes: a cell, or memory of the same size in all iterations."""
+    """A value that changes: a cell, or memory of the same size in all iterations.
+
+    ``address`` is where the value of a cell is in the current iteration, ``inside`` the memory that
+    an iteration reads, ``alternation`` the second place of a value that is not copied.
+    """
 
     param: Any
     place: Cell | TensorValue
+    address: Var | None = None
+    inside: Storage | None = None
+    alternation: Alternation | None = None
 
 
 def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
@@ -114,13 +124,14 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
         return BufferStore(flag, const(value, "int32"), [const(0, "int64")])
 
     with low.branch() as body:
-        addresses = _bind(low, carried)
+        _bind(low, carried)
+        before = {id(storage) for storage in _visible(low)}
         low.bindings(loop.prefix)
         condition = low.value(loop.prefix.body)
         with low.branch() as step:
             low.bindings(loop.step)
             values = [low.value(loop.following[k]) for k in changing]
-            _update(low, name, carried, addresses, values)
+            _update(low, name, carried, values, before)
         branches = [step, [Step(lambda: set_flag(0))]]
         low.choose(condition, branches if loop.goes_on_if else branches[::-1])
 
@@ -129,8 +140,12 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
         whole = stmt_seq(set_flag(1), While(goes_on, sequence(body, low.frame)))
         return LetStmt(data, running.pointer(), DeclBuffer(flag, whole))
 
+    turning = [one.alternation for one in carried if one.alternation is not None]
+    body[:0] = [one.load() for one in turning]
     touched = [storage for one in body for storage in one.storages]
+    low.steps += [one.begin() for one in turning]
     low.steps.append(Step(emit, [*touched, running, *[_storage(one) for one in carried]]))
+    low.steps += [one.end() for one in turning]
     _bind(low, carried, is_last=True)
     low.bindings(loop.prefix)
     low.bindings(loop.exit)
@@ -163,47 +178,82 @@ def _carry(low: Any, name: str, param: Any, value: Any) -> _Carried:
     return _Carried(param, place)
 
 
-def _bind(low: Any, carried: list[_Carried], is_last: bool = False) -> list[Var | None]:
-    """Give the parameters the current values; return the addresses of those in cells."""
-    addresses: list[Var | None] = []
+def _bind(low: Any, carried: list[_Carried], is_last: bool = False) -> None:
+    """Give the parameters the current values."""
     for one in carried:
-        value, address = one.place, None
-        if isinstance(value, Cell):
-            step, value, address = value.load(is_last)
+        place = one.place
+        if isinstance(place, Cell):
+            step, value, one.address = place.load(is_last)
             low.steps.append(step)
-        addresses.append(address)
+        elif is_last:
+            value = place
+        else:
+            one.inside = Storage.outside(place.storage.pointer)
+            value = TensorValue(one.inside, place.shape, place.dtype)
         low.values[one.param] = value
         low.match([(one.param.struct_info, value, f"'{one.param.name_hint}'")])
-    return addresses
+
+
+def _visible(low: Any) -> list[Storage]:
+    """Return the memory of all values that were computed before."""
+    found = [leaf for value in low.values.values() for leaf in leaves(value)]
+    return [leaf.storage for leaf in found if isinstance(leaf, TensorValue)]
 
 
 def _update(
-    low: Any, name: str, carried: list[_Carried], addresses: list[Var | None], values: list[Any]
+    low: Any, name: str, carried: list[_Carried], values: list[Any], before: set[int]
 ) -> None:
-    """Store the values of the next iteration, after all of them are computed."""
-    old = {id(_storage(one)) for one in carried}
-    late: list[Callable[[], None]] = []
-    for one, value, address in zip(carried, values, addresses):
+    """Store the values of the next iteration, after all of them are computed.
+
+    ``before`` is the memory that an iteration finds.
+    """
+    old = {id(one.inside) for one in carried}
+    late: list[Step] = []  # what overwrites or releases a value that may still be read
+    for one, value in zip(carried, values):
         place = one.place
         if isinstance(place, Cell):
-            assert address is not None
-            expected = [size for size in place.shape if size is not None]
-            given = [own for own, size in zip(value.shape, place.shape) if size is not None]
-            low.sizes.define_shape(expected, given, f"{name}: '{one.param.name_hint}'")
-            low.steps.append(place.store(value))
-            late.append(lambda p=place, a=address: low.steps.append(p.release(a)))  # type: ignore[misc]
+            late.append(_update_cell(low, name, one, value))
             continue
         low.sizes.define_shape(place.shape, value.shape, f"{name}: '{one.param.name_hint}'")
+        size = number_of_bytes(place.shape, place.dtype)
+        if value.storage is one.inside:
+            continue  # written in place, or the same value
+        if id(value.storage) not in before and _fills(low, value, size):
+            one.alternation = turning = Alternation(place.storage, size)
+            assert one.inside is not None
+            one.inside.become(lambda t=turning: t.current)  # type: ignore[misc]
+            value.storage.become(lambda t=turning: t.following)  # type: ignore[misc]
+            late.append(turning.turn())
+            continue
         if id(value.storage) in old:  # it may be overwritten before it is read
-            size = number_of_bytes(place.shape, place.dtype)
             kept = TensorValue(Storage.workspace(size), place.shape, place.dtype)
             low.copy(value, kept)
             value = kept
-        size = number_of_bytes(place.shape, place.dtype)
-        late.append(
-            lambda v=value, p=place, s=size: low.steps.append(  # type: ignore[misc]
-                copy_bytes(v.storage, p.storage, s)
-            )
-        )
-    for finish in late:
-        finish()
+        late.append(copy_bytes(value.storage, place.storage, size))
+    low.steps += late
+
+
+def _update_cell(low: Any, name: str, one: _Carried, value: TensorValue) -> Step:
+    """Store a value whose sizes change; return the step that releases the old one."""
+    place, address = one.place, one.address
+    assert isinstance(place, Cell) and address is not None
+    expected = [size for size in place.shape if size is not None]
+    given = [own for own, size in zip(value.shape, place.shape) if size is not None]
+    low.sizes.define_shape(expected, given, f"{name}: '{one.param.name_hint}'")
+    made = value.storage.reservation
+    is_free = made is not None and not made.is_kept
+    if is_free and any(step.reserves is value.storage for step in low.steps):
+        low.steps.append(place.keep(value))  # it was reserved in this iteration
+    else:
+        low.steps.append(place.store(value))
+    return place.release(address)
+
+
+def _fills(low: Any, value: TensorValue, size: PrimExpr) -> bool:
+    """Return whether a value has memory of its own that is worth a second place."""
+    storage = value.storage
+    if not storage.is_workspace or storage.size is None:
+        return False
+    if isinstance(size, IntImm) and size.value < _LEAST_ALTERNATING:
+        return False
+    return bool(low.sizes.analyzer.can_prove_equal(storage.size, size))

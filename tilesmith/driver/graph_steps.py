@@ -81,8 +81,9 @@ def sequence(steps: Sequence[Step], frame: Var) -> Stmt:
 
 
 def is_scratch(storage: Storage) -> bool:
-    """Return whether memory of a size known at run time is needed inside of the call only."""
-    return storage.reservation is None or storage.reservation.output is None
+    """Return whether memory of a size known at run time is released after its last use."""
+    made = storage.reservation
+    return made is None or (made.output is None and not made.is_kept)
 
 
 # Memory of sizes that are known at run time

@@ -26,12 +26,14 @@ __all__ = ["Reservation", "Storage", "plan_workspace"]
 class Reservation:
     """Memory that is reserved when its size is known: inside of the call.
 
-    ``output`` is the number of the result that lies in it, with its dtype and shape.
+    ``output`` is the number of the result that lies in it, with its dtype and shape. Memory that
+    ``is_kept`` is released by its new owner.
     """
 
     size: PrimExpr
     pointer: Var
     output: tuple[int, DataType, tuple[PrimExpr, ...]] | None = None
+    is_kept: bool = False
 
 
 class Storage:
