@@ -328,3 +328,23 @@ def test_sources():
     assert module.get_source() == module.get_source("ll")
     assert "fma" in module.get_source("ll.opt") or "define" in module.get_source("ll.opt")
     assert "kernel:" in module.get_source("asm")
+
+
+def test_functions_stand_by_name_and_say_their_processor():
+    """Whatever the order of the module's functions, so that equal modules have equal texts; other
+    tools of LLVM then compile the text for the same processor.
+    """
+    parts = {
+        name: kernel([], Evaluate(const(0, "int32")), name) for name in ("zed", "alpha", "mid")
+    }
+    target = Target("llvm -mcpu=skylake-avx512")
+    texts = {
+        emit_text(IRModule({name: parts[name] for name in order}), target)
+        for order in (("zed", "alpha", "mid"), ("mid", "zed", "alpha"))
+    }
+    (text,) = texts
+    heads = re.findall(r"^define .*@(\w+)\(.*\) nounwind #0 {$", text, re.MULTILINE)
+    assert heads == ["alpha", "mid", "zed"]
+    (attributes,) = re.findall(r"^attributes #0 = {(.*)}$", text, re.MULTILINE)
+    assert '"target-cpu"="skylake-avx512"' in attributes
+    assert '"target-features"="-prefer-256-bit"' in attributes

@@ -25,7 +25,10 @@ from tilesmith.ir.span import Span
 from tilesmith.support.fallbacks import fallbacks_within
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["FunctionEmitter", "ModuleContext"]
+__all__ = ["ATTRIBUTES", "FunctionEmitter", "ModuleContext"]
+
+ATTRIBUTES = "#0"
+"""The group of attributes that all functions of a module have: `Machine.attributes`."""
 
 _SMALL_INTEGERS = {True: "signext ", False: "zeroext "}
 
@@ -110,6 +113,8 @@ class FunctionEmitter:
     def finished(self, head: str) -> str:
         """Return the function with its head, its stack space and its rare blocks."""
         out = self.out
+        if self.module.machine.attributes:
+            head += f" {ATTRIBUTES}"
         if self.debug is not None:
             head += f" !dbg {self.debug.scope}"
             for lines in (out.lines, out.tail):

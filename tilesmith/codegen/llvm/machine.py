@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.target import Target
-from tilesmith.target.features import architecture, llvm_machine, target_features
+from tilesmith.target.features import (
+    LLVMMachine,
+    architecture,
+    llvm_machine,
+    target_features,
+)
 from tilesmith.target.requirements import requirements_of
 
 __all__ = ["Machine"]
@@ -27,11 +32,14 @@ class Machine:
     ``size_type`` is the integer of the width of a pointer, ``float_flags`` LLVM's fast-math flags
     with a blank before each. ``converts_float16`` and ``converts_bfloat16`` say that instructions
     convert these types to and from float32, ``has_float16`` that they compute with float16.
-    ``requirements`` is what the code needs of the CPU that runs it.
+    ``requirements`` is what the code needs of the CPU that runs it, ``attributes`` the LLVM
+    attributes of functions that say for which one they are compiled.
     """
 
     def __init__(self, target: Target) -> None:
-        self.triple = llvm_machine(target).triple
+        processor = llvm_machine(target)
+        self.triple = processor.triple
+        self.attributes = _function_attributes(processor)
         self.architecture = architecture(target)
         self.features = features = target_features(target)
         self.requirements = requirements_of(target)
@@ -69,3 +77,8 @@ def _float_flags(target: Target) -> str:
     if "contract" not in flags and attributes.get("fast-math-contract") is not False:
         flags.append("contract")
     return "".join([" " + word for word in flags])
+
+
+def _function_attributes(processor: LLVMMachine) -> str:
+    words = {"target-cpu": processor.cpu, "target-features": processor.features}
+    return " ".join([f'"{name}"="{value}"' for name, value in words.items() if value])

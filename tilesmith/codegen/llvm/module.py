@@ -1,4 +1,4 @@
-"""Writes a module as LLVM text: its functions, and the parts that they need.
+"""Writes a module as LLVM text: its functions by name, and the parts that they need.
 
 `emit_text(module, target)` is the entry point. Functions with the attribute `global_symbol` are
 visible under that name; the others are internal. Names of the C library's functions get a suffix
@@ -19,7 +19,7 @@ from tilesmith.codegen.llvm import (  # noqa: F401 - these enter their rules int
     vectors,
 )
 from tilesmith.codegen.llvm.debug_info import ModuleDebug
-from tilesmith.codegen.llvm.functions import FunctionEmitter, ModuleContext
+from tilesmith.codegen.llvm.functions import ATTRIBUTES, FunctionEmitter, ModuleContext
 from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module_text import ModuleText
 from tilesmith.codegen.llvm.parallel import ParallelLoops
@@ -118,7 +118,7 @@ class ModuleEmitter:
         """Return the module's text, with the functions that launch parallel loops if it has any."""
         parts = self.parts
         with deep_recursion():
-            for name, function in self.functions.items():
+            for name, function in sorted(self.functions.items()):  # in whatever order they came
                 parts.functions.append(self._function_text(name, function))
         self._mark_requirements()
         declarations: tuple[str, ...] = ()
@@ -133,6 +133,7 @@ class ModuleEmitter:
             )
         for line in declarations:
             parts.declare_line(line)
+        attributes = self.machine.attributes
         defined = {self.symbols.symbol_of(name) for name in self.functions}
         lines = [
             f'target triple = "{self.machine.triple}"',
@@ -143,6 +144,7 @@ class ModuleEmitter:
             *parts.functions,
             *parts.helpers.values(),
             runtime,
+            *([f"attributes {ATTRIBUTES} = {{ {attributes} }}"] if attributes else ()),
             *(self.debug.footer() if self.debug is not None else ()),
             *parts.metadata.lines,
             "",

@@ -95,6 +95,7 @@ class KernelModuleEmitter(ModuleEmitter):
     def _machine(self, target: Target) -> Machine:
         machine = Machine(target)
         machine.converts_float16 = machine.has_float16 = True  # from sm_53 on
+        machine.attributes = ""  # PTX names its processor itself
         return machine
 
     def _function_text(self, name: str, function: PrimFunc) -> str:

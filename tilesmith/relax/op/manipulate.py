@@ -49,10 +49,10 @@ _FOLLOW = Precision.FOLLOW
 
 def _infer_permute(call: Call) -> Any:
     data, axes = tensor(call, 0), call.attrs.axes
-    if axes is not None and data.ndim != -1:
-        if len(axes) != data.ndim:
+    if axes is not None:
+        if data.ndim not in (-1, len(axes)):
             raise ShapeError(f"permute_dims: {len(axes)} axes for {describe(data)}")
-        axes = check_axes(call, axes, data.ndim)
+        axes = check_axes(call, axes, len(axes))
     sizes = sizes_of(data)
     if sizes is None:
         return result(None, data.dtype, data.ndim if axes is None else len(axes), data)
