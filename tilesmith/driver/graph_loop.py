@@ -222,7 +222,7 @@ def _update(
             one.alternation = turning = Alternation(place.storage, size)
             assert one.inside is not None
             one.inside.become(lambda t=turning: t.current)  # type: ignore[misc]
-            value.storage.become(lambda t=turning: t.following)  # type: ignore[misc]
+            value.storage.become(lambda t=turning: t.following)
             late.append(turning.turn())
             continue
         if id(value.storage) in old:  # it may be overwritten before it is read

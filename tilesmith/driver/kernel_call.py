@@ -9,7 +9,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.driver.graph_values import ScalarValue, ShapeValue, TensorValue
 from tilesmith.driver.memory_plan import Storage
-from tilesmith.ir import Call, GlobalVar, PrimExpr, StringImm, Var, const
+from tilesmith.ir import BaseFunc, Call, GlobalVar, PrimExpr, StringImm, Var, const
 from tilesmith.ir.operators import cast, equal
 from tilesmith.ir.queries import calls, nodes
 from tilesmith.lowering import symbolic_sizes
@@ -70,8 +70,9 @@ def kernel_arguments(
     return words, match.undecided(analyzer)
 
 
-def written_operands(function: PrimFunc, operands: list[Any]) -> list[TensorValue]:
+def written_operands(function: BaseFunc, operands: list[Any]) -> list[TensorValue]:
     """Return the tensors that a kernel may write to."""
+    assert isinstance(function, PrimFunc)
     written = {store.buffer.data for store in stores(function.body)}
     for block in nodes(function.body, Block):
         written.update([match.source.buffer.data for match in block.match_buffers])
