@@ -4,6 +4,7 @@ import pytest
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, refused
+from tilesmith import tir
 from tilesmith.script import tir as T
 
 
@@ -303,3 +304,48 @@ def test_the_start_keeps_threads_and_annotations():
     assert sch.get(start).annotations["mark"] == 1
     (loop,) = sch.get_loops(start)
     assert sch.get(loop).thread_binding.thread_tag == "threadIdx.x"
+
+
+def test_the_last_sum_of_partial_ones_is_made_by_all_threads():
+    """The recipe for sums across threads: partial sums beside their sum, under the thread."""
+
+    @T.prim_func
+    def expected(A: T.Buffer((5, 8), "float32"), B: T.Buffer((5,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B_rf = T.alloc_buffer((4, 5), "float32")
+        for i in T.thread_binding(5, thread="blockIdx.x"):
+            for k_1 in T.thread_binding(4, thread="threadIdx.x"):
+                for k_0 in range(2):
+                    with T.block("B_rf"):
+                        vk_1, vi, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+                        with T.init():
+                            B_rf[vk_1, vi] = T.float32(0)
+                        B_rf[vk_1, vi] = B_rf[vk_1, vi] + A[vi, vk_0 * 4 + vk_1]
+                with T.block("B"):
+                    vk_1, vi = T.axis.remap("RS", [k_1, i])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + B_rf[vk_1, vi]
+
+    @T.prim_func
+    def sums(A: T.Buffer((5, 8), "float32"), B: T.Buffer((5,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, k in T.grid(5, 8):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    def steps(sch):
+        block = sch.get_block("B")
+        _, inner = sch.split(sch.get_loops(block)[1], [None, 4])
+        i, outer, inner = sch.get_loops(sch.rfactor(inner, 0))
+        sch.reorder(i, inner, outer)
+        sch.bind(i, "blockIdx.x")
+        sch.bind(inner, "threadIdx.x")
+        sch.reverse_compute_at(block, inner)
+
+    sch = check(sums, steps, expected)
+    lowered = tir.transform.LowerCrossThreadReduction()(sch.mod)
+    assert "T.tvm_thread_allreduce" in lowered.script()

@@ -16,11 +16,12 @@ import operator
 import random
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 from tilesmith.ir import GlobalVar, IntImm, PrimExpr
 from tilesmith.support.errors import InternalError, ScheduleError
+from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, FunctionCursor, LoopCursor, cursor_of
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.methods import PrimitiveMethods
@@ -72,6 +73,21 @@ class ParameterKind:
 
 def _wrong(name: str, wanted: str, value: Any) -> ScheduleError:
     return refuse(f"'{name}' is {wanted}, got {value!r}")
+
+
+def _items(name: str, wanted: str, value: Any) -> list[Any]:
+    """Return the items of a sequence; a text is not one here."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return list(value)
+    raise _wrong(name, wanted, value)
+
+
+def _whole(name: str, value: Any, wanted: str = "a whole number") -> int:
+    """Return a number given as an integer of Python, numpy or the IR."""
+    try:
+        return int(value) if isinstance(value, IntImm) else operator.index(value)
+    except TypeError:
+        raise _wrong(name, wanted, value) from None
 
 
 # --- loops and blocks -----------------------------------------------------------------------------
@@ -128,11 +144,15 @@ class _Blocks(_Block):
 
     def with_variables(self, sch: PrimitiveMethods, value: Any) -> Any:
         one = super().with_variables
-        return [one(sch, block) for block in value or []]
+        blocks = value or []
+        if isinstance(blocks, str) or not isinstance(blocks, Iterable):
+            return blocks  # refused by ``resolve``
+        return [one(sch, block) for block in blocks]
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         one = super().resolve
-        return [one(sch, name, block, known) for block in value or []]
+        blocks = _items(name, "a list of blocks", value or [])
+        return [one(sch, name, block, known) for block in blocks]
 
 
 class _Targets(_BlockOrLoop):
@@ -225,14 +245,19 @@ class _Numbers(_Number):
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         one = super().resolve
-        return [one(sch, name, item, known) for item in value or ()]
+        numbers = _items(name, "a list of whole numbers", () if value is None else value)
+        return [one(sch, name, item, known) for item in numbers]
 
 
 class _Reals(ParameterKind):
     users_type = "Sequence[float]"
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
-        return [float(item) for item in value]
+        wanted = "a list of numbers"
+        try:
+            return [float(item) for item in _items(name, wanted, value)]
+        except (TypeError, ValueError):
+            raise _wrong(name, wanted, value) from None
 
 
 class _Text(ParameterKind):
@@ -359,7 +384,7 @@ class _BlockBuffer(ParameterKind):
                 raise ScheduleError(
                     f"a buffer is ('read', number) or ('write', number), got {value!r}"
                 )
-            return BufferChoice(access, int(index))
+            return BufferChoice(access, _whole(name, index, "('read' or 'write', whole number)"))
         block = known["block"].block
         for access, regions in (("write", block.writes), ("read", block.reads)):
             for number, region in enumerate(regions):
@@ -374,7 +399,8 @@ class _BlockBuffer(ParameterKind):
 class Adapted(ParameterKind):
     """An argument of one primitive that ``adapt(known, value)`` converts.
 
-    ``known``: see ``ParameterKind.resolve``.
+    ``known``: see ``ParameterKind.resolve``. ``wanted``: what to call the argument where it is
+    neither a function nor an index map.
     """
 
     def __init__(
@@ -382,12 +408,16 @@ class Adapted(ParameterKind):
         adapt: Callable[[Mapping[str, Any], Any], Any],
         users_type: str = "Any",
         as_function: bool = False,
+        wanted: str = "",
     ) -> None:
         self.adapt = adapt
         self.users_type = users_type
+        self.wanted = wanted
         self.argument = Argument("", as_function=as_function)
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
+        if self.wanted and not callable(value) and not isinstance(value, IndexMap):
+            raise _wrong(name, self.wanted, value)
         return self.adapt(known, value)
 
 
@@ -405,8 +435,8 @@ class _Decision(ParameterKind):
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         if isinstance(value, (list, tuple)):
-            return [int(item) for item in value]
-        return None if value is None else int(value)
+            return [_whole(name, item) for item in value]
+        return None if value is None else _whole(name, value)
 
 
 class _Generator(ParameterKind):

@@ -91,7 +91,8 @@ def as_region_map(known: Mapping[str, Any], given: Any) -> IndexMap:
     return IndexMap(variables, ends, None)
 
 
-RegionMap = Annotated[IndexMap, Adapted(as_region_map, "Callable[..., Any]")]
+_RANGES = "a function of the block's iterators that gives the new ranges"
+RegionMap = Annotated[IndexMap, Adapted(as_region_map, "Callable[..., Any]", wanted=_RANGES)]
 
 
 @primitive()

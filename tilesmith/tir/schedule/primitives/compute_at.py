@@ -300,12 +300,18 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
         loop = ancestor.stmt
         if not isinstance(loop, For):
             break
-        if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+        if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) or _combines_threads(loop):
             continue
         for iterator, value in zip(realize.block.iter_vars, values):
             if iterator.iter_type == IterVar.CommReduce and mentions(value, {loop.loop_var}):
                 reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
                 raise refuse(reason, ancestor)
+
+
+def _combines_threads(loop: For) -> bool:
+    """Return whether the lowering combines what the iterations of a loop add to a result."""
+    thread = loop.thread_binding
+    return thread is not None and thread.thread_tag.startswith("threadIdx")
 
 
 def _check_reductions_ascend(

@@ -166,12 +166,15 @@ class _TransformAccess(Redirect):
         return super().visit_Block(block)
 
 
+_MAP = "an IndexMap or a function of the indices that gives the new ones"
 LayoutMap = Annotated[
-    IndexMap, Adapted(as_index_map, "IndexMap | Callable[..., Any]", as_function=True)
+    IndexMap,
+    Adapted(as_index_map, "IndexMap | Callable[..., Any]", as_function=True, wanted=_MAP),
 ]
 PadValue = Annotated[IndexMap | None, Adapted(as_pad_value, as_function=True)]
 BlockMap = Annotated[
-    IndexMap, Adapted(as_block_index_map, "IndexMap | Callable[..., Any]", as_function=True)
+    IndexMap,
+    Adapted(as_block_index_map, "IndexMap | Callable[..., Any]", as_function=True, wanted=_MAP),
 ]
 
 
