@@ -277,3 +277,105 @@ def test_memory_of_one_thread_is_read_by_that_thread(tag, scope):
         sch.reverse_compute_at(sch.get_block(f"B_{scope}"), loops(sch, "B")[1])
 
     refused(fused_rows, [divide, move], "of which each thread has its own")
+
+
+@T.prim_func
+def symbolic_rows(a: T.handle, c: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    n, m = T.int32(), T.int32()
+    A = T.match_buffer(a, (n, m), "float32")
+    C = T.match_buffer(c, (n, m), "float32")
+    B = T.alloc_buffer((n, m), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(n, m):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+
+@pytest.mark.parametrize("sizes", [(5, 3), (2, 9), (1, 1), (0, 4), (4, 0)])
+@pytest.mark.parametrize("number", [0, 1])
+def test_compute_at_of_rows_that_a_fused_loop_of_symbolic_extent_reads(number, sizes):
+    @T.prim_func
+    def outside(a: T.handle, c: T.handle):
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (n, m), "float32")
+        C = T.match_buffer(c, (n, m), "float32")
+        B = T.alloc_buffer((n, m), "float32")
+        for f_0 in range((n * m + 7) // 8):
+            for ax0, ax1 in T.grid(T.min((f_0 * 8 + 7) // m + 1, n) - f_0 * 8 // m, m):
+                with T.block("B"):
+                    vi = T.axis.spatial(n, f_0 * 8 // m + ax0)
+                    vj = T.axis.spatial(m, ax1)
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+            for f_1 in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(n, (f_0 * 8 + f_1) // m)
+                    vj = T.axis.spatial(m, (f_0 * 8 + f_1) % m)
+                    T.where(f_0 * 8 + f_1 < n * m)
+                    C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    @T.prim_func
+    def inside(a: T.handle, c: T.handle):
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (n, m), "float32")
+        C = T.match_buffer(c, (n, m), "float32")
+        B = T.alloc_buffer((n, m), "float32")
+        for f_0, f_1 in T.grid((n * m + 7) // 8, 8):
+            with T.block("B"):
+                vi = T.axis.spatial(n, (f_0 * 8 + f_1) // m)
+                vj = T.axis.spatial(m, (f_0 * 8 + f_1) % m)
+                T.where((f_0 * 8 + f_1) // m < n)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+            with T.block("C"):
+                vi = T.axis.spatial(n, (f_0 * 8 + f_1) // m)
+                vj = T.axis.spatial(m, (f_0 * 8 + f_1) % m)
+                T.where(f_0 * 8 + f_1 < n * m)
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    def steps(sch):
+        split = sch.split(sch.fuse(*loops(sch, "C")), [None, 8])
+        sch.compute_at(sch.get_block("B"), split[number])
+
+    expected = (outside, inside)[number]
+    check(symbolic_rows, steps, expected, sizes=dict(zip("nm", sizes)))
+
+
+def test_conditions_of_moved_blocks_are_simple():
+    """The lower bound first, constants on one side."""
+
+    @T.prim_func
+    def shifted(A: T.Buffer((9,), "float32"), C: T.Buffer((14,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((9,), "float32")
+        for i in range(9):
+            with T.block("B"):
+                vi = T.axis.spatial(9, i)
+                B[vi] = A[vi]
+        for i in range(14):
+            with T.block("C"):
+                vi = T.axis.spatial(14, i)
+                C[vi] = T.if_then_else(2 <= vi and vi < 11, B[vi - 2], T.float32(0))
+
+    def steps(sch):
+        sch.compute_at(sch.get_block("B"), sch.split(loops(sch, "C")[0], [None, 4])[0])
+
+    @T.prim_func
+    def expected(A: T.Buffer((9,), "float32"), C: T.Buffer((14,), "float32")):
+        B = T.alloc_buffer((9,), "float32")
+        for i_0 in range(4):
+            for ax0 in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(9, i_0 * 4 - 2 + ax0)
+                    T.where(2 <= i_0 * 4 + ax0 and i_0 * 4 + ax0 < 11)
+                    B[vi] = A[vi]
+            for i_1 in range(4):
+                with T.block("C"):
+                    vi = T.axis.spatial(14, i_0 * 4 + i_1)
+                    T.where(i_0 * 4 + i_1 < 14)
+                    C[vi] = T.if_then_else(2 <= vi and vi < 11, B[vi - 2], T.float32(0))
+
+    check(shifted, steps, expected)

@@ -1,8 +1,11 @@
 """Traces as text and as JSON: what values they hold, what happens to broken ones."""
 
 import json
+from operator import add, floordiv, mod, mul, sub
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, run_text, schedule_of
@@ -31,6 +34,9 @@ def test_expressions_over_random_variables():
         sch.annotate(sch.get_block("C"), "sum", a + b)
 
     sch = check(programs.matmul, steps)
+    split, annotate = [row for row in saved(sch)[0] if row[0] in ("Split", "Annotate")]
+    assert split[1] == ["l1", None, "v5 * 2 - v4"]  # as in the logs of other tuners
+    assert annotate[1][1] == "v4 + v5"
     assert int(sch.get(loops(sch, "C")[1]).extent) == 3
     assert sch.get(sch.get_block("C")).annotations["sum"] == 6
     # Another decision goes through the expression, also after saving.
@@ -39,6 +45,26 @@ def test_expressions_over_random_variables():
     changed = sch.trace.with_decision(sample, [1, 9], remove_postproc=False)
     Trace.apply_json_to_schedule(json.dumps(changed.as_json()), other)
     assert int(other.get(loops(other, "C")[1]).extent) == 17
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_expressions_in_json_have_their_value_again(data):
+    sch = schedule_of(programs.matmul)
+    block = sch.get_block("C")
+    leaves = [*sch.sample_perfect_tile(sch.get_loops(block)[0], 2, decision=[3, 3])]
+    leaves.append(sch.sample_categorical([2, 5], [0.5, 0.5], decision=1))
+    operators = (add, sub, mul, floordiv, mod, tir.min, tir.max)
+    value = data.draw(st.sampled_from(leaves))
+    for _ in range(data.draw(st.integers(0, 4))):
+        operator = data.draw(st.sampled_from(operators))
+        by = data.draw(st.one_of(st.sampled_from(leaves), st.integers(1, 7)))
+        is_left = operator in (floordiv, mod) or data.draw(st.booleans())
+        value = operator(value, by) if is_left else operator(by, value)
+    sch.annotate(block, "value", value)
+    again = schedule_of(programs.matmul)
+    Trace.apply_json_to_schedule(json.dumps(sch.trace.as_json()), again)
+    assert_structural_equal(main_of(again), main_of(sch))
 
 
 def test_nested_annotations():

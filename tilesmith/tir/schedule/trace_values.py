@@ -14,7 +14,18 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Node, PrimExpr, StringImm, Var
+from tilesmith.ir import (
+    Add,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Node,
+    PrimExpr,
+    StringImm,
+    Sub,
+    Var,
+)  # fmt: skip
 from tilesmith.ir.queries import variables
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.support.errors import ScheduleError
@@ -130,8 +141,8 @@ def to_json(value: Any, names: dict[int, str], is_input: bool = False) -> Any:
     """Convert a value: plain ones stay; ``{"map": pairs}``, ``{"node": …}``; an expression over
     random variables as ``{"expr": …, "rvs": names}``.
 
-    In the inputs of an instruction a random variable is its bare name and a text is quoted inside
-    of the string, as tuning logs have it; elsewhere texts are bare and variables ``{"rv": name}``.
+    In the inputs of an instruction a random variable is its bare name, sums and products of some
+    are Python, and a text is quoted inside of the string, as tuning logs have it; elsewhere texts are bare and variables ``{"rv": name}``.
     """
     if id(value) in names:
         return names[id(value)] if is_input else {"rv": names[id(value)]}
@@ -146,8 +157,18 @@ def to_json(value: Any, names: dict[int, str], is_input: bool = False) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, PrimExpr) and variables(value):
-        return _expression_to_json(value, names)
+        saved = _expression_to_json(value, names)
+        return python_text(value, names) if is_input and _has_text(value) else saved
     return {"node": save_json(value)}
+
+
+def _has_text(value: PrimExpr) -> bool:
+    """Return whether ``_from_text`` reads an expression back from its text, with its dtype."""
+    if value.dtype != "int32":
+        return False
+    if isinstance(value, _PRINTED):
+        return _has_text(value.a) and _has_text(value.b)
+    return isinstance(value, Var) or (isinstance(value, IntImm) and value.value >= 0)
 
 
 def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any]:
@@ -185,6 +206,7 @@ def from_json(value: Any, table: dict[str, Any], is_input: bool = False) -> Any:
     return load_json(value["node"])
 
 
+_PRINTED = (Add, Sub, Mul, FloorDiv, FloorMod)
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

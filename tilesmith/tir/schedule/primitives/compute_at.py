@@ -46,6 +46,7 @@ from tilesmith.tir.schedule.primitives.domains import (
     ranges_around,
     touched_parts,
 )
+from tilesmith.tir.schedule.sizes import learn_sizes
 from tilesmith.tir.schedule.state import StmtSRef, child_statements
 from tilesmith.tir.stmt import BlockRealize, For, ForKind, Stmt, stmt_list, stmt_seq
 
@@ -252,6 +253,7 @@ def _move(cursor: BlockCursor, where: _Place, domains: Domains) -> None:
     analyzer = analyzer_for(loop_cursor)
     loop = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
+    learn_sizes(analyzer, loop_cursor)
     nest = _nest(analyzer, realize, domains, where.preserve_unit_loops, not where.is_reverse)
     if where.is_reverse:
         _check_runs_once(cursor, where, nest)
@@ -425,7 +427,7 @@ def _nest(
         for check in checks:
             condition = substitute(check, {iterator.var: values[-1]})
             if not analyzer.can_prove(condition):
-                conditions.append(condition)
+                conditions.append(analyzer.simplify(condition))
     predicate = all_of(*conditions) if conditions else const(True, "bool")
     body: Stmt = realize.with_fields(iter_values=tuple(values), predicate=predicate)
     for variable, extent in reversed(loops):
@@ -450,10 +452,8 @@ def _loop_domain(
                                analyzer.can_prove(high >= end - 1))  # fmt: skip
         if whole and isinstance(domain.extent, IntImm) and extent.value >= domain.extent.value:
             return domain.min, domain.extent, []
-        checks = [iterator.var < end]
-        if not analyzer.can_prove(low >= domain.min):
-            checks.append(iterator.var >= domain.min)
-        return low, extent, checks
+        checks = [] if analyzer.can_prove(low >= domain.min) else [domain.min <= iterator.var]
+        return low, extent, [*checks, iterator.var < end]
     low = analyzer.simplify(maximum(low, domain.min))
     extent = analyzer.simplify(minimum(high + 1, end) - low)
     return low, extent, []

@@ -16,6 +16,7 @@ from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified, without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
+from tilesmith.tir.schedule.sizes import learn_sizes
 from tilesmith.tir.stmt import Block, For
 
 __all__ = [
@@ -43,6 +44,7 @@ def touched_parts(
     analyzer = analyzer_for(loop_cursor)
     loop = loop_cursor.stmt
     analyzer.bind(loop.loop_var, loop_range(loop))
+    learn_sizes(analyzer, loop_cursor)
     for cursor in blocks:
         realize = cursor.stmt
         ranges = ranges_between(cursor, loop_cursor)
@@ -98,7 +100,7 @@ def _relaxed(
     are unknown.
     """
     if ranges:
-        below, above = eval_set(low, ranges), eval_set(high, ranges)
+        below, above = analyzer.int_set(low, ranges), analyzer.int_set(high, ranges)
         low, high = below.min_value, above.max_value
         size = buffer.shape[axis]
         if not (below.has_lower_bound() and above.has_upper_bound()):

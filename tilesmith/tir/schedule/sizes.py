@@ -1,0 +1,33 @@
+"""Finds the sizes of buffers that are not zero wherever the body of a loop runs."""
+
+from __future__ import annotations
+
+from tilesmith.arith import Analyzer, ConstIntBound
+from tilesmith.ir import Var
+from tilesmith.ir.queries import variables
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.schedule.cursor import LoopCursor
+from tilesmith.tir.stmt import For
+
+__all__ = ["learn_sizes"]
+
+
+def learn_sizes(analyzer: Analyzer, loop_cursor: LoopCursor) -> None:
+    """Let an analyzer know that sizes are positive where the body of a loop runs.
+
+    Sizes are not negative, and with this one 0 the loop, or one around it, would not run:
+
+        for f in range(n * m): ...  # inside of it n and m are positive, so f // m lies in [0, n)
+    """
+    buffers = loop_cursor.function.buffer_map.values()
+    sizes = {size for buffer in buffers for size in buffer.shape if isinstance(size, Var)}
+    if not sizes:
+        return
+    for cursor in (loop_cursor, *loop_cursor.ancestors()):
+        loop = cursor.stmt
+        if not isinstance(loop, For):
+            continue
+        for size in variables(loop.extent):
+            if size in sizes and analyzer.can_prove(substitute(loop.extent, {size: 0}) <= 0):
+                sizes.remove(size)
+                analyzer.update(size, ConstIntBound(1, ConstIntBound.POS_INF))
