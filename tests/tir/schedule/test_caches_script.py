@@ -379,10 +379,29 @@ def test_storage_scopes(primitive):
         check(programs.elementwise, lambda sch, scope=scope: steps(sch, scope))
 
 
-def test_what_two_blocks_write_is_not_cached():
+@T.prim_func
+def halves(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((8,), "float32")
+    for i in range(4):
+        with T.block("low"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.block("high"):
+            vi = T.axis.spatial(4, i)
+            B[vi + 4] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+
+
+def test_what_two_blocks_write_is_cached_behind_both():
     @T.prim_func
-    def halves(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    def expected(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
         B = T.alloc_buffer((8,), "float32")
+        B_local = T.alloc_buffer((8,), "float32", scope="local")
         for i in range(4):
             with T.block("low"):
                 vi = T.axis.spatial(4, i)
@@ -391,17 +410,71 @@ def test_what_two_blocks_write_is_not_cached():
             with T.block("high"):
                 vi = T.axis.spatial(4, i)
                 B[vi + 4] = A[vi] * T.float32(2)
+        for ax0 in range(8):
+            with T.block("B_local"):
+                v0 = T.axis.spatial(8, ax0)
+                B_local[v0] = B[v0]
         for i in range(8):
             with T.block("C"):
                 vi = T.axis.spatial(8, i)
-                C[vi] = B[vi] + T.float32(1)
+                C[vi] = B_local[vi] + T.float32(1)
+
+    check(halves, lambda sch: sch.cache_read("C", 0, "local"), expected)
+
+
+def test_a_sum_whose_start_is_apart_is_cached():
+    def steps(sch):
+        sch.decompose_reduction("C", sch.get_loops("C")[1])
+        sch.cache_read("D", 0, "local")
+
+    sch = check(programs.matmul_relu, steps)
+    names = [sch.get(block).name_hint for block in sch.get_child_blocks(sch.get_block("root"))]
+    assert names == ["C_init", "C_update", "C_local", "D"]
+
+
+def test_two_writers_in_the_nest_of_the_reader():
+    @T.prim_func
+    def in_one_nest(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8, 2), "float32")
+        for i in range(8):
+            with T.block("low"):
+                vi = T.axis.spatial(8, i)
+                B[vi, 0] = A[vi]
+            with T.block("high"):
+                vi = T.axis.spatial(8, i)
+                B[vi, 1] = A[vi] * T.float32(2)
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi, 0] + B[vi, 1]
 
     refused(
-        halves,
+        in_one_nest,
         lambda sch: sch.cache_read("C", 0, "local"),
         "'low' and 'high' write 'B'",
         marked='T.block("high")',
     )
+
+
+def test_what_a_block_updates_is_cached_in_place():
+    @T.prim_func
+    def doubled(A: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            with T.block("A"):
+                vi = T.axis.spatial(8, i)
+                A[vi] = A[vi] * T.float32(2)
+
+    refused(
+        doubled, lambda sch: sch.cache_read("A", 0, "local"),
+        "does not read 'A' after all that write it", "cache_inplace caches what a block updates",
+    )  # fmt: skip
+
+    def steps(sch):
+        copy_in, copy_out = sch.cache_inplace("A", 0, "local")
+        sch.cache_read(copy_in, 0, "shared")
+        sch.cache_write(copy_out, 0, "shared")
+
+    check(doubled, steps)
 
 
 @T.prim_func

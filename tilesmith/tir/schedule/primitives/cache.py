@@ -153,9 +153,9 @@ def cache_read(
 ) -> BlockCursor:
     """Read a buffer through a copy in another scope; returns the copying block.
 
-    At most one block of the scope writes the buffer before that; what is written later is not for
-    the readers of the copy. Made at the top of a block, the copy is as large as what the block
-    reads.
+    It is made after all that write the buffer before the readers; several of these have to be
+    finished before the nest of the readers begins. What is written later is not for the readers of
+    the copy. Made at the top of a block, the copy is as large as what the block reads.
     """
     consumers = consumer_blocks or []
     buffer = region_of(block, read_buffer_index, reads=True).buffer
@@ -164,12 +164,15 @@ def cache_read(
     blocks = scope.blocks_below()
     wanted = consumers or [block]
     writers, later_writers = _before_and_after(scope, writers_of(scope, buffer), wanted)
-    if len(writers) > 1:
-        names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
-        reason = f"{names} write '{buffer.name}': a copy is made of what a single block writes"
-        raise refuse(reason, writers[1])
     end = min([statement_number(scope, writer) for writer in later_writers], default=len(blocks))
     place = _place_between(scope, writers, wanted, buffer)
+    if len(writers) > 1 and place != scope:
+        names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
+        reason = (
+            f"{names} write '{buffer.name}': a copy inside of the nest of its readers is made of "
+            "what a single block writes"
+        )
+        raise refuse(reason, writers[1])
     last = max([statement_number(place, writer) for writer in writers], default=-1)
     inside = [other for other in blocks if place in set(other.ancestors())]
     later = [
@@ -184,7 +187,8 @@ def cache_read(
         if reader not in later:
             name = reader.block.name_hint
             reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
-            raise refuse(reason, reader)
+            advice = "cache_inplace caches what a block updates" if reader in writers else ""
+            raise refuse(reason, reader, advice)
         if is_in_init(place, reader):
             reason = (
                 "an initialisation (T.init) reads it, and a copy cannot be inserted before that"
@@ -280,7 +284,10 @@ def _place_between(
         place = common_place(scope, [*writers, *readers])
     name = early[0].block.name_hint
     reason = f"block '{name}' does not read '{buffer.name}' after all that write it"
-    raise refuse(reason, early[0], "cache first, then move blocks into one nest")
+    advice = "cache first, then move blocks into one nest"
+    if early[0] in writers:
+        advice = "cache_inplace caches what a block updates"
+    raise refuse(reason, early[0], advice)
 
 
 def _part_read(
