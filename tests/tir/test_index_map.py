@@ -1,13 +1,24 @@
 """Index maps: application, shapes, arrays, inverses with and without padding."""
 
+import functools
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Var, assert_structural_equal, const, is_const, load_json, save_json
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.ir import (
+    Var,
+    assert_structural_equal,
+    const,
+    convert,
+    is_const,
+    load_json,
+    save_json,
+)
+from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.tir import Evaluate, PrimFunc, Select, ret
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.index_map import IndexMap
@@ -214,3 +225,62 @@ def test_digits_of_symbolic_sizes():
             bound = {n: size, **dict(zip(inverse.initial_indices, place))}
             assert bool(int(Analyzer().simplify(substitute(padding, bound)))) == (number >= size)
             assert [int(i) for i in inverse.map_indices(list(place))] == [number]
+
+
+N, M = Var("n", "int32"), Var("m", "int32")
+
+
+def _numbers(values, exprs):
+    return [Analyzer().simplify(substitute(convert(expr), values)) for expr in exprs]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_maps_of_symbols_that_divide_each_other(data):
+    """Digits of indices whose radices are symbols, in any order, combined to new indices."""
+    radices = [
+        data.draw(st.lists(st.sampled_from([N, M, 2]), min_size=1, max_size=3)) for _ in range(2)
+    ]
+    sizes = [math.prod(row) for row in radices]
+
+    def layout(i, j):
+        digits = []
+        for index, row in zip((i, j), radices):
+            for place, radix in enumerate(row):  # the lowest digit first
+                digit = index // math.prod(row[:place])
+                digits.append((digit if place + 1 == len(row) else digit % radix, radix))
+        digits = data.draw(st.permutations(digits))
+        number = data.draw(st.integers(1, len(digits)))
+        groups = [digits[k::number] for k in range(number)]
+        result = []
+        for group in groups:
+            value = 0
+            for digit, radix in group:
+                value = value * radix + digit
+            result.append(value)
+        return result
+
+    index_map = IndexMap.from_func(layout, index_dtype="int32")
+    shape = index_map.map_shape(sizes)
+    inverse = index_map.inverse(sizes)  # there is no padding
+    for values in ({N: 1, M: 1}, {N: 2, M: 3}, {N: 3, M: 2}, {N: 1, M: 4}):
+        numbers = functools.partial(_numbers, values)
+        old, new = [int(e) for e in numbers(sizes)], [int(e) for e in numbers(shape)]
+        there = IndexMap(index_map.initial_indices, numbers(index_map.final_indices))
+        back = IndexMap(inverse.initial_indices, numbers(inverse.final_indices))
+        source = np.arange(math.prod(old)).reshape(old)
+        assert math.prod(new) == source.size
+        moved = there.map_ndarray(source).reshape(new)
+        np.testing.assert_array_equal(back.map_ndarray(moved).reshape(old), source)
+
+
+def test_symbols_that_do_not_divide_each_other():
+    rows = IndexMap.from_func(lambda i: (i // N, i % N), index_dtype="int32")
+    with pytest.raises(UnsupportedError, match="inverse of the index map"):
+        rows.non_surjective_inverse([M])
+    lost = IndexMap.from_func(lambda i: (i // N,), index_dtype="int32")
+    with pytest.raises((ShapeError, UnsupportedError)):
+        lost.inverse([N * M])
+    flat = IndexMap.from_func(lambda i, j: (i * N + j,), index_dtype="int32")
+    with pytest.raises((ShapeError, UnsupportedError)):
+        flat.inverse([M, N * 2])

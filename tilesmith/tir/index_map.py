@@ -44,6 +44,7 @@ from tilesmith.ir.operators import any_of, cast, floordiv, floormod
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.index_map_digits import UNKNOWN_SIZE, HighestDigit, NotPlainError, Pieces
+from tilesmith.tir.index_map_symbolic import EvenDigits
 
 __all__ = ["IndexMap", "NumpyValue"]
 
@@ -174,6 +175,9 @@ class IndexMap(Node, key="tir.IndexMap"):
         plain = self._plain_extents(sizes)
         if plain is not None:
             return [const(extent, dtype or "int64") for extent in plain]
+        even = self._even_digits(sizes)
+        if even is not None:
+            return [even.extent(number, dtype) for number in range(len(self.final_indices))]
         variables = {v: Var(v.name, dtype or v.dtype) for v in self.initial_indices}
         final = [_Retype(variables, dtype).visit(index) for index in self.final_indices]
         analyzer = Analyzer()
@@ -309,6 +313,12 @@ class IndexMap(Node, key="tir.IndexMap"):
             Var(f"axis{number}", index.dtype) for number, index in enumerate(self.final_indices)
         ]
         tops: list[HighestDigit | None] = [None] * len(sizes)
+        even = None if self.inverse_index_map is not None else self._even_digits(sizes)
+        if even is not None:
+            try:
+                return IndexMap(outputs, _simplified(even.inverse(outputs))), const(False, "bool")
+            except NotPlainError:
+                pass  # with gaps; the other ways say where
         if self.inverse_index_map is not None:
             given = self.inverse_index_map
             values = list(
@@ -340,6 +350,15 @@ class IndexMap(Node, key="tir.IndexMap"):
         if found is None:
             found = self._affine(sizes, outputs), [None] * len(sizes)
         return _simplified(found[0]), found[1]
+
+    def _even_digits(self, sizes: list[PrimExpr]) -> EvenDigits | None:
+        """Return the digits of a map with symbols that divide each other evenly, else None."""
+        if all(isinstance(size, IntImm) for size in sizes):
+            return None
+        try:
+            return EvenDigits(self.initial_indices, sizes, self.final_indices)
+        except NotPlainError:
+            return None
 
     def _digits(
         self, given_sizes: list[PrimExpr], outputs: list[Var]

@@ -1,4 +1,4 @@
-"""Arguments of another kind than a primitive takes are refused by a message that says what it takes."""
+"""Arguments that a primitive does not take are refused by a message that says what it takes."""
 
 import pytest
 

@@ -142,7 +142,8 @@ def to_json(value: Any, names: dict[int, str], is_input: bool = False) -> Any:
     random variables as ``{"expr": …, "rvs": names}``.
 
     In the inputs of an instruction a random variable is its bare name, sums and products of some
-    are Python, and a text is quoted inside of the string, as tuning logs have it; elsewhere texts are bare and variables ``{"rv": name}``.
+    are Python, and a text is quoted inside of the string, as tuning logs have it; elsewhere texts
+    are bare and variables ``{"rv": name}``.
     """
     if id(value) in names:
         return names[id(value)] if is_input else {"rv": names[id(value)]}
