@@ -17,19 +17,12 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
-    Add,
     Cast,
     Dispatcher,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
     Node,
     PrimExpr,
     Range,
-    Sub,
     Var,
     child,
     const,
@@ -39,14 +32,16 @@ from tilesmith.ir import (
     structural_equal,
 )  # fmt: skip
 from tilesmith.ir import data as data_field
-from tilesmith.ir.expr import Call, CompareOp, Select
+from tilesmith.ir.expr import Call
 from tilesmith.ir.operators import any_of, cast, floordiv, floormod
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.index_map_digits import UNKNOWN_SIZE, HighestDigit, NotPlainError, Pieces
 from tilesmith.tir.index_map_symbolic import EvenDigits
+from tilesmith.tir.index_map_values import NumpyValue
 
-__all__ = ["IndexMap", "NumpyValue"]
+__all__ = ["IndexMap"]
 
 
 class _AxisSeparator:
@@ -143,6 +138,25 @@ class IndexMap(Node, key="tir.IndexMap"):
             )
         return IndexMap(indices, final, inverse_index_map), separators
 
+    # Symbols.
+
+    def symbols(self) -> list[Var]:
+        """Return the variables that are not indices."""
+        own = set(self.initial_indices)
+        found = [v for v in variables(self.final_indices) if v not in own]
+        inverse: IndexMap | None = self.inverse_index_map
+        return found if inverse is None else list(dict.fromkeys([*found, *inverse.symbols()]))
+
+    def with_symbols(self, values: Mapping[Var, PrimExpr]) -> IndexMap:
+        """Return the map with other expressions for some symbols."""
+        if not values:
+            return self
+        inverse: IndexMap | None = self.inverse_index_map
+        return self.with_fields(
+            final_indices=substitute(self.final_indices, values),
+            inverse_index_map=None if inverse is None else inverse.with_symbols(values),
+        )
+
     # Applying.
 
     def map_indices(self, indices: Sequence[Any]) -> list[PrimExpr]:
@@ -178,14 +192,14 @@ class IndexMap(Node, key="tir.IndexMap"):
         even = self._even_digits(sizes)
         if even is not None:
             return [even.extent(number, dtype) for number in range(len(self.final_indices))]
-        variables = {v: Var(v.name, dtype or v.dtype) for v in self.initial_indices}
-        final = [_Retype(variables, dtype).visit(index) for index in self.final_indices]
+        retyped = {v: Var(v.name, dtype or v.dtype) for v in self.initial_indices}
+        final = [_Retype(retyped, dtype).visit(index) for index in self.final_indices]
         analyzer = Analyzer()
         domains = {}
         for variable, size in zip(self.initial_indices, sizes):
             domain = Range.from_min_extent(const(0, dtype), cast(dtype, size))
-            domains[variables[variable]] = domain
-            analyzer.bind(variables[variable], domain)
+            domains[retyped[variable]] = domain
+            analyzer.bind(retyped[variable], domain)
         extents: list[PrimExpr] = []
         for index, own in zip(final, self.final_indices):
             places = self._places_of_digits(own, sizes, dtype)
@@ -520,73 +534,3 @@ class _Retype(Dispatcher[PrimExpr]):
             return Call(self.dtype, node.op, tuple([self.visit(arg) for arg in node.args]))
         same: PrimExpr = node.map_children(self.visit)
         return same
-
-
-class NumpyValue(Dispatcher[Any]):
-    """Evaluates an index expression over arrays of indices."""
-
-    def __init__(self, values: dict[Var, Any]) -> None:
-        self.values = values
-
-    def visit_default(self, node: Any) -> Any:
-        raise UnsupportedError(f"an index map cannot hold {type(node).__name__} here")
-
-    def visit_Var(self, node: Var) -> Any:
-        return self.values[node]
-
-    def visit_IntImm(self, node: IntImm) -> Any:
-        return node.value
-
-    def visit_Cast(self, node: Cast) -> Any:
-        return self.visit(node.value)
-
-    def visit_Add(self, node: Add) -> Any:
-        return self.visit(node.a) + self.visit(node.b)
-
-    def visit_Sub(self, node: Sub) -> Any:
-        return self.visit(node.a) - self.visit(node.b)
-
-    def visit_Mul(self, node: Mul) -> Any:
-        return self.visit(node.a) * self.visit(node.b)
-
-    def visit_FloorDiv(self, node: FloorDiv) -> Any:
-        return self.visit(node.a) // self.visit(node.b)
-
-    def visit_FloorMod(self, node: FloorMod) -> Any:
-        return self.visit(node.a) % self.visit(node.b)
-
-    def visit_Min(self, node: Min) -> Any:
-        import numpy
-
-        return numpy.minimum(self.visit(node.a), self.visit(node.b))
-
-    def visit_Max(self, node: Max) -> Any:
-        import numpy
-
-        return numpy.maximum(self.visit(node.a), self.visit(node.b))
-
-    def visit_CompareOp(self, node: CompareOp) -> Any:
-        import operator
-
-        names = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
-        compare = getattr(operator, names[type(node).__name__])
-        return compare(self.visit(node.a), self.visit(node.b))
-
-    def visit_Select(self, node: Select) -> Any:
-        import numpy
-
-        return numpy.where(
-            self.visit(node.condition), self.visit(node.true_value), self.visit(node.false_value)
-        )
-
-    def visit_Call(self, node: Call) -> Any:
-        name = node.op.name
-        if name == "tir.if_then_else":
-            return self.visit_Select(Select(*node.args))
-        if name in ("tir.shift_left", "tir.shift_right"):
-            a, b = [self.visit(arg) for arg in node.args]
-            return a << b if name == "tir.shift_left" else a >> b
-        if name in ("tir.bitwise_and", "tir.bitwise_or", "tir.bitwise_xor"):
-            a, b = [self.visit(arg) for arg in node.args]
-            return {"and": a & b, "or": a | b, "xor": a ^ b}[name.removeprefix("tir.bitwise_")]
-        raise UnsupportedError(f"an index map cannot hold a call of {name} here")

@@ -1,13 +1,19 @@
 """Primitives that change layouts of buffers and iterators of blocks."""
 
+import json
+import re
+
 import pytest
 
 from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
+from tests.tir.transform.harness import assert_same_results
 from tilesmith import tir
+from tilesmith.ir import assert_structural_equal
 from tilesmith.script import ir as I
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.schedule import Trace
 
 
 def loops(sch, name):
@@ -320,3 +326,73 @@ def test_axis_separators_of_a_map():
     assert "lambda i, j: (j, IndexMap.AXIS_SEPARATOR, i)" in str(sch.trace)
     with pytest.raises(UnsupportedError, match="no axis separators"):
         sch.transform_block_layout("C", lambda i, j: (i, tir.IndexMap.AXIS_SEPARATOR, j))
+
+
+@pytest.mark.parametrize("program", [programs.elementwise, programs.elementwise64])
+def test_maps_over_sampled_factors(program):
+    """The trace keeps the variables: with another decision there is another layout."""
+
+    def steps(sch):
+        _, inner = sch.sample_perfect_tile(sch.get_loops("B")[1], 2, decision=[1, 13])
+        width = sch.sample_categorical([2, 7], [0.5, 0.5], decision=1)
+        sch.transform_layout(
+            "B", ("write", 0), lambda i, j: (j // inner, i // width, i % width, j % inner)
+        )
+        sch.transform_block_layout("C", lambda i, j: (i // width, i % width * 13 + j))
+
+    sch = check(program, steps)
+    assert [int(n) for n in sch.get(sch.get_block("B")).writes[0].buffer.shape] == [1, 1, 7, 13]
+    assert re.search(r"index_map=.* i % .*v\d", str(sch.trace))
+    (sample,) = [inst for inst in sch.trace.insts if inst.kind.name == "SamplePerfectTile"]
+    changed = sch.trace.with_decision(sample, [13, 1], remove_postproc=False)
+    for way in (
+        lambda other: changed.apply_to_schedule(other, remove_postproc=False),
+        lambda other: Trace.apply_json_to_schedule(json.dumps(changed.as_json()), other),
+        lambda other: changed.simplified(False).apply_to_schedule(other, False),
+    ):
+        other = schedule_of(program)
+        way(other)
+        shape = other.get(other.get_block("B")).writes[0].buffer.shape
+        assert [int(n) for n in shape] == [13, 1, 7, 1]
+
+
+@T.prim_func
+def flat_between(a: T.handle, c: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    n, m = T.int32(), T.int32()
+    A = T.match_buffer(a, (m, n), "float32")
+    C = T.match_buffer(c, (m, n), "float32")
+    B = T.alloc_buffer((m * n,), "float32")
+    for i, j in T.grid(m, n):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * n + vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(m, n):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi * n + vj] + T.float32(1)
+
+
+def test_maps_over_symbolic_sizes():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (m, n), "float32")
+        C = T.match_buffer(c, (m, n), "float32")
+        B = T.alloc_buffer((m, n), "float32")
+        for i, j in T.grid(m, n):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for ax0 in range(m * n):
+            with T.block("C"):
+                v0 = T.axis.spatial(m * n, ax0)
+                C[v0 // n, v0 % n] = B[v0 // n, v0 % n] + T.float32(1)
+
+    size = flat_between.buffer_map[flat_between.params[0]].shape[1]
+    sch = schedule_of(flat_between)
+    sch.transform_layout("B", ("write", 0), lambda i: (i // size, i % size))
+    sch.transform_block_layout("C", lambda i, j: (i * size + j,))
+    assert_structural_equal(main_of(sch), expected.with_attr(flat_between.attrs))
+    for sizes in ({"n": 3, "m": 5}, {"n": 1, "m": 4}):
+        assert_same_results(flat_between, main_of(sch), sizes)

@@ -31,7 +31,7 @@ from tilesmith.tir.stmt import BlockRealize, For
 
 __all__ = [
     "Adapted", "AnnotationValue", "BlockBuffer", "BufferChoice", "Decision", "Decisions",
-    "DtypeText", "Factors", "FunctionName", "Generator", "LoopOrMark",
+    "Drawn", "DtypeText", "Factors", "FunctionName", "Generator", "LoopOrMark",
     "NamedBuffer", "ParameterKind", "ReadBuffer", "StorageScope", "Targets", "WrittenBuffer",
     "kind_of",
 ]  # fmt: skip
@@ -61,6 +61,7 @@ class ParameterKind:
         """Return the value that is passed to the primitive.
 
         ``known`` holds the other parameters: those before this one resolved, the rest as given.
+        A value over sampled variables is given as ``Drawn``.
         """
         return value
 
@@ -396,6 +397,13 @@ class _BlockBuffer(ParameterKind):
         return tuple(resolved)
 
 
+class Drawn(NamedTuple):
+    """A value over sampled variables, which the trace keeps, and its present value."""
+
+    pattern: Any
+    value: Any
+
+
 class Adapted(ParameterKind):
     """An argument of one primitive that ``adapt(known, value)`` converts.
 
@@ -418,7 +426,15 @@ class Adapted(ParameterKind):
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         if self.wanted and not callable(value) and not isinstance(value, IndexMap):
             raise _wrong(name, self.wanted, value)
-        return self.adapt(known, value)
+        made = self.adapt(known, value)
+        if isinstance(made, IndexMap):
+            numbers = sch.variables.numbers(made.symbols())
+            if numbers:
+                return Drawn(made, made.with_symbols(numbers))
+        return made
+
+    def kept(self, value: Any, resolved: Any) -> Any:
+        return value if isinstance(value, IndexMap) else resolved
 
 
 # --- sampling -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tilesmith.support.registry import Registry
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import Refusal
 from tilesmith.tir.schedule.methods import PrimitiveMethods
-from tilesmith.tir.schedule.parameters import ParameterKind, kind_of
+from tilesmith.tir.schedule.parameters import Drawn, ParameterKind, kind_of
 from tilesmith.tir.schedule.trace import KINDS, Instruction, InstructionKind
 from tilesmith.tir.schedule.verify import verify_state
 
@@ -205,7 +205,10 @@ class Primitive:
             for name, kind in self._naming:
                 given[name] = known[name] = kind.with_variables(sch, given[name])
             for name, kind in self._kinds:
-                known[name] = kind.resolve(sch, name, given[name], known)
+                value = kind.resolve(sch, name, given[name], known)
+                if value.__class__ is Drawn:
+                    given[name], value = value
+                known[name] = value
             result = self.function(*known.values()) if self._is_plain else self._call(known)
         except Exception as error:
             if before is not None:

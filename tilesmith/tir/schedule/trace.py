@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from tilesmith.ir.printing.config import SPELLING
 from tilesmith.support.errors import ScheduleError, TilesmithError, reason_of
 from tilesmith.support.registry import Registry
+from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.schedule.trace_values import (
     Text,
     from_json,
@@ -240,6 +241,9 @@ class Trace:
 
         for inst in self._instructions(remove_postproc):
             positional, named = inst.arguments(translate)
+            for name, value in named.items():
+                if isinstance(value, IndexMap):  # an attribute that may hold sampled variables
+                    named[name] = translate(value)
             decision = self.decisions.get(inst)
             if decision_provider is not None:
                 decision = decision_provider(
@@ -268,7 +272,8 @@ class Trace:
             if inst.kind.is_pure and not any(id(output) in used for output in inst.outputs):
                 continue
             kept.append(inst)
-            used.update([id(value) for value in random_variables(inst.inputs)])
+            maps = [value for value in inst.attrs if isinstance(value, IndexMap)]
+            used.update([id(value) for value in random_variables([*inst.inputs, *maps])])
         kept.reverse()
         return Trace(kept, {inst: self.decisions[inst] for inst in kept if inst in self.decisions})
 

@@ -25,6 +25,7 @@ from tilesmith.ir import (
     StringImm,
     Sub,
     Var,
+    const,
 )  # fmt: skip
 from tilesmith.ir.queries import variables
 from tilesmith.ir.serialization import load_json, save_json
@@ -47,6 +48,8 @@ def random_variables(value: Any) -> list[Any]:
         return [leaf for item in value.values() for leaf in random_variables(item)]
     if isinstance(value, PrimExpr):
         return [value, *variables(value)]
+    if isinstance(value, IndexMap):
+        return value.symbols()
     return [value]
 
 
@@ -61,7 +64,15 @@ def substituted(value: Any, table: dict[int, Any]) -> Any:
     if isinstance(value, PrimExpr) and not isinstance(value, (IntImm, StringImm)):
         mapping = {v: table[id(v)] for v in variables(value) if id(v) in table}
         return substitute(value, mapping) if mapping else value
+    if isinstance(value, IndexMap):
+        return value.with_symbols(
+            {v: _as_expression(table[id(v)], v) for v in value.symbols() if id(v) in table}
+        )
     return value
+
+
+def _as_expression(value: Any, variable: Var) -> PrimExpr:
+    return value if isinstance(value, PrimExpr) else const(value, variable.dtype)
 
 
 # --- Python ---------------------------------------------------------------------------------------
@@ -98,13 +109,18 @@ def python_text(value: Any, names: dict[int, str], as_function: bool = False) ->
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
     if isinstance(value, IndexMap):
-        return _map_text(value, as_function)
+        return _map_text(value.with_symbols(_named(value.symbols(), names)), as_function)
     if isinstance(value, PrimExpr):
-        named = {v: Var(names[id(v)], v.dtype) for v in variables(value) if id(v) in names}
+        named = _named(variables(value), names)
         return str(substitute(value, named) if named else value).splitlines()[-1]
     if isinstance(value, Node):
         return f"ir.load_json({save_json(value)!r})"
     return repr(value)
+
+
+def _named(found: list[Var], names: dict[int, str]) -> dict[Var, PrimExpr]:
+    """Return variables with the names of a trace, for those that have one there."""
+    return {v: Var(names[id(v)], v.dtype) for v in found if id(v) in names}
 
 
 _IMPORTED = ("T", "IndexMap", "ir", "sch")
@@ -160,6 +176,11 @@ def to_json(value: Any, names: dict[int, str], is_input: bool = False) -> Any:
     if isinstance(value, PrimExpr) and variables(value):
         saved = _expression_to_json(value, names)
         return python_text(value, names) if is_input and _has_text(value) else saved
+    if isinstance(value, IndexMap):
+        named = _named(value.symbols(), names)
+        if named:
+            rvs = [names[id(variable)] for variable in named]
+            return {"node": save_json(value.with_symbols(named)), "rvs": rvs}
     return {"node": save_json(value)}
 
 
@@ -204,7 +225,12 @@ def from_json(value: Any, table: dict[str, Any], is_input: bool = False) -> Any:
         expr = load_json(value["expr"])
         known = {name: _known(name, table) for name in value["rvs"]}
         return substitute(expr, {v: known[v.name] for v in variables(expr) if v.name in known})
-    return load_json(value["node"])
+    node = load_json(value["node"])
+    if "rvs" not in value:
+        return node
+    given = {name: _known(name, table) for name in value["rvs"]}
+    drawn = [v for v in node.symbols() if v.name in given]
+    return node.with_symbols({v: _as_expression(given[v.name], v) for v in drawn})
 
 
 _PRINTED = (Add, Sub, Mul, FloorDiv, FloorMod)

@@ -86,6 +86,10 @@ class RandomVariables:
             return simple.value if isinstance(simple, IntImm) else simple
         raise ScheduleError(f"expected a number or an expression, got {value!r}")
 
+    def numbers(self, variables: Iterable[Var]) -> dict[Var, PrimExpr]:
+        """Return the numbers of those variables that have been sampled."""
+        return {v: const(self._table[v], v.dtype) for v in variables if v in self._table}
+
     def new_block(self, cursor: Cursor) -> BlockRV:
         """Return a variable for a block."""
         variable = BlockRV()

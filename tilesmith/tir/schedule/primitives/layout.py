@@ -13,13 +13,12 @@ from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
-from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule.blocks import check_not_a_pointer, has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import Redirect
+from tilesmith.tir.schedule.nests import Redirect, SimplifiedSubstitution
 from tilesmith.tir.schedule.parameters import Adapted, BlockBuffer, BufferChoice
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import buffer_with, writers_of
@@ -350,7 +349,8 @@ def transform_block_layout(block: BlockCursor, index_map: BlockMap) -> None:
         )
         analyzer.bind(iterators[-1].var, iterators[-1].domain)
     values = inverse.map_indices([iterator.var for iterator in iterators])
-    replace = Substitution({v: analyzer.simplify(value) for v, value in zip(variables, values)})
+    simple = {v: analyzer.simplify(value) for v, value in zip(variables, values)}
+    replace = SimplifiedSubstitution(simple, analyzer)
     new = Block(
         tuple(iterators),
         [replace.visit(region) for region in node.reads],

@@ -20,7 +20,7 @@ from tilesmith.ir import IntImm, PrimExpr, Ramp, StringImm, Var, Visitor
 from tilesmith.ir.queries import conjuncts, is_call, variables
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
-from tilesmith.tir.index_map import NumpyValue
+from tilesmith.tir.index_map_values import NumpyValue
 from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import (
     Allocate,
