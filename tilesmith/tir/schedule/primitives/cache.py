@@ -166,13 +166,8 @@ def cache_read(
     writers, later_writers = _before_and_after(scope, writers_of(scope, buffer), wanted)
     end = min([statement_number(scope, writer) for writer in later_writers], default=len(blocks))
     place = _place_between(scope, writers, wanted, buffer)
-    if len(writers) > 1 and place != scope:
-        names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
-        reason = (
-            f"{names} write '{buffer.name}': a copy inside of the nest of its readers is made of "
-            "what a single block writes"
-        )
-        raise refuse(reason, writers[1])
+    if place != scope:
+        _check_single(writers, buffer)
     last = max([statement_number(place, writer) for writer in writers], default=-1)
     inside = [other for other in blocks if place in set(other.ancestors())]
     later = [
@@ -214,6 +209,18 @@ def cache_read(
         insert_nest(place, nest, _at(place, writers, -1), before=False)
     add_allocation(scope, [cache])
     return scope.block_of(realize.block)
+
+
+def _check_single(writers: Sequence[BlockCursor], buffer: Buffer) -> None:
+    """Check that what one iteration reads is known: a single block writes it there."""
+    if len(writers) < 2:
+        return
+    names = " and ".join([f"'{writer.block.name_hint}'" for writer in writers])
+    reason = (
+        f"{names} write '{buffer.name}': a copy inside of the nest of its readers is made of what "
+        "a single block writes"
+    )
+    raise refuse(reason, writers[1])
 
 
 def _declares(place: Cursor, buffer: Buffer) -> bool:
