@@ -349,3 +349,18 @@ def test_the_last_sum_of_partial_ones_is_made_by_all_threads():
     sch = check(sums, steps, expected)
     lowered = tir.transform.LowerCrossThreadReduction()(sch.mod)
     assert "T.tvm_thread_allreduce" in lowered.script()
+
+
+def test_the_last_sum_stays_in_loops_of_one_iteration():
+    @T.prim_func
+    def sums(A: T.Buffer((5, 8), "float32"), B: T.Buffer((5,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, _unit, k in T.grid(5, 1, 8):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    sch = check(sums, lambda sch: sch.rfactor(sch.get_loops("B")[2], 0))
+    assert [sch.get(loop).loop_var.name for loop in sch.get_loops("B")] == ["i", "_unit", "k"]

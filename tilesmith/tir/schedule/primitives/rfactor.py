@@ -323,6 +323,10 @@ class _Rfactor:
         gone = {self.loop.loop_var, *driven.intersection(variables(reduced))}
         kept = [c for c in conjuncts(self.realize.predicate) if not gone & set(variables(c))]
         needed.update(variables(kept))
+        # Loops of one iteration stay: the block is found under as many loops as before.
+        for one in (s.stmt for s in loops):
+            if is_const(one.extent, 1) and is_const(one.min) and one.loop_var not in gone:
+                needed.add(one.loop_var)
         nest: list[tuple[For, Var]] = []
         for cursor in loops[shared:]:
             loop = cursor.stmt
