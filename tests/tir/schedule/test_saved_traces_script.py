@@ -210,6 +210,8 @@ LOOPS = ["GetLoops", ["b0"], [], ["l1", "l2", "l3"]]
             r"it gave 3 results, the trace names 1",
         ),
         ([GET, LOOPS, ["Split", ["l1", "5 / 2"], [True, False], []]], [], r"instruction 2"),
+        ([GET, LOOPS, ["Split", ["l1", "T.min(5)"], [True, False], []]], [], r"instruction 2"),
+        ([GET, LOOPS, ["Split", ["l1", "exit(5, 6)"], [True, False], []]], [], r"instruction 2"),
         ([GET], [[4, 1]], r"a decision for instruction 4, of 1"),
         ([GET], [["x", 1]], r"this is not a trace in JSON form"),
     ],
@@ -244,7 +246,7 @@ def test_logs_of_other_tuners_are_read():
         ["Split", ["l1", "v4", "v5 * 1"], [1], ["l6", "l7"]],
         ["Reorder", ["l7", "l6"], [], []],
         ["Annotate", ["b0", '"text"'], ["key"], []],
-        ["Annotate", ["b0", "v5 * 2 + 1"], ["number"], []],
+        ["Annotate", ["b0", "T.max(v5 * 2 + 1, T.min(v4, 9))"], ["number"], []],
         ["CacheRead", ["b0"], [0, "shared"], ["b8"]],
     ]
     sch = schedule_of(programs.matmul)

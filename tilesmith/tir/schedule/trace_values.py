@@ -19,6 +19,8 @@ from tilesmith.ir import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Max,
+    Min,
     Mul,
     Node,
     PrimExpr,
@@ -27,6 +29,7 @@ from tilesmith.ir import (
     Var,
     const,
 )  # fmt: skip
+from tilesmith.ir.operators import maximum, minimum
 from tilesmith.ir.queries import variables
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.support.errors import ScheduleError
@@ -233,7 +236,8 @@ def from_json(value: Any, table: dict[str, Any], is_input: bool = False) -> Any:
     return node.with_symbols({v: _as_expression(given[v.name], v) for v in drawn})
 
 
-_PRINTED = (Add, Sub, Mul, FloorDiv, FloorMod)
+_PRINTED = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
+_FUNCTIONS = {"T.min": minimum, "T.max": maximum}
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -253,6 +257,10 @@ def _from_text(text: str, table: dict[str, Any]) -> Any:
             return node.value
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             return _OPERATORS[type(node.op)](evaluate(node.left), evaluate(node.right))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _FUNCTIONS:
+            function = _FUNCTIONS[ast.unparse(node.func)]
+            if len(node.args) == 2 and not node.keywords:
+                return function(*[evaluate(part) for part in node.args])
         raise ScheduleError(f"'{text}' is neither a random variable nor an expression over some")
 
     try:
