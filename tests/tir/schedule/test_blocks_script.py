@@ -429,6 +429,15 @@ def test_reverse_compute_at_of_a_reduction():
         "loop 'k' would carry the reduction of block 'C'",
     )  # fmt: skip
 
+    def threads(sch):
+        inner = sch.split(loops(sch, "B")[1], [None, 3])[1]
+        sch.bind(inner, "threadIdx.x")
+
+    refused(
+        sums, [threads, reverse_compute_at("C", "B", 2)],
+        "loop 'k_0' would carry the reduction of block 'C'", "rfactor the loop over threads",
+    )  # fmt: skip
+
 
 @T.prim_func
 def halves(A: T.Buffer((4,), "float32"), C: T.Buffer((8,), "float32")):

@@ -298,16 +298,33 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
         reason = f"block '{name}' would not run for all values of its iterators"
         raise refuse(reason, loop_cursor)
     _check_reductions_ascend(where, realize, ranges)
-    for ancestor in (loop_cursor, *loop_cursor.ancestors()):
-        loop = ancestor.stmt
-        if not isinstance(loop, For):
-            break
-        if loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) or _combines_threads(loop):
+    _check_carriers(cursor, where, values)
+
+
+def _check_carriers(cursor: BlockCursor, where: _Place, values: list[PrimExpr]) -> None:
+    """Check that the loops that would carry the reduction of a block may do so: those that run in
+    order, or those over threads, whose sums the lowering combines; not both."""
+    block = cursor.block
+    reduced = [v for i, v in zip(block.iter_vars, values) if i.iter_type == IterVar.CommReduce]
+    carriers = [
+        ancestor
+        for ancestor in (where.loop, *where.loop.loops())
+        if mentions(reduced, {ancestor.stmt.loop_var})
+    ]
+    over_threads = [carrier for carrier in carriers if _combines_threads(carrier.stmt)]
+    for carrier in carriers:
+        loop = carrier.stmt
+        if carrier in over_threads:
             continue
-        for iterator, value in zip(realize.block.iter_vars, values):
-            if iterator.iter_type == IterVar.CommReduce and mentions(value, {loop.loop_var}):
-                reason = f"loop '{loop.loop_var.name}' would carry the reduction of block '{name}'"
-                raise refuse(reason, ancestor)
+        if over_threads or loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            reason = (
+                f"loop '{loop.loop_var.name}' would carry the reduction of block "
+                f"'{block.name_hint}'"
+            )
+            advice = ""
+            if over_threads:
+                advice = "rfactor the loop over threads: they combine one sum of each thread"
+            raise refuse(reason, carrier, advice)
 
 
 def _combines_threads(loop: For) -> bool:
