@@ -14,16 +14,14 @@ memory that others write at the same time; a call may write all memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tilesmith.ir import (
     EQ,
     Broadcast,
     Call,
-    CallEffectKind,
     FloatImm,
     IntImm,
-    Node,
     Or,
     PrimExpr,
     Ramp,
@@ -32,21 +30,16 @@ from tilesmith.ir import (
     Var,
     const,
 )
-from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import any_node, calls, is_call, walk
-from tilesmith.tir.buffer import Buffer
+from tilesmith.ir.queries import is_call, walk
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import reads_memory, statements, stores
+from tilesmith.tir.queries import reads_memory
 from tilesmith.tir.stmt import (
-    Allocate,
-    AllocateConst,
     AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     ForKind,
@@ -63,89 +56,27 @@ from tilesmith.tir.transform.simplification.buffer_elements import (
     conditions_of,
     negated,
 )
+from tilesmith.tir.transform.simplification.touched_elements import (
+    bound,
+    each,
+    has_pointer_names,
+    is_of_threads,
+    may_write,
+    stored_buffers,
+    under,
+    written_elements,
+    written_pointers,
+)
 
-__all__ = ["with_known_values"]
+__all__ = ["IN_TURN", "ValueFollower", "has_other_names", "with_known_values"]
 
 _MOST_SETS = 32  # known at a time; the oldest are forgotten
 _LONGEST_VALUE = 16  # nodes of a formula that is put in place of a load
-_IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
-_THREADS = ("thread_extent", "virtual_thread")
+IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
+"""Loops of other kinds run several iterations at the same time."""
 
 
-_AROUND = (Allocate, AllocateConst, AssertStmt, AttrStmt, DeclBuffer)
-
-
-def _is_of_threads(stmt: Stmt) -> bool:
-    return isinstance(stmt, AttrStmt) and stmt.attr_key in _THREADS
-
-
-def _writes(stmt: Stmt) -> set[Var | None]:
-    """Return the pointers through which a statement writes; None stands for any pointer."""
-    found: set[Var | None] = {store.buffer.data for store in stores(stmt)}
-    if _may_write(stmt):
-        found.add(None)
-    return found
-
-
-def _may_write(node: Node) -> bool:
-    """Return whether a call in a program may write memory."""
-    return any(
-        is_call(call, "tir.address_of") or effect_of(call) is CallEffectKind.UpdateState
-        for call in calls(node)
-    )
-
-
-def _anywhere(stmt: Stmt) -> list[Elements]:
-    found: dict[Buffer, Elements] = {}
-    for store in stores(stmt):
-        found.setdefault(store.buffer, Elements(store.buffer, None))
-    return list(found.values())
-
-
-def _written(stmt: Stmt) -> list[Elements]:
-    """Return the elements that a statement may write through its stores."""
-    if isinstance(stmt, BufferStore):
-        return [Elements.of_access(stmt.buffer, stmt.indices)]
-    if isinstance(stmt, SeqStmt):
-        return [elements for part in stmt.seq for elements in _written(part)]
-    if isinstance(stmt, For):
-        return _each(_written(stmt.body), lambda e: e.over(stmt.loop_var, stmt.min, stmt.extent))
-    if isinstance(stmt, IfThenElse):
-        found = _under(_written(stmt.then_case), stmt.condition)
-        if stmt.else_case is not None:
-            found += _under(_written(stmt.else_case), negated(stmt.condition))
-        return found
-    if isinstance(stmt, LetStmt):
-        return _each(_written(stmt.body), lambda e: e.replaced(stmt.var, stmt.value))
-    if isinstance(stmt, BlockRealize) and not stmt.block.match_buffers:
-        block = stmt.block
-        found = _written(block.body) + ([] if block.init is None else _written(block.init))
-        return _bound(_under(found, stmt.predicate), stmt)
-    if isinstance(stmt, _AROUND) and not _is_of_threads(stmt):
-        return _written(stmt.body)
-    return _anywhere(stmt)
-
-
-def _each(
-    sets: Sequence[Elements], change: Callable[[Elements], Elements | None]
-) -> list[Elements]:
-    made = [change(elements) for elements in sets]
-    return [elements for elements in made if elements is not None]
-
-
-def _under(sets: Sequence[Elements], condition: PrimExpr) -> list[Elements]:
-    parts = conditions_of(condition)
-    return _each(sets, lambda elements: elements.where(parts))
-
-
-def _bound(sets: Sequence[Elements], realize: BlockRealize) -> list[Elements]:
-    found = list(sets)
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        found = [new for one in found if (new := one.replaced(iterator.var, value)) is not None]
-    return found
-
-
-class _Follower(ScopedAnalyzer, Rewriter):
+class ValueFollower(ScopedAnalyzer, Rewriter):
     """Tracks known elements. ``everywhere``: loads of them become their values in all expressions;
     else only in conditions that this decides.
 
@@ -216,7 +147,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
 
     def forget_after(self, *expressions: PrimExpr) -> None:
         """Drop everything where evaluating one of the expressions may write memory."""
-        if any(_may_write(expr) for expr in expressions):
+        if any(may_write(expr) for expr in expressions):
             self.forget({None})
 
     def without(self, sets: list[Elements], written: Sequence[Elements]) -> list[Elements]:
@@ -282,7 +213,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
         if is_call(call, "tir.assume"):
             self.assume(call.args[0])
             return evaluation
-        if None in _writes(evaluation):
+        if None in written_pointers(evaluation):
             self.forget({None})
             return evaluation
         value = self.value(call)
@@ -303,29 +234,31 @@ class _Follower(ScopedAnalyzer, Rewriter):
         for load, value in ((condition.a, condition.b), (condition.b, condition.a)):
             if isinstance(load, BufferLoad) and load.predicate is None:
                 stated = Elements.of_access(load.buffer, load.indices, value)
-                for elements in _each([stated], lambda e: e.where(otherwise)):
+                for elements in each([stated], lambda e: e.where(otherwise)):
                     self.know(elements)
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.value(loop.min), self.value(loop.extent)
         self.forget_after(low, extent)
-        written, var = _written(loop.body), loop.loop_var
-        everything = _each(written, lambda e: e.over(var, low, extent))
-        if None in _writes(loop.body):
+        written, var = written_elements(loop.body), loop.loop_var
+        everything = each(written, lambda e: e.over(var, low, extent))
+        calls_write = None in written_pointers(loop.body)
+        if calls_write:
             self.forget({None})
         outside = self.together
-        if loop.kind in _IN_TURN:
-            earlier = _each(written, lambda e: e.over(var, low, var - low))
-            later = _each(written, lambda e: e.over(var, var + 1, low + extent - var - 1))
+        if loop.kind in IN_TURN:
+            earlier = each(written, lambda e: e.over(var, low, var - low))
+            later = each(written, lambda e: e.over(var, var + 1, low + extent - var - 1))
             self.bind_loop(loop)
             body, made = self.inside(loop.body, self.without(self.known, earlier))
             self.bind_loop(loop)  # another loop may have the same variable
-            made = self.without(made, later)
-            made = _each(made, lambda e: e.over(var, low, extent))
+            # what one iteration makes known, a call in the next may overwrite
+            made = [] if calls_write else self.without(made, later)
+            made = each(made, lambda e: e.over(var, low, extent))
         else:
             self.together = True
             self.bind_loop(loop)
-            body = self.alone(loop.body, self.without(self.known, _anywhere(loop.body)))
+            body = self.alone(loop.body, self.without(self.known, stored_buffers(loop.body)))
             made = []
         self.together = outside
         self.leave(everything, made)
@@ -337,7 +270,7 @@ class _Follower(ScopedAnalyzer, Rewriter):
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
 
     def visit_While(self, loop: While) -> Stmt:
-        self.forget(_writes(loop))
+        self.forget(written_pointers(loop))
         body = self.alone(loop.body, self.known)
         return loop if body is loop.body else loop.with_fields(body=body)
 
@@ -361,10 +294,10 @@ class _Follower(ScopedAnalyzer, Rewriter):
                 stated, self.made = self.made, saved
                 new, found = self.inside(case, [*self.known, *stated])
             cases.append(new)
-            if None in _writes(case):
+            if None in written_pointers(case):
                 self.forget({None})
-            written += _under(_written(case), held)
-            made += _under(found, held)
+            written += under(written_elements(case), held)
+            made += under(found, held)
         self.leave(written, made)
         if (
             condition is branch.condition
@@ -380,17 +313,20 @@ class _Follower(ScopedAnalyzer, Rewriter):
         if let.var.dtype.is_integer and let.var.dtype.lanes == 1:
             self.analyzer.update(let.var, self.analyzer.const_int_bound(value))
         body = self.visit(let.body)
-        self.outer = _each(self.outer, lambda e: e.replaced(let.var, value))
-        self.made = _each(self.made, lambda e: e.replaced(let.var, value))
+        self.outer = each(self.outer, lambda e: e.replaced(let.var, value))
+        self.made = each(self.made, lambda e: e.replaced(let.var, value))
         if value is let.value and body is let.body:
             return let
         return LetStmt(let.var, value, body, let.span)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        if not _is_of_threads(attribute):
+        if attribute.attr_key == "volatile_scope":  # devices read and write it at any time
+            self.forget({None})
+            return attribute
+        if not is_of_threads(attribute):
             self.forget_after(attribute.value)
             return super().visit_AttrStmt(attribute)
-        self.forget(_writes(attribute))
+        self.forget(written_pointers(attribute))
         outside, self.together = self.together, True
         saved = self.known
         new = super().visit_AttrStmt(attribute)
@@ -407,17 +343,17 @@ class _Follower(ScopedAnalyzer, Rewriter):
         if block.match_buffers:  # views of memory that has another name outside
             self.forget({None})
             return realize
-        written = _written(realize)
-        starts: list[Elements] = [] if block.init is None else _anywhere(block)
+        written = written_elements(realize)
+        starts: list[Elements] = [] if block.init is None else stored_buffers(block)
         saved = self.known
         self.outer, self.made = self.without(saved, starts), []
-        if None in _writes(realize):
+        if None in written_pointers(realize):
             self.forget({None})
             saved = []
         new = super().visit_BlockRealize(realize)
         made = [] if block.init is not None else self.made
         self.outer, self.made = saved, []
-        self.leave(written, _bound(_under(made, realize.predicate), realize))
+        self.leave(written, bound(under(made, realize.predicate), realize))
         return new
 
     def visit_Block(self, block: Block) -> Block:
@@ -439,13 +375,11 @@ def _is_formula(value: PrimExpr) -> bool:
     )
 
 
-def _has_other_names(func: PrimFunc) -> bool:
+def has_other_names(func: PrimFunc) -> bool:
     """Return whether memory may have names that its buffer does not tell."""
     if not func.attrs.get("tir.noalias", True):
         return True
-    if any(isinstance(s, LetStmt) and s.var.dtype.is_handle for s in statements(func.body)):
-        return True
-    return any_node(func.body, lambda node: is_call(node, "tir.tvm_access_ptr"))
+    return has_pointer_names(func)
 
 
 def with_known_values(func: PrimFunc, everywhere: bool, conditions: bool) -> PrimFunc:
@@ -453,6 +387,6 @@ def with_known_values(func: PrimFunc, everywhere: bool, conditions: bool) -> Pri
 
     ``everywhere``: in all expressions. ``conditions``: in conditions that become constant.
     """
-    if _has_other_names(func):
+    if has_other_names(func):
         return func
-    return func.with_body(_Follower(everywhere, conditions).visit(func.body))
+    return func.with_body(ValueFollower(everywhere, conditions).visit(func.body))

@@ -40,6 +40,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.simplification.dead_stores import without_dead_stores
+from tilesmith.tir.transform.simplification.repeated_stores import without_repeated_stores
 
 __all__ = ["remove_no_op", "remove_no_op_as_configured"]
 
@@ -168,10 +169,11 @@ class _Remover(Rewriter):
 def remove_no_op(func: PrimFunc, use_dataflow_analysis: bool = False) -> PrimFunc:
     """Return ``func`` without statements that have no effect.
 
-    ``use_dataflow_analysis``: remove dead stores as well.
+    ``use_dataflow_analysis``: also remove stores that later ones overwrite, or that store what is
+    there already.
     """
     if use_dataflow_analysis:
-        func = without_dead_stores(func)
+        func = without_repeated_stores(without_dead_stores(func))
     return func.with_body(_Remover().visit(func.body))
 
 
