@@ -7,11 +7,12 @@
                 B[i, j] = A[i, j]                           B[0, j] = A[i, j]
 
 For each dimension the indices of all accesses are bounded over the loops inside the allocating
-scope, as far as conditions on a single loop (``if 2 <= i``) let these get. Loops over threads that
-share the memory count as loops inside: "global" memory is shared by all threads, "shared" memory by
-those of a block, "warp" memory along threadIdx.x. Where the bounds span a constant number of
-elements below the declared size, or depend on fewer symbols than it does, the dimension shrinks to
-them and the indices are moved; any other dimension stays as it is.
+scope, as far as conditions (``if 2 <= i``, ``T.where(i * 4 + j < 10)``) let these get. Loops over
+threads that share the memory count as loops inside: "global" memory is shared by all threads,
+"shared" memory by those of a block, "warp" memory along threadIdx.x. Where the bounds span a
+constant number of elements below the declared size, or depend on fewer symbols than it does, the
+dimension shrinks to them and the indices are moved; any other dimension stays as it is. Buffers
+that ``T.allocate`` and ``T.decl_buffer`` declare are treated like those that blocks allocate.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
@@ -20,27 +21,22 @@ stride of the axis that is ``offset`` modulo ``factor``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
+    EQ,
     GE,
     GT,
     LE,
     LT,
-    Add,
     Call,
-    Cast,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
+    Let,
+    Not,
     PrimExpr,
     Range,
-    Select,
-    Sub,
     Var,
     Visitor,
     const,
@@ -48,26 +44,30 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import conjuncts, is_call, variables
+from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import free_variables
 from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
+    Allocate,
+    AttrStmt,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
     IfThenElse,
     LetStmt,
     MatchBufferRegion,
+    Stmt,
 )
+from tilesmith.tir.transform.blocks.index_bounds import Bounds, IndexBounds, Loop
 from tilesmith.tir.transform.loops.loop_partition import limit_of
 
 __all__ = ["compact_buffer_allocation"]
 
-Bounds = tuple[PrimExpr, PrimExpr]
-_Loop = tuple[Var, PrimExpr, PrimExpr]  # variable, first, last
 _Tags = tuple[str, ...]  # how the tags of threads begin
 
 
@@ -84,91 +84,18 @@ class _Scope:
 class _RegionFinder(Visitor):
     """Collects, for each allocated buffer and dimension, the bounds of its accesses."""
 
-    def __init__(self) -> None:
-        self.analyzer = Analyzer()
-        self.loops: list[_Loop] = []
-        self.depth_of: dict[Var, int] = {}
+    def __init__(self, func: PrimFunc, is_strict: bool) -> None:
+        self.is_strict = is_strict
+        self.inner = IndexBounds(func)
+        self.analyzer = self.inner.analyzer
         self.scopes: dict[Buffer, _Scope] = {}
         self.pointers: dict[Var, Buffer] = {}
+        self.allocated: dict[Var, tuple[Allocate, int]] = {}  # no buffer declared yet; with depth
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.threads: dict[Var, str] = {}  # the variable of a loop over threads → its tag
         self.known_bounds: dict[tuple[int, int, _Tags, int], tuple[PrimExpr, Bounds | None]] = {}
         self.conditions = 0  # number of the conditions that hold here; 0 without any
         self.last_conditions = 0
-        self.relaxed: set[Var] = set()  # of these, those whose threads share the buffer in question
-
-    # -- bounds of an index over the loops from `depth` inwards
-
-    def bounds(self, expr: PrimExpr, depth: int) -> Bounds | None:
-        if isinstance(expr, IntImm):
-            return expr, expr
-        if isinstance(expr, Var):
-            number = self.depth_of.get(expr, -1)
-            if number < depth and (expr not in self.relaxed or number < 0):
-                return expr, expr
-            _, first, last = self.loops[number]
-            low, high = self.bounds(first, depth), self.bounds(last, depth)
-            return None if low is None or high is None else (low[0], high[1])
-        if isinstance(expr, (Add, Sub, Min, Max)):
-            a, b = self.bounds(expr.a, depth), self.bounds(expr.b, depth)
-            if a is None or b is None:
-                return None
-            if a[0] is a[1] and b[0] is b[1]:
-                return self.same(expr, a[0], b[0])
-            if isinstance(expr, Sub):
-                return a[0] - b[1], a[1] - b[0]
-            combine = _COMBINE[type(expr)]
-            return combine(a[0], b[0]), combine(a[1], b[1])
-        if isinstance(expr, (Mul, FloorDiv, FloorMod)):
-            return self.scaled(expr, depth)
-        if isinstance(expr, Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
-            inner = self.bounds(expr.value, depth)
-            if inner is None:
-                return None
-            least = ops.cast(expr.dtype, inner[0])
-            return least, least if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
-        if isinstance(expr, Select):
-            return self.either(expr.true_value, expr.false_value, depth)
-        if is_call(expr, "tir.if_then_else"):
-            return self.either(expr.args[1], expr.args[2], depth)
-        return None
-
-    def same(self, expr: Any, a: PrimExpr, b: PrimExpr) -> Bounds:
-        """Return equal lower and upper bounds for a value that is constant inside the scope."""
-        value = expr if a is expr.a and b is expr.b else type(expr)(a, b)
-        return value, value
-
-    def either(self, a: PrimExpr, b: PrimExpr, depth: int) -> Bounds | None:
-        first, second = self.bounds(a, depth), self.bounds(b, depth)
-        if first is None or second is None:
-            return None
-        return ops.minimum(first[0], second[0]), ops.maximum(first[1], second[1])
-
-    def scaled(self, expr: Any, depth: int) -> Bounds | None:
-        a, b = self.bounds(expr.a, depth), self.bounds(expr.b, depth)
-        if a is None or b is None or b[0] is not b[1]:
-            if isinstance(expr, Mul) and a is not None and b is not None and a[0] is a[1]:
-                a, b = b, a
-            else:
-                return None
-        if a[0] is a[1]:
-            return (
-                self.same(expr, a[0], b[0]) if not isinstance(expr, Mul) else _single(a[0] * b[0])
-            )
-        factor = b[0]
-        if not isinstance(factor, IntImm) or factor.value == 0:
-            return None
-        if isinstance(expr, Mul):
-            ends = a[0] * factor, a[1] * factor
-            return ends if factor.value > 0 else ends[::-1]
-        if factor.value < 0:
-            return None
-        if isinstance(expr, FloorDiv):
-            return a[0] // factor, a[1] // factor
-        first, last = self.analyzer.simplify(a[0] // factor), self.analyzer.simplify(a[1] // factor)
-        if ops.is_const(self.analyzer.simplify(last - first), 0):
-            return a[0] - first * factor, a[1] - first * factor
-        return const(0, factor.dtype), const(factor.value - 1, factor.dtype)
 
     # -- accesses
 
@@ -185,15 +112,17 @@ class _RegionFinder(Visitor):
 
     def index_bounds(self, buffer: Buffer, index: PrimExpr, axis: int) -> Bounds | None:
         scope = self.scopes[buffer]
-        if scope.regions[axis] is None or index.dtype.lanes > 1:
+        if scope.regions[axis] is None:
             return None
         sharers = _sharers(buffer.scope())
         # an index that is read and written is one object
         key = (id(index), scope.depth, sharers, self.conditions)
         found = self.known_bounds.get(key)
         if found is None:
-            self.relaxed = {var for var, tag in self.threads.items() if tag.startswith(sharers)}
-            found = self.known_bounds[key] = (index, self.bounds(index, scope.depth))
+            self.inner.relaxed = {
+                var for var, tag in self.threads.items() if tag.startswith(sharers)
+            }
+            found = self.known_bounds[key] = (index, self.inner.guarded_bounds(index, scope.depth))
         return found[1]
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
@@ -227,6 +156,7 @@ class _RegionFinder(Visitor):
         self.access(buffer, ranges)
 
     def visit_Var(self, var: Var) -> None:
+        self.allocated.pop(var, None)
         if var in self.pointers:
             self.escape(var)
 
@@ -241,7 +171,7 @@ class _RegionFinder(Visitor):
         self.visit(branch.condition)
         self.visit_under(branch.condition, branch.then_case)
         if branch.else_case is not None:
-            self.visit(branch.else_case)
+            self.visit_under(self.opposite(branch.condition), branch.else_case)
 
     def visit_Call(self, call: Call) -> None:
         if not is_call(call, "tir.if_then_else"):
@@ -249,7 +179,13 @@ class _RegionFinder(Visitor):
             return
         self.visit(call.args[0])
         self.visit_under(call.args[0], call.args[1])
-        self.visit(call.args[2])
+        self.visit_under(self.opposite(call.args[0]), call.args[2])
+
+    def opposite(self, condition: PrimExpr) -> PrimExpr:
+        if not condition.dtype.is_bool:  # an integer: its opposite bounds nothing
+            return const(True, "bool")
+        parts = conjuncts(condition, through_likely=True)
+        return self.analyzer.simplify(Not(ops.all_of(*parts)))
 
     def visit_BlockRealize(self, realize: BlockRealize) -> None:
         for value in realize.iter_values:
@@ -260,47 +196,65 @@ class _RegionFinder(Visitor):
     def visit_under(self, condition: PrimExpr, node: Any) -> None:
         """Visit code under a condition, with the loop ranges narrowed by it."""
         narrowed = [] if ops.is_const(condition) else self.narrowed_loops(condition)
-        if not narrowed:
+        guards = [] if ops.is_const(condition) else self.guards_of(condition)
+        if not narrowed and not guards:
             self.visit(node)
             return
-        loops, outside = list(self.loops), self.conditions
+        loops, outside, others = list(self.inner.loops), self.conditions, self.inner.guards
+        self.inner.guards = [*others, *guards]
         self.last_conditions += 1
         self.conditions = self.last_conditions
         for number, loop in narrowed:
-            self.loops[number] = loop
+            self.inner.loops[number] = loop
         self.visit(node)
-        self.loops, self.conditions = loops, outside
+        self.inner.loops, self.conditions, self.inner.guards = loops, outside, others
 
-    def narrowed_loops(self, condition: PrimExpr) -> list[tuple[int, _Loop]]:
-        """Return the loops of constant bounds that have fewer iterations under a condition."""
-        found: dict[int, _Loop] = {}
+    def guards_of(self, condition: PrimExpr) -> list[PrimExpr]:
+        """Return what a condition says of several loops, as values that are at most 0."""
+        found: list[PrimExpr] = []
         for clause in conjuncts(condition, through_likely=True):
             if not isinstance(clause, (LT, LE, GT, GE)):
                 continue
-            used = [var for var in variables(clause) if var in self.depth_of]
+            if not clause.a.dtype.is_int or clause.a.dtype.bits < 32 or clause.a.dtype.lanes > 1:
+                continue
+            if len([var for var in variables(clause) if var in self.inner.depth_of]) < 2:
+                continue
+            less, more = clause.a, clause.b
+            if isinstance(clause, (GT, GE)):
+                less, more = more, less
+            found.append(less - more + 1 if isinstance(clause, (LT, GT)) else less - more)
+        return found
+
+    def narrowed_loops(self, condition: PrimExpr) -> list[tuple[int, Loop]]:
+        """Return the loops of constant bounds that have fewer iterations under a condition."""
+        found: dict[int, Loop] = {}
+        for clause in conjuncts(condition, through_likely=True):
+            if not isinstance(clause, (LT, LE, GT, GE, EQ)):
+                continue
+            used = [var for var in variables(clause) if var in self.inner.depth_of]
             if len(used) != 1:
                 continue
-            number = self.depth_of[used[0]]
-            var, first, last = found.get(number, self.loops[number])
+            number = self.inner.depth_of[used[0]]
+            var, first, last = found.get(number, self.inner.loops[number])
             limit = limit_of(clause, var, {}, self.analyzer)
             first, last = self.analyzer.simplify(first), self.analyzer.simplify(last)
             if limit is None or not (isinstance(first, IntImm) and isinstance(last, IntImm)):
                 continue
             low, end = limit
-            if isinstance(low, IntImm) and first.value < low.value <= last.value:
-                found[number] = (var, ops.cast(var.dtype, low), last)
-            elif isinstance(end, IntImm) and first.value < end.value <= last.value:
-                found[number] = (var, first, ops.cast(var.dtype, end - 1))
+            least, most = first.value, last.value
+            if isinstance(low, IntImm) and least < low.value <= most:
+                least = low.value
+            if isinstance(end, IntImm) and least < end.value <= most:
+                most = end.value - 1
+            if (least, most) != (first.value, last.value):
+                found[number] = (var, const(least, var.dtype), const(most, var.dtype))
         return list(found.items())
 
     # -- scopes
 
     def visit_Block(self, block: Block) -> None:
         for buffer in block.alloc_buffers:
-            if buffer.strides or buffer.axis_separators or not ops.is_const(buffer.elem_offset, 0):
-                continue
-            self.scopes[buffer] = _Scope(len(self.loops), len(buffer.shape))
-            self.pointers[buffer.data] = buffer
+            self.declare(buffer, len(self.inner.loops))
         for number, axis, factor, offset in block.annotations.get("buffer_dim_align", ()):
             rows = self.alignments.setdefault(block.writes[number].buffer, {})
             rows[int(axis)] = (int(factor), int(offset))
@@ -310,28 +264,72 @@ class _RegionFinder(Visitor):
             self.visit(block.init)
         self.visit(block.body)
 
+    def visit_Allocate(self, allocation: Allocate) -> None:
+        for extent in allocation.extents:
+            self.visit(extent)
+        self.allocated[allocation.buffer_var] = allocation, len(self.inner.loops)
+        self.visit(allocation.body)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> None:
+        buffer = declaration.buffer
+        allocation, depth = self.allocated.pop(buffer.data, (None, 0))
+        if buffer.data in self.pointers:
+            if buffer not in self.scopes:
+                self.escape(buffer.data)  # another view of the same memory
+        elif allocation is not None and _has_size_of(allocation, buffer):
+            self.declare(buffer, depth)
+        self.visit(declaration.body)
+
+    def declare(self, buffer: Buffer, depth: int) -> None:
+        """Begin the scope of an allocated buffer, unless its memory is laid out in a special
+        way."""
+        if buffer.strides or buffer.axis_separators or not ops.is_const(buffer.elem_offset, 0):
+            return
+        self.scopes[buffer] = _Scope(depth, len(buffer.shape))
+        self.pointers[buffer.data] = buffer
+
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
         self.visit(loop.extent)
-        var = loop.loop_var
-        self.depth_of[var] = len(self.loops)
-        self.loops.append((var, loop.min, loop.min + loop.extent - 1))
-        self.analyzer.bind(var, Range.from_min_extent(loop.min, loop.extent))
         binding = loop.thread_binding
-        if binding is not None:
-            self.threads[var] = binding.thread_tag
-        self.visit(loop.body)
-        self.threads.pop(var, None)
-        self.loops.pop()
-        del self.depth_of[var]
+        tag = None if binding is None else binding.thread_tag
+        self.visit_loop(loop.loop_var, loop.min, loop.extent, tag, loop.body)
 
-    def visit_LetStmt(self, let: LetStmt) -> None:
+    def visit_AttrStmt(self, attribute: AttrStmt) -> None:
+        if attribute.attr_key not in ("thread_extent", "virtual_thread"):
+            self.visit_children(attribute)
+            return
+        self.visit(attribute.value)
+        var = attribute.node.var
+        if var in self.inner.depth_of:  # the same thread as further outside
+            self.visit(attribute.body)
+            return
+        extent = ops.cast(var.dtype, attribute.value)
+        tag = attribute.node.thread_tag
+        self.visit_loop(var, const(0, var.dtype), extent, tag, attribute.body)
+
+    def visit_loop(
+        self, var: Var, low: PrimExpr, extent: PrimExpr, tag: str | None, body: Stmt
+    ) -> None:
+        self.inner.depth_of[var] = len(self.inner.loops)
+        self.inner.loops.append((var, low, low + extent - 1))
+        self.analyzer.bind(var, Range.from_min_extent(low, extent))
+        if tag is not None:
+            self.threads[var] = tag
+        self.visit(body)
+        self.threads.pop(var, None)
+        self.inner.loops.pop()
+        del self.inner.depth_of[var]
+
+    def visit_LetStmt(self, let: LetStmt | Let) -> None:
         # A value that is bound inside cannot be bounded here; it hides its loops.
-        self.depth_of[let.var] = len(self.loops)
-        self.loops.append((let.var, _UNKNOWN, _UNKNOWN))
+        self.inner.depth_of[let.var] = len(self.inner.loops)
+        self.inner.loops.append((let.var, _UNKNOWN, _UNKNOWN))
         self.visit_children(let)
-        self.loops.pop()
-        del self.depth_of[let.var]
+        self.inner.loops.pop()
+        del self.inner.depth_of[let.var]
+
+    visit_Let = visit_LetStmt
 
     # -- results
 
@@ -341,7 +339,8 @@ class _RegionFinder(Visitor):
         ranges = [
             self.dimension(size, found) for size, found in zip(buffer.shape, scope.regions)
         ]  # fmt: skip
-        if all(dim.extent is size for dim, size in zip(ranges, buffer.shape)):
+        if all(ops.is_const(dim.min, 0) and structural_equal(dim.extent, size)
+               for dim, size in zip(ranges, buffer.shape)):  # fmt: skip
             return None
         return ranges
 
@@ -367,7 +366,7 @@ class _RegionFinder(Visitor):
             if is_size and set(free_variables(extent, sizes=False)) < set(free_variables(size)):
                 smaller = simplify(ops.minimum(size, extent))
                 return Range.from_min_extent(ops.cast(size.dtype, first), smaller)
-            bound = constant.max_value
+            bound = constant.max_value  # an estimate: memory does not grow to it
             if not isinstance(size, IntImm) or bound >= size.value:
                 return whole
             count = int(bound)
@@ -375,12 +374,28 @@ class _RegionFinder(Visitor):
             count = extent.value
         if count < 1:
             return whole
-        if isinstance(size, IntImm) and count >= size.value:
+        if isinstance(size, IntImm) and count >= size.value and self.is_strict:
             return whole
         return Range.from_min_extent(ops.cast(size.dtype, first), const(count, size.dtype))
 
 
-_COMBINE = {Add: ops.add, Min: ops.minimum, Max: ops.maximum}
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    size = sizes[0]
+    for factor in sizes[1:]:
+        size = size * factor
+    return size
+
+
+def _has_size_of(allocation: Allocate, buffer: Buffer) -> bool:
+    """Return whether an allocation is as large as a buffer, so that it may be given its size."""
+    if allocation.dtype is not buffer.dtype:
+        return False
+    extents = allocation.extents
+    if len(extents) == 1 and len(buffer.shape) > 1:
+        return structural_equal(Analyzer().simplify(_product(buffer.shape)), extents[0])
+    return structural_equal(extents, buffer.shape)
+
+
 _UNKNOWN = Call("int32", "tir.undef", ())
 
 
@@ -391,10 +406,6 @@ def _sharers(scope: str) -> _Tags:
     if scope.startswith("shared"):
         return ("threadIdx", "vthread")
     return ("threadIdx.x",) if scope == "warp" else ()
-
-
-def _single(value: PrimExpr) -> Bounds:
-    return value, value
 
 
 def _aligned_strides(
@@ -431,6 +442,17 @@ class _Compactor(AccessRedirection):
     def redirected(self, buffer: Buffer) -> Buffer | None:
         return self.compact.get(buffer)
 
+    def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        body = self.visit(allocation.body)
+        old = self.finder.pointers.get(allocation.buffer_var)
+        new = None if old is None else self.compact.get(old)
+        if new is not None:
+            extents = new.shape
+            if len(allocation.extents) == 1:
+                extents = (self.finder.analyzer.simplify(_product(extents)),)
+            return allocation.with_fields(extents=extents, body=body)
+        return allocation if body is allocation.body else allocation.with_fields(body=body)
+
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
         return [
             index if ops.is_const(dim.min, 0) else self.difference(index, dim.min)
@@ -453,9 +475,10 @@ class _Compactor(AccessRedirection):
 def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFunc:
     """Shrinks buffers to their live regions.
 
-    Returns ``func`` with the buffers of its blocks shrunk to their live regions.
+    Returns ``func`` with the buffers that it allocates shrunk to their live regions. Unless
+    ``is_strict``, a buffer that is accessed beyond its size grows.
     """
-    finder = _RegionFinder()
+    finder = _RegionFinder(func, is_strict)
     finder.visit(func.body)
     if not finder.scopes:
         return func

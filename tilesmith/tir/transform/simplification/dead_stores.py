@@ -316,10 +316,13 @@ class _Remover(Rewriter):
         """Visit a statement that runs its body once, after some expressions."""
         body = self.visit(stmt.body)
         self.evaluate(*expressions)
-        return stmt if body is stmt.body else stmt.with_fields(body=body)
+        new: Stmt = stmt if body is stmt.body else stmt.with_fields(body=body)
+        return new
 
     def visit_default(self, node: Any) -> Any:
-        return self.apart(node) if isinstance(node, Stmt) else node
+        if isinstance(node, Stmt):
+            return self.apart(node)
+        return node
 
     def apart(self, stmt: Stmt) -> Stmt:
         """Visit a statement of which nothing is known: no fact passes its borders."""
