@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tir.transform.harness import apply, assert_same_results
-from tilesmith.ir import Let, Var, assert_structural_equal
+from tilesmith.ir import Let, Var, assert_structural_equal, const
 from tilesmith.ir.transform import PassContext
 from tilesmith.script import tir as T
 from tilesmith.tir import For, ForKind, PrimFunc, decl_buffer, stmt_seq, transform
@@ -70,6 +70,58 @@ def test_narrow_data_type():
                 A[i * 8 + j] = T.Cast("int64", i + j) * T.int64(1000000000)
 
     check(before, expected, transform.NarrowDataType(32), sizes={"n": 50})
+
+
+def test_iterators_of_blocks_are_narrowed_with_what_they_are_bound_to():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(T.int64(8), T.int64(8)):
+            with T.block("B"):
+                v = T.axis.spatial(T.int64(64), i * T.int64(8) + j)
+                T.reads(A[v])
+                T.writes(B[v])
+                B[v] = A[v] + T.Cast("float32", v)
+
+    @T.prim_func
+    def expected(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                v = T.axis.spatial(64, i * 8 + j)
+                T.reads(A[v])
+                T.writes(B[v])
+                B[v] = A[v] + T.Cast("float32", v)
+
+    check(before, expected, transform.NarrowDataType(32))
+
+
+def test_loop_variables_of_a_large_index_keep_their_type():
+    @T.prim_func
+    def func(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        A = T.match_buffer(a, (T.int64(17179869184),), "int8")
+        B = T.match_buffer(b, (T.int64(131072),), "int8")
+        for i, j in T.grid(T.int64(131072), T.int64(131072)):
+            A[i * T.int64(131072) + j] = B[i]
+        for k in range(T.int64(131072)):
+            B[k] = T.int8(1)
+
+    got = apply(func, transform.NarrowDataType(32))
+    large, small = got.body.seq
+    assert_structural_equal(large, func.body.seq[0], map_free_vars=True)
+    assert small.loop_var.dtype == "int32"
+
+
+def test_two_loops_of_one_variable_are_narrowed_apart():
+    buffer, i, n = decl_buffer((8,), "int8"), Var("i", "int64"), Var("n", "int64")
+
+    def loop(extent):
+        return For(i, const(0, "int64"), extent, 0, BufferStore(buffer, const(1, "int8"), [i]))
+
+    func = PrimFunc([buffer.data, n], stmt_seq(loop(const(8, "int64")), loop(n)))
+    first, second = apply(func, transform.NarrowDataType(32)).body.seq
+    assert first.loop_var.dtype == "int32" and first.body.indices[0] is first.loop_var
+    assert second.loop_var is i and second.body.indices[0] is i
 
 
 def test_threads_are_narrowed():
@@ -542,6 +594,27 @@ def test_loops_are_not_peeled_for_conditions_on_scalars_or_in_the_middle():
                         A[i, j0 * 8 + j1] = T.float32(1)
 
     assert_structural_equal(apply(func, transform.PeelVectorTails()), func)
+
+
+def test_loops_of_one_iteration_vanish_if_asked():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(1):
+            for j in range(4):
+                for _k in range(1):
+                    A[j] = T.max(A[j], T.Cast("float32", i))
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32")):
+        for j in range(4):
+            A[j] = T.max(A[j], T.float32(0))
+
+    assert apply(before, transform.UnrollLoop()).script().count("for ") == 1  # one grid of three
+    with PassContext(config={"tir.UnrollLoop": {"auto_max_extent": 1}}):
+        got = apply(before, transform.UnrollLoop())
+    assert_structural_equal(got, expected.with_attr(before.attrs))
+    assert_same_results(before, got)
 
 
 def test_copies_of_an_unrolled_loop_bind_variables_of_their_own():

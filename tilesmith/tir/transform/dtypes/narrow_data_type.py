@@ -4,12 +4,11 @@
         B[i * T.int64(4)] = A[i]                    B[i * 4] = A[i]
 
 Bounds come from constants and from the extents of loops; what depends on loaded values or on sizes
-that are known at run time only keeps its type.
+that are known at run time only keeps its type. So do the loop variables in an index that does not
+fit.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from tilesmith.ir import (
     Add,
@@ -34,58 +33,25 @@ from tilesmith.ir import (
     Select,
     Sub,
     Var,
+    Visitor,
     const,
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, mentions
+from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, IterVar
+from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
+from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, LetStmt, Stmt
+from tilesmith.tir.transform.dtypes.intervals import Interval, Intervals, of_loop, of_operation
 
 __all__ = ["narrow_data_type"]
 
-Interval = tuple[int, int]
 _OPERATORS = {Add: ops.add, Sub: ops.subtract, Mul: ops.multiply, Min: ops.minimum,
               Max: ops.maximum, FloorDiv: ops.floordiv, FloorMod: ops.floormod,
               Div: ops.truncdiv, Mod: ops.truncmod}  # fmt: skip
-
-
-def _corners(a: Interval, b: Interval, function: Any) -> Interval:
-    values = [function(x, y) for x in a for y in b]
-    return min(values), max(values)
-
-
-def _truncated(a: int, b: int) -> int:
-    return a // b if a >= 0 else -(-a // b)
-
-
-def _remainder(a: Interval, b: Interval) -> Interval | None:
-    if b[0] <= 0:
-        return None
-    return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
-
-
-def _truncated_remainder(a: Interval, b: Interval) -> Interval | None:
-    if b[0] <= 0:
-        return None
-    return (0 if a[0] >= 0 else 1 - b[1], 0 if a[1] <= 0 else b[1] - 1)
-
-
-_INTERVALS: dict[type, Any] = {
-    Add: lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    Sub: lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    Mul: lambda a, b: _corners(a, b, lambda x, y: x * y),
-    Min: lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    Max: lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    FloorDiv: lambda a, b: _corners(a, b, lambda x, y: x // y) if b[0] > 0 else None,
-    FloorMod: _remainder,
-    Div: lambda a, b: _corners(a, b, _truncated) if b[0] > 0 else None,
-    Mod: _truncated_remainder,
-}
 
 
 class _Narrower(BufferRemapper):
@@ -93,53 +59,13 @@ class _Narrower(BufferRemapper):
     such values whose result fits is computed on the narrow ones.
     """
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, kept: set[Var]) -> None:
         super().__init__()
         self.bits = bits
-        self.low, self.high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        self.intervals = Intervals(bits)
+        self.kept = kept  # loop variables that keep their type
         self.values: dict[Var, PrimExpr] = {}
-        self.ranges: dict[Var, Interval] = {}
-        self.known: dict[int, tuple[PrimExpr, Interval | None]] = {}
         self.threads: dict[IterVar, IterVar] = {}
-
-    # -- what is known
-
-    def fits(self, interval: Interval | None) -> bool:
-        return interval is not None and self.low <= interval[0] and interval[1] <= self.high
-
-    def interval(self, expr: PrimExpr) -> Interval | None:
-        """Return the bounds of an integer expression (of all its lanes)."""
-        found = self.known.get(id(expr))
-        if found is None:
-            found = self.known[id(expr)] = (expr, self.compute_interval(expr))
-        return found[1]
-
-    def compute_interval(self, expr: PrimExpr) -> Interval | None:
-        if isinstance(expr, IntImm):
-            return expr.value, expr.value
-        if isinstance(expr, Var):
-            return self.ranges.get(expr)
-        if isinstance(expr, (Cast, Broadcast)):
-            inner = self.interval(expr.value)
-            return inner if expr.dtype.is_int else None
-        if isinstance(expr, Ramp):
-            return self.spread(expr)
-        rule = _INTERVALS.get(expr.__class__)
-        if rule is not None and expr.dtype.is_int:
-            a, b = self.interval(expr.a), self.interval(expr.b)  # type: ignore[attr-defined]
-            return None if a is None or b is None else rule(a, b)
-        if isinstance(expr, Select):
-            return _union(self.interval(expr.true_value), self.interval(expr.false_value))
-        if is_call(expr, "tir.if_then_else"):
-            return _union(self.interval(expr.args[1]), self.interval(expr.args[2]))
-        return None
-
-    def spread(self, ramp: Ramp) -> Interval | None:
-        base, stride = self.interval(ramp.base), self.interval(ramp.stride)
-        if base is None or stride is None:
-            return None
-        reach = _corners(stride, (0, ramp.lanes - 1), lambda x, y: x * y)
-        return base[0] + reach[0], base[1] + reach[1]
 
     def is_wide(self, dtype: DataType) -> bool:
         return dtype.is_int and dtype.bits > self.bits
@@ -148,13 +74,13 @@ class _Narrower(BufferRemapper):
         """Return a wide value in the narrow type; None where it is not known to fit."""
         dtype = expr.dtype.with_bits(self.bits)
         if isinstance(expr, IntImm):
-            return const(expr.value, dtype) if self.low <= expr.value <= self.high else None
+            return const(expr.value, dtype) if self.intervals.fits((expr.value,) * 2) else None
         if isinstance(expr, Cast):
             return expr.value if expr.value.dtype is dtype else None
         if isinstance(expr, Broadcast):
             value = self.narrow(expr.value)
             return None if value is None else Broadcast(value, expr.lanes)
-        if isinstance(expr, Ramp) and self.fits(self.interval(expr)):
+        if isinstance(expr, Ramp) and self.intervals.fits(self.intervals.of(expr)):
             base, stride = self.narrow(expr.base), self.narrow(expr.stride)
             if base is not None and stride is not None:
                 return Ramp(base, stride, expr.lanes)
@@ -180,13 +106,12 @@ class _Narrower(BufferRemapper):
             small_a, small_b = self.narrow(a), self.narrow(b)
             if small_a is not None and small_b is not None:
                 result = _OPERATORS[kind](small_a, small_b)
-                if self.fits(self.result_interval(kind, small_a, small_b)):
+                if self.intervals.fits(self.result_interval(kind, small_a, small_b)):
                     return ops.cast(expr.dtype, result)
         return expr if a is expr.a and b is expr.b else kind(a, b)
 
     def result_interval(self, kind: type, a: PrimExpr, b: PrimExpr) -> Interval | None:
-        left, right = self.interval(a), self.interval(b)
-        return None if left is None or right is None else _INTERVALS[kind](left, right)
+        return of_operation(kind, self.intervals.of(a), self.intervals.of(b))
 
     def visit_CompareOp(self, expr: CompareOp) -> PrimExpr:
         a, b = self.visit(expr.a), self.visit(expr.b)
@@ -243,22 +168,15 @@ class _Narrower(BufferRemapper):
         self.values.pop(var, None)  # another let may have bound it before
         if not self.is_wide(var.dtype):
             if var.dtype.is_int:
-                self.learn(var, self.interval(value))
+                self.intervals.learn(var, self.intervals.of(value))
             return var, value
         small = self.narrow(value)
         if small is None:
             return var, value
         new = Var(var.name, small.dtype, var.span)
-        self.learn(new, self.interval(small))
+        self.intervals.learn(new, self.intervals.of(small))
         self.values[var] = Cast(var.dtype, new)
         return new, small
-
-    def learn(self, var: Var, interval: Interval | None) -> None:
-        known = self.ranges.pop(var, interval)
-        if known != interval:
-            self.known.clear()  # bounds of what mentions the variable were for another binding
-        if interval is not None:
-            self.ranges[var] = interval
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         indices = [self.index(index) for index in load.indices]
@@ -303,12 +221,12 @@ class _Narrower(BufferRemapper):
         ):
             return self.children(attribute)
         extent = self.visit(attribute.value)
-        count = self.interval(extent)
-        if count is not None and self.fits((0, count[1])):
+        count = self.intervals.of(extent)
+        if count is not None and self.intervals.fits((0, count[1])):
             small = self.narrow(extent) if self.is_wide(extent.dtype) else None
             if small is not None and thread.var.dtype is extent.dtype:
                 extent, thread = small, self.narrow_thread(thread, small)
-            self.learn(thread.var, (0, max(count[1] - 1, 0)))
+            self.intervals.learn(thread.var, (0, max(count[1] - 1, 0)))
         body = self.visit(attribute.body)
         if thread is attribute.node and extent is attribute.value and body is attribute.body:
             return attribute
@@ -325,26 +243,115 @@ class _Narrower(BufferRemapper):
 
     def visit_For(self, loop: For) -> Stmt:
         low, extent = self.visit(loop.min), self.visit(loop.extent)
-        first, count = self.interval(low), self.interval(extent)
+        inside = of_loop(self.intervals.of(low), self.intervals.of(extent))
         var = loop.loop_var
-        if first is not None and count is not None:
-            inside = (first[0], max(first[0], first[1] + count[1] - 1))
-            small_low, small_extent = None, None
-            if self.is_wide(var.dtype) and self.fits((inside[0], inside[1] + 1)):
-                small_low, small_extent = self.narrow(low), self.narrow(extent)
+        self.values.pop(var, None)  # another loop may have had it before
+        if self.is_wide(var.dtype) and var not in self.kept and self.fits_with_end(inside):
+            small_low, small_extent = self.narrow(low), self.narrow(extent)
             if small_low is not None and small_extent is not None:
                 var = Var(var.name, var.dtype.with_bits(self.bits), var.span)
                 self.values[loop.loop_var] = Cast(loop.loop_var.dtype, var)
                 low, extent = small_low, small_extent
-            self.learn(var, inside)
+        self.intervals.learn(var, inside)
         body = self.visit(loop.body)
         if var is loop.loop_var and body is loop.body and low is loop.min and extent is loop.extent:
             return loop
         return loop.with_fields(loop_var=var, min=low, extent=extent, body=body)
 
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        """Narrow iterators whose domain and value both fit."""
+        values, iterators = [], []
+        for given, value in zip(realize.block.iter_vars, realize.iter_values):
+            new, bound = self.iterator(given, self.visit(value))
+            iterators.append(new)
+            values.append(bound)
+        predicate = self.visit(realize.predicate)
+        block = realize.block
+        if any(new is not old for new, old in zip(iterators, block.iter_vars)):
+            block = block.with_fields(iter_vars=tuple(iterators))
+        block = self.visit(block)
+        if block is realize.block and predicate is realize.predicate:
+            if all(new is old for new, old in zip(values, realize.iter_values)):
+                return realize
+        return realize.with_fields(iter_values=tuple(values), predicate=predicate, block=block)
 
-def _union(a: Interval | None, b: Interval | None) -> Interval | None:
-    return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+    def iterator(self, given: IterVar, value: PrimExpr) -> tuple[IterVar, PrimExpr]:
+        """Return an iterator of a block and its value, narrow ones if they fit."""
+        var, domain = given.var, given.dom
+        assert domain is not None  # of an iterator of a block
+        inside = of_loop(self.intervals.of(domain.min), self.intervals.of(domain.extent))
+        small = self.narrow(value) if self.is_wide(var.dtype) and var not in self.kept else None
+        low, extent = self.narrow(domain.min), self.narrow(domain.extent)
+        if small is None or low is None or extent is None or not self.fits_with_end(inside):
+            self.intervals.learn(var, inside)
+            return given, value
+        new = Var(var.name, small.dtype, var.span)
+        self.intervals.learn(new, inside)
+        self.values[var] = Cast(var.dtype, new)
+        domain = Range.from_min_extent(low, extent)
+        return IterVar(domain, new, given.iter_type, given.thread_tag, given.span), small
+
+    def fits_with_end(self, inside: Interval | None) -> bool:
+        """Return whether the values of a loop variable and the one after the last fit."""
+        return inside is not None and self.intervals.fits((inside[0], inside[1] + 1))
+
+    def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
+        """Narrow what a block declares like its accesses."""
+        ranges = [self.range(dim) for dim in region.region]
+        buffer = self.visit(region.buffer)
+        if buffer is region.buffer and all(a is b for a, b in zip(ranges, region.region)):
+            return region
+        return BufferRegion(buffer, ranges)
+
+    def range(self, dim: Range) -> Range:
+        low, extent = self.index(dim.min), self.index(dim.extent)
+        if low is dim.min and extent is dim.extent:
+            return dim
+        if low.dtype is not extent.dtype:
+            low, extent = self.visit(dim.min), self.visit(dim.extent)
+        return Range.from_min_extent(low, extent)
+
+
+class _LargeIndices(Visitor):
+    """Collects the variables in indices that do not fit into some bits: they keep their type, so
+    that nothing is cast inside of such an index."""
+
+    def __init__(self, bits: int) -> None:
+        self.intervals = Intervals(bits)
+        self.variables: set[Var] = set()
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.look(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.look(store)
+
+    def look(self, access: BufferLoad | BufferStore) -> None:
+        for index in access.indices:
+            inside = self.intervals.of(index)
+            if inside is not None and not self.intervals.fits(inside):
+                self.variables.update(variables(index))
+        self.visit_children(access)
+
+    def visit_For(self, loop: For) -> None:
+        first, count = self.intervals.of(loop.min), self.intervals.of(loop.extent)
+        self.intervals.learn(loop.loop_var, of_loop(first, count))
+        self.visit_children(loop)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        for iterator in realize.block.iter_vars:
+            domain = iterator.dom
+            assert domain is not None  # of an iterator of a block
+            first, count = self.intervals.of(domain.min), self.intervals.of(domain.extent)
+            self.intervals.learn(iterator.var, of_loop(first, count))
+        self.visit_children(realize)
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            if iterator.var in self.variables:
+                self.variables.update(variables(value))
+
+    def visit_LetStmt(self, let: LetStmt) -> None:
+        self.intervals.learn(let.var, self.intervals.of(let.value))
+        self.visit_children(let)
 
 
 @compiler_pass("tir.NarrowDataType")
@@ -353,4 +360,6 @@ def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
 
     Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
     """
-    return func.with_body(_Narrower(target_bits).visit(func.body))
+    too_large = _LargeIndices(target_bits)
+    too_large.visit(func.body)
+    return func.with_body(_Narrower(target_bits, too_large.variables).visit(func.body))

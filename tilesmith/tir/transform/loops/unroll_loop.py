@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, Let, Rewriter, Var, const
+from tilesmith.ir import Cast, IntImm, Let, PrimExpr, Rewriter, Var, const
+from tilesmith.ir.operators import cast
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import any_node
 from tilesmith.ir.transform import PassContext
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
@@ -136,10 +138,11 @@ class _Unroller(Rewriter):
         """Unroll a loop whose body has been visited, or keep it."""
         extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
         marked = loop.kind is ForKind.UNROLLED and extent is not None
+        single = extent == 1 and self.limits["auto_max_extent"] >= 1  # nothing is written twice
         automatic = (
             extent is not None
             and loop.kind is ForKind.SERIAL
-            and self.loops == 0
+            and (self.loops == 0 or single)
             and self.unrolled <= self.limits["auto_max_depth"]
             and (
                 self.steps * extent <= self.max_step
@@ -162,12 +165,26 @@ class _Unroller(Rewriter):
 
     def written_out(self, loop: For, body: Stmt, extent: int) -> Stmt:
         binds = extent > 1 and _defines(body)
+        casts = any_node(
+            body, lambda node: isinstance(node, Cast) and uses_variable(node, {loop.loop_var})
+        )
         copies = []
         for number in range(extent):
             value = loop.min + const(number, loop.loop_var.dtype)
             copy = renew_defs(body) if binds and number else body
-            copies.append(substitute(copy, {loop.loop_var: value}))
+            copy = substitute(copy, {loop.loop_var: value})
+            copies.append(_CastFolder().visit(copy) if casts else copy)
         return stmt_seq(*copies)
+
+
+class _CastFolder(Rewriter):
+    """Folds casts of constants."""
+
+    def visit_Cast(self, node: Cast) -> PrimExpr:
+        value = self.visit(node.value)
+        if isinstance(value, IntImm):
+            return cast(node.dtype, value)
+        return node if value is node.value else Cast(node.dtype, value)
 
 
 def _rebuilt(loop: For, body: Stmt, kind: ForKind, annotations: Mapping[str, Any]) -> For:
