@@ -134,7 +134,7 @@ class _Lowering:
         self.frame = Var("frame", "int64")
         self.made_inside: set[int] = set()  # the results whose sizes depend on data
         self.inputs: dict[Storage, int] = {}  # the memory of tensors that are parameters
-        self.overwritten: dict[Storage, int] = {}  # those that calls in place write to
+        self.overwritten: set[Storage] = set()  # the memory that calls in place write to
         self.same_as: dict[int, int] = {}  # the results that are parameters, overwritten
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
@@ -225,8 +225,8 @@ class _Lowering:
         taken: set[int] = set()
         for place, leaf in enumerate(leaves(result)):
             if isinstance(leaf, TensorValue) and leaf.storage in self.overwritten:
-                number = self.overwritten[leaf.storage]
-                if same_sizes(self.params[number].shape, leaf.shape):
+                number = self.inputs.get(leaf.storage, -1)
+                if number >= 0 and same_sizes(self.params[number].shape, leaf.shape):
                     self.same_as[place] = number
                     continue
             if not isinstance(leaf, ScalarValue):
@@ -413,7 +413,7 @@ class _Lowering:
         for number, index in enumerate(inplace):
             if index >= 0:
                 results[number].storage = arguments[index].storage
-                self._overwrite(arguments[index].storage)
+                self.overwritten.add(arguments[index].storage)
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         self._run_kernel(call, kernel, [*arguments, *kept], sizes)
@@ -424,14 +424,10 @@ class _Lowering:
         arguments = leaves(self.value(given))
         sizes = [size for one in arguments if isinstance(one, ShapeValue) for size in one.values]
         operands = [one for one in arguments if not isinstance(one, ShapeValue)]
-        for operand in written_operands(self.module[kernel], operands):
-            self._overwrite(operand.storage)
+        written = written_operands(self.module[kernel], operands)
+        self.overwritten.update([operand.storage for operand in written])
         self._run_kernel(call, kernel, operands, sizes)
         return TupleValue([])
-
-    def _overwrite(self, storage: Storage) -> None:
-        if storage in self.inputs:
-            self.overwritten[storage] = self.inputs[storage]
 
     def _run_kernel(
         self, call: relax.Call, kernel: GlobalVar, operands: list[Any], sizes: list[PrimExpr]
@@ -586,9 +582,7 @@ class _Lowering:
         self.steps.append(Step(emit, storages))
 
     def _metadata(self, result: Any, early: list[Any], size: PrimExpr) -> dict[str, Any]:
-        params = [
-            describe_input(param.name_hint, param.struct_info) for param in self.function.params
-        ]
+        params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]
         dynamic = not isinstance(size, IntImm)
         symbolic = any(not isinstance(extent, IntImm) for extent in extents_of(early))
         return {
