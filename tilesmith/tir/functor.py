@@ -67,7 +67,7 @@ class BufferRemapper(Rewriter):
             node = node.with_fields(alloc_buffers=allocated)
         return node.map_children(self.visit)
 
-    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         """Rewrite a declaration of a buffer."""
         buffer = self.visit(node.buffer)
         body = self.visit(node.body)

@@ -154,3 +154,22 @@ def test_memory_stays_inside_of_iterations_that_run_at_the_same_time(loop):
         outermost = outermost.body
     assert not isinstance(outermost, Allocate)
     assert_same_results(func, got)
+
+
+def test_memory_that_nobody_uses_goes_with_its_buffers():
+    func = from_source(
+        HEAD
+        + """    C_data = T.allocate([16], "float32", "global")
+    C = T.decl_buffer((16,), data=C_data)
+    D = T.decl_buffer((4, 4), data=C_data)
+    E = T.decl_buffer((128,))
+    for i in range(128):
+        E[i] = A[i]
+    for i in range(128):
+        B[i] = E[127 - i]
+"""
+    )
+    got = apply(func, transform.StorageRewrite())
+    assert allocations(got) == [(128, "float32")]
+    assert got.script().count("decl_buffer") == 1
+    assert_same_results(func, got)

@@ -210,7 +210,7 @@ class _Promoter(BufferRemapper):
             self.own(buffer.data)
         return super().visit_Block(node)
 
-    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         return super().visit_DeclBuffer(node)
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:

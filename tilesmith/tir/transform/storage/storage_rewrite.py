@@ -12,7 +12,8 @@ nothing is allocated again and again. Memory in scope "local"
 
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
 the same dtype. Where a loop computes each element from the same element of a buffer that is not
-read afterwards, both share memory. Single values of up to 32 bits are left for registers.
+read afterwards, both share memory. Single values of up to 32 bits are left for registers. Memory
+that nobody uses goes, with the buffers that are declared in it.
 """
 
 from __future__ import annotations
@@ -253,9 +254,12 @@ def _start(life: _Life) -> int:
 
 
 class _Rewriter(BufferRemapper):
-    def __init__(self, regions: dict[int, list[tuple[_Slot, list[_Life]]]]) -> None:
+    def __init__(
+        self, regions: dict[int, list[tuple[_Slot, list[_Life]]]], unused: set[Var]
+    ) -> None:
         super().__init__()
         self.regions = regions
+        self.unused = unused
         self.pointers: dict[Var, Var] = {}
         for slots in regions.values():
             for slot, members in slots:
@@ -266,9 +270,14 @@ class _Rewriter(BufferRemapper):
         return self.pointers.get(var, var)
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
-        if allocation.buffer_var in self.pointers:
+        if allocation.buffer_var in self.pointers or allocation.buffer_var in self.unused:
             return self.visit(allocation.body)
         return self.children(allocation)
+
+    def visit_DeclBuffer(self, declaration: DeclBuffer) -> Stmt:
+        if declaration.buffer.data in self.unused:
+            return self.visit(declaration.body)
+        return super().visit_DeclBuffer(declaration)
 
     def visit_For(self, loop: For) -> Stmt:
         body = self.with_slots(id(loop), self.visit(loop.body))
@@ -296,10 +305,11 @@ def storage_rewrite(func: PrimFunc) -> PrimFunc:
     be."""
     finder = _LifeFinder()
     finder.visit(func.body)
-    lives = [life for life in finder.lives.values() if life.first >= 0]
-    if not lives:
+    if not finder.lives:
         return func
-    rewriter = _Rewriter(_assign(lives))
+    lives = [life for life in finder.lives.values() if life.first >= 0]
+    unused = {pointer for pointer, life in finder.lives.items() if life.first < 0}
+    rewriter = _Rewriter(_assign(lives), unused)
     return func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
 
 
