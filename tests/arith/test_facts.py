@@ -38,7 +38,8 @@ VARIABLES |= {name: Var(name, "bool") for name in "pq"}
 VARIABLES |= {"l": Var("l", "int64"), "u": Var("u", "uint8")}
 NAMES: dict[str, Any] = {
     **VARIABLES,
-    "min": op.minimum, "max": op.maximum, "cast": op.cast, "floordiv": op.floordiv,
+    "min": op.minimum, "max": op.maximum, "cast": op.cast,
+    "floordiv": op.floordiv, "floormod": op.floormod,
     "truncdiv": op.truncdiv, "truncmod": op.truncmod, "Add": Add, "And": And, "Or": Or, "Not": Not,
     "Select": lambda c, a, b: Select(c, *op.match_types(a, b)),
     "likely": intrinsics.likely, "if_then_else": intrinsics.if_then_else,

@@ -47,7 +47,7 @@ REMAINDERS = [
     ("x * 9 % 8 - x % 8", "0"),
     ("l * 9 % 8", "l % 8"),
     ("u * uint8(9) % uint8(7)", "u * uint8(9) % uint8(7)"),  # may wrap around before
-    ("(x * 12 + y) % 8", "(x * 12 + y) % 8"),  # as in (x * 12 + y) // 8
+    ("(x * 12 + y) % 8", "(x * 4 + y) % 8"),
 ]
 
 MINIMA = [

@@ -108,3 +108,13 @@ def test_sums_of_constants_are_those_of_the_machine(dtype: str, operation: str):
 def test_no_folding_where_the_rounding_is_left_to_run_time():
     assert isinstance(tir.const(0.1, "float32").astype("float16"), tir.Cast)
     assert isinstance(tir.floor(tir.const(0.99999, "float16")), tir.Call)
+
+
+@pytest.mark.parametrize("divide", [tir.floordiv, tir.floormod, tir.truncdiv, tir.truncmod])
+def test_vectors_divided_by_zero(divide: Any):
+    lanes = tir.Ramp(i, 1, 4)
+    for zero in (0, tir.Broadcast(0, 4)):
+        with pytest.raises(ZeroDivisionError, match="all lanes of T.Ramp"):
+            divide(lanes, zero)
+    index = divide(i, 0)  # of an empty tensor, in a loop that never runs
+    assert index.b.value == 0

@@ -20,6 +20,7 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    Truncated,
     coefficient_gcd,
     exact_quotient,
     is_index,
@@ -251,7 +252,7 @@ def is_stable(expr: PrimExpr) -> bool:
 
 def _stable_atom(atom: Atom) -> bool:
     if isinstance(atom, Leaf):
-        return isinstance(atom.expr, Var)
+        return isinstance(atom.expr, Var) or (isinstance(atom, Truncated) and not atom.is_data)
     if isinstance(atom, Product):
         return _stable_atoms(atom.factors)
     if isinstance(atom, Extreme):

@@ -14,6 +14,7 @@ from tilesmith.arith.forms import (
     NORMAL,
     TOO_LARGE,
     Atom,
+    Choice,
     Extreme,
     Leaf,
     Product,
@@ -21,6 +22,7 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    Truncated,
     direction,
     holds_data,
     is_index,
@@ -199,7 +201,7 @@ class Bounds:
 
 
 _ATOM_BOUNDS: dict[type, Callable[[Any, Any], Interval]] = {
-    Leaf: Bounds._leaf_bounds,
+    **dict.fromkeys((Leaf, Truncated, Choice), Bounds._leaf_bounds),
     Split: Bounds._split_bounds,
     Product: Bounds._product_bounds,
     Quotient: Bounds._quotient_bounds,

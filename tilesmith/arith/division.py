@@ -17,6 +17,8 @@ from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
     Atom,
+    Extreme,
+    Remainder,
     Split,
     Sum,
     coefficient_gcd,
@@ -30,6 +32,7 @@ from tilesmith.arith.forms import (
     shifted,
     times,
 )  # fmt: skip
+from tilesmith.arith.interfaces import Minima
 from tilesmith.arith.intervals import INFINITY
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.prover import Prover
@@ -43,9 +46,12 @@ class Divider:
     """Divides sums."""
 
     __slots__ = (
-        "__weakref__", "bounds", "caches", "facts", "prover", "residues", "table", "terms",
-        "writer",
+        "__weakref__", "bounds", "caches", "facts", "minima", "prover", "residues", "table",
+        "terms", "writer",
     )  # fmt: skip
+
+    minima: Minima
+    """Builds the minima of quotients; set by the engine."""
 
     def __init__(
         self,
@@ -241,6 +247,11 @@ class Divider:
         turn = self._turn(form, divisor)
         if turn is not None:
             return Sum(dtype, {}, turn), shifted(form, -turn * divisor)
+        if len(form.terms) > 1:
+            padded = self._padded(form, divisor)
+            if padded is not None:
+                quotient, rest = self.divide(padded[0], divisor)
+                return self.terms.combine(plus(quotient, padded[1])), rest
         if len(form.terms) > 1 or form.const:
             parted = self._split_tail(form, divisor)
             if parted is not None:
@@ -252,6 +263,13 @@ class Divider:
             found = self._divide_digit(atom, divisor, form.const)
             if found is not None:
                 return retyped(found[0], dtype), retyped(found[1], dtype)
+            line = self._on_a_line(form, divisor)
+            if line is not None:
+                return line, of_atom(self.table.split(form, 1, divisor))
+        if atom.__class__ is Extreme and form.terms[atom] == 1 and form.const == 0:
+            pair = self._divide_extreme(atom, divisor)
+            if pair is not None:
+                return pair, of_atom(self.table.split(form, 1, divisor))
         fewer = self._fewer_turns(form, divisor)
         if fewer is not None:
             turn = self._turn(fewer, divisor)
@@ -261,16 +279,52 @@ class Divider:
             return of_atom(self.table.split(form, divisor, 0)), self.divide(fewer, divisor)[1]
         return self._undivided(form, divisor)
 
-    def _fewer_turns(self, form: Sum, divisor: int) -> Sum | None:
-        """Reduces a coefficient modulo the divisor: ``x * 9``, divided by 8, becomes ``x``. Returns
-        None for longer sums, whose quotient and remainder should stay divisions of the same sum.
-        """
-        if len(form.terms) > 1 or form.const:
+    def _on_a_line(self, form: Sum, divisor: int) -> Sum | None:
+        """Divides a sum of one atom that is 0 or 1: ``(x % 2 + 1) // 2`` is ``x % 2``."""
+        ((atom, coefficient),) = form.terms.items()
+        if self.bounds.of_atom(atom) != (0, 1):
             return None
+        first, second = form.const // divisor, (form.const + coefficient) // divisor
+        return Sum(form.dtype, {atom: second - first} if first != second else {}, first)
+
+    def _padded(self, form: Sum, divisor: int) -> tuple[Sum, Sum] | None:
+        """Replaces remainders by what they are remainders of where terms cancel: ``x + x % 4 * 3``,
+        to be divided by 4, is ``x * 4`` less ``x // 4 * 12``. Returns the new sum, and the quotient
+        of what has gone.
+        """
         for atom, coefficient in form.terms.items():
-            if abs(coefficient) >= divisor:
-                return Sum(form.dtype, {atom: coefficient % divisor}, 0)
+            if atom.__class__ is not Split or atom.lower != 1 or atom.upper % divisor:
+                continue
+            if not is_index(atom.index.dtype) or atom.upper == 0:
+                continue
+            less = plus(plus(form, of_atom(atom), -coefficient), atom.index, coefficient)
+            whole = {a: c for a, c in less.terms.items() if c % divisor == 0}
+            shorter = len(less.terms) - len(whole) < len(form.terms) - 1
+            if shorter and self.bounds.flows(less):
+                turns = self.digit(atom.index, atom.upper, 0)
+                return less, times(turns, -coefficient * (atom.upper // divisor))
         return None
+
+    def _divide_extreme(self, atom: Extreme, divisor: int) -> Sum | None:
+        """Rewrites ``min(x * 8, y) // 4`` as ``min(x * 2, y // 4)``: one of them is divided
+        exactly.
+        """
+        args = atom.args
+        if len(args) != 2 or not is_index(atom.dtype):
+            return None
+        for arg in args:
+            if arg.terms and arg.const % divisor == 0 == coefficient_gcd(arg) % divisor:
+                sides = [self.divide(retyped(arg, atom.dtype), divisor)[0] for arg in args]
+                return self.minima.extreme_of_two(atom.kind, sides[0], sides[1])
+        return None
+
+    def _fewer_turns(self, form: Sum, divisor: int) -> Sum | None:
+        """Reduces coefficients modulo the divisor: ``x * 9``, divided by 8, becomes ``x``."""
+        terms = {atom: c % divisor if abs(c) >= divisor else c for atom, c in form.terms.items()}
+        if terms == form.terms:
+            return None
+        fewer = Sum(form.dtype, terms, form.const)
+        return fewer if self.bounds.flows(fewer) else None
 
     def _split_tail(self, form: Sum, divisor: int) -> tuple[Sum, Sum, int] | None:
         """Finds ``form == head * unit + tail``, where the tail lies in [0, unit) and the unit
@@ -362,6 +416,10 @@ class Divider:
                 return shifted(quotient, -1), above
         if len(rest.terms) == len(a.terms):  # nothing went out: leave it as it was
             quotient, rest = Sum(a.dtype, {}, 0), a
+        padded = self._padded_by(rest, b) if len(rest.terms) > 1 else None
+        if padded is not None:
+            inner, digit = self.symbolic_divide(padded[0], b)
+            return self.terms.combine(plus(plus(quotient, inner), padded[1])), digit
         common = gcd(coefficient_gcd(rest), rest.const, coefficient_gcd(b), b.const)
         unit = exact_quotient(b, common)
         reduced = exact_quotient(rest, common)
@@ -374,6 +432,20 @@ class Divider:
         inner = of_atom(self.table.quotient(reduced, unit))
         digit = times(of_atom(self.table.remainder(reduced, unit)), common)
         return plus(quotient, inner), digit
+
+    def _padded_by(self, form: Sum, b: Sum) -> tuple[Sum, Sum] | None:
+        """Replaces remainders by ``b`` by what they are remainders of where terms cancel:
+        ``x - x % n`` is ``x // n * n``. Returns the new sum, and the quotient of what has gone.
+        """
+        number = self.table.number(b)
+        for atom, coefficient in form.terms.items():
+            if atom.__class__ is not Remainder or self.table.number(atom.divisor) != number:
+                continue
+            less = plus(plus(form, of_atom(atom), -coefficient), atom.index, coefficient)
+            if len(less.terms) < len(form.terms) - 1 and self.bounds.flows(less):
+                turns = of_atom(self.table.quotient(atom.index, atom.divisor))
+                return less, times(turns, -coefficient)
+        return None
 
     def _shared_factor(self, a: Sum, b: Sum) -> Atom | None:
         """Finds an atom that occurs in each term of both sums, so that the fraction can be

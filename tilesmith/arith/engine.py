@@ -74,6 +74,7 @@ class Engine:
         # the caches of an analyzer that is dropped until the garbage collector comes by
         bounds.normalizer = residues.normalizer = proxy(normalizer)
         terms.digits, terms.minima = proxy(divider), proxy(extremes)
+        terms.normalizer, divider.minima = proxy(normalizer), proxy(extremes)
         normalizer.rewriter = comparisons.rewriter = proxy(rewriter)
         connectives.rewriter = vectors.rewriter = normalizer.rewriter
 

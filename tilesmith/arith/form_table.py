@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tilesmith.arith.forms import (
     Atom,
+    Choice,
     Extreme,
     Leaf,
     Product,
@@ -14,15 +15,17 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    Truncated,
     Written,
     holds_data,
     in_other_order,
+    is_index,
     of_atom,
     retyped,
     times,
 )  # fmt: skip
 from tilesmith.arith.numbering import Numbering
-from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir import BinaryOp, Div, IntImm, Mod, PrimExpr, Select, Var
 from tilesmith.runtime.dtype import DataType
 
 Kind = TypeVar("Kind", bound=Atom)
@@ -91,9 +94,11 @@ class FormTable:
         """Returns the atom of a variable or an opaque expression."""
         if isinstance(expr, Var):
             return self.variable(expr)
-        atom, new = self._intern(Leaf, ("leaf", self.numbering.number(expr)), expr.dtype)
+        kind = _LEAVES.get(expr.__class__, Leaf) if is_index(expr.dtype) else Leaf
+        atom, new = self._intern(kind, ("leaf", self.numbering.number(expr)), expr.dtype)
         if new:
-            atom.expr, atom.is_data = expr, True
+            atom.expr = expr
+            atom.is_data = kind is not Truncated or not _of_variables(expr)
         return atom
 
     def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:
@@ -188,6 +193,21 @@ class FormTable:
             for atom_b, c_b in b.terms.items():
                 _accumulate(terms, atom_b, c_b * a.const)
         return Sum(a.dtype, terms, a.const * b.const)
+
+
+def _of_variables(expr: PrimExpr) -> bool:
+    """Returns True if an expression is arithmetic on variables and constants."""
+    stack: list[PrimExpr] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BinaryOp):
+            stack += (node.a, node.b)
+        elif not isinstance(node, (Var, IntImm)):
+            return False
+    return True
+
+
+_LEAVES: dict[type, type[Leaf]] = {Div: Truncated, Mod: Truncated, Select: Choice}
 
 
 def _first(pair: tuple[int, Atom]) -> int:

@@ -78,6 +78,20 @@ class Written(Leaf):
     __slots__ = ()
 
 
+class Truncated(Leaf):
+    """Stands for ``a / b``, or the remainder that goes with it, of the division that rounds toward
+    zero.
+    """
+
+    __slots__ = ()
+
+
+class Choice(Leaf):
+    """Stands for ``Select(condition, a, b)``."""
+
+    __slots__ = ()
+
+
 class Split(Atom):
     """Stands for ``(index // lower) % (upper // lower)``, without the remainder where ``upper`` is
     0.

@@ -30,6 +30,9 @@ class Digits(Protocol):
     def digit(self, index: Sum, lower: int, upper: int) -> Sum:
         """Returns ``index // lower % (upper // lower)``."""
 
+    def divide(self, form: Sum, divisor: int) -> tuple[Sum, Sum]:
+        """Returns the quotient and the remainder by a positive constant."""
+
 
 class Minima(Protocol):
     """Builds minima and maxima of sums."""

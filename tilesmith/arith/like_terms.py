@@ -11,12 +11,15 @@ from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.form_writer import FormWriter
 from tilesmith.arith.forms import (
+    Atom,
+    Choice,
     Extreme,
     Product,
     Quotient,
     Remainder,
     Split,
     Sum,
+    Truncated,
     exact_quotient,
     is_index,
     of_atom,
@@ -26,9 +29,9 @@ from tilesmith.arith.forms import (
     times,
     wrapped_sum,
 )  # fmt: skip
-from tilesmith.arith.interfaces import Digits, Minima
+from tilesmith.arith.interfaces import Digits, Minima, NormalForms
 from tilesmith.arith.residues import Residues
-from tilesmith.ir import Max, Min, Mul
+from tilesmith.ir import Div, IntImm, Max, Min, Mod, Mul, PrimExpr, Select
 
 __all__ = ["LikeTerms"]
 
@@ -38,11 +41,15 @@ _MOST_TERMS = 12  # a product with more terms than that is not multiplied out
 class LikeTerms:
     """Combines terms of sums."""
 
-    __slots__ = ("bounds", "digits", "facts", "minima", "residues", "table", "writer")
+    __slots__ = (
+        "bounds", "digits", "facts", "minima", "normalizer", "residues", "table", "writer",
+    )  # fmt: skip
 
     digits: Digits
     minima: Minima
     """What the joined terms become; both are set by the engine."""
+    normalizer: NormalForms
+    """Gives the sums inside choices and truncating divisions; set by the engine."""
 
     def __init__(
         self,
@@ -99,6 +106,10 @@ class LikeTerms:
             if other is atom or other.__class__ is not Split:
                 continue
             low, top = other.lower, other.upper
+            near = self._join_near(atom, coefficient, other, factor)
+            if near is not None:
+                rest = {a: c for a, c in form.terms.items() if a is not atom and a is not other}
+                return plus(Sum(form.dtype, rest, form.const), near, coefficient)
             if self.table.number(other.index) != number:
                 if lower != 1 or top or upper != low or factor != coefficient * upper:
                     continue
@@ -122,6 +133,9 @@ class LikeTerms:
             rest = {a: c for a, c in form.terms.items() if a is not atom}
             without = plus(Sum(form.dtype, rest, form.const), index, -factor)
             return plus(without, self.digits.digit(index, 1, lower), factor)
+        parted = self._without_offset(form, atom, index, factor)
+        if parted is not None:
+            return plus(parted, self.digits.digit(index, 1, lower), factor)
         if self.facts.has_residues():
             residue = self.residues.of(index)
             if residue[0] % lower == 0:  # n // 16 * 16  ->  n, for n a multiple of 16
@@ -129,6 +143,123 @@ class LikeTerms:
                 exact = shifted(index, -(residue[1] % lower))
                 return plus(Sum(form.dtype, rest, form.const), exact, -factor)
         return None
+
+    def _join_near(self, atom: Split, coefficient: int, other: Split, factor: int) -> Sum | None:
+        """Joins digits of numbers that differ by a constant: ``(x + 5) // 3 - x // 3`` becomes
+        ``(x % 3 + 5) // 3``, ``x % 2 + (x + 1) % 2`` becomes 1, and ``x // 2 + x % 2`` becomes
+        ``(x + 1) // 2``. Returns what the terms are, divided by the first one's coefficient.
+        """
+        index, base, lower = atom.index, other.index, atom.lower
+        if (
+            abs(factor) != abs(coefficient)
+            or index.terms != base.terms
+            or index.dtype is not base.dtype
+        ):
+            return None
+        delta = index.const - base.const
+        if not atom.upper and not other.upper and other.lower == lower and factor == -coefficient:
+            if delta <= 0 or not is_index(index.dtype):
+                return None
+            digit = shifted(self.digits.digit(base, 1, lower), delta)
+            return self.digits.divide(digit, lower)[0]
+        if (other.lower, other.upper) != (1, 2) or not is_index(index.dtype):
+            return None
+        if (lower, atom.upper) == (1, 2):
+            return Sum(index.dtype, {}, 1) if delta % 2 and factor == coefficient else None
+        if (lower, atom.upper) != (2, 0) or delta % 2 != (factor != coefficient):
+            return None
+        moved = shifted(base, 1 if factor == coefficient else 0)
+        if not self.bounds.flows(moved):
+            return None
+        return shifted(self.digits.divide(moved, 2)[0], delta // 2)
+
+    def _without_offset(self, form: Sum, atom: Atom, index: Sum, factor: int) -> Sum | None:
+        """Finds a part of ``index * factor`` in a sum with the quotient ``atom``: of
+        ``y - (y + z) // 4 * 4`` it returns ``-z``, which is what remains beside ``(y + z) % 4``.
+
+        None where the sum would get longer than it is.
+        """
+        terms = form.terms
+        shared = [part for part, c in index.terms.items() if terms.get(part) == c * factor]
+        left = len(index.terms) - len(shared) + bool(index.const)
+        if not shared or len(shared) < left:
+            return None
+        rest = Sum(form.dtype, {a: c for a, c in terms.items() if a is not atom}, form.const)
+        result = plus(rest, index, -factor)
+        if len(result.terms) >= len(terms) or not self.bounds.flows(result):
+            return None
+        return result
+
+    def _join_truncated(self, form: Sum, atom: Truncated) -> Sum | None:
+        """Rewrites ``x / 3 * 3 + x rem 3 -> x``, ``x - x / 3 * 3 -> x rem 3`` and ``x - x rem 3 ->
+        x / 3 * 3`` of the division that rounds toward zero.
+        """
+        expr: Any = atom.expr
+        if expr.b.__class__ is not IntImm or len(form.terms) == 1:
+            return None
+        coefficient, divisor = form.terms[atom], expr.b.value
+        whole = expr.__class__ is Div
+        if divisor <= 0 or (whole and coefficient % divisor):
+            return None
+        index = self.normalizer.normal(expr.a)
+        twin = self.normalizer.normal((Mod if whole else Div)(expr.a, expr.b))
+        rest = Sum(form.dtype, {a: c for a, c in form.terms.items() if a is not atom}, form.const)
+        if not whole:
+            if not contains(form, index, -coefficient):
+                return None
+            return plus(plus(rest, index, coefficient), twin, -coefficient * divisor)
+        factor = -(coefficient // divisor)
+        if contains(form, twin, -factor):
+            return plus(plus(rest, twin, factor), index, -factor)
+        if contains(form, index, factor):
+            return plus(plus(rest, index, -factor), twin, factor)
+        parted = self._without_offset(form, atom, index, factor)
+        return None if parted is None else plus(parted, twin, factor)
+
+    def _join_choice(self, form: Sum, atom: Choice) -> Sum | None:
+        """Rewrites ``Select(p, a, b) + Select(p, c, d) -> Select(p, a + c, b + d)`` and
+        ``Select(p, a, b) - a -> Select(p, 0, b - a)``.
+        """
+        if len(form.terms) == 1 or atom.dtype is not form.dtype:
+            return None
+        expr: Any = atom.expr
+        yes, no = self.normalizer.normal(expr.true_value), self.normalizer.normal(expr.false_value)
+        coefficient = form.terms[atom]
+        rest = {a: c for a, c in form.terms.items() if a is not atom}
+        numbering = self.table.numbering
+        for other, factor in rest.items():
+            if other.__class__ is not Choice or abs(factor) != abs(coefficient):
+                continue
+            second: Any = other.expr
+            if numbering.number(second.condition) != numbering.number(expr.condition):
+                continue
+            sign = factor // coefficient
+            sides = [
+                plus(yes, self.normalizer.normal(second.true_value), sign),
+                plus(no, self.normalizer.normal(second.false_value), sign),
+            ]
+            del rest[other]
+            return self._chosen(
+                expr.condition, sides, Sum(form.dtype, rest, form.const), coefficient
+            )
+        outside = Sum(form.dtype, rest, form.const)
+        for side in (yes, no):
+            if contains(outside, side, -coefficient):
+                shared = shifted(side, -side.const)
+                sides = [plus(yes, shared, -1), plus(no, shared, -1)]
+                return self._chosen(
+                    expr.condition, sides, plus(outside, shared, coefficient), coefficient
+                )
+        return None
+
+    def _chosen(
+        self, condition: PrimExpr, sides: list[Sum], rest: Sum, coefficient: int
+    ) -> Sum | None:
+        sides = [self.combine(side) for side in sides]
+        if not self.bounds.all_flow(sides):
+            return None
+        chosen = Select(condition, self.writer.to_expr(sides[0]), self.writer.to_expr(sides[1]))
+        return plus(rest, self.normalizer.normal(chosen), coefficient)
 
     def _join_digit(self, form: Sum, atom: Split, coefficient: int) -> Sum | None:
         """Rewrites ``x - x % 8 -> x // 8 * 8``."""
@@ -151,15 +282,37 @@ class LikeTerms:
         return plus(rest, atom.index, factor)
 
     def _join_product(self, form: Sum, atom: Product) -> Sum | None:
-        """Rewrites ``x - x // n * n -> x % n``."""
+        """Rewrites ``x - x // n * n -> x % n``, ``min(x, y) * max(x, y) -> x * y``."""
         factor = -form.terms[atom]
         for part in atom.factors:
+            if part.__class__ is Extreme:
+                joined = self._join_extremes(form, atom, part)
+                if joined is not None:
+                    return joined
             if isinstance(part, Quotient) and len(part.divisor.terms) == 1:
                 whole = self.table.multiply(of_atom(part), part.divisor)
                 if whole.terms.get(atom) == 1 and contains(form, part.index, factor):
                     rest = plus(plus(form, part.index, -factor), whole, factor)
                     digit = of_atom(self.table.remainder(part.index, part.divisor))
                     return plus(rest, digit, factor)
+        return None
+
+    def _join_extremes(self, form: Sum, atom: Product, part: Extreme) -> Sum | None:
+        """Rewrites a product that has both the minimum and the maximum of the same two sums."""
+        for other in atom.factors:
+            if other.__class__ is not Extreme or other.kind is part.kind or len(part.args) != 2:
+                continue
+            if not self._same_args(part, other):
+                continue
+            product = self.multiply(part.args[0], part.args[1])
+            left = [factor for factor in atom.factors if factor is not part and factor is not other]
+            if left:
+                cofactor = Sum(atom.dtype, {self.table.product(left, atom.dtype): 1}, 0)
+                product = self.multiply(product, cofactor)
+            if not self.bounds.flows(product):
+                return None
+            rest = {a: c for a, c in form.terms.items() if a is not atom}
+            return plus(Sum(form.dtype, rest, form.const), product, form.terms[atom])
         return None
 
     def _join_extreme(self, form: Sum, atom: Extreme) -> Sum | None:
@@ -229,4 +382,6 @@ _RULES: dict[type, Callable[[Any, Any, Any], Sum | None]] = {
     Remainder: LikeTerms._join_remainder,
     Product: LikeTerms._join_product,
     Extreme: LikeTerms._join_extreme,
+    Truncated: LikeTerms._join_truncated,
+    Choice: LikeTerms._join_choice,
 }

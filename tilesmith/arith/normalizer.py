@@ -266,7 +266,7 @@ class Normalizer:
         if b.terms:
             if low >= 0 and self.prover.prove(shifted(plus(b, a, -1), -1)):
                 return Sum(expr.dtype, {}, 0) if whole else a
-            if low < 0 or not self.prover.prove(shifted(b, -1)):
+            if low < 0 or not self.prover.prove(b):
                 return self._exact_division(expr, a, b, whole)
             return self._truncated(self.divider.symbolic_divide(a, b)[0 if whole else 1], a)
         if b.const < 0 and b.const > b.dtype.min_value:  # x % -4 is x % 4, x / -4 is -(x / 4)
@@ -278,7 +278,7 @@ class Normalizer:
             return Sum(expr.dtype, {}, quotient if whole else a.const - quotient * b.const)
         if b.const <= 0:
             return self._opaque(expr)
-        nested = self._nested_division(a, b.const) if whole else None
+        nested = self._nested_division(expr.__class__, a, b.const)
         if nested is not None:
             return self.normal(nested)
         if low >= 0:
@@ -304,18 +304,22 @@ class Normalizer:
         return self._opaque(expr)
 
     def _exact_division(self, expr: Any, a: Sum, b: Sum, whole: bool) -> Sum:
-        """Divides by a sum that is not zero where nothing is left: ``x * y / y`` is ``x``."""
-        if self.prover.prove(shifted(b, -1)) or self.prover.prove(shifted(times(b, -1), -1)):
-            quotient, rest = self.divider.polynomial_divide(a, b)
-            if not rest.terms and rest.const == 0:
-                return quotient if whole else rest
+        """Divides by a sum where nothing is left: ``x * y / y`` is ``x``."""
+        quotient, rest = self.divider.polynomial_divide(a, b)
+        if not rest.terms and rest.const == 0:
+            return quotient if whole else rest
         return self._opaque(expr)
 
-    def _nested_division(self, a: Sum, divisor: int) -> PrimExpr | None:
-        """Returns ``x / 12`` for ``a``, which is ``x / 3``, divided by 4; else None."""
-        inner = getattr(a.single(), "expr", None)
-        if inner.__class__ is not Div or inner.b.__class__ is not IntImm or inner.b.value <= 0:
+    def _nested_division(self, kind: type, a: Sum, divisor: int) -> PrimExpr | None:
+        """Returns ``x / 12`` for ``a``, which is ``x / 3``, divided by 4, and ``x rem 4`` for the
+        remainder of ``x rem 8``; else None.
+        """
+        inner: Any = getattr(a.single(), "expr", None)
+        if inner.__class__ is not kind or inner.b.__class__ is not IntImm or inner.b.value <= 0:
             return None
+        if kind is Mod:
+            less = self.writer.constant(divisor, a.dtype)
+            return Mod(inner.a, less) if inner.b.value % divisor == 0 else None
         product = inner.b.value * divisor
         if product > a.dtype.max_value:
             return None

@@ -8,7 +8,17 @@ from typing import Any
 
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.facts import Facts
-from tilesmith.arith.forms import Atom, Extreme, Leaf, Product, Split, Sum, is_index
+from tilesmith.arith.forms import (
+    Atom,
+    Choice,
+    Extreme,
+    Leaf,
+    Product,
+    Split,
+    Sum,
+    Truncated,
+    is_index,
+)
 from tilesmith.arith.interfaces import NormalForms
 from tilesmith.arith.modular_set import (
     ANY,
@@ -116,7 +126,7 @@ class Residues:
 
 
 _ATOM_MODULAR: dict[type, Callable[[Any, Any], Residue]] = {
-    Leaf: Residues._leaf_modular,
+    **dict.fromkeys((Leaf, Truncated, Choice), Residues._leaf_modular),
     Split: Residues._split_modular,
     Product: Residues._product_modular,
     Extreme: Residues._extreme_modular,

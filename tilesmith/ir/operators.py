@@ -1,7 +1,8 @@
 """Applies Python's operators to scalar expressions: matches dtypes and folds cheap identities.
 
 They fold constants (with wrap-around), ``x + 0``, ``x - 0``, ``x * 1``, integer ``x * 0``,
-``x // 1``, ``x % 1``; everything else is left to ``arith``. Division by zero is never folded.
+``x // 1``, ``x % 1``; everything else is left to ``arith``. Division by zero is never folded:
+indices of empty tensors contain it, in loops that never run. Vectors divided by zero are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import DivisionByZeroError, TypeMismatchError
 from tilesmith.support.knobs import knobs
 
 __all__ = [
@@ -331,6 +332,11 @@ def _integer_division(
         if kind is ir.FloorDiv:
             return floor_of(ir.Div(left, right))
         raise TypeMismatchError(f"{kind.__name__} needs integers, got {left.dtype}")
+    if isinstance(right, ir.Broadcast) and is_const(right, 0):
+        raise DivisionByZeroError(
+            f"all lanes of {left} are divided by zero",
+            notes=("divide by a value that is not zero, or leave the division out",),
+        )
     if isinstance(right, ir.IntImm) and right.value != 0:
         folded = _fold(left, right, function)
         if folded is not None:
