@@ -5,13 +5,19 @@ wherever the variables lie, simplification keeps the value.
 from __future__ import annotations
 
 import random
+import re
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arith.meaning import meaning, same
 from tests.arith.test_facts import Known, read
+from tilesmith.arith import Analyzer, ConstIntBound
+from tilesmith.ir import Cast, Let, Range, Select, Var, const
+from tilesmith.ir.operators import all_of, floordiv, floormod, truncdiv, truncmod
+from tilesmith.tir import ceil, clz, log2
 
 SHAPES = [
     # offsets, scaled
@@ -53,6 +59,19 @@ SHAPES = [
     "DIV(x * y * A, y * z)",
     "MOD(x * y * A, y * z)",
 ]
+CONDITIONS = [
+    "And(x // C == y, x % C < B)",
+    "And(B <= x % C, y == x // C)",
+    "And(x // C == A, x % C == B)",
+    "And(x < A, x % C < B)",
+    "And(A <= x + y, (x + y) % C >= B)",
+    "And(x <= A, (x + B) % C <= K)",
+    "truncdiv(x, C) * K >= A",
+    "truncdiv(x, C) < B",
+    "x * y * x == 0",
+    "And(x != y, And(x * K <= y * K, x == z))",
+    "And(x != y, And(y == z, x != z))",
+]
 RANGES = ["", "x in 0 9", "x in -5 4, y in 0 2", "y in 1 7, z in 0 3", "x in 0 2", "x in -7 0"]
 
 
@@ -67,11 +86,11 @@ def filled(shape: str, rng: random.Random) -> str:
     }
     numbers |= {"C": rng.choice((1, 2, 3, 4, 7, 8)), "D": rng.choice((1, 2, 3, 4))}
     for name, value in numbers.items():
-        shape = shape.replace(name, f"({value})")
+        shape = re.sub(rf"\b{name}\b", f"({value})", shape)
     return shape
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, *CONDITIONS])
 @settings(max_examples=40)
 @given(rng=st.randoms(use_true_random=False))
 def test_identity(shape: str, rng: random.Random) -> None:
@@ -86,3 +105,87 @@ def test_identity(shape: str, rng: random.Random) -> None:
                 str(after),
                 str(env),
             )
+
+
+@settings(max_examples=200)
+@given(rng=st.randoms(use_true_random=False))
+def test_bounds_of_quotients(rng: random.Random) -> None:
+    """The divisor is any number but zero; narrow and unsigned integers wrap around."""
+    dtype = rng.choice(("int32", "int64", "int8", "uint32", "uint8"))
+    x, y = Var("x", dtype), Var("y", dtype)
+    expr = rng.choice((floordiv, floormod, truncdiv, truncmod))(x, y)
+    analyzer, ranges = Analyzer(), []
+    for var in (x, y):
+        low = rng.randint(0 if dtype.startswith("u") else -12, 6)
+        if dtype == "int8" and rng.random() < 0.3:
+            low = -128
+        ranges.append(range(low, low + rng.randint(1, 12)))
+        analyzer.update(var, ConstIntBound(ranges[-1][0], ranges[-1][-1]))
+    bound, residue = analyzer.const_int_bound(expr), analyzer.modular_set(expr)
+    for a in ranges[0]:
+        for b in ranges[1]:
+            value = meaning(expr, {x: a, y: b})
+            if value is not None:
+                assert bound.min_value <= value <= bound.max_value, (str(expr), a, b, str(bound))
+                off = value - residue.base
+                assert (off % residue.coeff if residue.coeff else off) == 0
+
+
+def test_bounds_take_a_divisor_to_be_other_than_zero() -> None:
+    x, y = Var("x", "int32"), Var("y", "int32")
+    analyzer = Analyzer()
+    analyzer.update(x, ConstIntBound(-9, 4))
+    analyzer.update(y, ConstIntBound(-4, 0))
+    assert_bound(analyzer.const_int_bound(x // y), -4, 9)
+    assert_bound(analyzer.const_int_bound(truncdiv(x, y)), -4, 9)
+    u, v = Var("u", "uint32"), Var("v", "uint32")
+    analyzer.update(u, ConstIntBound(1, 20))
+    analyzer.update(v, ConstIntBound(0, 4))
+    assert_bound(analyzer.const_int_bound(u // v), 0, 20)
+    assert_bound(analyzer.const_int_bound(u % v), 0, 3)
+
+
+def assert_bound(bound: ConstIntBound, low: int, high: int) -> None:
+    assert (bound.min_value, bound.max_value) == (low, high)
+
+
+def test_residues_from_truncating_remainders_and_lets() -> None:
+    x, y = Var("x", "int32"), Var("y", "int32")
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(all_of(truncmod(x, 3).equal(1), truncmod(x, 5).equal(2))):
+        found = analyzer.modular_set(x + 1)
+        assert (found.coeff, found.base) == (15, 8)
+    with analyzer.constraint_scope(truncdiv(x, 4) < 3):
+        assert analyzer.can_prove(x < 12)
+    with analyzer.constraint_scope(truncdiv(x, 4) >= 0):
+        assert analyzer.can_prove(x > -4)
+        assert not analyzer.can_prove(x >= 0)
+    found = analyzer.modular_set(Let(x, y * 10, x + 1))
+    assert (found.coeff, found.base) == (10, 1)
+
+
+def test_a_let_bound_condition_holds_inside() -> None:
+    x, flag = Var("x", "int32"), Var("flag", "bool")
+    inner = Select(x // 4 > 2, x, x + 1)
+    found = Analyzer().simplify(Let(flag, x >= 12, Select(flag, inner, x - 1)))
+    assert isinstance(found, Let)
+    assert found.body.true_value is x
+    found = Analyzer().simplify(Let(flag, x >= 12, Select(flag, x, inner)))
+    assert Analyzer().can_prove_equal(found.body.false_value, x + 1)
+
+
+def test_functions_of_constants() -> None:
+    simplify = Analyzer().simplify
+    for dtype, width in (("int32", 32), ("int64", 64)):
+        for value in (0, 1, 5, 1 << 20, -1, -(1 << 30)):
+            zeros = width - (value % (1 << width)).bit_length()
+            assert simplify(clz(const(value, dtype))).value == zeros
+    n = Var("n", "int64")
+    analyzer = Analyzer()
+    analyzer.bind(n, Range(9, 17))
+    rounds = Cast("int64", ceil(log2(Cast("float64", n))))
+    assert analyzer.simplify(rounds).value == 4
+    assert isinstance(Analyzer().simplify(rounds), Cast)
+    for value in range(1, 70):
+        exact = simplify(Cast("int32", ceil(log2(const(float(value), "float32")))))
+        assert exact.value == int(numpy.ceil(numpy.log2(numpy.float32(value))))

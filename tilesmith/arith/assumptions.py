@@ -31,7 +31,7 @@ from tilesmith.arith.forms import (
 )
 from tilesmith.arith.interfaces import NormalForms
 from tilesmith.arith.intervals import INFINITY
-from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.like_terms import LikeTerms, end_of_quotient
 from tilesmith.arith.numbering import Numbering
 from tilesmith.ir import (
     EQ,
@@ -45,6 +45,7 @@ from tilesmith.ir import (
     CompareOp,
     FloatImm,
     IntImm,
+    Mod,
     Not,
     Or,
     PrimExpr,
@@ -162,10 +163,12 @@ class Assumptions:
         elif isinstance(condition, Not) and isinstance(condition.a, CompareOp):
             self.assume(NEGATED[type(condition.a)](condition.a.a, condition.a.b))
         elif not isinstance(condition, (IntImm, FloatImm)) and condition.dtype.lanes == 1:
-            if isinstance(condition, Not):
-                self._assume_literal(condition.a, False)
-            else:
-                self._assume_literal(condition, True)
+            holds = not isinstance(condition, Not)
+            inner = condition.a if isinstance(condition, Not) else condition
+            self._assume_literal(inner, holds)
+            bound = self.facts.definitions.get(inner) if isinstance(inner, Var) else None
+            if bound is not None:
+                self.assume(bound if holds else Not(bound))
 
     def _assume_literal(self, condition: PrimExpr, truth: bool) -> None:
         if is_stable(condition):
@@ -193,11 +196,10 @@ class Assumptions:
         self.facts.narrow(form, (0, INFINITY))
         if len(form.terms) == 1:  # i // 4 >= c  is  i >= 4 * c;  i // 4 <= c  is  i <= 4 * c + 3
             ((atom, sign),) = form.terms.items()
-            if isinstance(atom, Split) and not atom.upper and is_index(atom.index.dtype):
-                last = 0 if sign > 0 else atom.lower - 1
-                self._assume_nonnegative(
-                    shifted(times(atom.index, sign), form.const * atom.lower + last)
-                )
+            found = self.terms.divided(atom)
+            if found is not None and abs(sign) == 1 and is_index(found[0].dtype):
+                end = end_of_quotient(atom, sign, form.const, found[1])
+                self._assume_nonnegative(shifted(times(found[0], sign), end))
         self._assume_divisors(form)
         self.facts.forget()
 
@@ -214,8 +216,19 @@ class Assumptions:
         self.facts.add_inequality(times(form, -1))
         self.facts.narrow(form, (0, 0))
         self.facts.learn_residue(form)
+        self._assume_remainder(form)
         self._solve(form)
         self.facts.forget()
+
+    def _assume_remainder(self, form: Sum) -> None:
+        """Records the residue of ``x`` from ``x rem 4 == 1``, whichever way the division rounds."""
+        atom = next(iter(form.terms))
+        expr: Any = atom.expr
+        if atom.__class__ is not Truncated or expr.__class__ is not Mod or len(form.terms) != 1:
+            return
+        if isinstance(expr.b, IntImm) and expr.b.value > 0 and abs(form.terms[atom]) == 1:
+            digit = -form.const * form.terms[atom]
+            self.facts.learn_remainder(self.normalizer.normal(expr.a), expr.b.value, digit)
 
     def _solve(self, form: Sum) -> None:
         """Records the value of a variable that an equation like ``x == 3`` determines."""

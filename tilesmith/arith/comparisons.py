@@ -32,11 +32,11 @@ from tilesmith.arith.forms import (
     times,
 )  # fmt: skip
 from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
-from tilesmith.arith.like_terms import LikeTerms
+from tilesmith.arith.like_terms import LikeTerms, end_of_quotient
 from tilesmith.arith.numbering import Numbering
 from tilesmith.arith.prover import Prover
 from tilesmith.arith.residues import Residues
-from tilesmith.ir import EQ, GE, GT, LE, LT, NE, Min, Not, PrimExpr, Var, const
+from tilesmith.ir import EQ, GE, GT, LE, LT, NE, And, Min, Not, Or, PrimExpr, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.runtime.dtype import DataType
 
@@ -111,6 +111,9 @@ class Comparisons:
             if high <= 0:
                 return self._inequality(expr, LT, form_b, form_a, times(difference, -1))
         common = coefficient_gcd(difference)
+        factors = self._zero_factors(kind, difference)
+        if factors is not None:
+            return factors
         return self._known(
             self._written(expr, kind, form_a, form_b, exact_quotient(difference, common))
         )
@@ -183,6 +186,8 @@ class Comparisons:
             return base == 0
         if base % coeff or (self.facts.sum_facts and self.facts.is_hole(difference)):
             return False
+        if self.facts.sum_facts and self.facts.inequalities and self._differs(difference):
+            return False
         if self._worth_proving(difference):
             opposite = times(difference, -1)
             if self.prover.prove(shifted(difference, -1), 2) or self.prover.prove(
@@ -196,6 +201,40 @@ class Comparisons:
             ):
                 return True
         return None
+
+    def _zero_factors(self, kind: type, difference: Sum) -> PrimExpr | None:
+        """Rewrites ``x * y == 0`` as ``x == 0 or y == 0``, and ``x * y != 0`` as ``x != 0 and y !=
+        0``.
+        """
+        atom = next(iter(difference.terms))
+        if difference.const or len(difference.terms) > 1 or atom.__class__ is not Product:
+            return None
+        result: PrimExpr | None = None
+        for factor in dict.fromkeys(atom.factors):
+            one = kind(self.writer.atom_expr(factor), self.writer.constant(0, factor.dtype))
+            if result is None:
+                result = one
+            else:
+                result = Or(result, one) if kind is EQ else And(result, one)
+        return None if result is None else self.rewriter.rewrite(result)
+
+    def _differs(self, difference: Sum) -> bool:
+        """Returns True if a sum is not zero, because an equal one is known not to be."""
+        for atom, coefficient in difference.terms.items():
+            known = self.facts.inequalities.get(atom, ())
+            for fact in known:
+                factor = fact.terms.get(atom, 0)
+                if factor == 0 or coefficient % factor:
+                    continue
+                if any(self._opposite(fact, other) for other in known):  # fact == 0
+                    equal = plus(difference, fact, -(coefficient // factor))
+                    if equal.terms and self.facts.is_hole(equal):
+                        return True
+        return False
+
+    def _opposite(self, a: Sum, b: Sum) -> bool:
+        both = plus(a, b)
+        return not both.terms and both.const == 0
 
     def _worth_proving(self, form: Sum) -> bool:
         if self.facts.inequalities:
@@ -217,6 +256,9 @@ class Comparisons:
         answer = self._proven_sign(form)
         if answer is not None:
             return TRUE if answer else FALSE
+        if kind is LE and self.facts.sum_facts and self.facts.is_hole(form):
+            # x <= y, where x != y is known
+            return self._inequality(expr, LT, form_a, form_b, difference)
         simpler = self._case_split(kind, form)
         if simpler is not None:
             return simpler
@@ -280,18 +322,18 @@ class Comparisons:
         return found
 
     def _digit_bound(self, form: Sum) -> Sum:
-        """Rewrites ``x // 4 >= c`` as ``x >= 4 * c``, ``x // 4 <= c`` as ``x <= 4 * c + 3``."""
+        """Rewrites ``x // 4 >= c`` as ``x >= 4 * c``, ``x // 4 <= c`` as ``x <= 4 * c + 3``; where
+        the division rounds toward zero, quotients of one sign have these ends.
+        """
         while len(form.terms) == 1:
             ((atom, sign),) = form.terms.items()
-            if atom.__class__ is not Split or atom.upper:
-                break
-            if not is_index(atom.index.dtype):
-                break
             if abs(sign) != 1:
                 break
-            index, lower = atom.index, atom.lower
-            last = 0 if sign > 0 else lower - 1
-            form = shifted(times(index, sign), form.const * lower + last)
+            found = self.terms.divided(atom)
+            if found is None or not is_index(found[0].dtype):
+                break
+            index, lower = found
+            form = shifted(times(index, sign), end_of_quotient(atom, sign, form.const, lower))
             form = exact_quotient(form, coefficient_gcd(form))
         return form
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilesmith.arith.comparisons import FALSE, TRUE, Comparisons
 from tilesmith.arith.facts import Facts
-from tilesmith.arith.forms import Sum, direction, is_index, plus, shifted, times
+from tilesmith.arith.forms import Split, Sum, direction, is_index, of_atom, plus, shifted, times
 from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.numbering import Numbering
@@ -69,6 +69,7 @@ class Connectives:
         first = _flat(kind, a)  # have been compared with each other when ``a`` was made
         second = _flat(kind, b)
         parts = list(first)
+        joins_digits = False
         for part in second:
             keep = True
             for position, other in enumerate(parts):
@@ -78,6 +79,7 @@ class Connectives:
                 keep = False
                 if isinstance(relation, PrimExpr):  # what both say together
                     parts[position] = relation
+                    joins_digits = joins_digits or relation.__class__ is kind
                 elif relation == "decided":
                     return FALSE if kind is And else TRUE
                 elif relation == "second":
@@ -93,7 +95,7 @@ class Connectives:
         result = lighter[0]
         for part in lighter[1:]:
             result = join(result, part)
-        return result
+        return self.rewriter.rewrite(result) if joins_digits else result
 
     # What extensions ask for
 
@@ -206,6 +208,9 @@ class Connectives:
                 return "decided"
             return None
         if this[0] != that[0]:
+            if kind is And and this[3] and that[3]:
+                both = self._with_digit(a, this, b, that)
+                return self._with_digit(b, that, a, this) if both is None else both
             return None
         found = _rays(kind, this, that)
         if found is None and kind is And and this[3] and that[3]:
@@ -214,6 +219,68 @@ class Connectives:
         if found is None and kind is Or and this[3] and that[3]:
             return self._united(a, this, that)
         return found
+
+    def _with_digit(self, a: Any, this: Ray, b: Any, that: Ray) -> PrimExpr | None:
+        """Joins a condition with one on a remainder: ``x // 4 == y and x % 4 < 3`` says that
+        ``y * 4 <= x and x < y * 4 + 3``, and ``x < 34 and x % 7 < 3`` that ``x < 31``.
+        """
+        if FloorMod not in (b.a.__class__, b.b.__class__):
+            return None
+        form = self._difference(b)
+        digit = next(iter(form.terms))
+        if digit.__class__ is not Split or digit.lower != 1 or len(form.terms) != 1:
+            return None
+        width = digit.upper
+        low, high = int(max(that[1], 0)), int(min(that[2], width - 1))
+        if low > high:
+            return None
+        if a.__class__ is EQ:
+            return self._whole(a, digit, low, high)
+        index = digit.index
+        key, scale = direction(index)
+        if key != this[0] or scale != 1:
+            return None
+        if this[2] != float("inf"):
+            last = int(this[2]) + index.const
+            rest = last % width
+            tight = last if low <= rest <= high else last - rest + high - width * (rest < low)
+            bound = shifted(times(index, -1), tight)
+        else:
+            last = int(this[1]) + index.const
+            rest = last % width
+            tight = last if low <= rest <= high else last - rest + low + width * (rest > high)
+            bound = shifted(index, -tight)
+        if tight == last:
+            return None
+        strict = a.__class__ is LT
+        made = self.comparisons.canonical(a.__class__, shifted(bound, int(strict)), False)
+        return None if made is None else And(made, b)
+
+    def _whole(self, a: Any, digit: Split, low: int, high: int) -> PrimExpr | None:
+        """Joins ``x // 4 == y`` with bounds of ``x % 4``."""
+        if FloorDiv not in (a.a.__class__, a.b.__class__):
+            return None
+        form = self._difference(a)
+        for atom, coefficient in form.terms.items():
+            if atom.__class__ is not Split or (atom.lower, atom.upper) != (digit.upper, 0):
+                continue
+            if atom.index is not digit.index and plus(atom.index, digit.index, -1).terms:
+                continue
+            if abs(coefficient) != 1 or atom.index.const != digit.index.const:
+                continue
+            value = times(plus(form, of_atom(atom), -coefficient), -coefficient * digit.upper)
+            rest = self.terms.combine(plus(digit.index, value, -1))  # in [low, high]
+            if low == high:
+                return self.comparisons.canonical(EQ, shifted(times(rest, -1), low), False)
+            first = self.comparisons.canonical(LE, shifted(rest, -low), False)
+            second = self.comparisons.canonical(LT, shifted(times(rest, -1), high + 1), False)
+            return None if first is None or second is None else And(first, second)
+        return None
+
+    def _difference(self, comparison: Any) -> Sum:
+        return self.terms.combine(
+            plus(self.normalizer.normal(comparison.b), self.normalizer.normal(comparison.a), -1)
+        )
 
     def _united(self, comparison: Any, this: Ray, that: Ray) -> PrimExpr | None:
         """Unites ``x < y or x == y`` to ``x <= y``, ``x < y or y < x`` to ``x != y``."""

@@ -423,9 +423,9 @@ class Divider:
         common = gcd(coefficient_gcd(rest), rest.const, coefficient_gcd(b), b.const)
         unit = exact_quotient(b, common)
         reduced = exact_quotient(rest, common)
-        factor = self._shared_factor(reduced, unit)
+        factor = self.shared_factor(reduced, unit)
         if factor is not None:  # x * y // (y * 4)  ->  x // 4
-            less, divisor = self._without(reduced, factor), self._without(unit, factor)
+            less, divisor = self.without(reduced, factor), self.without(unit, factor)
             inner, digit = self.floordiv(less, divisor), self.floormod(less, divisor)
             scale = Sum(a.dtype, {factor: common}, 0)
             return self.terms.combine(plus(quotient, inner)), self.terms.multiply(digit, scale)
@@ -447,7 +447,7 @@ class Divider:
                 return less, times(turns, -coefficient)
         return None
 
-    def _shared_factor(self, a: Sum, b: Sum) -> Atom | None:
+    def shared_factor(self, a: Sum, b: Sum) -> Atom | None:
         """Finds an atom that occurs in each term of both sums, so that the fraction can be
         reduced.
         """
@@ -459,7 +459,7 @@ class Divider:
                 return factor
         return None
 
-    def _without(self, form: Sum, factor: Atom) -> Sum:
+    def without(self, form: Sum, factor: Atom) -> Sum:
         """Returns ``form / factor``."""
         result = Sum(form.dtype, {}, 0)
         for atom, coefficient in form.terms.items():

@@ -18,6 +18,7 @@ from tilesmith.arith.forms import (
     Extreme,
     Split,
     Sum,
+    Truncated,
     coefficient_gcd,
     exact_quotient,
     is_index,
@@ -29,7 +30,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.prover import Prover
-from tilesmith.ir import IntImm, Max, Min
+from tilesmith.ir import Div, IntImm, Max, Min
 
 __all__ = ["Extremes"]
 
@@ -51,10 +52,13 @@ def _unit(forms: tuple[Sum, ...]) -> int:
 
 
 def _quotients(form: Sum) -> bool:
-    """Returns True if a sum consists of two quotients, whose sum has tighter bounds than its terms
-    alone.
+    """Returns True if a sum consists of two quotients, or a quotient and a minimum, whose sum has
+    tighter bounds than its terms alone.
     """
-    return len(form.terms) == 2 and all(atom.__class__ is Split for atom in form.terms)
+    if len(form.terms) != 2:
+        return False
+    kinds = [atom.__class__ for atom in form.terms]
+    return Split in kinds and (kinds[0] is kinds[1] or Extreme in kinds)
 
 
 _OTHER: dict[type, type] = {Min: Max, Max: Min}
@@ -208,6 +212,8 @@ class Extremes:
         first, second = args[0].single(), args[1].single()
         if first.__class__ is not second.__class__:
             return None
+        if first.__class__ is Truncated:
+            return self._truncated(kind, first, second)
         if first.__class__ is Split:
             if first.upper or second.upper or first.lower != second.lower:  # type: ignore
                 return None
@@ -224,6 +230,14 @@ class Extremes:
         rest = [arg for arg in (*own, *others) if self.table.number(arg) != common]
         inner = self.extreme_of_two(kind, rest[0], rest[1])
         return self.extreme_of_two(first.kind, inner, shared[0])
+
+    def _truncated(self, kind: type, first: Any, second: Any) -> Sum | None:
+        """Rewrites ``min(x / 4, y / 4)`` as ``min(x, y) / 4``, rounded toward zero."""
+        ends = self.terms.divided(first), self.terms.divided(second)
+        if ends[0] is None or ends[1] is None or ends[0][1] != ends[1][1]:
+            return None
+        inner = self.writer.to_expr(self.extreme_of_two(kind, ends[0][0], ends[1][0]))
+        return self.terms.normalizer.normal(Div(inner, first.expr.b))
 
     # Writing them down
 

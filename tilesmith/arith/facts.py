@@ -55,8 +55,8 @@ class Facts:
     """Stores the facts, and caches of results derived from them."""
 
     __slots__ = (
-        "atom_facts", "caches", "extents", "inequalities", "literals", "modular_facts",
-        "replacements", "sum_facts", "values", "var_bounds", "var_modular",
+        "atom_facts", "caches", "definitions", "extents", "inequalities", "literals",
+        "modular_facts", "replacements", "sum_facts", "values", "var_bounds", "var_modular",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,6 +69,7 @@ class Facts:
         self.inequalities: dict[Atom, tuple[Sum, ...]] = {}
         self.modular_facts: dict[Atom, Residue] = {}
         self.literals: dict[int, bool] = {}  # number of a condition -> whether it holds
+        self.definitions: dict[Var, PrimExpr] = {}  # of truth values bound by a let
         self.extents: dict[Atom, Atom] = {}  # variable -> symbolic extent of its range
         self.caches = Caches()
 
@@ -79,7 +80,7 @@ class Facts:
         saved = (
             self.values, self.replacements, self.var_bounds, self.var_modular, self.atom_facts,
             self.sum_facts, self.inequalities, self.modular_facts, self.literals, self.extents,
-            self.caches.entries(),
+            self.definitions, self.caches.entries(),
         )  # fmt: skip
         self.values = self.values.copy()
         self.replacements = self.replacements.copy()
@@ -91,6 +92,7 @@ class Facts:
         self.modular_facts = self.modular_facts.copy()
         self.literals = self.literals.copy()
         self.extents = self.extents.copy()
+        self.definitions = self.definitions.copy()
         self.caches.clear()
         return saved
 
@@ -99,7 +101,7 @@ class Facts:
         (
             self.values, self.replacements, self.var_bounds, self.var_modular, self.atom_facts,
             self.sum_facts, self.inequalities, self.modular_facts, self.literals, self.extents,
-            caches,
+            self.definitions, caches,
         ) = saved  # fmt: skip
         self.caches.restore(caches)
 
@@ -165,16 +167,18 @@ class Facts:
         if len(form.terms) != 1:
             return
         ((atom, coefficient),) = form.terms.items()
-        if not isinstance(atom, Split) or atom.lower != 1 or form.const % coefficient:
+        if isinstance(atom, Split) and atom.lower == 1 and form.const % coefficient == 0:
+            self.learn_remainder(atom.index, atom.upper, -form.const // coefficient)
+
+    def learn_remainder(self, index: Sum, divisor: int, digit: int) -> None:
+        """Records that ``index - digit`` is a multiple of the divisor."""
+        if len(index.terms) != 1:
             return
-        digit = -form.const // coefficient
-        if len(atom.index.terms) != 1:
-            return
-        ((inner, scale),) = atom.index.terms.items()
-        if gcd(scale, atom.upper) == 1:
-            base = (digit - atom.index.const) * pow(scale, -1, atom.upper)
+        ((inner, scale),) = index.terms.items()
+        if gcd(scale, divisor) == 1:
+            base = (digit - index.const) * pow(scale, -1, divisor)
             known = self.modular_facts.get(inner)
-            residue = reduced(atom.upper, base)
+            residue = reduced(divisor, base)
             if known is not None:
                 residue = intersect_residue(known, residue)
             self.modular_facts[inner] = residue

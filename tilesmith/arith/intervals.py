@@ -66,14 +66,36 @@ def union(a: Interval, b: Interval) -> Interval:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
+def signed_divisors(divisor: Interval) -> list[Interval]:
+    """Returns the parts of an interval of divisors below and above zero."""
+    low, high = divisor
+    parts = [(low, min(high, -1)), (max(low, 1), high)]
+    return [part for part in parts if part[0] <= part[1]]
+
+
+def trunc_quotient_interval(index: Interval, divisor: Interval) -> Interval:
+    """Returns the interval of ``index / divisor``, rounded toward zero; the divisor is not zero."""
+    result: Interval | None = None
+    for low, high in signed_divisors(divisor):
+        ends = [trunc_quotient(end, abs(by)) for end in index for by in (low, high)]
+        part = min(ends), max(ends)
+        if high < 0:
+            part = -part[1], -part[0]
+        result = part if result is None else union(result, part)
+    return (-INFINITY, INFINITY) if result is None else result
+
+
 def quotient_interval(index: Interval, divisor: Interval) -> Interval:
-    """Returns the interval of ``index // divisor``; unbounded if the divisor may be zero or of
-    either sign.
-    """
-    low, high = max(divisor[0], 1), divisor[1]
-    if divisor[0] < 0 or high < low:  # of either sign, and not zero
-        largest = max(abs(index[0]), abs(index[1]))
-        return -largest, largest
+    """Returns the interval of ``index // divisor``; the divisor is not zero."""
+    parts = signed_divisors(divisor)
+    if not parts:
+        return -INFINITY, INFINITY
+    if parts[0][1] < 0:
+        opposite = -index[1], -index[0]
+        low, high = parts[0]
+        result = quotient_interval(opposite, (-high, -low))
+        return result if len(parts) == 1 else union(result, quotient_interval(index, parts[1]))
+    low, high = parts[0]
     smallest = floor_quotient(index[0], high if index[0] >= 0 else low)
     largest = floor_quotient(index[1], low if index[1] >= 0 else high)
     return smallest, largest

@@ -15,10 +15,10 @@ from tilesmith.arith.intervals import (
     dtype_interval,
     product_interval,
     quotient_interval,
-    trunc_quotient,
+    trunc_quotient_interval,
     union,
 )
-from tilesmith.ir import Call, Cast, Div, Mod, PrimExpr, Select
+from tilesmith.ir import Call, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr, Select
 from tilesmith.ir.queries import called_name, checked_size
 
 BoundsOf = Callable[[PrimExpr], Interval]
@@ -54,12 +54,26 @@ def _cast_bounds(of: BoundsOf, expr: Cast) -> Interval:
 
 
 def _trunc_div_bounds(of: BoundsOf, expr: Div) -> Interval:
-    low, high = of(expr.b)
-    if low < 1:
+    return _without_wrap(expr, trunc_quotient_interval(of(expr.a), of(expr.b)))
+
+
+def _floor_div_bounds(of: BoundsOf, expr: FloorDiv) -> Interval:
+    return _without_wrap(expr, quotient_interval(of(expr.a), of(expr.b)))
+
+
+def _without_wrap(expr: PrimExpr, interval: Interval) -> Interval:
+    """Return the bounds of a quotient; none where it may wrap around, as -128 / -1 of int8 does."""
+    if is_index(expr.dtype) or interval[1] <= dtype_interval(expr.dtype)[1]:
+        return interval
+    return -INFINITY, INFINITY
+
+
+def _floor_mod_bounds(of: BoundsOf, expr: FloorMod) -> Interval:
+    """Bound ``a % b`` where nothing is negative, as of unsigned integers."""
+    index, divisor = of(expr.a), of(expr.b)
+    if index[0] < 0 or divisor[0] < 0:
         return -INFINITY, INFINITY
-    index = of(expr.a)
-    ends = [trunc_quotient(end, by) for end in index for by in (low, high)]
-    return min(ends), max(ends)
+    return 0, min(index[1], max(divisor[1] - 1, 0))
 
 
 def _trunc_mod_bounds(of: BoundsOf, expr: Mod) -> Interval:
@@ -138,6 +152,8 @@ LEAF_BOUNDS: dict[type, Callable[[BoundsOf, Any], Interval]] = {
     Select: _select_bounds,
     Cast: _cast_bounds,
     Div: _trunc_div_bounds,
+    FloorDiv: _floor_div_bounds,
+    FloorMod: _floor_mod_bounds,
     Mod: _trunc_mod_bounds,
     Call: _call_bounds,
 }

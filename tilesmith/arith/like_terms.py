@@ -190,6 +190,19 @@ class LikeTerms:
             return None
         return result
 
+    def divided(self, atom: Atom) -> tuple[Sum, int] | None:
+        """Returns dividend and divisor of a quotient by a positive constant; None if it is
+        another atom.
+        """
+        if atom.__class__ is Split:
+            return None if atom.upper else (atom.index, atom.lower)
+        expr: Any = atom.expr
+        if atom.__class__ is not Truncated or expr.__class__ is not Div:
+            return None
+        if expr.b.__class__ is not IntImm or expr.b.value <= 0:
+            return None
+        return self.normalizer.normal(expr.a), expr.b.value
+
     def _join_truncated(self, form: Sum, atom: Truncated) -> Sum | None:
         """Rewrites ``x / 3 * 3 + x rem 3 -> x``, ``x - x / 3 * 3 -> x rem 3`` and ``x - x rem 3 ->
         x / 3 * 3`` of the division that rounds toward zero.
@@ -351,6 +364,15 @@ class LikeTerms:
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
         numbers = [sorted([self.table.number(arg) for arg in e.args]) for e in (a, b)]
         return numbers[0] == numbers[1]
+
+
+def end_of_quotient(atom: Atom, sign: int, const: int, divisor: int) -> int:
+    """Returns ``end``, such that ``q * sign + const >= 0`` of a quotient ``q = x / divisor`` is
+    ``x * sign + end >= 0``.
+    """
+    if atom.__class__ is Truncated:  # x / 4 >= 0 is x >= -3, x / 4 <= -1 is x <= -4
+        return const * divisor + (divisor - 1 if const >= 0 else 0)
+    return const * divisor + (0 if sign > 0 else divisor - 1)
 
 
 def contains(form: Sum, part: Sum, factor: int) -> bool:

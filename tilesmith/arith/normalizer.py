@@ -304,13 +304,20 @@ class Normalizer:
         return self._opaque(expr)
 
     def _exact_division(self, expr: Any, a: Sum, b: Sum, whole: bool) -> Sum:
-        """Divides by a sum where nothing is left: ``x * y / y`` is ``x``."""
+        """Divides by a sum where nothing is left (``x * y / y`` is ``x``), or with a factor that
+        both have.
+        """
         quotient, rest = self.divider.polynomial_divide(a, b)
         if not rest.terms and rest.const == 0:
             return quotient if whole else rest
-        return self._opaque(expr)
+        factor = self.divider.shared_factor(a, b)
+        if factor is None:
+            return self._opaque(expr)
+        sides = [self.writer.to_expr(self.divider.without(side, factor)) for side in (a, b)]
+        part = self.normal(expr.__class__(*sides))
+        return part if whole else self.terms.multiply(part, Sum(a.dtype, {factor: 1}, 0))
 
-    def _nested_division(self, kind: type, a: Sum, divisor: int) -> PrimExpr | None:
+    def _nested_division(self, kind: type[Any], a: Sum, divisor: int) -> PrimExpr | None:
         """Returns ``x / 12`` for ``a``, which is ``x / 3``, divided by 4, and ``x rem 4`` for the
         remainder of ``x rem 8``; else None.
         """

@@ -28,7 +28,7 @@ from tilesmith.arith.modular_set import (
     reduced,
     union_residue,
 )
-from tilesmith.ir import Call, PrimExpr, Select, Var
+from tilesmith.ir import Call, Let, PrimExpr, Select, Var
 from tilesmith.ir.queries import called_name
 
 __all__ = ["Residues"]
@@ -84,7 +84,17 @@ class Residues:
             return union_residue(self.of_expr(expr.true_value), self.of_expr(expr.false_value))
         if isinstance(expr, Call):
             return self._call_modular(expr)
+        if isinstance(expr, Let):
+            return self._let_modular(expr)
         return ANY
+
+    def _let_modular(self, expr: Let) -> Residue:
+        saved = self.facts.open_layer()
+        try:
+            self.facts.var_modular[expr.var] = self.of_expr(expr.value)
+            return self.of_expr(expr.body)
+        finally:
+            self.facts.close_layer(saved)
 
     def _call_modular(self, expr: Call) -> Residue:
         name = called_name(expr)

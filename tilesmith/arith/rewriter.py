@@ -72,6 +72,8 @@ _BITS: dict[str, Callable[..., PrimExpr]] = {
     op.bitwise_xor,
     "tir.shift_left": op.shift_left, "tir.shift_right": op.shift_right,
 }  # fmt: skip
+_EXACT_LOG2 = {"float32": 16, "float64": 40}
+"""Powers up to which the logarithm of the next integer is rounded to more than that power."""
 _SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
 
 __all__ = ["Rewriter"]
@@ -309,6 +311,9 @@ class Rewriter:
             return new.args[0]
         if name == "tir.checked" and is_const(new.args[1], 1):
             return new.args[0]
+        if name == "tir.clz" and isinstance(new.args[0], IntImm) and new.args[0].dtype.bits >= 32:
+            zeros = leading_zeros(new.args[0])
+            return op.const(zeros, new.dtype)
         if name == "tir.bitwise_not" and isinstance(new.args[0], IntImm):
             return op.bitwise_not(new.args[0])
         fold = _BITS.get(name)
@@ -323,7 +328,32 @@ class Rewriter:
             return value
         if is_const(value) and expr.dtype.lanes == 1:
             return op.cast(expr.dtype, value)
+        power = self._rounded_log2(value) if expr.dtype.is_int else None
+        if power is not None:
+            return op.const(power, expr.dtype)
         return expr if value is expr.value else Cast(expr.dtype, value)
+
+    def _rounded_log2(self, value: PrimExpr) -> int | None:
+        """Returns ``ceil(log2(x))`` where the bounds of the integer ``x`` lie between the same two
+        powers of two, and are small enough for the float to tell them from these powers.
+        """
+        if not is_call(value, "tir.ceil") or not is_call(value.args[0], "tir.log2"):
+            return None
+        given = value.args[0].args[0]
+        exact = _EXACT_LOG2.get(given.dtype)
+        if isinstance(given, FloatImm) and given.value.is_integer():
+            low = high = int(given.value)
+        elif isinstance(given, Cast) and given.value.dtype.is_integer:
+            bounds = self.bounds.of_expr(given.value)
+            if not 1 <= bounds[0] <= bounds[1] <= 1 << 53:
+                return None
+            low, high = int(bounds[0]), int(bounds[1])
+        else:
+            return None
+        if exact is None or low < 1 or high > 1 << exact:
+            return None
+        power = (low - 1).bit_length()
+        return power if power == (high - 1).bit_length() else None
 
     def _let(self, expr: Let) -> PrimExpr:
         value = self.rewrite(expr.value)
@@ -336,6 +366,8 @@ class Rewriter:
                 form = self.normalizer.normal(value)
                 self.facts.var_bounds[expr.var] = self.bounds.of(form)
                 self.facts.var_modular[expr.var] = self.residues.of(form)
+            elif value.dtype.is_bool and value.dtype.lanes == 1:
+                self.facts.definitions[expr.var] = value
             body = self.rewrite(expr.body)
         finally:
             self.facts.close_layer(saved)
@@ -363,6 +395,12 @@ def is_scalar(expr: PrimExpr) -> bool:
         else:
             return False
     return True
+
+
+def leading_zeros(expr: IntImm) -> int:
+    """Counts the zero bits before the first one; all bits of zero."""
+    bits = expr.dtype.bits
+    return bits - (expr.value & ((1 << bits) - 1)).bit_length()
 
 
 def _scalar(expr: Any) -> Any:

@@ -13,7 +13,15 @@ from typing import Any
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.division import Divider
 from tilesmith.arith.form_writer import FormWriter
-from tilesmith.arith.forms import is_index, plus, shifted, times
+from tilesmith.arith.forms import (
+    Sum,
+    coefficient_gcd,
+    exact_quotient,
+    is_index,
+    plus,
+    shifted,
+    times,
+)
 from tilesmith.arith.interfaces import ExpressionRewriter, NormalForms
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.arith.numbering import Numbering
@@ -153,7 +161,7 @@ class VectorRewriter:
         if kind in (Div, Mod):  # rounding toward zero is rounding down where nothing is negative
             low = self.bounds.of(form)[0]
             if low < 0 or low + min(last, 0) < 0:
-                return None
+                return self._exact_lanes(kind, form, stride.value, divisor, lanes)
         scalar = FloorDiv if kind in (Div, FloorDiv) else FloorMod
         divided = self.rewriter.rewrite(scalar(base, b[0]))
         if stride.value % divisor == 0:
@@ -176,6 +184,17 @@ class VectorRewriter:
             whole: PrimExpr = kind(inside, Broadcast(b[0], lanes))
             return whole
         return None
+
+    def _exact_lanes(
+        self, kind: type, base: Sum, stride: int, divisor: int, lanes: int
+    ) -> PrimExpr | None:
+        """Divides by what divides the base and the stride: there is nothing to round."""
+        if stride % divisor or base.const % divisor or coefficient_gcd(base) % divisor:
+            return None
+        if kind is Mod:
+            return Broadcast(op.const(0, base.dtype), lanes)
+        first = self.writer.to_expr(exact_quotient(base, divisor))
+        return self._made(first, op.const(stride // divisor, base.dtype), lanes)
 
     def _extreme(self, kind: type, a: Affine, b: Affine, lanes: int) -> PrimExpr | None:
         order = self._lane_order(a, b, lanes)

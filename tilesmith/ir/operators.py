@@ -122,6 +122,8 @@ def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.Pr
         else:
             folded = value if value == 0 or _is_exact(value, dtype) else None
         return None if folded is None else ir.FloatImm(dtype, folded)
+    if dtype.is_bool:
+        return const(value != 0, dtype)
     if math.isfinite(value) and dtype.is_int and wrap(int(value), dtype) == int(value):
         return const(int(value), dtype)
     return None
@@ -222,7 +224,26 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
     return a if a.is_uint else b
 
 
-_FOLDED = ("float32", "float64")
+def _as_float16(value: float) -> float | None:
+    try:
+        (rounded,) = struct.unpack("e", struct.pack("e", value))
+        return float(rounded)
+    except OverflowError:
+        return None
+
+
+def _as_bfloat16(value: float) -> float | None:
+    if value == 0 or not math.isfinite(value):
+        return value
+    last = max(math.frexp(value)[1], -125) - 8  # exponent of the last digit, also of a subnormal
+    rounded = math.ldexp(round(math.ldexp(value, -last)), last)
+    return None if abs(rounded) >= 2.0**128 else math.copysign(rounded, value)
+
+
+_ROUNDED: dict[str, Callable[[float], float | None]] = {
+    "float16": _as_float16, "bfloat16": _as_bfloat16, "float32": _as_float32,
+}  # fmt: skip
+"""What a float dtype stores for a number; None where that is left to run time."""
 
 
 def _fold(
@@ -231,23 +252,33 @@ def _fold(
     """Return the constant that the operation on two constants results in, or None."""
     if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
         return const(function(a.value, b.value), a.dtype)
-    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm) and a.dtype in _FOLDED:
-        if a.dtype.bits == 32:
-            value = _fold_float32(function, a.value, b.value)
-        else:
-            value = function(a.value, b.value)
+    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
+        if a.dtype == "float64":
+            return ir.FloatImm(a.dtype, function(a.value, b.value))
+        round_to = _ROUNDED.get(a.dtype)
+        value = None if round_to is None else _fold_rounded(function, round_to, a.value, b.value)
         return None if value is None else ir.FloatImm(a.dtype, value)
     return None
 
 
-def _fold_float32(function: Callable[[Any, Any], Any], a: float, b: float) -> float | None:
-    """Return the result of ``function`` on two float32, which are rounded as run time would.
+def _fold_rounded(
+    function: Callable[[Any, Any], Any],
+    round_to: Callable[[float], float | None],
+    a: float,
+    b: float,
+) -> float | None:
+    """Return the result of ``function`` on two floats, which are rounded as run time would.
 
     It computes in double, which has more than twice as many digits, so that rounding twice gives
     the same result as rounding once.
     """
-    left, right = _as_float32(a), _as_float32(b)
-    return None if left is None or right is None else _as_float32(function(left, right))
+    left, right = round_to(a), round_to(b)
+    if left is None or right is None:
+        return None
+    try:
+        return round_to(function(left, right))
+    except ZeroDivisionError:  # the divisor is too small for the dtype
+        return None
 
 
 def add(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
