@@ -69,6 +69,8 @@ CONDITIONS = [
     "truncdiv(x, C) * K >= A",
     "truncdiv(x, C) < B",
     "x * y * x == 0",
+    "And(y > K, x * y < z * y * A)",
+    "And(y > K, x * y + B * y <= z * y)",
     "And(x != y, And(x * K <= y * K, x == z))",
     "And(x != y, And(y == z, x != z))",
 ]

@@ -21,6 +21,7 @@ from tilesmith.arith import (
 )  # fmt: skip
 from tilesmith.ir import And, Not, Range, Var, const
 from tilesmith.ir import operators as op
+from tilesmith.ir.operators import maximum
 from tilesmith.ir.structural import structural_equal
 from tilesmith.support.errors import TilesmithError
 
@@ -89,8 +90,18 @@ def test_sums_of_digits_that_do_not_come_out_even() -> None:
     assert text(form) == "(k:16)/3%6*1 + 0"
     form = normalize_to_iter_sum(k % 3 + i * 3, DOMAINS)
     assert text(form) == "(i:4)/1%4*3 + (k:16)/1%3*1 + 0"
-    with pytest.raises(TilesmithError, match="is not a sum of iterators"):
-        normalize_to_iter_sum((k + 1) // 3, DOMAINS)
+    form = normalize_to_iter_sum((k + 1) // 3 + i * 3, DOMAINS)
+    assert text(form) == "(i:4)/1%4*3 + (k + 1) // 3"
+
+
+def test_sums_with_terms_that_are_no_digits() -> None:
+    form = normalize_to_iter_sum(maximum(i, j) + i * 4 - maximum(n, 3), DOMAINS)
+    assert text(form) == "(i:4)/1%4*4 + T.max(i, j) - T.max(n, 3)"
+
+
+def test_scales_are_ordered_by_size() -> None:
+    form = normalize_to_iter_sum(j + i * n + k * n * 4, DOMAINS)
+    assert text(form) == "(k:16)/1%16*n * 4 + (i:4)/1%4*n + (j:8)/1%8*1 + 0"
 
 
 def test_subspaces() -> None:

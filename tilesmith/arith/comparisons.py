@@ -10,6 +10,7 @@ from math import gcd
 from typing import Any
 
 from tilesmith.arith.bounds import Bounds
+from tilesmith.arith.division import Divider
 from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_table import FormTable
 from tilesmith.arith.form_writer import FormWriter
@@ -52,8 +53,8 @@ class Comparisons:
     """Decides comparisons, or rewrites them with fewer terms."""
 
     __slots__ = (
-        "bounds", "facts", "normalizer", "numbering", "prover", "residues", "rewriter", "table",
-        "terms", "writer",
+        "bounds", "divider", "facts", "normalizer", "numbering", "prover", "residues", "rewriter",
+        "table", "terms", "writer",
     )  # fmt: skip
 
     rewriter: ExpressionRewriter
@@ -69,6 +70,7 @@ class Comparisons:
         residues: Residues,
         terms: LikeTerms,
         prover: Prover,
+        divider: Divider,
         normalizer: NormalForms,
     ) -> None:
         self.facts = facts
@@ -79,6 +81,7 @@ class Comparisons:
         self.residues = residues
         self.terms = terms
         self.prover = prover
+        self.divider = divider
         self.normalizer = normalizer
 
     def comparison(self, expr: Any) -> PrimExpr:
@@ -249,6 +252,11 @@ class Comparisons:
     def _inequality(
         self, expr: Any, kind: type, form_a: Sum, form_b: Sum, difference: Sum
     ) -> PrimExpr:
+        reduced = self._without_positive_factor(difference)
+        if reduced is not difference:
+            made = self.canonical(kind, reduced, False, True)
+            if made is not None:
+                return self.rewriter.rewrite(made)
         form = shifted(difference, -1) if kind is LT else difference  # holds where form >= 0
         low, high = self.bounds.of(form)
         if low >= 0 or high < 0:
@@ -278,6 +286,18 @@ class Comparisons:
             made = self.canonical(kind, difference, False, cancelled)
             return self._known(self._rebuilt(expr) if made is None else made)
         return self._known(self._written(expr, kind, form_a, form_b, difference))
+
+    def _without_positive_factor(self, difference: Sum) -> Sum:
+        """Returns ``x - y`` for ``x * n - y * n``, where ``n`` is positive."""
+        if difference.const or not difference.terms:
+            return difference
+        if all(atom.__class__ is not Product for atom in difference.terms):
+            return difference
+        factor = self.divider.shared_factor(difference, difference)
+        if factor is None or not self.prover.prove(shifted(of_atom(factor), -1), 1):
+            return difference
+        less = self.terms.combine(self.divider.without(difference, factor))
+        return less if less.terms and self.bounds.flows(less) else difference
 
     def sign(self, form: Sum) -> bool | None:
         """Returns True or False if it is known whether ``form >= 0``, else None."""

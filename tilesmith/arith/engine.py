@@ -58,8 +58,8 @@ class Engine:
             facts, numbering, table, bounds, terms, normalizer
         )
         comparisons = self.comparisons = Comparisons(
-            facts, numbering, table, writer, bounds, residues, terms, prover, normalizer
-        )
+            facts, numbering, table, writer, bounds, residues, terms, prover, divider, normalizer,
+        )  # fmt: skip
         connectives = self.connectives = Connectives(
             facts, numbering, terms, normalizer, comparisons
         )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith.analyzer import Analyzer
-from tilesmith.arith.forms import same_expression
+from tilesmith.arith.forms import Sum, factors_of, same_expression
 from tilesmith.arith.iter_nodes import (
     IterMapExpr,
     IterMapLevel,
@@ -24,7 +24,7 @@ from tilesmith.arith.iter_nodes import (
 from tilesmith.arith.iter_parts import IterParts
 from tilesmith.arith.iter_predicates import narrowed
 from tilesmith.arith.iter_sizes import NotAffine, PaddingChanged
-from tilesmith.ir import PrimExpr, Range, Sub, Var, const, convert
+from tilesmith.ir import Add, PrimExpr, Range, Sub, Var, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.recursion import deep_recursion
@@ -190,7 +190,7 @@ def _padding_predicate(parts: IterParts) -> PrimExpr:
 @deep_recursion
 def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
     """Returns the index as a sum of digits, largest scales first, without fusing or checking
-    them.
+    them; terms that are no digits are part of the base.
     """
     domains = _domains(input_iters)
     parts = IterParts(True, None)
@@ -199,19 +199,29 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
     try:
         form = parts.rewriter.visit(convert(index))
     except NotAffine:
-        try:
-            form = parts.rewriter.visit(_analyzer(domains).simplify(convert(index)))
-        except NotAffine as error:
-            raise TilesmithError(f"{index} is not a sum of iterators: {error}") from None
+        form = _digits_and_base(parts, _analyzer(domains).simplify(convert(index)))
     args = parts.sums.joined(list(form.args))
-    ordered = sorted(enumerate(args), key=_large_scale_first)
+    normal = parts.sizes.analyzer.engine.normalizer.normal
+    ordered = [(_size_of_scale(normal(arg.scale)), arg) for arg in args]
+    ordered.sort(key=lambda item: item[0], reverse=True)
     return IterSumExpr([arg for _, arg in ordered], form.base)
 
 
-def _large_scale_first(item: tuple[int, IterSplitExpr]) -> tuple[int, int]:
-    position, arg = item
-    value = getattr(arg.scale, "value", None)
-    return (0, position) if value is None else (1, -abs(value))
+def _digits_and_base(parts: IterParts, expr: PrimExpr) -> IterSumExpr:
+    """Returns a sum of digits with the other terms as its base."""
+    try:
+        return parts.rewriter.visit(expr)
+    except NotAffine:
+        if not isinstance(expr, (Add, Sub)):
+            return IterSumExpr((), expr)
+    sides = _digits_and_base(parts, expr.a), _digits_and_base(parts, expr.b)
+    return parts.sums.add(sides[0], sides[1], 1 if isinstance(expr, Add) else -1)
+
+
+def _size_of_scale(scale: Sum) -> tuple[int, int]:
+    """Compares scales: by the number of symbolic factors, then by the constant one."""
+    sizes = [(len(factors_of(atom)), abs(factor)) for atom, factor in scale.terms.items()]
+    return max([(0, abs(scale.const)), *sizes])
 
 
 def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:

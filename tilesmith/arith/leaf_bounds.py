@@ -130,6 +130,11 @@ def _bitwise_not_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
     return -1 - high, -1 - low
 
 
+def _vscale_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
+    """Bound the length of a scalable register, in units of 128 bits: at most 2048 bits."""
+    return 1, 16
+
+
 def _count_bounds(of: BoundsOf, args: tuple[PrimExpr, ...]) -> Interval:
     return 0, args[0].dtype.bits
 
@@ -167,6 +172,7 @@ _CALL_BOUNDS: dict[str, Callable[[BoundsOf, tuple[PrimExpr, ...]], Interval]] = 
     "tir.bitwise_or": _bitwise_or_bounds,
     "tir.bitwise_xor": _bitwise_or_bounds,
     "tir.bitwise_not": _bitwise_not_bounds,
+    "tir.vscale": _vscale_bounds,
     "tir.popcount": _count_bounds,
     "tir.clz": _count_bounds,
     "tir.shift_right": _shift_right_bounds,

@@ -19,7 +19,6 @@ from tilesmith.ir import Add, IntImm, PrimExpr, Range, Sub, Var, const, structur
 from tilesmith.ir import operators as op
 from tilesmith.ir.queries import mentions
 from tilesmith.ir.structural import structural_hash
-from tilesmith.support.errors import TilesmithError
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import uses_variable
 
@@ -163,10 +162,7 @@ def _sum_of_digits(place: PrimExpr, threads: Mapping[Var, int], loops: Loops) ->
     domains.update(dict(loops))
     if any(uses_variable((one.min, one.extent), set(domains)) for _, one in loops):
         return None
-    try:
-        form = normalize_to_iter_sum(place, domains)
-    except TilesmithError:
-        return None
+    form = normalize_to_iter_sum(place, domains)
     return None if uses_variable(form.base, set(domains)) else form
 
 
