@@ -222,6 +222,7 @@ COMPARISONS = [
     ("x * -4 < y * -4", "y < x", ""),
     ("x * n <= y * n", "x <= y", "n > 0"),
     ("x * n < n", "x <= 0", "n > 0"),
+    ("x * y < (x + y) * 9", "True", "x in 1 17, y in 1 17"),
     ("x * y == 0", "Or(x == 0, y == 0)", ""),
     ("x * y * x != 0", "And(x != 0, y != 0)", ""),
     ("truncdiv(x, 4) >= 0", "-3 <= x", ""),
@@ -297,6 +298,11 @@ COMPARISONS = [
 ]
 LOGIC = [
     ("And(x < 5, x < 8)", "x < 5", ""),
+    ("And(Or(p, q), Or(q, p))", "Or(p, q)", ""),
+    ("And(Or(p, q), Or(p, Not(q)))", "p", ""),
+    ("Or(And(p, x < 3), And(x >= 3, p))", "p", ""),
+    ("And(Or(p, x < 3), Or(x < 5, p))", "Or(p, x < 3)", ""),
+    ("Or(And(p, And(q, x < 3)), And(q, p))", "And(q, p)", ""),
     ("And(x // 4 == y, x % 4 == 2)", "x == y * 4 + 2", ""),
     ("And(x // 4 == 2, x % 4 == 1)", "x == 9", ""),
     ("And(x // 4 == y, x % 4 < 3)", "And(y * 4 <= x, x < y * 4 + 3)", ""),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.arith.meaning import meaning
 from tilesmith.arith import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
     detect_clip_bound,
     detect_iter_map,
+    estimate_region_lower_bound,
     estimate_region_strict_bound,
     estimate_region_upper_bound,
     inverse_affine_iter_map,
@@ -176,3 +181,37 @@ def test_iterators_of_one_value_need_no_index(simplify):
     assert not detect_iter_map([i], domains, True, "bijective", simplify).indices
     del domains[k]
     assert detect_iter_map([i], domains, True, "bijective", simplify).indices
+
+
+@settings(max_examples=200)
+@given(rng=st.randoms(use_true_random=False))
+def test_what_overlapping_iterators_cover(rng: random.Random) -> None:
+    """Each value of the lower bound is reached, and of quotients of sums one is found."""
+    first, second = [rng.randint(1, 9) for _ in "ij"]
+    low = rng.randint(-5, 5)
+    domains = {i: Range(low, low + first), j: Range(0, second)}
+    factors = [rng.randint(1, 6) for _ in "ij"]
+    divisor, extent = rng.randint(1, 8), rng.randint(1, 3)
+    index = (i * factors[0] + j * factors[1] + rng.randint(-9, 9)) // divisor
+    if rng.random() < 0.5:
+        index = index * 2 + 1
+    found = estimate_region_lower_bound([Range.from_min_extent(index, extent)], domains, True)
+    reached = set()
+    for x in range(low, low + first):
+        for y in range(second):
+            start = meaning(index, {i: x, j: y})
+            reached |= set(range(start, start + extent))
+    if found is not None:
+        box = range(found[0].min_value.value, found[0].max_value.value + 1)
+        assert reached >= set(box), (str(index), domains)
+    elif factors == [1, 1]:
+        assert reached != set(range(min(reached), max(reached) + 1))
+
+
+def test_a_quotient_of_overlapping_iterators() -> None:
+    domains = {i: Range(0, 16), j: Range(0, 5), k: Range(0, 3)}
+    region = [Range.from_min_extent((i + j) // 8, 1), Range.from_min_extent(k * 2, 2)]
+    found = estimate_region_lower_bound(region, domains, True)
+    ends = [(str(one.min_value), str(one.max_value)) for one in found or ()]
+    assert ends == [("0", "2"), ("0", "5")]
+    assert estimate_region_lower_bound([region[0], region[0]], domains, True) is None

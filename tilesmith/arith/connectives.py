@@ -196,6 +196,9 @@ class Connectives:
         """
         if a is b:
             return "first"
+        dual = Or if kind is And else And
+        if a.__class__ is dual and b.__class__ is dual:
+            return self._clause_relation(kind, dual, a, b)
         this, that = self._ray(a), self._ray(b)
         if this is None or that is None:
             if this is not that:  # a comparison of integers, and something else
@@ -219,6 +222,29 @@ class Connectives:
         if found is None and kind is Or and this[3] and that[3]:
             return self._united(a, this, that)
         return found
+
+    def _clause_relation(self, kind: type, dual: type, a: PrimExpr, b: PrimExpr) -> Any:
+        """Compares ``p or q`` with ``q or p or r`` (which it implies), and ``p or q`` with ``p or
+        not q`` (which say ``p`` together); what `_relation` returns.
+        """
+        number = self.numbering.number
+        first = {number(item): item for item in _flat(dual, a)}
+        second = {number(item): item for item in _flat(dual, b)}
+        only_first = [item for key, item in first.items() if key not in second]
+        only_second = [item for key, item in second.items() if key not in first]
+        if not only_first:
+            return "first"
+        if not only_second:
+            return "second"
+        if len(only_first) != 1 or len(only_second) != 1 or len(first) != len(second):
+            return None
+        relation = self._relation(kind, only_first[0], only_second[0])
+        if relation.__class__ is not str:
+            return None
+        shared = [item for key, item in first.items() if key in second]
+        if relation == "decided":
+            return self._chained(dual, shared) if shared else None
+        return relation
 
     def _with_digit(self, a: Any, this: Ray, b: Any, that: Ray) -> PrimExpr | None:
         """Joins a condition with one on a remainder: ``x // 4 == y and x % 4 < 3`` says that

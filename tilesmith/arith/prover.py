@@ -9,7 +9,8 @@ inequality too: ``16 * ((n + 15) // 16) >= n`` follows from how the division rou
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd
+from itertools import product
+from math import gcd, prod
 
 from tilesmith.arith.bounds import Bounds
 from tilesmith.arith.facts import Facts
@@ -22,17 +23,20 @@ from tilesmith.arith.forms import (
     Remainder,
     Split,
     Sum,
+    factors_of,
     is_index,
     of_atom,
     plus,
     shifted,
     times,
 )  # fmt: skip
+from tilesmith.arith.intervals import INFINITY
 from tilesmith.arith.like_terms import LikeTerms
 from tilesmith.ir import Min
 
 __all__ = ["Prover"]
 
+_MOST_CORNERS = 4  # variables
 _BUDGET = 60  # inequalities tried in one proof
 
 
@@ -63,9 +67,35 @@ class Prover:
         self._positive = self._sizes(form) if self.facts.extents else frozenset()
         self._depth = 1
         try:
-            return self._search(form, depth, set())
+            return self._search(form, depth, set()) or self._at_corners(form)
         finally:
             self._depth = 0
+
+    def _at_corners(self, form: Sum) -> bool:
+        """Proves ``x * 9 + y * 9 - x * y >= 0`` from the bounds of ``x`` and ``y``: a sum of
+        products is smallest where each variable is at one of its ends.
+        """
+        variables: list[Atom] = []
+        for atom in form.terms:
+            factors = factors_of(atom)
+            if len(set(factors)) != len(factors):
+                return False  # a square is not smallest at an end
+            variables += [factor for factor in factors if factor not in variables]
+        if len(variables) > _MOST_CORNERS:
+            return False
+        if all(atom.__class__ is not Product for atom in form.terms):
+            return False
+        ends = [self.bounds.of_atom(variable) for variable in variables]
+        if any(low == -INFINITY or high == INFINITY for low, high in ends):
+            return False
+        for corner in product(*ends):
+            values = dict(zip(variables, corner))
+            total: float = form.const
+            for atom, coefficient in form.terms.items():
+                total += coefficient * prod([values[factor] for factor in factors_of(atom)])
+            if total < 0:
+                return False
+        return True
 
     def _nested(self, form: Sum, depth: int) -> bool:
         self._depth = 2
