@@ -49,7 +49,7 @@ class Extension(Flag):
     ``ConvertBooleanToAndOfOrs``: conditions are multiplied out to conjunctions of disjunctions.
     ``ApplyConstraintsToBooleanBranches``: each part of a conjunction is simplified where the other
     parts hold, each part of a disjunction where they fail.
-    ``ComparisonOfProductAndSum``: ``x * y < a + b`` from the bounds of both sides; always on here.
+    ``ComparisonOfProductAndSum``: ``x * y < a + b`` from the bounds of the variables; always on
     """
 
     NoExtensions = 0
