@@ -63,6 +63,7 @@ class SumParts:
             self.facts, self.table, self.writer, self.bounds, self.terms, self.prover, self.divider
         )
         self.terms.digits, self.terms.minima = self.divider, self.extremes
+        self.divider.minima = self.extremes
 
     def variable(self, name: str, low: float | None = None, high: float | None = None) -> Sum:
         """The sum that is one new variable, with bounds if they are given."""
@@ -99,7 +100,7 @@ def normalizer(parts: SumParts) -> Normalizer:
         parts.prover, parts.divider, parts.extremes,
     )  # fmt: skip
     made.rewriter = Unchanged()
-    parts.bounds.normalizer = parts.residues.normalizer = made
+    parts.bounds.normalizer = parts.residues.normalizer = parts.terms.normalizer = made
     return made
 
 
@@ -107,7 +108,7 @@ def normalizer(parts: SumParts) -> Normalizer:
 def comparisons(parts: SumParts, normalizer: Normalizer) -> Comparisons:
     made = Comparisons(
         parts.facts, parts.numbering, parts.table, parts.writer, parts.bounds, parts.residues,
-        parts.terms, parts.prover, normalizer,
+        parts.terms, parts.prover, parts.divider, normalizer,
     )  # fmt: skip
     made.rewriter = Unchanged()
     return made

@@ -162,3 +162,16 @@ def test_a_digit_in_use_twice() -> None:
     index = x // 4
     assert detect_iter_map([index, index], {x: Range(0, 16)}).errors
     assert detect_iter_map([x, x], {x: Range(0, 16)}, True, "bijective").errors
+
+
+def test_products_that_wrap_keep_their_factors() -> None:
+    analyzer = Analyzer()
+    a, b, n = (Var(name, "uint8") for name in "abn")
+    analyzer.update(n, ConstIntBound(1, 255))
+    for claim in (
+        EQ(Cast("int32", a * b), const(0)),
+        LE(Cast("int32", a * n), Cast("int32", b * n)),
+    ):
+        simple = analyzer.simplify(claim)
+        for env in ({a: 16, b: 16, n: 1}, {a: 1, b: 128, n: 2}, {a: 3, b: 4, n: 64}):
+            assert meaning(claim, env) == meaning(simple, env), str(simple)

@@ -212,6 +212,8 @@ class Comparisons:
         atom = next(iter(difference.terms))
         if difference.const or len(difference.terms) > 1 or atom.__class__ is not Product:
             return None
+        if not is_index(atom.dtype):
+            return None  # 16 * 16 is 0 in 8 bits
         result: PrimExpr | None = None
         for factor in dict.fromkeys(atom.factors):
             one = kind(self.writer.atom_expr(factor), self.writer.constant(0, factor.dtype))
@@ -293,6 +295,8 @@ class Comparisons:
             return difference
         if all(atom.__class__ is not Product for atom in difference.terms):
             return difference
+        if not all(is_index(atom.dtype) for atom in difference.terms):
+            return difference  # products that wrap around
         factor = self.divider.shared_factor(difference, difference)
         if factor is None or not self.prover.prove(shifted(of_atom(factor), -1), 1):
             return difference

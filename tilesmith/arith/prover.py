@@ -78,8 +78,8 @@ class Prover:
         variables: list[Atom] = []
         for atom in form.terms:
             factors = factors_of(atom)
-            if len(set(factors)) != len(factors):
-                return False  # a square is not smallest at an end
+            if len(set(factors)) != len(factors) or not is_index(atom.dtype):
+                return False  # a square is not smallest at an end, and what wraps around nowhere
             variables += [factor for factor in factors if factor not in variables]
         if len(variables) > _MOST_CORNERS:
             return False

@@ -80,7 +80,7 @@ def estimate_region_lower_bound(
     taken: set[Var] = set()
     result: list[IntervalSet] = []
     for range_ in region:
-        used = {var for var in var_dom if mentions(range_.min, (var,))}
+        used = {var for var in var_dom if mentions(range_.min, {var})}
         steps = _steps(range_.min, var_dom)
         extent = range_.extent
         if steps is None or used & taken or not isinstance(extent, IntImm):
@@ -113,7 +113,7 @@ def _steps(expr: PrimExpr, var_dom: Mapping[Var, Range]) -> tuple[int, int, int]
     if a is None or b is None:
         return None
     if isinstance(expr, Add):
-        if any(mentions(expr.a, (var,)) and mentions(expr.b, (var,)) for var in var_dom):
+        if any(mentions(expr.a, {var}) and mentions(expr.b, {var}) for var in var_dom):
             return None
         fine, coarse = (a, b) if a[2] <= b[2] else (b, a)
         # the finer sum, repeated at each value of the other: the hole up to the next repetition
