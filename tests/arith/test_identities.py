@@ -16,8 +16,8 @@ from tests.arith.meaning import meaning, same
 from tests.arith.test_facts import Known, read
 from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import Cast, Let, Range, Select, Var, const
-from tilesmith.ir.operators import all_of, floordiv, floormod, truncdiv, truncmod
-from tilesmith.tir import ceil, clz, log2
+from tilesmith.ir.operators import all_of, floordiv, floormod, minimum, truncdiv, truncmod
+from tilesmith.tir import ceil, clz, log2, vscale
 
 SHAPES = [
     # offsets, scaled
@@ -196,3 +196,13 @@ def test_functions_of_constants() -> None:
     for value in range(1, 70):
         exact = simplify(Cast("int32", ceil(log2(const(float(value), "float32")))))
         assert exact.value == int(numpy.ceil(numpy.log2(numpy.float32(value))))
+
+
+def test_the_length_of_scalable_registers() -> None:
+    x, y = Var("x", "int32"), Var("y", "int32")
+    analyzer = Analyzer()
+    analyzer.bind(x, Range(0, 8))
+    assert analyzer.simplify(minimum(y + vscale() * 4, y)) is y
+    assert analyzer.simplify(x // (vscale() * 8)).value == 0
+    assert analyzer.can_prove_equal(vscale() * x <= vscale() * y, x <= y)
+    assert not analyzer.can_prove(vscale() < 16)
