@@ -15,6 +15,7 @@ from tilesmith.ir import (
     Add,
     Call,
     Cast,
+    Div,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -36,6 +37,7 @@ LOWEST, LARGEST = -(1 << 31), (1 << 31) - 1
 x, y, z = (Var(name, "int32") for name in "xyz")
 wide, other = Var("wide", "int64"), Var("other", "int64")
 b8, u8, u64 = Var("b8", "int8"), Var("u8", "uint8"), Var("u64", "uint64")
+u16, u32 = Var("u16", "uint16"), Var("u32", "uint32")
 
 
 def data(dtype: str, name: str = "data") -> Call:
@@ -89,6 +91,20 @@ CASES: list[tuple[PrimExpr, dict[Any, Any]]] = [
         {},
     ),
     (Let(z, x * 4, FloorDiv(z, 4) - x), {x: 7}),
+    # quotients and minima of another dtype
+    (Div(Cast("int32", Div(Var("b16", "int16"), number(3, "int16"))), 4), {}),
+    (Max(Cast("int32", FloorDiv(wide, number(2, "int64"))), FloorDiv(x, 2)), {wide: 9}),
+    (LE(number(0), Cast("int32", FloorDiv(b8 + number(8, "int8"), number(16, "int8")))), {}),
+    # products that wrap before they are cast, beside a factor
+    (
+        Mul(Cast("uint32", Mul(u16, data("uint16"))), FloorMod(u32, number(4, "uint32"))),
+        {u16: 5, u32: 10, "data": 21922},
+    ),
+    # an unsigned factor is not positive
+    (LE(Mul(Cast("int64", u32), Max(wide, number(3, "int64"))), number(0, "int64")), {u32: 0}),
+    # products beyond the dtype whose difference fits
+    (FloorDiv(Mod(Mul(8 - x, number(LOWEST)), 5), 3), {x: 7}),
+    (LT(x, Mul(i32 - number(LOWEST), 16)), {x: 15, "data": LOWEST + 1}),
 ]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.arith.test_facts import Known, check_true, read
 from tilesmith.ir import LE, LT, PrimExpr, const
+from tilesmith.ir.operators import all_of
 from tilesmith.ir.structural import structural_equal
 
 COMPARISONS = [
@@ -169,4 +170,19 @@ def test_form_of_what_is_known(row: tuple[str, str, str]) -> None:
     before, after, known = read(row[0]), read_comparison(row[1]), Known(row[2])
     check_true(before, after, known)
     (found,) = known.simplified(before)
+    assert structural_equal(found, after), str(found)
+
+
+CONTRADICTIONS = [
+    (("3 < x", "(x + 1) % 16 == 5", "(x + 1) % 16 == 14"), ("False_",)),
+    (("3 < x", "x % 4 == 1", "x % 6 == 0"), ("4 < x", "x % 4 == 1", "x % 6 == 0")),
+    (("x < 30", "x % 4 == 1", "x % 6 == 0"), ("x < 30", "x % 4 == 1", "x % 6 == 0")),
+]
+
+
+@pytest.mark.parametrize("row", CONTRADICTIONS, ids=str)
+def test_bounds_beside_remainders_without_solution(row: tuple[tuple[str, ...], ...]) -> None:
+    """A bound moves to the next solution; where there is none, it must not move for ever."""
+    before, after = [all_of(*[read_comparison(part) for part in side]) for side in row]
+    (found,) = Known("").simplified(before)
     assert structural_equal(found, after), str(found)

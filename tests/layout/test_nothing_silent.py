@@ -57,7 +57,6 @@ NOTHING_IS_GIVEN_UP = {
     "tir/schedule/primitives/sampling.py _draw_location": "draws another place",
     "tir/transform/simplification/buffer_elements.py _inverted": "a question: no known values",
     "tir/transform/threads/grid_exchange.py _elements": "a question: what cannot be counted",
-    "tir/transform/threads/thread_places.py _sum_of_digits": "a question: there are other proofs",
     "tir/transform/loops/vectorize_loop.py _scalable_lanes": "a question: most extents are plain",
 }
 

@@ -298,7 +298,9 @@ class Comparisons:
         if not all(is_index(atom.dtype) for atom in difference.terms):
             return difference  # products that wrap around
         factor = self.divider.shared_factor(difference, difference)
-        if factor is None or not self.prover.prove(shifted(of_atom(factor), -1), 1):
+        if factor is None or factor.dtype is not difference.dtype:
+            return difference  # 0 - 1 of an unsigned factor is not negative
+        if not self.prover.prove(shifted(of_atom(factor), -1), 1):
             return difference
         less = self.terms.combine(self.divider.without(difference, factor))
         return less if less.terms and self.bounds.flows(less) else difference

@@ -21,6 +21,7 @@ from tilesmith.ir import (
     NE,
     And,
     Call,
+    CompareOp,
     Div,
     FloorDiv,
     FloorMod,
@@ -76,6 +77,9 @@ class Connectives:
                 relation = self._relation(kind, other, part)
                 if relation is None:
                     continue
+                if isinstance(relation, And) and (relation.b is part or relation.b is other):
+                    if sum([_is_of_digit(one) for one in (*first, *second)]) > 1:
+                        continue  # together they may have no solution: then no bound would do
                 keep = False
                 if isinstance(relation, PrimExpr):  # what both say together
                     parts[position] = relation
@@ -364,6 +368,11 @@ class Connectives:
         if scale > 0:
             return key, -(form.const // scale), infinity, True
         return key, -infinity, form.const // -scale, True
+
+
+def _is_of_digit(expr: Any) -> bool:
+    """Returns True for a comparison with a remainder."""
+    return isinstance(expr, CompareOp) and FloorMod in (expr.a.__class__, expr.b.__class__)
 
 
 def _never_fails(expr: PrimExpr) -> bool:

@@ -210,7 +210,9 @@ class Extremes:
         """Rewrites ``min(x // 4, y // 4)`` as ``min(x, y) // 4``, ``max(min(x, y), min(x, z))`` as
         ``min(max(y, z), x)``."""
         first, second = args[0].single(), args[1].single()
-        if first.__class__ is not second.__class__:
+        if first is None or second is None or first.__class__ is not second.__class__:
+            return None
+        if first.dtype is not second.dtype or first.dtype is not args[0].dtype:
             return None
         if first.__class__ is Truncated:
             return self._truncated(kind, first, second)
@@ -221,7 +223,7 @@ class Extremes:
             return self.divider.divide(inner, first.lower)[0]
         if first.__class__ is not Extreme or first.kind is kind or second.kind is kind:  # type: ignore
             return None
-        own, others = first.args, second.args  # type: ignore[union-attr]
+        own, others = first.args, second.args  # type: ignore[attr-defined]
         numbers = [self.table.number(arg) for arg in others]
         shared = [arg for arg in own if self.table.number(arg) in numbers]
         if len(own) != 2 or len(others) != 2 or len(shared) != 1:

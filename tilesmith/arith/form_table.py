@@ -158,10 +158,13 @@ class FormTable:
         return atom
 
     def product(self, factors: Iterable[Atom], dtype: DataType) -> Atom:
-        """Returns the product of atoms; factors that are products themselves are flattened."""
+        """Returns the product of atoms; factors that are products themselves are flattened, but
+        those that wrap around in a dtype of their own.
+        """
         flat: list[Atom] = []
         for factor in factors:
-            if factor.__class__ is Product:
+            own = factor.dtype
+            if factor.__class__ is Product and (own is dtype or is_index(own)):
                 flat.extend(factor.factors)
             else:
                 flat.append(factor)

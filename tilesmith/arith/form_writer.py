@@ -20,6 +20,7 @@ from tilesmith.arith.forms import (
     Written,
     coefficient_gcd,
     factors_of,
+    is_index,
     is_zero,
     magnitude,
     shifted,
@@ -127,7 +128,7 @@ class FormWriter:
         if factor == 1:
             factor = max([abs(coefficient) for coefficient in form.terms.values()])
         count = abs(form.const) // factor * (1 if form.const > 0 else -1)
-        if factor == 1 or count == 0:
+        if factor == 1 or count == 0 or max(factor, abs(count)) > form.dtype.max_value:
             return None
         inside = {atom: c // factor for atom, c in form.terms.items() if c % factor == 0}
         outside = {atom: c for atom, c in form.terms.items() if c % factor}
@@ -182,7 +183,7 @@ class FormWriter:
         for atom, coefficient in terms.items():
             if atom.__class__ is Split and not atom.upper and constant % coefficient == 0:
                 index: Sum = atom.index
-                if index.const and not atom.is_data:
+                if index.const and not atom.is_data and is_index(index.dtype):
                     lower: int = atom.lower
                     moved = shifted(index, constant // coefficient * lower)
                     if magnitude(moved) != NORMAL:

@@ -322,7 +322,9 @@ class Normalizer:
         remainder of ``x rem 8``; else None.
         """
         inner: Any = getattr(a.single(), "expr", None)
-        if inner.__class__ is not kind or inner.b.__class__ is not IntImm or inner.b.value <= 0:
+        if inner.__class__ is not kind or inner.dtype is not a.dtype:
+            return None
+        if inner.b.__class__ is not IntImm or inner.b.value <= 0:
             return None
         if kind is Mod:
             less = self.writer.constant(divisor, a.dtype)

@@ -87,7 +87,7 @@ def loop_partition_with_a_limit_one_too_high() -> None:
 
 
 def narrow_types_without_products() -> None:
-    intervals = module("tir.transform.dtypes.narrow_data_type")._INTERVALS
+    intervals = module("tir.transform.dtypes.intervals")._RULES
     intervals[Mul] = lambda a, b: a
 
 
@@ -177,7 +177,7 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (triangles_taken_as_squares, "primitive: ", "statements", "primitive"),
         (memory_that_dies_inside_of_its_loop, "pass: tir.StorageRewrite", "chains", "pass"),
         (loop_partition_with_a_limit_one_too_high, "pass: tir.LoopPart", "conditions", "pass"),
-        (narrow_types_without_products, "pass: tir.NarrowDataType", "conditions", "pass"),
+        (narrow_types_without_products, "pass: tir.NarrowDataType", "blocks", "pass"),
         (conditions_hoisted_over_lets, "pass: tir.HoistExpression", "conditions", "pass"),
         (lets_hoisted_over_what_they_use, "pass: tir.HoistExpression", "conditions", "pass"),
         (shifts_of_negative_numbers_without_sign, "codegen: llvm", "blocks", "codegen"),

@@ -287,7 +287,7 @@ def unroll_without_the_last_iteration() -> None:
 
 def narrow_to_eight_bits() -> None:
     """Every index is taken to fit into a byte."""
-    cls = module("tir.transform.dtypes.narrow_data_type")._Narrower
+    cls = module("tir.transform.dtypes.intervals").Intervals
     replace(cls, "fits", lambda right: lambda self, interval: interval is not None)
     passes = module("tir.transform")
     replace(passes, "NarrowDataType", lambda right: lambda bits: right(8))
