@@ -60,10 +60,6 @@ _OVERWRITTEN = const(True, "bool")  # the "value" of the sets, which makes them 
 _PLAIN_ATTRIBUTES = ("pragma_", "storage_alignment", "target", "device_", "compute_scope")
 
 
-def _nothing() -> Stmt:
-    return Evaluate(const(0, "int32"))
-
-
 def _stored_elements(store: BufferStore) -> Elements | None:
     """Return the elements that a store certainly writes; None if they have no formula."""
     if store.predicate is not None:
@@ -184,7 +180,7 @@ class _Remover(Rewriter):
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         if self.is_dead(store):
             if not has_side_effect(store.value) and not can_fail(store.value):
-                return _nothing()
+                return stmt_seq()
             self.evaluate(store.value)
             return Evaluate(store.value)
         elements = _stored_elements(store)

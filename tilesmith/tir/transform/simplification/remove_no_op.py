@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, Rewriter, Var, const
+from tilesmith.ir import IntImm, PrimExpr, Rewriter, Var
 from tilesmith.ir.operators import logical_not
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.structural import structural_equal
@@ -47,10 +47,6 @@ __all__ = ["remove_no_op", "remove_no_op_as_configured"]
 
 def _has_effect(expr: PrimExpr) -> bool:
     return has_side_effect(expr) or can_fail(expr)
-
-
-def _nothing() -> Stmt:
-    return Evaluate(const(0, "int32"))
 
 
 class _Remover(Rewriter):
@@ -89,24 +85,24 @@ class _Remover(Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         if isinstance(loop.extent, IntImm) and loop.extent.value <= 0:
-            return _nothing()
+            return stmt_seq()
         loop = self.children(loop)
         if not is_no_op(loop.body):
             return loop
         effects = [Evaluate(part) for part in (loop.min, loop.extent) if _has_effect(part)]
-        return stmt_seq(*effects) if effects else _nothing()
+        return stmt_seq(*effects)
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         branch = self.children(branch)
         condition, then_case, else_case = branch.condition, branch.then_case, branch.else_case
         if isinstance(condition, IntImm):
-            return then_case if condition.value else else_case or _nothing()
+            return then_case if condition.value else else_case or stmt_seq()
         if else_case is not None and is_no_op(else_case):
             else_case = None
         if is_no_op(then_case):
             if else_case is not None:
                 return IfThenElse(logical_not(condition), else_case, None, branch.span)
-            return Evaluate(condition) if _has_effect(condition) else _nothing()
+            return Evaluate(condition) if _has_effect(condition) else stmt_seq()
         if else_case is branch.else_case:
             return branch
         return IfThenElse(condition, then_case, else_case, branch.span)
@@ -149,7 +145,7 @@ class _Remover(Rewriter):
 
     def visit_Evaluate(self, evaluation: Evaluate) -> Stmt:
         if not _has_effect(evaluation.value):
-            return evaluation if is_no_op(evaluation) else _nothing()
+            return evaluation if is_no_op(evaluation) else stmt_seq()
         return self.children(evaluation)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
@@ -162,7 +158,7 @@ class _Remover(Rewriter):
             and not can_fail(store)
             and not has_side_effect(store.indices)
         ):
-            return _nothing()
+            return stmt_seq()
         return self.children(store)
 
 

@@ -15,19 +15,15 @@ Loops that are proven to have no iterations go as well.
 
 from __future__ import annotations
 
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import PrimExpr
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import can_fail, has_side_effect, reads_memory
-from tilesmith.tir.stmt import BufferStore, Evaluate, For, LetStmt, Stmt
+from tilesmith.tir.stmt import BufferStore, For, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.simplification.known_values import ValueFollower, has_other_names
 
 __all__ = ["without_repeated_stores"]
-
-
-def _nothing() -> Stmt:
-    return Evaluate(const(0, "int32"))
 
 
 class _Remover(ValueFollower):
@@ -46,11 +42,11 @@ class _Remover(ValueFollower):
 
     def visit_For(self, loop: For) -> Stmt:
         if not reads_memory(loop.extent) and self.analyzer.can_prove(loop.extent <= 0):
-            return _nothing()
+            return stmt_seq()
         return super().visit_For(loop)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
-        return _nothing() if self.is_repeated(store) else super().visit_BufferStore(store)
+        return stmt_seq() if self.is_repeated(store) else super().visit_BufferStore(store)
 
     def is_repeated(self, store: BufferStore) -> bool:
         value = store.value
