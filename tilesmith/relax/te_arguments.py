@@ -165,11 +165,12 @@ def gen_call_tir_inputs(
         for var in definable_symbolic_vars(known_struct_info(value))
     }
     extra = [var for var in sizes if var not in bound]
-    prim_func = renew_defs(
-        te.create_prim_func(
-            [*arguments.tensors, *outputs, *extra], index_dtype_override="int64"
-        ).without_attr("global_symbol")
-    )
+    prim_func = te.create_prim_func(
+        [*arguments.tensors, *outputs, *extra], index_dtype_override="int64"
+    ).without_attr("global_symbol")
+    if sizes or any(isinstance(op, te.ExternOp) for op in operations_in_order(outputs)):
+        # Its sizes are the graph's own variables; so may be those of foreign statements.
+        prim_func = renew_defs(prim_func)
     if attrs:
         prim_func = prim_func.with_attrs(attrs)
     infos = [TensorStructInfo([_int64(size) for size in out.shape], out.dtype) for out in outputs]

@@ -86,15 +86,26 @@ class ReductionLoops(NamedTuple):
     is_ordered: bool
 
 
-def reduction_loops(cursor: BlockCursor, loops: Sequence[LoopCursor]) -> ReductionLoops:
-    """Return the roles of loops around a block, as if those outside of them stood still."""
+def _with_plain_values(cursor: BlockCursor) -> BlockRealize:
+    """Return the realization of a block, values of lets written out in those of its iterators."""
     realize: BlockRealize = cursor.stmt
-    realize = realize.with_fields(iter_values=tuple(without_lets(cursor, realize.iter_values)))
+    return realize.with_fields(iter_values=tuple(without_lets(cursor, realize.iter_values)))
+
+
+def _driving_variables(realize: BlockRealize) -> tuple[set[Var], set[Var]]:
+    """Return the variables that drive reduction iterators, and those that drive other iterators."""
     reduced: set[Var] = set()
     parallel: set[Var] = set()
     for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
         is_reduction = iterator.iter_type == IterVar.CommReduce
         (reduced if is_reduction else parallel).update(variables(value))
+    return reduced, parallel
+
+
+def reduction_loops(cursor: BlockCursor, loops: Sequence[LoopCursor]) -> ReductionLoops:
+    """Return the roles of loops around a block, as if those outside of them stood still."""
+    realize = _with_plain_values(cursor)
+    reduced, parallel = _driving_variables(realize)
     loops = [loop for loop in loops if not is_const(loop.stmt.extent, 1)]
     driving = [loop for loop in loops if loop.stmt.loop_var in reduced]
     both = [loop for loop in driving if loop.stmt.loop_var in parallel]
@@ -129,12 +140,18 @@ def repeats_updates(cursor: BlockCursor) -> str:
     does.
     """
     loops = cursor.loops()
-    roles = reduction_loops(cursor, loops)
-    if not roles.driving:
+    reduced, _ = _driving_variables(_with_plain_values(cursor))
+    driving = (
+        loop
+        for loop in loops
+        if loop.stmt.loop_var in reduced and not is_const(loop.stmt.extent, 1)
+    )
+    outermost = next(driving, None)
+    if outermost is None:
         return ""
-    inside = loops[loops.index(roles.driving[0]) + 1 :]
+    inside = loops[loops.index(outermost) + 1 :]
     # Loops outside of the reduction do not matter: they repeat it as a whole.
     for loop in reduction_loops(cursor, inside).repeating:
-        name, outer = loop.stmt.loop_var.name, roles.driving[0].stmt.loop_var.name
+        name, outer = loop.stmt.loop_var.name, outermost.stmt.loop_var.name
         return f"loop '{name}' repeats its updates inside of its reduction loop '{outer}'"
     return ""
