@@ -316,6 +316,28 @@ def test_memory_that_was_never_written():
         run(func, np.zeros(4, "int32"), options=Options(check_undefined=True))
 
 
+@pytest.mark.parametrize("used", [3, 4])
+def test_a_copy_of_what_was_never_written_harms_where_it_is_used(used):
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32"), n: T.int32):
+        x = T.alloc_buffer((4,), "int32")
+        y = T.alloc_buffer((4,), "int32")
+        for i in range(3):
+            x[i] = i
+        for i in range(4):
+            y[i] = x[i]
+        for i in range(n):
+            A[i] = y[i] + 1
+
+    a = np.zeros(4, "int32")
+    if used == 3:
+        run(func, a, used, options=Options(check_undefined=True))
+        assert list(a) == [1, 2, 3, 0]
+    else:
+        with pytest.raises(ExecutionError, match=r"y\[3\] .* never written"):
+            run(func, a, used, options=Options(check_undefined=True))
+
+
 def test_lanes_that_are_masked_later_may_be_undefined():
     @T.prim_func
     def func(A: T.Buffer((4,), "int32"), n: T.int32):

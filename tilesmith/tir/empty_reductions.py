@@ -13,13 +13,15 @@ condition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesmith.arith import Analyzer, estimate_region_strict_bound
 from tilesmith.ir import FloorDiv, FloorMod, Not, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import all_of, any_of, less_equal
 from tilesmith.ir.queries import conjuncts, variables
-from tilesmith.tir.expr import IterVar
+from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.queries import reads_memory
+from tilesmith.tir.queries import buffers, reads_memory
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -170,10 +172,20 @@ def _init_realize(realize: BlockRealize, values: list[PrimExpr], carried: set[Va
     kept = [it for it in block.iter_vars if it.iter_type != IterVar.CommReduce]
     own = {it.var for it in block.iter_vars} - {it.var for it in kept}
     assert block.init is not None
-    reads = [region for region in block.reads if own.isdisjoint(variables([region]))]
     views = [match for match in block.match_buffers if own.isdisjoint(variables([match.source]))]
+    touched = set(buffers(block.init))
+    touched |= {match.source.buffer for match in views if match.buffer in touched}
+
+    def of_init(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
+        return [
+            region if own.isdisjoint(variables([region])) else BufferRegion.full_region(buffer)
+            for region in regions
+            if (buffer := region.buffer) in touched
+        ]
+
+    reads = of_init(block.reads) if reads_memory(block.init) else []
     init = Block(
-        kept, reads if reads_memory(block.init) else (), block.writes, block.name_hint + "_init",
+        kept, reads, of_init(block.writes), block.name_hint + "_init",
         block.init, None, (), views, span=block.span,
     )  # fmt: skip
     clauses = [one for one in conjuncts(realize.predicate) if carried.isdisjoint(variables(one))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -13,7 +14,10 @@ from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.interpreter.watch import Observe
 
-__all__ = ["Loads", "item"]
+__all__ = ["Copied", "Loads", "item"]
+
+Copied = Callable[[Environment, bool], tuple[Any, bool]]
+"""``copied(env, may_be_undefined)`` gives an element, and whether it is defined."""
 
 
 def item(value: Any, dtype: DataType) -> Any:
@@ -34,6 +38,25 @@ class Loads:
         found = self._plain_load(node)
         observe = self.accesses.observe(node.buffer, False)
         return found if observe is None else self._observed(node, found, observe)
+
+    def copied(self, node: BufferLoad) -> Copied:
+        """Return the closure of a load of one element that is stored as it is: it gives the value,
+        and whether it is defined. Unless ``may_be_undefined``, an undefined one is an error.
+        """
+        load = self._plain_load(node)
+        observe = self.accesses.observe(node.buffer, False)
+        if observe is None:
+            return lambda env, may_be_undefined: (load(env), True)
+        array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
+        undefined_value = poison(node.dtype.element)
+
+        def copied(env: Environment, may_be_undefined: bool) -> tuple[Any, bool]:
+            value, array, place = load(env), array_of(env), place_of(env)
+            if observe(env, array, place, may_be_undefined=may_be_undefined):
+                return undefined_value, False
+            return value, True
+
+        return copied
 
     def _plain_load(self, node: BufferLoad) -> Evaluate:
         dtype = node.buffer.dtype

@@ -16,7 +16,7 @@ class Options:
 
     ``check_undefined``: a read of allocated memory that was never written is an error; without it
     such a read gives NaN, or 0x5A in each byte. So it does in lanes of a vector, which a mask of
-    what follows may take out.
+    what follows may take out, and where an element is only copied: the copy counts as not written.
 
     ``vscale``: the length of scalable vectors as a multiple of their smallest size.
     ``warp_size``: threads of a warp where the target of the function does not tell.

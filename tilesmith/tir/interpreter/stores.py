@@ -12,6 +12,7 @@ from tilesmith.ir import PrimExpr, Var
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
+from tilesmith.tir.interpreter.loads import Loads
 from tilesmith.tir.interpreter.values import Environment, Evaluate, poison
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
 from tilesmith.tir.stmt import BufferStore
@@ -22,6 +23,12 @@ Prepare = Callable[..., Callable[[], None]]
 """``prepare(env, later=False)`` evaluates a store and gives the function that carries it out."""
 
 StoreValue = Callable[[Environment, Any], None]
+
+
+def _is_copy(store: BufferStore) -> bool:
+    """Return whether a store writes one element that is loaded from elsewhere."""
+    value = store.value
+    return isinstance(value, BufferLoad) and value.dtype.lanes == 1 and not has_lanes(value)
 
 
 class Stores:
@@ -121,9 +128,10 @@ class Stores:
         lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
         inner_lanes = buffer.dtype.lanes
         observe = self.accesses.observe(buffer, True)
+        copied = self._copied(node)
 
         def prepare(env: Environment, later: bool = False) -> Callable[[], None]:
-            array = array_of(env)
+            array, is_defined = array_of(env), True
             if lanes_of is not None:
                 outer, picked, mask = lanes_of(env)
                 stored = numpy.atleast_1d(value(env))
@@ -132,6 +140,8 @@ class Stores:
                 if mask is not None:
                     picked, stored = picked[mask], stored[mask]
                 array, place = vector_place(buffer, array, outer, picked, span, "the store")
+            elif copied is not None:
+                place, (stored, is_defined) = place_of(env), copied(env)
             else:
                 place, stored = place_of(env), value(env)
             if lanes_of is None and any(not 0 <= i < size for i, size in zip(place, array.shape)):
@@ -145,11 +155,23 @@ class Stores:
             def store() -> None:
                 array[place] = stored
                 if observe is not None:
-                    observe(env, array, place)
+                    observe(env, array, place, pending=not is_defined)
 
             return store
 
         return prepare
+
+    def _copied(self, node: BufferStore) -> Callable[[Environment], tuple[Any, bool]] | None:
+        """Return the closure of a stored value that is only loaded from elsewhere; else None.
+
+        A copy within allocated memory harms only where it is used: its element may be undefined.
+        """
+        observer = self.accesses.observer
+        if observer is None or not _is_copy(node):
+            return None
+        copied = Loads(self.accesses).copied(node.value)  # type: ignore[arg-type]
+        is_tracked = observer.tracked(node.buffer)
+        return lambda env: copied(env, is_tracked(env))
 
     def result(self, target: PrimExpr) -> StoreValue:
         """Return a closure that stores a result in an element of a buffer, or behind a pointer."""

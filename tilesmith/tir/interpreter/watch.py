@@ -187,6 +187,11 @@ class AccessObserver:
         self.frame = frame
         self.options = options
 
+    def tracked(self, buffer: Buffer) -> Callable[[Environment], bool]:
+        """Return the closure that tells whether it is known what of a buffer was written."""
+        data_slot = self.frame.slot(buffer.data)
+        return lambda env: id(env[data_slot].memory) in env[CONTEXT_SLOT].watch.written
+
     def access(self, buffer: Buffer, writes: bool) -> Observe | None:
         """Return ``observe(env, array, place)`` for accesses of a buffer; None for memory of one
         thread where only races matter.

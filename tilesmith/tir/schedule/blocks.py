@@ -83,6 +83,11 @@ def check_accessed_by_name(blocks: Sequence[BlockCursor], buffer: Buffer) -> Non
             )
 
 
+def is_declared_below(place: Cursor, buffer: Buffer) -> bool:
+    """Return whether a buffer is declared below a place: its first block may not know it."""
+    return any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
+
+
 def _declared_around(stmt: Stmt, target: Stmt) -> list[Buffer] | None:
     """Return the buffers declared by the statements around a part of a statement; None if it is not
     a part of it, or lies in a block of it."""

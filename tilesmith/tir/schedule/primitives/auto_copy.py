@@ -30,6 +30,7 @@ from tilesmith.tir.schedule.primitives.cache import (
 from tilesmith.tir.schedule.primitives.copies import (
     analyzer_inside,
     check_finished,
+    check_made_at,
     hull,
     insert_nest,
     possible_region,
@@ -64,6 +65,8 @@ def read_at(
     analyzer = analyzer_inside(loop)
     read = [(one, region) for one in readers for region in one.block.reads
             if region.buffer is buffer]  # fmt: skip
+    for one, region in read:
+        check_made_at(one, region, loop)
     bounds = hull(analyzer, [possible_region(analyzer, one.block, region) for one, region in read])
     part = hull(analyzer, [region_at(one, region, loop) for one, region in read])
     cache = cache_of(buffer, storage_scope)

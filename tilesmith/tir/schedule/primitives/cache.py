@@ -10,7 +10,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PointerType, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import mentions, nodes
+from tilesmith.ir.queries import mentions
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
@@ -19,6 +19,7 @@ from tilesmith.tir.schedule.blocks import (
     check_accessed_by_name,
     check_no_condition,
     check_not_a_pointer,
+    is_declared_below,
     is_dominant,
     scope_of,
 )
@@ -36,7 +37,6 @@ from tilesmith.tir.schedule.primitives.copies import (
     check_outside_init,
     common_place,
     copy_nest,
-    exact_box,
     exact_region_at,
     hull,
     insert_nest,
@@ -44,11 +44,11 @@ from tilesmith.tir.schedule.primitives.copies import (
     possible_region,
     region_at,
     statement_number,
-    writes_always,
     writes_before_reads,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, Stmt
+from tilesmith.tir.schedule.primitives.written_elements import exact_box, leaves_gaps, writes_always
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 __all__ = [
     "ThroughCopy",
@@ -201,7 +201,7 @@ def cache_read(
     check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
-    if not writers and not _declares(place, buffer):
+    if not writers and not is_declared_below(place, buffer):
         insert_nest(place, nest, first_block(place), before=True)
     elif consumers or not writers:
         insert_nest(place, nest, _at(place, readers, 0), before=True)
@@ -221,11 +221,6 @@ def _check_single(writers: Sequence[BlockCursor], buffer: Buffer) -> None:
         "a single block writes"
     )
     raise refuse(reason, writers[1])
-
-
-def _declares(place: Cursor, buffer: Buffer) -> bool:
-    """Return whether a buffer is declared below a place: its first block may not know it."""
-    return any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
 
 
 def _holding(
@@ -402,7 +397,7 @@ def part_written(
             f"block '{block.name_hint}' leaves gaps in the part of '{region.buffer.name}' that it "
             "writes, and the copy would fill them"
         )
-        if not always:
+        if not always and not leaves_gaps(block.body, region.buffer):
             reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
         raise refuse(reason, cursor)
     if place != scope:

@@ -7,16 +7,14 @@ from typing import Any
 
 from tilesmith.arith import (
     Analyzer,
-    estimate_region_strict_bound,
     eval_set,
 )
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
-from tilesmith.ir.queries import mentions, nodes, variables
+from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
-from tilesmith.tir.queries import statements, stores
 from tilesmith.tir.schedule.blocks import (
     check_no_condition,
     ranges_between,
@@ -27,6 +25,7 @@ from tilesmith.tir.schedule.blocks import (
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range, without_lets
+from tilesmith.tir.schedule.primitives.written_elements import exact_box, writes_always
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
     Allocate,
@@ -38,18 +37,15 @@ from tilesmith.tir.stmt import (
     DeclBuffer,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
-    MatchBufferRegion,
     Stmt,
-    While,
     stmt_list,
     stmt_seq,
 )
 
 __all__ = [
     "analyzer_inside", "bound_region", "box_around", "check_fills", "check_finished",
-    "check_made_at", "check_outside_init", "common_place", "copy_nest", "exact_box",
+    "check_made_at", "check_outside_init", "common_place", "copy_nest",
     "insert_nest", "is_in_init", "nest_of", "possible_region", "statement_number",
 ]  # fmt: skip
 
@@ -262,36 +258,6 @@ def possible_region(analyzer: Analyzer, block: Block, region: BufferRegion) -> l
     return box_around(analyzer, region.region, domains, region.buffer.shape)
 
 
-def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
-    """Return the box that a region covers without gaps over all values of some variables, else
-    None.
-    """
-    found = estimate_region_strict_bound(region, ranges)
-    if found is None:
-        return None
-    analyzer = Analyzer()
-    return [
-        Range.from_min_extent(
-            part.min_value, analyzer.simplify(part.max_value - part.min_value + 1)
-        )
-        for part in found
-    ]
-
-
-def writes_always(block: Block, buffer: Buffer) -> bool:
-    """Return whether no condition inside a block can skip a store to a buffer."""
-    for match in nodes(block.body, MatchBufferRegion):
-        if match.source.buffer is buffer:
-            return False  # nobody has looked what is written through the match
-    for stmt in statements(block.body):
-        if isinstance(stmt, BufferStore):
-            if stmt.buffer is buffer and stmt.predicate is not None:
-                return False
-        elif _is_conditional(stmt) and next(stores(stmt, buffer), None) is not None:
-            return False
-    return True
-
-
 def writes_before_reads(cursor: BlockCursor, buffer: Buffer) -> bool:
     """Return whether a block that holds blocks writes each element of a buffer before it reads it:
     the first inner block that uses the buffer writes, in one iteration of the loops that it shares
@@ -340,12 +306,6 @@ def _is_used_directly(stmt: Stmt, buffer: Buffer) -> bool:
     return False
 
 
-def _is_conditional(stmt: Stmt) -> bool:
-    if isinstance(stmt, BlockRealize):
-        return not is_const(stmt.predicate, 1)
-    return isinstance(stmt, (IfThenElse, While))
-
-
 def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[Range]:
     """Return the elements that a block accesses by a region in one iteration of a place.
 
@@ -361,13 +321,15 @@ def check_made_at(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) 
     """Check that a block does not read by opaque iterators what earlier iterations of a loop have
     written: for a copy inside of the loop, that buffer would be memory of one iteration.
     """
-    buffer = region.buffer
-    if not any(buffer is part.buffer for one in place.blocks_below() for part in one.block.writes):
-        return
-    around = {loop.stmt.loop_var for loop in (place, *place.loops())}
-    realize = cursor.stmt
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        if iterator.iter_type == IterVar.Opaque and mentions(value, around):
+    buffer, realize = region.buffer, cursor.stmt
+    for loop in (place, *place.loops()):
+        if all(
+            buffer is not part.buffer for one in loop.blocks_below() for part in one.block.writes
+        ):
+            continue
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            if iterator.iter_type != IterVar.Opaque or not mentions(value, {loop.stmt.loop_var}):
+                continue
             if mentions(region.region, {iterator.var}):
                 raise refuse(
                     f"block '{realize.block.name_hint}' may read what earlier iterations have "
@@ -486,4 +448,4 @@ def _copy_of_part(
     return nest_of(realize, loops), realize
 
 
-__all__ += ["exact_region_at", "hull", "region_at", "writes_always", "writes_before_reads"]
+__all__ += ["exact_region_at", "hull", "region_at", "writes_before_reads"]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tilesmith.arith import ConstIntBound
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less
+from tilesmith.ir.operators import cast, floordiv, floormod, is_const, less, maximum
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import Renewal, Substitution
@@ -210,10 +211,10 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
-    for stmt in reversed(stmts):
+    for stmt, count in reversed(list(zip(stmts, _iterations(loops[0], stmts)))):
         value = floordiv(fused, extent)
-        mapping[stmt.loop_var] = value if stmt is stmts[0] else floormod(value, stmt.extent)
-        extent = stmt.extent * extent
+        mapping[stmt.loop_var] = value if stmt is stmts[0] else floormod(value, count)
+        extent = count * extent
     if not is_const(extent):
         extent = analyzer_for(loops[0]).simplify(extent)
     domain = domain_around(loops[0])
@@ -226,6 +227,30 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
     new = For(fused, const(0, dtype), extent, ForKind.SERIAL, body, span=stmts[0].span)
     loops[0].replace(new, replace.reuse)
     return loops[0].loop_of(fused)
+
+
+def _iterations(cursor: LoopCursor, stmts: Sequence[For]) -> list[PrimExpr]:
+    """Return the numbers of iterations of loops whose product is needed: if several extents may be
+    negative, 0 stands for each negative one (sizes are not negative).
+    """
+    extents = [stmt.extent for stmt in stmts]
+    computed = [one for one in extents if not isinstance(one, (IntImm, Var))]
+    if len(computed) < 2:
+        return extents
+    analyzer = analyzer_for(cursor)
+    around: set[Var] = set()
+    for ancestor in cursor.ancestors():
+        stmt = ancestor.stmt
+        around.update(
+            [stmt.loop_var] if isinstance(stmt, For) else [it.var for it in stmt.block.iter_vars]
+        )
+    for size in variables(computed):
+        if size not in around:
+            analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
+    open_ = [one for one in computed if not analyzer.can_prove(one >= 0)]
+    if len(open_) < 2:
+        return extents
+    return [maximum(one, 0) if any(one is other for other in open_) else one for one in extents]
 
 
 @primitive()

@@ -20,8 +20,8 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.queries import accesses, free_variables
-from tilesmith.tir.schedule.blocks import is_dominant, scope_of
+from tilesmith.tir.queries import accesses, free_variables, loads
+from tilesmith.tir.schedule.blocks import is_declared_below, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Redirect, analyzer_for
@@ -39,11 +39,11 @@ from tilesmith.tir.schedule.primitives.copies import (
     insert_nest,
     nest_of,
     statement_number,
-    writes_always,
 )
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.primitives.layout import BlockMap
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
+from tilesmith.tir.schedule.primitives.written_elements import writes_always
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]
@@ -225,7 +225,11 @@ def _through(
     used = access.used([*access.indices, *indices])
     realize, loops = _stage(access, cache, indices, used)
     anchor = cursor
-    if is_cache and access.reads and not writers_of(scope, access.buffer):
+    needed = [access.buffer, *[load.buffer for load in loads(access.indices)]]
+    is_known_at_once = not any(
+        is_declared_below(scope, one) or writers_of(scope, one) for one in needed
+    )
+    if is_cache and access.reads and is_known_at_once:
         anchor = first_block(scope)
     rewrite = _Moved(access.buffer, cache, indices)
     cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)

@@ -40,8 +40,8 @@ from tilesmith.tir.schedule.primitives.copies import (
     common_place,
     exact_region_at,
     region_at,
-    writes_always,
 )
+from tilesmith.tir.schedule.primitives.written_elements import writes_always
 from tilesmith.tir.stmt import For, ForKind
 
 __all__ = ["rolling_buffer"]

@@ -1,0 +1,122 @@
+"""Tells which elements of a buffer the stores inside a block write, whatever it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilesmith.arith import Analyzer, estimate_region_strict_bound
+from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import nodes, variables
+from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.functor import Substitution
+from tilesmith.tir.queries import loads, statements, stores
+from tilesmith.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    Stmt,
+    While,
+)
+
+__all__ = ["exact_box", "leaves_gaps", "writes_always"]
+
+
+def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
+    """Return the box that a region covers without gaps over all values of some variables, else
+    None.
+    """
+    found = estimate_region_strict_bound(region, ranges)
+    if found is None:
+        return None
+    analyzer = Analyzer()
+    return [
+        Range.from_min_extent(
+            part.min_value, analyzer.simplify(part.max_value - part.min_value + 1)
+        )
+        for part in found
+    ]
+
+
+def writes_always(block: Block, buffer: Buffer) -> bool:
+    """Return whether a block stores all elements of a buffer that its region spans: no condition
+    can skip a store, and no store leaves gaps.
+    """
+    if leaves_gaps(block.body, buffer):
+        return False
+    for match in nodes(block.body, MatchBufferRegion):
+        if match.source.buffer is buffer:
+            return False  # nobody has looked what is written through the match
+    for stmt in statements(block.body):
+        if isinstance(stmt, BufferStore):
+            if stmt.buffer is buffer and stmt.predicate is not None:
+                return False
+        elif _is_conditional(stmt) and next(stores(stmt, buffer), None) is not None:
+            return False
+    return True
+
+
+def leaves_gaps(body: Stmt, buffer: Buffer) -> bool:
+    """Return whether the loops inside a block step over elements of a buffer, or its stores choose
+    elements by loaded values. The region that a block declares does not tell that.
+    """
+    return any(_has_gaps(store, loops) for store, loops in _stores_in_loops(body, buffer, {}, {}))
+
+
+def _stores_in_loops(
+    stmt: Any, buffer: Buffer, loops: dict[Var, Range], bound: dict[Var, PrimExpr]
+) -> Iterator[tuple[list[Range], dict[Var, Range]]]:
+    """Yield the elements that each store writes, in terms of the loops around it, and these."""
+    bind = Substitution(bound)
+    if isinstance(stmt, BufferStore):
+        if stmt.buffer is buffer:
+            yield [_lanes(bind.visit(index)) for index in stmt.indices], loops
+        return
+    if isinstance(stmt, For):
+        low, extent = bind.visit(stmt.min), bind.visit(stmt.extent)
+        loops = {**loops, stmt.loop_var: Range.from_min_extent(low, extent)}
+    elif isinstance(stmt, BlockRealize):
+        values = [bind.visit(value) for value in stmt.iter_values]
+        bound = {**bound, **{it.var: v for it, v in zip(stmt.block.iter_vars, values)}}
+        stmt = stmt.block
+    elif isinstance(stmt, LetStmt):
+        bound = {**bound, stmt.var: bind.visit(stmt.value)}
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _stores_in_loops(child, buffer, loops, bound)
+
+
+def _lanes(index: PrimExpr) -> Range:
+    """Return the elements of an index, of all its lanes; an extent of 0 stands for gaps."""
+    if isinstance(index, Ramp):
+        extent = index.lanes if is_const(index.stride, 1) else 0
+        return Range.from_min_extent(index.base, const(extent, index.base.dtype))
+    extent = 0 if index.dtype.lanes > 1 else 1
+    return Range.from_min_extent(index, const(extent, index.dtype.element))
+
+
+def _has_gaps(region: list[Range], loops: dict[Var, Range]) -> bool:
+    if any(is_const(one.extent, 0) or any(True for _ in loads(one.min)) for one in region):
+        return True
+    used = {var: loops[var] for var in _used_loops(region, loops)}
+    return exact_box(region, used) is None
+
+
+def _used_loops(region: list[Range], loops: dict[Var, Range]) -> dict[Var, None]:
+    """Return the loops that a region depends on, those of their ranges too."""
+    found: dict[Var, None] = {}
+    for var in variables(region):
+        if var in loops:
+            found.update({**_used_loops([loops[var]], loops), var: None})
+    return found
+
+
+def _is_conditional(stmt: Stmt) -> bool:
+    if isinstance(stmt, BlockRealize):
+        return not is_const(stmt.predicate, 1)
+    return isinstance(stmt, (IfThenElse, While))
