@@ -302,6 +302,25 @@ def test_groups_of_copies():
     np.testing.assert_array_equal(b, a + np.float32(1))
 
 
+@pytest.mark.parametrize("thread", ["threadIdx.x", "vthread.x"])
+def test_memory_of_threads_that_is_written_between_two_launches(thread):
+    @T.prim_func
+    def func(A: T.Buffer((2,), "int32"), B: T.Buffer((2, 2), "int32")):
+        x = T.alloc_buffer((2,), "int32", scope="local")
+        x[0] = A[0]
+        x[1] = 0
+        for v in T.thread_binding(2, thread=thread):
+            B[0, v] = x[0]
+            x[1] = v
+        x[0] = A[1]
+        for v in T.thread_binding(2, thread=thread):
+            B[1, v] = x[0] + x[1]
+
+    b = np.zeros((2, 2), "int32")
+    run(func, np.array([5, 7], "int32"), b)
+    assert b.tolist() == [[5, 5], [7, 8]]
+
+
 def test_memory_that_was_never_written():
     @T.prim_func
     def func(A: T.Buffer((4,), "int32")):

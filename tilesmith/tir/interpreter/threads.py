@@ -85,8 +85,9 @@ def fork(
     """Return one environment per index of a newly launched axis, for each existing environment.
 
     Memory of single threads that was allocated around the launch exists once per thread, and is the
-    same again when the axis is launched the next time. ``local_slots`` tells where such pointers
-    lie: pairs of a slot and the slots of the views that depend on it.
+    same again when the axis is launched the next time, but for what was written between.
+    ``local_slots`` tells where such pointers lie: pairs of a slot and the slots of the views that
+    depend on it.
     """
     made = []
     for parent in parents:
@@ -112,11 +113,16 @@ def fork(
 def _copy_for(pointer: Pointer, key: tuple[str, int]) -> Pointer:
     if pointer.copies is None:
         pointer.copies = {}
-    found = pointer.copies.get(key)
-    if found is None:
+    known = pointer.copies.get(key)
+    if known is None:
         array = pointer.memory.copy()
-        found = pointer.copies[key] = Pointer(array, pointer.offset, array)
-    return found
+        copy = Pointer(array, pointer.offset, array)
+    else:
+        copy, before = known
+        written = pointer.memory != before  # between two launches, each thread has written it
+        copy.memory[written] = pointer.memory[written]
+    pointer.copies[key] = (copy, pointer.memory.copy())
+    return copy
 
 
 def by_owner(envs: list[Environment], warp: bool) -> dict[Any, list[Environment]]:

@@ -104,7 +104,8 @@ class Pointer:
         self.memory = memory
         self.offset = offset
         self.owner = owner
-        self.copies: dict[Any, Pointer] | None = None  # the memory of single threads
+        # The memory of single threads, and what was here when they were launched last.
+        self.copies: dict[Any, tuple[Pointer, numpy.ndarray]] | None = None
 
     def moved(self, nbytes: int) -> Pointer:
         """Return the pointer so many bytes further."""
