@@ -210,3 +210,21 @@ def test_partial_results_of_a_repeated_reduction():
         [reorder(1, 0), fuse(1, 2), lambda sch: sch.rfactor(loops(sch)[1], 0)],
         "rfactor: the reduction loops of block 'B' may run several times through its reduction",
     )
+
+
+@T.prim_func
+def idle(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4,), "int32")):
+    T.func_attr({"global_symbol": "main"})
+    for p, i, k in T.grid(3, 4, 6):
+        with T.block("B"):
+            vp, vi, vk = T.axis.remap("SSR", [p, i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk] * (vp + 1)
+
+
+def test_an_iterator_on_which_no_result_depends_repeats_like_a_loop():
+    check(idle, lambda sch: sch.decompose_reduction("B", sch.get_loops("B")[1]))
+    repeats = "loop 'p' repeats block 'B'"
+    refused(idle, lambda sch: sch.decompose_reduction("B", sch.get_loops("B")[0]), repeats)
+    refused(idle, reorder(2, 0), "loop 'p' may repeat block 'B'")

@@ -1,7 +1,7 @@
 """Finds loops that repeat a block, and the order that a repeated reduction needs.
 
 A loop *repeats* a block if several of its iterations run the block for the same values of its
-iterators, as the loop of a consumer under which compute_at has put the block:
+iterators, those aside on which the places of its results do not depend, as the loop of a consumer under which compute_at has put the block:
 
     for i0 in range(3):                              for r, i0 in T.grid(2, 3):
         for r in range(2):                               B[0] = 0 if r == 0
@@ -30,10 +30,12 @@ from tilesmith.tir.stmt import Block, BlockRealize, For
 
 __all__ = [
     "ReductionLoops",
+    "has_own_memory",
     "has_start",
     "reduction_loops",
     "repeats_updates",
     "runs_once",
+    "without_idle_iterators",
 ]
 
 
@@ -87,9 +89,31 @@ class ReductionLoops(NamedTuple):
 
 
 def _with_plain_values(cursor: BlockCursor) -> BlockRealize:
-    """Return the realization of a block, values of lets written out in those of its iterators."""
+    """Return the realization of a block, values of lets written out in those of its iterators,
+    without the iterators that do not matter.
+    """
     realize: BlockRealize = cursor.stmt
-    return realize.with_fields(iter_values=tuple(without_lets(cursor, realize.iter_values)))
+    values = tuple(without_lets(cursor, realize.iter_values))
+    return without_idle_iterators(realize.with_fields(iter_values=values))
+
+
+def without_idle_iterators(realize: BlockRealize) -> BlockRealize:
+    """Return the realization of a reduction block without the data-parallel iterators that no place
+    of its results depends on: for each of their values, the block updates the same elements.
+    """
+    block = realize.block
+    used = set(variables(block.writes))
+    kept = [
+        (iterator, value)
+        for iterator, value in zip(block.iter_vars, realize.iter_values)
+        if iterator.iter_type != IterVar.DataPar or iterator.var in used
+    ]
+    if len(kept) == len(block.iter_vars):
+        return realize
+    iterators, values = [one for one, _ in kept], [value for _, value in kept]
+    return realize.with_fields(
+        iter_values=tuple(values), block=block.with_fields(iter_vars=tuple(iterators))
+    )
 
 
 def _driving_variables(realize: BlockRealize) -> tuple[set[Var], set[Var]]:
@@ -117,14 +141,14 @@ def reduction_loops(cursor: BlockCursor, loops: Sequence[LoopCursor]) -> Reducti
         is_ordered = not runs_once(realize, [loop.stmt for loop in driving])
         if not others_repeat and not is_ordered:
             others_repeat = is_ordered = True  # only all of them together may repeat it
-    repeating = {loop for loop in idle if not _has_own_memory(loop.stmt, realize.block)}
+    repeating = {loop for loop in idle if not has_own_memory(loop.stmt, realize.block)}
     if others_repeat:
         suspects = _not_plain(realize, [loop.stmt for loop in others])
         repeating.update([loop for loop in others if any(loop.stmt is one for one in suspects)])
     return ReductionLoops(driving, both, [loop for loop in loops if loop in repeating], is_ordered)
 
 
-def _has_own_memory(loop: For, block: Block) -> bool:
+def has_own_memory(loop: For, block: Block) -> bool:
     """Return whether each iteration of a loop is a thread with memory of its own for what a block
     writes: then it repeats nothing.
     """

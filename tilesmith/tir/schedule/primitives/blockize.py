@@ -42,7 +42,7 @@ from tilesmith.tir.schedule.primitives.subspace import (
     divide,
     loops_in_terms_of,
 )
-from tilesmith.tir.schedule.repetition import runs_once
+from tilesmith.tir.schedule.repetition import runs_once, without_idle_iterators
 from tilesmith.tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, stmt_seq
 
 __all__ = ["blockize"]
@@ -190,7 +190,7 @@ class _Blockizer:
     def repetition(self, cursor: BlockCursor) -> str:
         """Return the reason why one init is too few for a block; "" if it is enough."""
         _, inside = self.place.loops_around(cursor)
-        if runs_once(cursor.stmt, inside):
+        if runs_once(without_idle_iterators(cursor.stmt), inside):
             return ""
         return "the loops inside may run several times through the reduction, from a new start each"
 

@@ -20,7 +20,11 @@ from tilesmith.tir.schedule.nests import (
     without_views,
 )
 from tilesmith.tir.schedule.primitive import primitive
-from tilesmith.tir.schedule.repetition import runs_once
+from tilesmith.tir.schedule.repetition import (
+    has_own_memory,
+    runs_once,
+    without_idle_iterators,
+)
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
@@ -54,7 +58,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     inside = loops[loops.index(loop) :]
     bound = realize.with_fields(iter_values=without_lets(block, realize.iter_values))
     check_reduction_starts(block)
-    _check_no_repetition(bound, inside)
+    _check_no_repetition(without_idle_iterators(bound), inside)
     _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)
     _check_start_is_known(block, loop)
     init_nest, init_block = _init_nest(bound, inside)
@@ -99,6 +103,7 @@ def _check_no_repetition(realize: BlockRealize, inside: Sequence[LoopCursor]) ->
     accumulate repeatedly.
     """
     driving = set(variables(realize.iter_values))
+    inside = [one for one in inside if not has_own_memory(one.stmt, realize.block)]
     for cursor in inside:
         loop = cursor.stmt
         if loop.loop_var not in driving and not is_const(loop.extent, 1):
