@@ -1,7 +1,8 @@
 """Finds loops that repeat a block, and the order that a repeated reduction needs.
 
 A loop *repeats* a block if several of its iterations run the block for the same values of its
-iterators, those aside on which the places of its results do not depend, as the loop of a consumer under which compute_at has put the block:
+iterators, those aside on which the places of its results do not depend, as the loop of a consumer
+under which compute_at has put the block:
 
     for i0 in range(3):                              for r, i0 in T.grid(2, 3):
         for r in range(2):                               B[0] = 0 if r == 0
