@@ -302,6 +302,20 @@ def test_groups_of_copies():
     np.testing.assert_array_equal(b, a + np.float32(1))
 
 
+def test_threads_may_write_the_same_copy_of_what_was_never_written():
+    @T.prim_func
+    def func(A: T.Buffer((2,), "int32")):
+        x = T.alloc_buffer((1,), "int32", scope="shared")
+        y = T.alloc_buffer((1,), "int32", scope="shared")
+        for v in T.thread_binding(2, thread="threadIdx.x"):
+            y[0] = x[0]
+            A[v] = v
+
+    a = np.zeros(2, "int32")
+    run(func, a, options=Options(check_undefined=True, check_races=True))
+    assert list(a) == [0, 1]
+
+
 @pytest.mark.parametrize("thread", ["threadIdx.x", "vthread.x"])
 def test_memory_of_threads_that_is_written_between_two_launches(thread):
     @T.prim_func

@@ -49,6 +49,20 @@ def program(body):
         B[j + 16] = T.if_then_else(j < 4, A[j], T.float32(1))
 """,
         ),
+        (  # a buffer has one shape: not that of a lane
+            """
+    for j in T.vectorized(8):
+        width: T.int32 = j % 3 + 1
+        view = T.decl_buffer((2 * width,), data=A.data)
+        B[j] = view[width]
+""",
+            """
+    for j in range(8):
+        width: T.int32 = j % 3 + 1
+        view = T.decl_buffer((2 * width,), data=A.data)
+        B[j] = view[width]
+""",
+        ),
         (  # a choice for all lanes stays one
             """
     for i in range(8):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -10,14 +9,12 @@ import numpy
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type, poison
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
-from tilesmith.tir.interpreter.watch import Observe
+from tilesmith.tir.interpreter.watch import Observe, Watch
 
-__all__ = ["Copied", "Loads", "item"]
-
-Copied = Callable[[Environment, bool], tuple[Any, bool]]
-"""``copied(env, may_be_undefined)`` gives an element, and whether it is defined."""
+__all__ = ["Loads", "item"]
 
 
 def item(value: Any, dtype: DataType) -> Any:
@@ -38,25 +35,6 @@ class Loads:
         found = self._plain_load(node)
         observe = self.accesses.observe(node.buffer, False)
         return found if observe is None else self._observed(node, found, observe)
-
-    def copied(self, node: BufferLoad) -> Copied:
-        """Return the closure of a load of one element that is stored as it is: it gives the value,
-        and whether it is defined. Unless ``may_be_undefined``, an undefined one is an error.
-        """
-        load = self._plain_load(node)
-        observe = self.accesses.observe(node.buffer, False)
-        if observe is None:
-            return lambda env, may_be_undefined: (load(env), True)
-        array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
-        undefined_value = poison(node.dtype.element)
-
-        def copied(env: Environment, may_be_undefined: bool) -> tuple[Any, bool]:
-            value, array, place = load(env), array_of(env), place_of(env)
-            if observe(env, array, place, may_be_undefined=may_be_undefined):
-                return undefined_value, False
-            return value, True
-
-        return copied
 
     def _plain_load(self, node: BufferLoad) -> Evaluate:
         dtype = node.buffer.dtype
@@ -165,7 +143,8 @@ class Loads:
     def _observed(self, node: BufferLoad, load: Evaluate, observe: Observe) -> Evaluate:
         """Return the same load, followed by a call of the observer.
 
-        Lanes of a vector may be undefined: what a later mask takes out may be loaded in vain.
+        Lanes of a vector may be undefined: what a later mask takes out may be loaded in vain. So
+        may what is only copied.
         """
         array_of, place_of = self.accesses.array(node.buffer), self.accesses.place(node.indices)
         lanes_of = self.accesses.lanes(node) if has_lanes(node) else None
@@ -174,7 +153,10 @@ class Loads:
         def observed(env: Environment) -> Any:
             value, array = load(env), array_of(env)
             if lanes_of is None:
-                observe(env, array, place_of(env))
+                watch: Watch = env[CONTEXT_SLOT].watch
+                if observe(env, array, place_of(env), may_be_undefined=watch.is_copying):
+                    watch.copies_undefined = True
+                    return undefined_value
                 return value
             place, picked, mask = lanes_of(env)
             wanted = picked if mask is None else picked[mask]

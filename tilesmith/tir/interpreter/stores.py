@@ -9,12 +9,14 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir.queries import is_call
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.accesses import Accesses, has_lanes
-from tilesmith.tir.interpreter.loads import Loads
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT
 from tilesmith.tir.interpreter.values import Environment, Evaluate, poison
 from tilesmith.tir.interpreter.views import out_of_bounds, vector_place
+from tilesmith.tir.interpreter.watch import Watch
 from tilesmith.tir.stmt import BufferStore
 
 __all__ = ["Prepare", "StoreValue", "Stores"]
@@ -25,9 +27,13 @@ Prepare = Callable[..., Callable[[], None]]
 StoreValue = Callable[[Environment, Any], None]
 
 
-def _is_copy(store: BufferStore) -> bool:
-    """Return whether a store writes one element that is loaded from elsewhere."""
-    value = store.value
+_SHUFFLES = ("tir.tvm_warp_shuffle", "tir.tvm_warp_shuffle_up", "tir.tvm_warp_shuffle_down")
+
+
+def _is_moved(value: PrimExpr) -> bool:
+    """Return whether a value is one element as it is elsewhere, or in another thread of a warp."""
+    if is_call(value, *_SHUFFLES):
+        return _is_moved(value.args[1])
     return isinstance(value, BufferLoad) and value.dtype.lanes == 1 and not has_lanes(value)
 
 
@@ -155,23 +161,33 @@ class Stores:
             def store() -> None:
                 array[place] = stored
                 if observe is not None:
-                    observe(env, array, place, pending=not is_defined)
+                    observe(env, array, place, is_defined=is_defined)
 
             return store
 
         return prepare
 
     def _copied(self, node: BufferStore) -> Callable[[Environment], tuple[Any, bool]] | None:
-        """Return the closure of a stored value that is only loaded from elsewhere; else None.
+        """Return the closure of a stored value that is only moved, which also tells whether it is
+        defined; None for other values.
 
         A copy within allocated memory harms only where it is used: its element may be undefined.
         """
         observer = self.accesses.observer
-        if observer is None or not _is_copy(node):
+        if observer is None or not _is_moved(node.value):
             return None
-        copied = Loads(self.accesses).copied(node.value)  # type: ignore[arg-type]
-        is_tracked = observer.tracked(node.buffer)
-        return lambda env: copied(env, is_tracked(env))
+        value, is_tracked = self.accesses.compile_expr(node.value), observer.tracked(node.buffer)
+
+        def copied(env: Environment) -> tuple[Any, bool]:
+            watch: Watch = env[CONTEXT_SLOT].watch
+            watch.is_copying, watch.copies_undefined = is_tracked(env), False
+            try:
+                found = value(env)
+            finally:
+                watch.is_copying = False
+            return found, not watch.copies_undefined
+
+        return copied
 
     def result(self, target: PrimExpr) -> StoreValue:
         """Return a closure that stores a result in an element of a buffer, or behind a pointer."""

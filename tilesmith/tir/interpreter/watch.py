@@ -64,6 +64,8 @@ class Watch:
         self.reads: dict[Any, list[Access]] = {}
         self.written: dict[int, tuple[Any, Any]] = {}  # by id of memory: flags of its bytes
         self.views: dict[int, tuple[Any, int, tuple[int, ...]]] = {}  # by id, with the place
+        self.is_copying = False  # the value that is computed is only stored elsewhere
+        self.copies_undefined = False  # and was never written
         self.kept: list[Any] = []  # memory is kept alive while its history is recorded
 
     def barrier(self, envs: list[Environment], scope: str) -> None:
@@ -197,7 +199,8 @@ class AccessObserver:
         thread where only races matter.
 
         With ``may_be_undefined``, it returns the numbers of the elements that were never written;
-        without, they are an error. With ``pending``, what is written is not there yet.
+        without, they are an error. With ``pending``, what is written is not there yet; unless
+        ``is_defined``, it is a copy of what was never written.
         """
         level = sharing_level(buffer.data.storage_scope)
         data_slot, name, scope = self.frame.slot(buffer.data), buffer.name, buffer.scope()
@@ -207,7 +210,7 @@ class AccessObserver:
 
         def observe(
             env: Environment, array: Any, place: Place,
-            pending: bool = False, may_be_undefined: bool = False,
+            pending: bool = False, may_be_undefined: bool = False, is_defined: bool = True,
         ) -> list[int]:  # fmt: skip
             watch: Watch = env[CONTEXT_SLOT].watch
             pointer: Pointer = env[data_slot]
@@ -229,7 +232,7 @@ class AccessObserver:
                     env, pointer, int(where), size, writes, value, what, may_be_undefined
                 ):
                     undefined.append(number)
-                if pending:
+                if pending or not is_defined:
                     watch.forget(pointer, int(where), size)
             return undefined
 

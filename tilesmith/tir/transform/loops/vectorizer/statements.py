@@ -87,8 +87,11 @@ def _allocation(vectorizer: Vectorizer, allocation: Allocate) -> Stmt:
 
 @STATEMENT_RULES.handles(DeclBuffer)
 def _declaration(vectorizer: Vectorizer, declaration: DeclBuffer) -> Stmt:
+    buffer = declaration.buffer
+    for number in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        vectorizer.values.same(number)
     body = vectorizer.statement(declaration.body)
-    return DeclBuffer(vectorizer.memory.buffer(declaration.buffer), body, declaration.span)
+    return DeclBuffer(vectorizer.memory.buffer(buffer), body, declaration.span)
 
 
 @STATEMENT_RULES.handles(AttrStmt)
