@@ -9,7 +9,6 @@ from tilesmith.arith.forms import (
     INT32,
     INT64,
     NORMAL,
-    TOO_LARGE,
     Atom,
     Extreme,
     Leaf,
@@ -45,6 +44,7 @@ from tilesmith.runtime.dtype import DataType
 
 _LARGE = {INT32: 1 << 29, INT64: 1 << 61}
 """Constants beyond these are not added to what may be as large."""
+_LARGEST = {dtype: dtype.max_value for dtype in _LARGE}
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
 
 
@@ -81,17 +81,18 @@ class FormWriter:
                     pushed = self._push_constant(atom, coefficient, constant)
                     if pushed is not None:
                         return pushed
-        if dtype is INT32 or dtype is INT64:
+        largest = _LARGEST.get(dtype)
+        lowest = dtype.min_value if largest is None else -largest - 1
+        if largest is not None:
             if constant:
                 terms, constant = self.into_division(terms, constant)
                 if constant < -_LARGE[dtype] or constant > _LARGE[dtype]:
                     grouped = self._with_large_constant(Sum(dtype, terms, constant))
                     if grouped is not None:
                         return grouped
-            if magnitude(form) == TOO_LARGE:
-                left = Sum(dtype, terms, constant)
-                if magnitude(left) == TOO_LARGE:
-                    return self._beyond_dtype(left)
+            numbers = terms.values()
+            if max(numbers) > largest or min(numbers) < lowest or not lowest <= constant <= largest:
+                return self._beyond_dtype(Sum(dtype, terms, constant))
         parts = list(terms.items())
         if len(parts) > 1:
             parts = _in_order(parts)
@@ -101,7 +102,6 @@ class FormWriter:
                 result, constant = self.constant(constant, dtype), 0
             elif constant < 0 or len(parts) > 1 or parts[0][1] == -1:
                 result = self.constant(0, dtype)
-        lowest = dtype.min_value
         if (
             len(parts) > 1
             and result is None
@@ -132,7 +132,7 @@ class FormWriter:
         A constant that wraps around keeps the values of the sum, but whoever reads it again takes
         it for another whole number, with other bounds.
         """
-        largest = form.dtype.max_value
+        largest = _LARGEST[form.dtype]
         high, low = Sum(form.dtype, {}, 0), Sum(form.dtype, {}, 0)
         for atom, coefficient in form.terms.items():
             turns = _turns(coefficient, largest)
