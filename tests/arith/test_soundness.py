@@ -37,7 +37,7 @@ LOWEST, LARGEST = -(1 << 31), (1 << 31) - 1
 x, y, z = (Var(name, "int32") for name in "xyz")
 wide, other = Var("wide", "int64"), Var("other", "int64")
 b8, u8, u64 = Var("b8", "int8"), Var("u8", "uint8"), Var("u64", "uint64")
-u16, u32 = Var("u16", "uint16"), Var("u32", "uint32")
+u16, v16, u32 = Var("u16", "uint16"), Var("v16", "uint16"), Var("u32", "uint32")
 
 
 def data(dtype: str, name: str = "data") -> Call:
@@ -105,6 +105,18 @@ CASES: list[tuple[PrimExpr, dict[Any, Any]]] = [
     # products beyond the dtype whose difference fits
     (FloorDiv(Mod(Mul(8 - x, number(LOWEST)), 5), 3), {x: 7}),
     (LT(x, Mul(i32 - number(LOWEST), 16)), {x: 15, "data": LOWEST + 1}),
+    # remainders of large numbers are as large
+    (LT(FloorMod(x - y, number(-LARGEST)), Add(z, x * 8 + y)), {x: 65, y: 23, z: -19}),
+    (LT(FloorMod(wide, number(-(1 << 63) + 1, "int64")) + 16, other), {wide: 24, other: 32}),
+    # so are casts of data that wrap around, and their multiples
+    (LT(x - 5, Cast("int32", FloorDiv(u32, number(2, "uint32")))), {x: 3, u32: (1 << 32) - 1}),
+    (LT(x - 100000, Mul(Cast("int32", u16), 32767)), {x: 3, u16: 65535}),
+    (
+        LT(x - 60000, Mul(Cast("int32", u16), Cast("int32", v16))),
+        {x: 3, u16: 65535, v16: 32768},
+    ),
+    # constants that do not fit are not written wrapped around: they would be read as others
+    (Select(LT(y, 5), Sub(Add(number(LOWEST), x), number(3)), number(0)), {x: 9}),
 ]
 
 
@@ -119,9 +131,10 @@ def test_values_survive(case: int) -> None:
     assert after.dtype == expr.dtype
     assert before is not None and same(before, meaning(after, env, strict=False)), str(after)
     if expr.dtype.is_integer:
-        bound = Analyzer().const_int_bound(expr)
-        assert bound.min_value <= before
-        assert before <= bound.max_value or bound.max_value == bound.POS_INF
+        for made in (expr, after):
+            bound = Analyzer().const_int_bound(made)
+            assert bound.min_value <= before
+            assert before <= bound.max_value or bound.max_value == bound.POS_INF
 
 
 def _variables(expr: Any) -> list[Var]:
@@ -191,3 +204,32 @@ def test_products_that_wrap_keep_their_factors() -> None:
         simple = analyzer.simplify(claim)
         for env in ({a: 16, b: 16, n: 1}, {a: 1, b: 128, n: 2}, {a: 3, b: 4, n: 64}):
             assert meaning(claim, env) == meaning(simple, env), str(simple)
+
+
+def whole(expr: Any, env: dict[Any, int]) -> int:
+    """The value over the whole numbers, without a dtype."""
+    if isinstance(expr, IntImm):
+        return expr.value
+    if isinstance(expr, Var):
+        return env[expr]
+    a, b = whole(expr.a, env), whole(expr.b, env)
+    return {Add: a + b, Sub: a - b, Mul: a * b}[type(expr)]
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        x - number(LARGEST) - 5,
+        number(LOWEST) + x - number(3),
+        3 - x + (y - number(-LARGEST)),
+        x * (1 << 20) * (1 << 20) + y * 7,
+        x * number(LOWEST) * 3 + y + number(LARGEST) * 3,
+        y - x * number(LOWEST),
+        x * y * number(LARGEST) - y * number(LARGEST) * 5,
+    ],
+)
+def test_numbers_that_do_not_fit_are_written_whole(expr: PrimExpr) -> None:
+    """Wrapped around, they would keep the value, but not the bounds of what is read again."""
+    after = Analyzer().simplify(expr)
+    for env in ({x: 0, y: 0}, {x: 3, y: -8}, {x: -5, y: 7}):
+        assert whole(after, env) == whole(expr, env), str(after)

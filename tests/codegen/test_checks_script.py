@@ -235,3 +235,28 @@ def test_sizes_as_divisors(target):
     np.testing.assert_array_equal(result, np.arange(4) % 3 + np.arange(4))
     with pytest.raises(DivisionByZeroError):
         module(np.zeros(0, "int32"), result)
+
+
+@T.prim_func
+def by_cut_sizes(a: T.handle, B: T.Buffer((256,), "int32")):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "int32")
+    for i in range(n):
+        B[i] = A[i] // T.Cast("int32", T.Cast("int8", n))
+
+
+@T.prim_func
+def by_cut_products(a: T.handle, B: T.Buffer((256,), "int32")):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "int32")
+    for i in range(n):
+        B[i] = A[i] // T.Cast("int32", T.Cast("uint32", n) * T.Cast("uint32", n) * T.uint32(65536))
+
+
+@pytest.mark.parametrize("function", [by_cut_sizes, by_cut_products], ids=["size", "product"])
+def test_divisors_that_are_cut_to_zero(function):
+    """256 in 8 bits, and 2 to the power of 32 in 32 bits, are zero, which their factors are not."""
+    module, result = built(function, "c"), np.zeros(256, "int32")
+    module(np.ones(3, "int32"), result)
+    with pytest.raises(DivisionByZeroError):
+        module(np.ones(256, "int32"), result)

@@ -17,9 +17,10 @@ from tilesmith.arith.forms import (
     Sum,
     Truncated,
     Written,
-    holds_data,
     in_other_order,
     is_index,
+    is_near_limits,
+    is_wide,
     of_atom,
     retyped,
     times,
@@ -106,7 +107,7 @@ class FormTable:
         key = ("written", self.numbering.number(expr))
         atom, new = self._intern(Written, key, expr.dtype)
         if new:
-            atom.expr, atom.is_data = expr, max([holds_data(part) for part in parts])
+            atom.expr, atom.is_data = expr, max([is_near_limits(part) for part in parts])
         return of_atom(atom)
 
     def has_leaf(self, var: Var) -> bool:
@@ -118,7 +119,7 @@ class FormTable:
         atom, new = self._intern(Split, (Split, self.number(index), lower, upper), index.dtype)
         if new:
             atom.index, atom.lower, atom.upper = index, lower, upper
-            atom.is_data = holds_data(index)
+            atom.is_data = is_near_limits(index) or is_wide(index.dtype, upper // lower)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom
@@ -129,7 +130,7 @@ class FormTable:
         atom, new = self._intern(Quotient, key, index.dtype)
         if new:
             atom.index, atom.divisor = index, divisor
-            atom.is_data = holds_data(index) or holds_data(divisor)
+            atom.is_data = is_near_limits(index) or is_near_limits(divisor)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom
@@ -140,7 +141,7 @@ class FormTable:
         atom, new = self._intern(Remainder, key, index.dtype)
         if new:
             atom.index, atom.divisor = index, divisor
-            atom.is_data = holds_data(index) or holds_data(divisor)
+            atom.is_data = is_near_limits(index) or is_near_limits(divisor)
         elif atom.index is not index and in_other_order(atom.index, index):
             atom.index, atom.expr = index, None
         return atom
@@ -152,7 +153,7 @@ class FormTable:
         atom, new = self._intern(Extreme, (kind, *numbers), args[0].dtype)
         if new:
             atom.kind, atom.args = kind, tuple(args)
-            atom.is_data = max([holds_data(arg) for arg in args])
+            atom.is_data = max([is_near_limits(arg) for arg in args])
         elif self.number(atom.args[0]) != self.number(args[0]):
             atom.args, atom.expr = tuple(args), None
         return atom
@@ -176,7 +177,7 @@ class FormTable:
         atom, new = self._intern(Product, key, dtype)
         if new:
             atom.factors = tuple(flat)
-            atom.is_data = max([factor.is_data for factor in flat])
+            atom.is_data = max([factor.is_data for factor in flat]) or _wraps_near(dtype, flat)
         return atom
 
     def multiply(self, a: Sum, b: Sum) -> Sum:
@@ -198,14 +199,23 @@ class FormTable:
         return Sum(a.dtype, terms, a.const * b.const)
 
 
+def _wraps_near(dtype: DataType, factors: list[Atom]) -> bool:
+    """Returns True if a product of casts from dtypes that wrap around may be near the limits."""
+    bits = sum([factor.dtype.bits for factor in factors if not is_index(factor.dtype)])
+    return is_index(dtype) and bits > dtype.bits - 3
+
+
 def _of_variables(expr: PrimExpr) -> bool:
-    """Returns True if an expression is arithmetic on variables and constants."""
+    """Returns True if an expression is arithmetic on variables and small constants."""
     stack: list[PrimExpr] = [expr]
     while stack:
         node = stack.pop()
         if isinstance(node, BinaryOp):
             stack += (node.a, node.b)
-        elif not isinstance(node, (Var, IntImm)):
+        elif isinstance(node, IntImm):
+            if is_wide(node.dtype, abs(node.value)):
+                return False
+        elif not isinstance(node, Var):
             return False
     return True
 

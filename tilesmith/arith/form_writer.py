@@ -44,6 +44,7 @@ from tilesmith.runtime.dtype import DataType
 
 _LARGE = {INT32: 1 << 29, INT64: 1 << 61}
 """Constants beyond these are not added to what may be as large."""
+_LARGEST = {dtype: dtype.max_value for dtype in _LARGE}
 _UNBOUNDED = -(1 << 64)  # before any width of a digit
 
 
@@ -80,12 +81,18 @@ class FormWriter:
                     pushed = self._push_constant(atom, coefficient, constant)
                     if pushed is not None:
                         return pushed
-        if constant and (dtype is INT32 or dtype is INT64):
-            terms, constant = self.into_division(terms, constant)
-            if constant < -_LARGE[dtype] or constant > _LARGE[dtype]:
-                grouped = self._with_large_constant(Sum(dtype, terms, constant))
-                if grouped is not None:
-                    return grouped
+        largest = _LARGEST.get(dtype)
+        lowest = dtype.min_value if largest is None else -largest - 1
+        if largest is not None:
+            if constant:
+                terms, constant = self.into_division(terms, constant)
+                if constant < -_LARGE[dtype] or constant > _LARGE[dtype]:
+                    grouped = self._with_large_constant(Sum(dtype, terms, constant))
+                    if grouped is not None:
+                        return grouped
+            numbers = terms.values()
+            if max(numbers) > largest or min(numbers) < lowest or not lowest <= constant <= largest:
+                return self._beyond_dtype(Sum(dtype, terms, constant))
         parts = list(terms.items())
         if len(parts) > 1:
             parts = _in_order(parts)
@@ -95,7 +102,6 @@ class FormWriter:
                 result, constant = self.constant(constant, dtype), 0
             elif constant < 0 or len(parts) > 1 or parts[0][1] == -1:
                 result = self.constant(0, dtype)
-        lowest = dtype.min_value if constant < -(1 << 30) or len(parts) > 1 else 0
         if (
             len(parts) > 1
             and result is None
@@ -119,6 +125,30 @@ class FormWriter:
         elif constant < 0:
             result = Sub(result, self.constant(-constant, dtype))
         return result
+
+    def _beyond_dtype(self, form: Sum) -> PrimExpr:
+        """Writes a sum with numbers that its dtype cannot hold as ``low + high * largest``.
+
+        A constant that wraps around keeps the values of the sum, but whoever reads it again takes
+        it for another whole number, with other bounds.
+        """
+        largest = _LARGEST[form.dtype]
+        high, low = Sum(form.dtype, {}, 0), Sum(form.dtype, {}, 0)
+        for atom, coefficient in form.terms.items():
+            turns = _turns(coefficient, largest)
+            if turns:
+                high.terms[atom] = turns
+            if coefficient != turns * largest:
+                low.terms[atom] = coefficient - turns * largest
+        high.const = _turns(form.const, largest)
+        low.const = form.const - high.const * largest
+        join: type = Add
+        if not is_zero(low) and max([high.const, *high.terms.values()]) <= 0:
+            join, high = Sub, times(high, -1)
+        whole: PrimExpr = self.constant(largest, form.dtype)
+        if high.terms or high.const != 1:
+            whole = Mul(self.to_expr(high), whole)
+        return whole if is_zero(low) else join(self.to_expr(low), whole)
 
     def _with_large_constant(self, form: Sum) -> PrimExpr | None:
         """Writes ``x * c - 6 * c`` as ``(x - 6) * c``: by themselves, both products may overflow
@@ -155,7 +185,7 @@ class FormWriter:
             return None
         common, rest_a, rest_b = _common_factors(factors_of(a[0]), others)
         scale = a[1]
-        if scale < 0:
+        if scale < 0 or b[1] == dtype.min_value:
             return None
         if abs(b[1]) != scale:  # x * y + y * 2
             scale = 1
@@ -249,6 +279,11 @@ class FormWriter:
             return FloorMod(self.to_expr(atom.index), self.to_expr(atom.divisor))
         assert isinstance(atom, Extreme)
         return self._chain(atom.kind, list(atom.args))
+
+
+def _turns(value: int, divisor: int) -> int:
+    """Divides by a positive number and rounds toward zero."""
+    return value // divisor if value >= 0 else -(-value // divisor)
 
 
 def _common_factors(

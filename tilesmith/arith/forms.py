@@ -42,8 +42,9 @@ _LIMITS = {
 class Atom:
     """Base of the atoms of a sum; ``uid`` numbers the atoms of one table in order of creation.
 
-    ``is_data`` tells that more than variables is inside. Variables are indices, far from the limits
-    of their dtype; data has any value, so that no sum of it may be formed that was not there.
+    ``is_data`` tells that more than variables and small numbers is inside. Variables are indices,
+    far from the limits of their dtype; data, and remainders of large numbers, have any value, so
+    that no sum of them may be formed that was not there.
     """
 
     __slots__ = ("dtype", "expr", "is_data", "uid")
@@ -257,14 +258,30 @@ def is_zero(a: Sum) -> bool:
 
 
 def holds_data(a: Sum) -> bool:
-    """Returns True if a sum contains anything but variables (loaded data, calls)."""
-    for atom in a.terms:
+    """Returns True if a sum contains anything but variables that are indices: loaded data, calls,
+    and casts of dtypes that wrap around, unless every multiple of theirs is small.
+    """
+    dtype = a.dtype
+    for atom, coefficient in a.terms.items():
         if atom.is_data:
             return True
+        if atom.dtype is not dtype and is_index(dtype) and not is_index(atom.dtype):
+            if atom.dtype.bits + abs(coefficient).bit_length() > dtype.bits - 2:
+                return True
     return False
 
 
+def is_near_limits(a: Sum) -> bool:
+    """Returns True if a sum, or a number in it, may be near the limits of its dtype."""
+    return holds_data(a) or (is_index(a.dtype) and magnitude(a) != NORMAL)
+
+
 NORMAL, LARGE, TOO_LARGE = 0, 1, 2
+
+
+def is_wide(dtype: DataType, width: int) -> bool:
+    """Returns True if remainders of a divisor may be near the limits of int32 or int64."""
+    return is_index(dtype) and width > _LIMITS[dtype][1]
 
 
 def magnitude(a: Sum) -> int:

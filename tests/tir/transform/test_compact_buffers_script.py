@@ -77,6 +77,22 @@ CASES = {
         f"{READ.format(8)}",
         [1, 8],
     ),
+    "a cast that cuts bits off": (
+        "for j in range(3):\n    C[i, (T.Cast('int32', T.Cast('int8', j * 130)) + 126) // 10] = "
+        "A[i, j]\nfor j in range(3):\n    B[i, j] = "
+        "C[i, (T.Cast('int32', T.Cast('int8', j * 130)) + 126) // 10]",
+        [1, 16],
+    ),
+    "a cast that does not": (
+        "for j in range(3):\n    C[i, T.Cast('int32', T.Cast('int8', j * 5))] = A[i, j]\n"
+        "    B[i, j] = C[i, T.Cast('int32', T.Cast('int8', j * 5))]",
+        [1, 11],
+    ),
+    "products of 8 bits": (
+        "for j in range(T.int8(4)):\n    C[i, (T.Cast('int32', j * T.int8(90)) + 76) // 12] = "
+        "A[i, j]\n    B[i, j] = C[i, (T.Cast('int32', j * T.int8(90)) + 76) // 12]",
+        [1, 16],
+    ),
     "data that stays": (
         "C[i, K[i]] = A[i, 0]\nC[i, K[i] + 1] = A[i, 1]\nB[i, 0] = C[i, K[i]] + C[i, K[i] + 1]",
         [1, 2],

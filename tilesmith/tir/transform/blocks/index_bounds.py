@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from tilesmith.arith import Analyzer
+from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import (
     Add,
     Broadcast,
@@ -33,6 +33,7 @@ from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.transform.dtypes.intervals import Interval, holds, of_operation
 from tilesmith.tir.transform.simplification.touched_elements import (
     has_pointer_names,
     written_pointers,
@@ -77,6 +78,8 @@ class IndexBounds:
                 return None
             if a[0] is a[1] and b[0] is b[1]:
                 return self.same(expr, a[0], b[0])
+            if self.may_wrap(expr, a, b):
+                return None
             if isinstance(expr, Sub):
                 return a[0] - b[1], a[1] - b[0]
             combine = _COMBINE[type(expr)]
@@ -88,7 +91,13 @@ class IndexBounds:
             if inner is None:
                 return None
             least = ops.cast(expr.dtype, inner[0])
-            return least, least if inner[0] is inner[1] else ops.cast(expr.dtype, inner[1])
+            if inner[0] is inner[1]:
+                return least, least
+            if expr.dtype.bits < expr.value.dtype.bits:
+                ends = self.constant_bounds(inner)
+                if ends is None or not holds(expr.dtype, ends):
+                    return None  # the cast cuts bits off
+            return least, ops.cast(expr.dtype, inner[1])
         if isinstance(expr, BufferLoad):
             places = [self.constant_inside(index, depth) for index in expr.indices]
             fixed = expr.predicate is None and None not in places
@@ -98,6 +107,23 @@ class IndexBounds:
         if is_call(expr, "tir.if_then_else"):
             return self.either(expr.args[1], expr.args[2], depth)
         return None
+
+    def constant_bounds(self, bounds: Bounds) -> Interval | None:
+        """Return constants around bounds, as the loops outside tell; None where they do not."""
+        least = self.analyzer.const_int_bound(bounds[0]).min_value
+        most = self.analyzer.const_int_bound(bounds[1]).max_value
+        known = ConstIntBound.NEG_INF < least and most < ConstIntBound.POS_INF
+        return (least, most) if known else None
+
+    def may_wrap(self, expr: Any, a: Bounds, b: Bounds) -> bool:
+        """Return whether an operation in a type of few bits, or an unsigned one, may wrap around;
+        indices of 32 and more bits are assumed not to.
+        """
+        dtype = expr.dtype
+        if dtype.is_int and dtype.bits >= 32:
+            return False
+        found = of_operation(expr.__class__, self.constant_bounds(a), self.constant_bounds(b))
+        return found is None or not holds(dtype, found)
 
     def same(self, expr: Any, a: PrimExpr, b: PrimExpr) -> Bounds:
         """Return equal lower and upper bounds for a value that is constant inside the scope."""
@@ -123,6 +149,8 @@ class IndexBounds:
             )
         factor = b[0]
         if not isinstance(factor, IntImm) or factor.value == 0:
+            return None
+        if self.may_wrap(expr, a, b):
             return None
         if isinstance(expr, Mul):
             ends = a[0] * factor, a[1] * factor

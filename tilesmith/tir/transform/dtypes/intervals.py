@@ -23,8 +23,9 @@ from tilesmith.ir import (
     Var,
 )
 from tilesmith.ir.queries import is_call
+from tilesmith.runtime.dtype import DataType
 
-__all__ = ["Interval", "Intervals", "of_operation", "of_loop"]
+__all__ = ["Interval", "Intervals", "holds", "of_loop", "of_operation"]
 
 Interval = tuple[int, int]
 
@@ -80,6 +81,11 @@ def of_loop(first: Interval | None, count: Interval | None) -> Interval | None:
     return first[0], max(first[0], first[1] + count[1] - 1)
 
 
+def holds(dtype: DataType, interval: Interval) -> bool:
+    """Return whether an integer type has all values of an interval."""
+    return dtype.min_value <= interval[0] and interval[1] <= dtype.max_value
+
+
 class Intervals:
     """Bounds expressions of variables whose ranges are known."""
 
@@ -104,13 +110,23 @@ class Intervals:
             return expr.value, expr.value
         if isinstance(expr, Var):
             return self.ranges.get(expr)
+        if not expr.dtype.is_int:
+            return None
+        found = self.combined(expr)
+        if found is None or holds(expr.dtype, found):
+            return found
+        # a cast cuts bits off, and arithmetic of 8 or 16 bits wraps around; that of wider types
+        # is assumed not to, so that its bounds say which indices are large
+        return None if isinstance(expr, Cast) or expr.dtype.bits < 32 else found
+
+    def combined(self, expr: PrimExpr) -> Interval | None:
+        """Return the bounds of an expression computed without wrapping around."""
         if isinstance(expr, (Cast, Broadcast)):
-            inner = self.of(expr.value)
-            return inner if expr.dtype.is_int else None
+            return self.of(expr.value)
         if isinstance(expr, Ramp):
             return self.spread(expr)
         rule = _RULES.get(expr.__class__)
-        if rule is not None and expr.dtype.is_int:
+        if rule is not None:
             a, b = self.of(expr.a), self.of(expr.b)  # type: ignore[attr-defined]
             return None if a is None or b is None else rule(a, b)
         if isinstance(expr, Select):

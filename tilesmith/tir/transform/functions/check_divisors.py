@@ -46,10 +46,24 @@ _MESSAGE = "DivisionByZeroError: integer division by zero"
 
 
 def _factors(expr: PrimExpr) -> list[PrimExpr]:
-    """Return the factors of a product without their conversions."""
+    """Return the factors of a product without their conversions: none of them is zero if the
+    product is not.
+    """
     if isinstance(expr, Cast) and expr.dtype.is_integer:
         return _factors(expr.value)
     return [*_factors(expr.a), *_factors(expr.b)] if isinstance(expr, Mul) else [expr]
+
+
+def _sufficient_factors(expr: PrimExpr) -> list[PrimExpr]:
+    """Return factors without which a product is not zero: none of a product that may wrap around,
+    as 16 * 16 does in 8 bits, or of a value that is cut off.
+    """
+    if isinstance(expr, Cast) and expr.dtype.is_integer and expr.value.dtype.is_integer:
+        if expr.dtype.bits >= expr.value.dtype.bits:
+            return _sufficient_factors(expr.value)
+    if isinstance(expr, Mul) and expr.dtype.is_int and expr.dtype.bits >= 32:
+        return [*_sufficient_factors(expr.a), *_sufficient_factors(expr.b)]
+    return [expr]
 
 
 class _DivisorChecker(ScopedAnalyzer, Rewriter):
@@ -97,7 +111,7 @@ class _DivisorChecker(ScopedAnalyzer, Rewriter):
         return all(
             any(structural_equal(part, factor) for factor in factors)
             or self.analyzer.can_prove(ops.not_equal(part, 0))
-            for part in _factors(divisor)
+            for part in _sufficient_factors(divisor)
         )
 
     def visit_And(self, expr: And) -> PrimExpr:

@@ -1,0 +1,60 @@
+"""Bounds of expressions in types of few bits, as passes over loops and blocks find them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.arith.meaning import meaning
+from tests.tir.transform.harness import apply, assert_same_results
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Add, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub, Var, const
+from tilesmith.script import tir as T
+from tilesmith.tir import PrimFunc, transform
+from tilesmith.tir.stmt import Evaluate
+from tilesmith.tir.transform.blocks.index_bounds import IndexBounds
+from tilesmith.tir.transform.dtypes.intervals import Intervals
+
+operations = st.sampled_from([Add, Sub, Mul, Min, Max, FloorDiv, FloorMod])
+
+
+def test_casts_that_cut_bits_off_bound_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int64"), B: T.Buffer((4,), "int64")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            # -128, not 128: too little for 32 bits
+            cut = T.Cast("int64", T.Cast("int32", T.Cast("int8", i + 128)))
+            A[i] = (cut - T.int64(2147483700)) // T.int64(65536)
+        for i in T.serial(T.int8(4)):
+            cut = T.Cast("int64", T.Cast("int32", i * T.int8(60)))
+            B[i] = (cut - T.int64(2147483600)) // T.int64(65536)
+
+    assert_same_results(func, apply(func, transform.NarrowDataType(32)))
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_bounds_hold_for_types_of_few_bits(data):
+    """Casts and arithmetic of 8 bits wrap around; the bounds that passes find allow for it."""
+    i = Var("i", "int32")
+    low = data.draw(st.integers(-300, 300))
+    values = range(low, low + data.draw(st.integers(1, 300)))
+    expr = i
+    for _ in range(data.draw(st.integers(1, 4))):
+        if data.draw(st.booleans()):
+            expr = Cast(data.draw(st.sampled_from(["int8", "int16", "int32"])), expr)
+        else:
+            expr = data.draw(operations)(expr, const(data.draw(st.integers(1, 20)), expr.dtype))
+    intervals = Intervals(32)
+    intervals.learn(i, (values[0], values[-1]))
+    found = intervals.of(expr)
+    inner = IndexBounds(PrimFunc([], Evaluate(i)))
+    inner.loops.append((i, const(values[0]), const(values[-1])))
+    inner.depth_of[i] = 0
+    ends = inner.bounds(expr, 0)
+    if ends is not None:
+        ends = [Analyzer().simplify(end).value for end in ends]
+    for value in values:
+        got = meaning(expr, {i: value})
+        assert found is None or found[0] <= got <= found[1], (str(expr), found, value)
+        if ends is not None:
+            assert ends[0] <= got <= ends[1], (str(expr), ends, value)
