@@ -131,7 +131,9 @@ def _pointers(case: Case, rng: random.Random) -> None:
             stage["form"] = draw_form(rng, stage, ("handed",))
         elif rng.random() < 0.3:
             stage["form"] = draw_form(rng, stage, ("pointer", "matched", "local", "view"))
-    kinds = rng.choices(list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4]))
+    kinds = rng.choices(
+        list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4])
+    )
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
 
 

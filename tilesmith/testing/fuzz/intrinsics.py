@@ -1,5 +1,5 @@
-"""Registers what the fuzzer's programs name: tensor intrinsics, such that ``tensorize`` finds one that
-fits, and a packed function that gets tensors.
+"""Registers what the fuzzer's programs name: tensor intrinsics, such that ``tensorize`` finds one
+that fits, and a packed function that gets tensors.
 """
 
 from __future__ import annotations

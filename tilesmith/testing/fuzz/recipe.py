@@ -101,9 +101,7 @@ def build(recipe: Recipe) -> PrimFunc | IRModule:
             layout = layouts.get(name) if name in names else None
             more = {} if layout is None else declaration(name, layout, shape, recipe["index"])
             buffers[name] = decl_buffer(shape, tensor["dtype"], name, **more)
-    builders = [
-        FormBuilder(stage, buffers, sizes, recipe["index"]) for stage in recipe["stages"]
-    ]
+    builders = [FormBuilder(stage, buffers, sizes, recipe["index"]) for stage in recipe["stages"]]
     nests = [builder.nest() for builder in builders]
     others = {name: one for builder in builders for name, one in builder.functions.items()}
     unread = {tensor["name"] for tensor in recipe["inputs"]}
