@@ -76,6 +76,9 @@ def _threads(case: Case, rng: random.Random) -> None:
         stages = {name: STAGES[name] for name in ("reduce", "contraction", "epilogue", "argmax")}
         case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
         kinds += ["threads: reduce"] * 2
+    for stage in case["recipe"]["stages"]:
+        if rng.random() < 0.3:
+            stage["form"] = draw_form(rng, stage, rng.choice(_UNDER_THREADS))
     kinds += ["threads: tile"] + rng.choices(drawn, weights, k=rng.choice([1, 2, 3, 4, 6]))
     kinds += rng.choices(_IN_KERNELS, k=rng.choice([0, 0, 1]))
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]
@@ -83,6 +86,9 @@ def _threads(case: Case, rng: random.Random) -> None:
     case["extra"] = []
     case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.4 else {}
 
+
+_UNDER_THREADS = (("pointer",), ("matched", "local", "view"))
+"""Forms of stages that see memory through other buffers."""
 
 _IN_KERNELS = ("Split", "Unroll", "Vectorize", "StorageAlign", "Annotate")
 """Primitives that may follow where loops are bound to threads."""
