@@ -283,7 +283,7 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (partial_results_that_begin_at_the_start, "primitive: ", "chains", "primitive"),
         (partial_results_that_forget_the_start, "primitive: ", "chains", "primitive"),
         (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
-        (memory_whose_views_do_not_count, "pass: tir.StorageRewrite", "statements", "pass"),
+        (memory_whose_views_do_not_count, "pass: tir.StorageRewrite", "pointers", "pass"),
         (memory_merged_without_its_views, "pass: tir.MergeShared", "threads", "pass"),
         (constants_of_small_floats_as_they_are, "codegen: c", "narrow", "codegen"),
         (layouts_behind_addresses, "primitive: ", "pointers", "primitive"),

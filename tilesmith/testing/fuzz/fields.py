@@ -78,7 +78,7 @@ def _threads(case: Case, rng: random.Random) -> None:
         kinds += ["threads: reduce"] * 2
     for stage in case["recipe"]["stages"]:
         if rng.random() < 0.3:
-            stage["form"] = draw_form(rng, stage, rng.choice(_UNDER_THREADS))
+            stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
     kinds += ["threads: tile"] + rng.choices(drawn, weights, k=rng.choice([1, 2, 3, 4, 6]))
     kinds += rng.choices(_IN_KERNELS, k=rng.choice([0, 0, 1]))
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]
@@ -87,8 +87,8 @@ def _threads(case: Case, rng: random.Random) -> None:
     case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.4 else {}
 
 
-_UNDER_THREADS = (("pointer",), ("matched", "local", "view"))
-"""Forms of stages that see memory through other buffers."""
+_THROUGH_OTHERS = (("pointer",), ("matched", "local", "view"))
+"""Forms of stages that access memory through other buffers."""
 
 _IN_KERNELS = ("Split", "Unroll", "Vectorize", "StorageAlign", "Annotate")
 """Primitives that may follow where loops are bound to threads."""
@@ -130,13 +130,13 @@ def _pointers(case: Case, rng: random.Random) -> None:
     memory.
     """
     stages = {name: MORE_STAGES[name] for name in ("compute", "reduce", "epilogue", "update")}
-    stages |= {name: CHAIN_STAGES[name] for name in ("permuted", "two readers")}
+    stages |= {name: CHAIN_STAGES[name] for name in ("permuted", "two readers", "collecting")}
     case["recipe"] = recipe = _with_tables(case, stages)
     for stage in recipe["stages"]:
-        if rng.random() < 0.6:
+        if rng.random() < 0.5:
             stage["form"] = draw_form(rng, stage, ("handed",))
-        elif rng.random() < 0.3:
-            stage["form"] = draw_form(rng, stage, ("pointer", "matched", "local", "view"))
+        elif rng.random() < 0.5:
+            stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
     kinds = rng.choices(
         list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4])
     )
