@@ -32,6 +32,7 @@ from tilesmith.ir import (
     Rewriter,
     Var,
     const,
+    structural_equal,
 )
 from tilesmith.ir.queries import mentions, nodes
 from tilesmith.ir.types import prim_type
@@ -119,14 +120,13 @@ class Hander:
     def _row(self, buffer: Buffer, part: Stmt) -> Var | None:
         """Return the iterator that all accesses of a buffer have as their first index, if there is
         one, each value of it is in bounds, and there is another dimension."""
-        firsts = {one.indices[0] for one in accesses(part, buffer) if one.indices}
-        if len(buffer.shape) < 2 or len(firsts) != 1 or mentions(part, {buffer.data}):
+        if len(buffer.shape) < 2 or mentions(part, {buffer.data}):
             return None
-        (first,) = firsts
-        extent = self.rows.get(first) if isinstance(first, Var) else None
-        if extent is None or not tir.analysis.expr_deep_equal(extent, buffer.shape[0]):
+        first, *others = [one.indices[0] for one in accesses(part, buffer)]
+        if not isinstance(first, Var) or any(other is not first for other in others):
             return None
-        return first
+        is_row = first in self.rows and structural_equal(self.rows[first], buffer.shape[0])
+        return first if is_row and first in set(free_variables(part)) else None
 
     # Packed functions.
 
@@ -213,7 +213,7 @@ def _first_load(value: PrimExpr) -> BufferLoad | None:
     """Return a load that an expression makes whatever its other values are, and that depends on no
     variable of its own."""
     if isinstance(value, BufferLoad):
-        return None if next(nodes(value.indices, BufferLoad), None) else value
+        return value if next(nodes(value.indices, BufferLoad), None) is None else None
     if not isinstance(value, (BinaryOp, Cast)) or isinstance(value, (And, Or)):
         return None
     for part in value.children():

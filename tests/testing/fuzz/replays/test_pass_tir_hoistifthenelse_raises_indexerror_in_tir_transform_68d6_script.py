@@ -22,7 +22,12 @@ ARGUMENTS = [[{'name': 'T0', 'shape': [2, 1], 'dtype': 'int32'}]]  # fmt: skip
 @I.ir_module
 class Module:
     @T.prim_func(private=True)
-    def B0_handed(T0_data: T.handle("int32", "global"), B0_handed_data: T.handle("int32", "local"), v0: T.int32, v1: T.int32):
+    def B0_handed(
+        T0_data: T.handle("int32", "global"),
+        B0_handed_data: T.handle("int32", "local"),
+        v0: T.int32,
+        v1: T.int32,
+    ):
         B0_handed_1 = T.decl_buffer((1,), "int32", data=B0_handed_data)
         T0 = T.decl_buffer((2, 1), "int32", data=T0_data)
         T0[v0, v1] = B0_handed_1[0]
@@ -40,7 +45,12 @@ class Module:
                 T.writes(T0[v0, v1])
                 B0_handed_1 = T.alloc_buffer((1,), "int32", scope="local")
                 B0_handed_1[0] = 3
-                cls.B0_handed(T.tvm_access_ptr(T.type_annotation("int32"), T0.data, 0, 2, 3), T.tvm_access_ptr(T.type_annotation("int32"), B0_handed_1.data, 0, 1, 3), v0, v1)
+                cls.B0_handed(
+                    T.tvm_access_ptr(T.type_annotation("int32"), T0.data, 0, 2, 3),
+                    T.tvm_access_ptr(T.type_annotation("int32"), B0_handed_1.data, 0, 1, 3),
+                    v0,
+                    v1,
+                )
 
 
 def schedule(sch):
