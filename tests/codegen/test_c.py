@@ -250,6 +250,30 @@ def test_imported_source():
     assert values[1] == 6
 
 
+@pytest.mark.parametrize("name", ["sqrtf", "floormod_i32", "twice", "bits_f32_as_i32", "table_0"])
+def test_variables_hide_no_function(name):
+    """A variable may have the name of a function, helper or array that the code uses."""
+    a, b = decl_buffer((4,), "float32", "a"), decl_buffer((4,), "int32", "b")
+    table = decl_buffer((2,), "int32", "table")
+    variable, own = Var(name, "float32"), BufferLoad(a, [0])
+    twice = Call("float32", "tir.call_extern", (StringImm("twice"), own))
+    bits = tir.reinterpret("int32", own)
+    body = stmt_seq(
+        BufferStore(a, tir.sqrt(own) + variable, [1]),
+        BufferStore(a, twice + variable, [2]),
+        BufferStore(b, tir.floormod(BufferLoad(b, [0]), BufferLoad(b, [1])), [2]),
+        BufferStore(b, bits + BufferLoad(table, [BufferLoad(b, [1]) - 4]), [3]),
+    )
+    constant = np.array([10, 20], "i4")
+    body = AllocateConst(table.data, "int32", (2,), tilesmith.nd.array(constant), body)
+    source = StringImm("static float twice(float x) { return 2 * x; }")
+    body = AttrStmt(a.data, "pragma_import_c", source, LetStmt(variable, BufferLoad(a, [3]), body))
+    floats, whole = np.array([9, 0, 0, 5], "f4"), np.array([-7, 5, 0, 0], "i4")
+    Compiled(kernel([a, b], body), C)(floats, whole)
+    assert floats.tolist() == [9, 8, 23, 5]
+    assert whole.tolist() == [-7, 5, 3, int(floats[:1].view("i4")[0]) + 20]
+
+
 def test_source_is_readable():
     a, b = decl_buffer((64,), "float32", "A"), decl_buffer((64,), "float32", "B")
     i = Var("i", "int32")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilesmith.codegen.c.file_text import FileText
 from tilesmith.codegen.c.lines import Lines
 from tilesmith.codegen.c.module import emit_source
 from tilesmith.codegen.c.rules import ATOM, SUM
@@ -113,7 +114,7 @@ def test_machines_know_the_size_of_pointers(kind, size):
 
 
 def test_lines_give_fresh_names():
-    out = Lines("f")
+    out = Lines("f", FileText((), ()))
     assert [out.fresh("x"), out.fresh("x"), out.fresh("for")] == ["x", "x_1", "for_"]
     with out.deeper():
         out.write("y;")

@@ -31,6 +31,7 @@ class Intrinsic(NamedTuple):
     vectorizable: bool = False
     script_name: str = ""
     dtype_place: str = ""  # where the script writes the dtype of the result: "", "first" or "last"
+    element_only: bool = False  # of the memory behind an address, it accesses that element only
 
 
 INTRINSICS: tuple[Intrinsic, ...] = (
@@ -96,7 +97,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("checked", READ, True),  # reads: it can fail, so it stays behind its conditions
     Intrinsic("undef", READ),
     Intrinsic("tvm_thread_invariant", PURE),
-    Intrinsic("prefetch", UPDATE),
+    Intrinsic("prefetch", UPDATE, element_only=True),
     Intrinsic("isnullptr", PURE),
     Intrinsic("type_annotation", PURE, False, "", "first"),
     # vectors
@@ -121,7 +122,8 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("texture2d_store", UPDATE, True),
     Intrinsic("texture2d_load", UPDATE, True),
     Intrinsic("mem_copy", UPDATE),
-    Intrinsic("atomic_add", UPDATE),  # of a pointer and a value; returns the previous value
+    # of a pointer and a value; returns the previous value
+    Intrinsic("atomic_add", UPDATE, element_only=True),
     # calls and returns
     Intrinsic("ret", JUMP),
     Intrinsic("call_extern", UPDATE, False, "", "first"),
@@ -197,6 +199,8 @@ def _register() -> None:
         )
         if record.vectorizable:
             op.set_attr("TVectorizable", True)
+        if record.element_only:
+            op.set_attr("TAccessesElementOnly", True)
         if record.dtype_place:
             op.set_attr("TScriptDtypePrintLocation", record.dtype_place)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from tilesmith.ir import Call, CallEffectKind, Node, Var
+from tilesmith.ir import Call, CallEffectKind, Node, Op, Var
 from tilesmith.ir.intrinsics import effect_of
-from tilesmith.ir.queries import any_node, is_call, walk_stack
+from tilesmith.ir.queries import any_node, is_call, mentions, nodes, walk_stack
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.free_variables import free_variables
@@ -19,8 +19,9 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, Stmt
 
 __all__ = [
-    "accesses", "buffers", "can_fail", "executed", "free_variables", "has_loop_of_kind",
-    "has_side_effect", "loads", "reads_memory", "statements", "stores", "uses_variable",
+    "accesses", "accesses_element_only", "addresses", "buffers", "can_fail", "executed",
+    "free_variables", "has_loop_of_kind", "has_side_effect", "is_used_as_pointer", "loads",
+    "reads_memory", "statements", "stores", "uses_variable",
 ]  # fmt: skip
 
 
@@ -123,6 +124,31 @@ def uses_variable(root: Node | Sequence[Node], wanted: Container[Var]) -> bool:
             seen.add(id(node))
             node.push_children(stack)
     return False
+
+
+def accesses_element_only(call: Call) -> bool:
+    """Return whether a call accesses, of the memory behind an address, that element only."""
+    return isinstance(call.op, Op) and bool(call.op.get_attr("TAccessesElementOnly", False))
+
+
+def addresses(root: Node | Sequence[Node]) -> Iterator[BufferLoad]:
+    """Yield the elements whose addresses code gets that may go on from there to others: it counts
+    on the layout of the buffer."""
+    single: set[int] = set()
+    for call in nodes(root, Call):
+        if accesses_element_only(call):
+            single.update([id(arg) for arg in call.args])
+        elif is_call(call, "tir.address_of") and id(call) not in single:
+            if isinstance(call.args[0], BufferLoad):
+                yield call.args[0]
+
+
+def is_used_as_pointer(root: Node | Sequence[Node], buffer: Buffer) -> bool:
+    """Return whether code gets a pointer to the memory of a buffer (``X.data``, or the address of
+    an element), by which it counts on the buffer's layout."""
+    if mentions(root, {buffer.data}):
+        return True
+    return any(load.buffer is buffer for load in addresses(root))
 
 
 def reads_memory(expr: Node | Sequence[Node]) -> bool:

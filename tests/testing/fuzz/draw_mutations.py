@@ -166,6 +166,99 @@ def minima_of_the_wrong_side() -> None:
     )
 
 
+def partial_results_that_begin_at_the_start() -> None:
+    """Each partial result counts the start of its reduction."""
+
+    def make(right: Any) -> Any:
+        def combiner_of(cursor: Any) -> Any:
+            found = right(cursor)
+            found.identities = found.starts
+            return found
+
+        return combiner_of
+
+    replace(module(RFACTOR), "combiner_of", make)
+
+
+def partial_results_that_forget_the_start() -> None:
+    """What combines partial results begins at the identity."""
+
+    def make(right: Any) -> Any:
+        def combiner_of(cursor: Any) -> Any:
+            found = right(cursor)
+            found.starts = found.identities
+            return found
+
+        return combiner_of
+
+    replace(module(RFACTOR), "combiner_of", make)
+
+
+def minima_that_do_not_turn_around() -> None:
+    """``min(3 - x, 3 - y)`` becomes ``3 - min(x, y)``."""
+    extremes = module("arith.extremes")
+    extremes._OTHER = {kind: kind for kind in extremes._OTHER}
+
+
+def copies_in_front_of_constants() -> None:
+    """A cache is made where the constant memory that it copies is not declared yet."""
+    owner = module("tir.schedule.primitives.cache")
+    replace(owner, "_declares", lambda _: lambda place, buffer: False)
+
+
+def _first_names(right: Any) -> Any:
+    """Return a method that knows a pointer by the first buffer only that it was asked for."""
+
+    def known(self: Any, buffer: Any) -> Any:
+        names = self.__dict__.setdefault("names", {})
+        if names.setdefault(buffer.data, buffer) is buffer:
+            return right(self, buffer)
+        return None
+
+    return known
+
+
+def memory_whose_views_do_not_count() -> None:
+    """Memory is live as long as it is accessed through one of its buffers."""
+    cls = module("tir.transform.storage.storage_rewrite")._LifeFinder
+    replace(cls, "visit_Buffer", _first_names)
+
+
+def memory_merged_without_its_views() -> None:
+    """Further buffers that are declared over memory stay where it was."""
+    cls = module("tir.transform.storage.merge_shared_memory_allocations")._Merger
+    replace(cls, "redirected", _first_names)
+
+
+def constants_of_small_floats_as_they_are() -> None:
+    """C computes with more digits of a constant than its type has."""
+    for name in ("values", "helpers"):
+        owner = module("codegen.c." + name)
+        replace(owner, "rounded_to", lambda _: lambda value, dtype: value)
+
+
+def layouts_behind_addresses() -> None:
+    """A function that gets the address of an element counts on no layout."""
+    replace(module("tir.queries"), "addresses", lambda _: lambda root: iter(()))
+
+
+def layouts_behind_functions() -> None:
+    """Code that gets a pointer counts on no layout."""
+    replace(module("tir.schedule.blocks"), "is_used_as_pointer", lambda _: lambda *args: False)
+
+
+def memory_that_shrinks_under_its_users() -> None:
+    """Only accesses by indices say how much of memory is used."""
+    owner = module("tir.transform.blocks.compact_buffer_allocation")._RegionFinder
+    replace(owner, "escape", lambda _: lambda self, pointer: None)
+
+
+def inlined_behind_functions() -> None:
+    """What a function of the module reads is taken to be in the block."""
+    owner = module("tir.schedule.primitives.compute_inline")
+    replace(owner, "is_used_as_pointer", lambda _: lambda *args: False)
+
+
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -186,6 +279,17 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (constants_that_are_inlined_anywhere, "primitive: C", "statements", "primitive"),
         (known_values_that_stores_keep, "pass: tir.", "conditions", "pass"),
         (minima_of_the_wrong_side, "pass: tir.", "conditions", "pass"),
+        (minima_that_do_not_turn_around, "pass: tir.", "blocks", "pass"),
+        (partial_results_that_begin_at_the_start, "primitive: ", "chains", "primitive"),
+        (partial_results_that_forget_the_start, "primitive: ", "chains", "primitive"),
+        (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
+        (memory_whose_views_do_not_count, "pass: tir.StorageRewrite", "pointers", "pass"),
+        (memory_merged_without_its_views, "pass: tir.MergeShared", "threads", "pass"),
+        (constants_of_small_floats_as_they_are, "codegen: c", "narrow", "codegen"),
+        (layouts_behind_addresses, "primitive: ", "pointers", "primitive"),
+        (layouts_behind_functions, "primitive: ", "pointers", "primitive"),
+        (memory_that_shrinks_under_its_users, "pass: tir.Compact", "pointers", "pass"),
+        (inlined_behind_functions, "primitive: ", "pointers", "primitive"),
     ]
 }
 """Name → what breaks the compiler, the begin of the signature expected, the field and the checks

@@ -21,6 +21,7 @@ from tilesmith.codegen.c.helpers import (
     c_type,
     constant,
     helper_text,
+    is_helper,
     is_narrow,
     reinterpret_text,
     short,
@@ -70,12 +71,16 @@ _PREFETCH = """
 class FileText:
     """Collects the parts of one file. ``uses_…`` say which pieces of the head are needed,
     ``imported`` is C source, or files with it, that functions import, ``constants`` are the arrays
-    that functions refer to by number, ``own_functions`` the names of the module's functions.
+    that functions refer to by number, ``own_functions`` the names of the module's functions,
+    ``symbols`` the C names of functions that the module calls, ``local_names`` those of variables
+    in functions.
     """
 
     def __init__(self, constants: Sequence[Any], own_functions: Collection[str]) -> None:
         self.constants = constants
         self.own_functions = own_functions
+        self.symbols: Collection[str] = ()
+        self.local_names: set[str] = set()
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
         self.uses_parallel = self.uses_tensors = self.keeps_errors = False
@@ -119,6 +124,19 @@ class FileText:
     def _is_imported(self, name: str) -> bool:
         return any(name + "(" in _source_of(part) for part in self.imported)
 
+    def has(self, name: str) -> bool:
+        """True if a name means something in the whole file: a local variable would hide it."""
+        is_own = name in self.symbols or name in self.arrays or name in self.slots.values()
+        is_ready = name in LIBRARY or name in self.helpers or is_helper(name)
+        return is_own or is_ready or small_type_helper(name) is not None
+
+    def _fresh(self, base: str, used: Collection[str]) -> str:
+        """Return a name for the whole file that no local variable hides."""
+        number = len(used)
+        while f"{base}_{number}" in used or f"{base}_{number}" in self.local_names:
+            number += 1
+        return f"{base}_{number}"
+
     def helper(self, name: str, dtype: DataType | None = None) -> str:
         """Add a helper to the file; return its name."""
         full = name if dtype is None else f"{name}_{short(dtype)}"
@@ -152,7 +170,7 @@ class FileText:
 
     def static_pointer(self) -> str:
         """Return the name of a pointer that lives as long as the library, null at first."""
-        name = f"static_{len(self.slots)}"
+        name = self._fresh("static", self.slots.values())
         self.slots[name] = name
         return name
 
@@ -166,14 +184,15 @@ class FileText:
     def packed_call(self, name: str) -> str:
         """Return the beginning of a call of a registered function, whose handle is cached."""
         self.uses_packed = True
-        slot = self.slots.setdefault(name, f"function_{len(self.slots)}")
-        return f"call_packed(&{slot}, {c_string(name)}, "
+        if name not in self.slots:
+            self.slots[name] = self._fresh("function", self.slots.values())
+        return f"call_packed(&{self.slots[name]}, {c_string(name)}, "
 
     def constant_array(self, hint: str, array: numpy.ndarray, dtype: DataType) -> str:
         """Add a constant array and return its name. The same array is written once."""
         key = (str(dtype), id(array))
         if key not in self._array_keys:
-            name = f"{hint}_{len(self.arrays)}"
+            name = self._fresh(hint, self.arrays)
             kind = c_type(dtype)
             if is_packed(dtype):
                 array, kind, dtype = pack(array, dtype), "uint8_t", DataType("uint8")

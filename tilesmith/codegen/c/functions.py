@@ -31,7 +31,7 @@ class FunctionWriter:
     def __init__(
         self, file: FileText, symbols: Symbols, name: str, returns: str, divide: Divide
     ) -> None:
-        self.out = Lines(name)
+        self.out = Lines(name, file)
         self.emit = Values(self.out, file, symbols, returns)
         self.statements = StatementWriter(self.emit, divide)
 

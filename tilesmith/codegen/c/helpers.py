@@ -269,6 +269,12 @@ _NEGATIVE_POWER = """
   if (exponent < 0) return ({type})(base == 1 ? 1 : base + 1 ? 0 : (exponent % 2 ? base : 1));"""
 
 
+def is_helper(name: str) -> bool:
+    """True if a helper may have this name."""
+    of_types = name.startswith("bits_") or name.rpartition("_")[0] in _BY_TYPE
+    return of_types or name in _FIXED
+
+
 def helper_text(name: str, dtype: DataType | None = None) -> str:
     """Return the text of a helper."""
     if dtype is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilesmith.codegen.c.file_text import FileText
 from tilesmith.codegen.c.helpers import identifier
 from tilesmith.support.errors import CodegenError
 
@@ -12,12 +13,13 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """The lines of a function's body, and the names that are used there. ``name`` is the
+    """The lines of a function's body in a file, and the names that are used there. ``name`` is the
     function's, for messages.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, file: FileText) -> None:
         self.name = name
+        self.file = file
         self.lines: list[str] = []
         self.indent = 1
         self.taken: set[str] = set()
@@ -34,13 +36,14 @@ class Lines:
         self.indent -= 1
 
     def fresh(self, hint: str) -> str:
-        """Return a name that is not used in the function."""
+        """Return a name that is not used in the function, and hides nothing of the file."""
         base = name = identifier(hint)
         number = 0
-        while name in self.taken:
+        while name in self.taken or self.file.has(name):
             number += 1
             name = f"{base}_{number}"
         self.taken.add(name)
+        self.file.local_names.add(name)
         return name
 
     def unsupported(self, what: str, *notes: str) -> CodegenError:

@@ -9,7 +9,8 @@ from tilesmith.codegen.c.helpers import c_type, identifier
 from tilesmith.codegen.c.library import LIBRARY
 from tilesmith.codegen.facts import constant_bytes
 from tilesmith.codegen.outcomes import ModuleOutcomes
-from tilesmith.ir import Call
+from tilesmith.ir import Call, GlobalVar, StringImm
+from tilesmith.ir.queries import calls
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate
@@ -18,6 +19,11 @@ __all__ = ["Symbols", "is_on_stack"]
 
 STACK_BYTES = 4096
 """Memory of at most so many bytes is a local array."""
+_FOREIGN = (
+    "tir.call_extern", "tir.call_pure_extern", "tir.tvm_call_cpacked",
+    "tir.tvm_call_cpacked_lowered", "tir.lookup_param",
+)  # fmt: skip
+"""Operators that name a symbol of another file."""
 LOCAL_BYTES = 64 * 1024
 """The same for memory in scope "local": threads have small stacks."""
 
@@ -35,7 +41,19 @@ class Symbols:
     def __init__(self, functions: Mapping[str, PrimFunc], file: FileText) -> None:
         self.functions = functions
         self.file = file
+        file.symbols = self._called()
         self.outcomes = ModuleOutcomes(functions, is_on_stack)
+
+    def _called(self) -> set[str]:
+        """Return the C names of the functions that the module calls."""
+        found = set()
+        for call in calls([function.body for function in self.functions.values()]):
+            first = call.args[0] if call.args else None
+            if isinstance(call.op, GlobalVar):
+                found.add(self.symbol_of(call.op.name_hint))
+            elif isinstance(first, StringImm) and call.op.name in _FOREIGN:
+                found.add(first.value)
+        return found
 
     def returns(self, name: str) -> str:
         """Return the result of a function of the module: a C type or `"status"`."""

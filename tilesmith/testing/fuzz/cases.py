@@ -120,11 +120,11 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
         return
     if case.get("program") is not None:
         with checker.guarded("program", case["program"]):
-            checker.function = PROGRAMS[case["program"]](case["recipe"])
-            verify_well_formed(checker.function, strict=False)
-            checker.compare(checker.function)
+            checker.program = PROGRAMS[case["program"]](case["recipe"])
+            verify_well_formed(checker.program, strict=False)
+            checker.compare(checker.program)
     if only is None:
-        checker.check_script(checker.function)
+        checker.check_script(checker.program)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
     checker.device = case.get("device")
     checker.scripts = bool(case.get("scripts"))
@@ -153,7 +153,7 @@ def describe(finding: Finding, checker: Checker, case: Case) -> dict[str, Any]:
     return {
         "signature": finding.signature, "phase": finding.phase, "name": finding.name,
         "failure": finding.failure, "detail": finding.detail, "case": case,
-        "script": checker.function.script(),
+        "script": checker.program.script(),
         "schedule": checker.recorder.source() if checker.recorder is not None else [],
         "arguments": checker.arguments, "after": after, "choices": checker.choices,
     }  # fmt: skip

@@ -113,8 +113,10 @@ def _detail(error: Exception) -> str:
 class Checker:
     """Runs one program through all checks; ``counts`` holds the number of checks by kind."""
 
-    def __init__(self, function: PrimFunc, argument_sets: list[list[dict[str, Any]]]) -> None:
-        self.function = function
+    def __init__(
+        self, program: PrimFunc | IRModule, argument_sets: list[list[dict[str, Any]]]
+    ) -> None:  # fmt: skip
+        self.program = program
         self.arguments = argument_sets
         self.inputs = [values.arrays(one, seed) for seed, one in enumerate(argument_sets)]
         self.counts: Counter[str] = Counter()
@@ -127,8 +129,15 @@ class Checker:
         self.options = Options()  # what runs check besides the result
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # the last thing checked, for reports
-        verify_well_formed(function, strict=False)
-        self.expected = [self._outputs(function, arrays) for arrays in self.inputs]
+        verify_well_formed(program, strict=False)
+        self.expected = [self._outputs(program, arrays) for arrays in self.inputs]
+
+    @property
+    def function(self) -> PrimFunc:
+        """The function that is called and scheduled."""
+        main = self.program["main"] if isinstance(self.program, IRModule) else self.program
+        assert isinstance(main, PrimFunc)
+        return main
 
     def _sizes(self, arrays: list[Any]) -> dict[Var, int]:
         """Return the symbolic sizes that arguments imply."""
@@ -261,7 +270,7 @@ class Checker:
 
     def schedule(self) -> Schedule:
         """Return a schedule of the program that checks itself, with its recorder."""
-        sch = Schedule(self.function, seed=1, debug_mask="all", error_render_level="none")
+        sch = Schedule(self.program, seed=1, debug_mask="all", error_render_level="none")
         self.recorder = Recorder(sch)
         return sch
 
@@ -317,14 +326,14 @@ class Checker:
         self.counts["trace"] += 1
         with self.guarded("trace", "JSON"):
             text = json.dumps(trace.as_json())
-            again = Schedule(self.function, error_render_level="none")
+            again = Schedule(self.program, error_render_level="none")
             Trace.apply_json_to_schedule(json.loads(text), again)
             if not structural_equal(again.mod, result):
                 raise Finding("", "", "the replayed program differs", again.mod.script())
         for simplify in (False, True):
             name = "simplified" if simplify else "replay"
             with self.guarded("trace", name):
-                again = Schedule(self.function, error_render_level="none")
+                again = Schedule(self.program, error_render_level="none")
                 chosen = trace.simplified(False) if simplify else trace
                 chosen.apply_to_schedule(again, remove_postproc=False)
                 if not structural_equal(again.mod, result):

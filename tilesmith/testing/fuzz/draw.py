@@ -6,7 +6,14 @@ import random
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
-from tilesmith.testing.fuzz.values import FUNCTION_ULP, Known, fits, range_of, wraps
+from tilesmith.testing.fuzz.values import (
+    FUNCTION_ULP,
+    Known,
+    fits,
+    is_narrow,
+    range_of,
+    wraps,
+)
 
 __all__ = ["Expressions", "Value"]
 
@@ -193,6 +200,8 @@ class Expressions:
         fitting = [t for t in self.tensors if t["dtype"] == dtype and t["ulp"] is None]
         if self.focus is not None and self.chance(0.5):
             return self.converted(self.load(self.focus), dtype)
+        if self.tables and dtype in TABLES and self.chance(0.15):
+            return self.table(dtype)
         if fitting and self.chance(0.8):
             return self.load(self.rng.choice(fitting))
         if self.axes and self.chance(0.2):
@@ -200,8 +209,6 @@ class Expressions:
             most = self.most(self.axes[k]["size"])
             if fits(dtype, 0, most):
                 return ["cast", dtype, ["axis", k]], Known(dtype, 0, most)
-        if self.tables and dtype in TABLES and self.chance(0.3):
-            return self.table(dtype)
         if fitting or not self.tensors or self.chance(0.3):
             low, high = range_of(dtype)
             number = self.rng.randint(max(low, -4), min(high, 5))
@@ -377,15 +384,10 @@ class Expressions:
         positive = ["max", expr, ["const", dtype, 1]]
         name = self.rng.choice(
             ["sqrt", "exp", "exp2", "log", "tanh", "sigmoid", "erf", "rsqrt", "sin", "divide"]
-            + ["scaled"] * 3
+            + ["fraction"] * (10 if is_narrow(dtype) else 3)
         )
-        if name == "scaled":
-            # the product of two numbers of the dtype, rounded once wherever it is computed
-            factor = self.rng.choice([0.1, 0.7, -0.3, 1 / 3])
-            if dtype in ("float16", "bfloat16") and self.chance(0.5):
-                wide = ["mul", ["cast", "float32", expr], ["const", "float32", factor]]
-                return ["cast", dtype, wide], Known(dtype, -500, 500, 0)
-            return ["mul", expr, ["const", dtype, factor]], Known(dtype, -500, 500, 0)
+        if name == "fraction":
+            return self.with_fraction(expr, dtype)
         ulp = FUNCTION_ULP[name]
         if name == "divide":
             divisor = ["max", self.value(dtype, 0)[0], ["const", dtype, 1]]
@@ -399,6 +401,19 @@ class Expressions:
         if self.chance(0.3):
             made = ["max", made, ["const", dtype, self.rng.choice([-1, 0, 2])]]
         return made, Known(dtype, -500, 500, ulp)
+
+    def with_fraction(self, expr: list[Any], dtype: str) -> Value:
+        """Return an exact value and a constant that the dtype has to round, under an operator whose
+        result is rounded once, wherever it is computed."""
+        number, known = self.rng.randint(-999, 999) / 300, Known(dtype, -500, 500, 0)
+        if dtype in ("float16", "bfloat16") and self.chance(0.25):
+            wide = ["mul", ["cast", "float32", expr], ["const", "float32", number]]
+            return ["cast", dtype, wide], known
+        kind = self.rng.choice(["mul", "mul", "mul", "add", "sub", "max", "select"])
+        operands = [expr, ["const", dtype, number]]
+        self.rng.shuffle(operands)
+        first = [self.condition(0)] if kind == "select" else []
+        return [kind, *first, *operands], known
 
 
 def _is_whole(dtype: str) -> bool:

@@ -76,6 +76,9 @@ def _threads(case: Case, rng: random.Random) -> None:
         stages = {name: STAGES[name] for name in ("reduce", "contraction", "epilogue", "argmax")}
         case["recipe"] = Generator(random.Random(case["seed"]), stages).draw()
         kinds += ["threads: reduce"] * 2
+    for stage in case["recipe"]["stages"]:
+        if rng.random() < 0.3:
+            stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
     kinds += ["threads: tile"] + rng.choices(drawn, weights, k=rng.choice([1, 2, 3, 4, 6]))
     kinds += rng.choices(_IN_KERNELS, k=rng.choice([0, 0, 1]))
     case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]
@@ -83,6 +86,9 @@ def _threads(case: Case, rng: random.Random) -> None:
     case["extra"] = []
     case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.4 else {}
 
+
+_THROUGH_OTHERS = (("pointer",), ("matched", "local", "view"))
+"""Forms of stages that access memory through other buffers."""
 
 _IN_KERNELS = ("Split", "Unroll", "Vectorize", "StorageAlign", "Annotate")
 """Primitives that may follow where loops are bound to threads."""
@@ -119,7 +125,37 @@ def _chains(case: Case, rng: random.Random) -> None:
         case["config"] = {"tir.LoopPartition": {"partition_const_loop": True}}
 
 
+def _pointers(case: Case, rng: random.Random) -> None:
+    """Hand the pointers of tensors to other functions, and try to change their layout, scope and
+    memory.
+    """
+    stages = {name: MORE_STAGES[name] for name in ("compute", "reduce", "epilogue", "update")}
+    stages |= {name: CHAIN_STAGES[name] for name in ("permuted", "two readers", "collecting")}
+    case["recipe"] = recipe = _with_tables(case, stages)
+    for stage in recipe["stages"]:
+        if rng.random() < 0.5:
+            stage["form"] = draw_form(rng, stage, ("handed",))
+        elif rng.random() < 0.5:
+            stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
+    kinds = rng.choices(
+        list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4])
+    )
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
+
+
 _BEFORE_CHAINS = ("Split", "Fuse", "Reorder", "ComputeAt", "CacheRead", "CacheWrite", "Vectorize")
+
+
+_ON_POINTERS: dict[str, float] = {
+    "TransformLayout": 3, "chains: layout": 2, "StorageAlign": 3, "SetScope": 2,
+    "CacheRead": 2, "CacheWrite": 2, "ReindexCacheRead": 1, "ReindexCacheWrite": 1, "ReIndex": 1,
+    "ReadAt": 1, "WriteAt": 1, "CacheInplace": 1, "SetAxisSeparator": 0.5, "RollingBuffer": 1,
+    "ComputeAt": 2, "ReverseComputeAt": 2, "chains: several": 1, "ComputeInline": 2,
+    "ReverseComputeInline": 2, "FuseReductionEpilogue": 1, "DecomposeReduction": 1, "RFactor": 1,
+    "Split": 1, "Fuse": 1, "Reorder": 1, "Merge": 0.5, "Blockize": 0.5, "PadEinsum": 0.5,
+    "TransformBlockLayout": 1, "UnsafeSetDType": 0.5, "Parallel": 0.5, "Vectorize": 1,
+}  # fmt: skip
+"""Primitives that change where or how memory lies, and what may come before them: weights."""
 
 
 def _conditions(case: Case, rng: random.Random) -> None:
@@ -243,6 +279,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "pipelines": (1, _pipelines),
     "chains": (2, _chains),
     "conditions": (1.5, _conditions),
+    "pointers": (1.5, _pointers),
     "tensors": (1, _tensors),
     "loops": (1, _loops),
     "narrow": (1, _narrow),

@@ -15,6 +15,7 @@ A stage of a recipe may have a ``form``, a dictionary:
 - ``triangle``: two axes; the loop of the second one is as long as the first one has come
 - ``likely``: the condition of the block is a hint; ``pointer``: the block reads a tensor through a
   buffer that is declared at the same pointer
+- ``handed``: parts of the block are done by other functions, which get pointers (``handed``)
 - ``loops``: kinds of loops, by the number of their axis
 - ``wide``: the block says that it reads all of each buffer
 """
@@ -26,7 +27,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith import tir
-from tilesmith.ir import PrimExpr, Range, StringImm, Var, const, structural_equal
+from tilesmith.ir import GlobalVar, PrimExpr, Range, StringImm, Var, const, structural_equal
+from tilesmith.testing.fuzz.handed import Hander, draw_handed
 from tilesmith.testing.fuzz.stages import StageBuilder, all_loads
 from tilesmith.tir import (
     Buffer,
@@ -35,6 +37,7 @@ from tilesmith.tir import (
     BufferStore,
     For,
     ForKind,
+    PrimFunc,
     decl_buffer,
 )
 from tilesmith.tir.functor import renew_defs
@@ -78,6 +81,7 @@ def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] =
     choices += ["branches"] * 2 if plain else []
     choices += ["begin"] * 3 if is_plain and stage["kind"] in _SIMPLE else []
     choices += ["pointer"] if is_plain and stage["kind"] in _SIMPLE else []
+    choices += ["handed"] * 2 if stage["kind"] in (*_SIMPLE, "update", "argmax") else []
     choices += ["likely"] * 2 if stage["binding"] == "tiled" else []
     pairs = _triangles(stage) if is_plain and "loop_order" not in stage else []
     choices += ["triangle"] * 4 if pairs else []
@@ -88,6 +92,8 @@ def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] =
             continue
         if kind in _ALONE and form or _ALONE.intersection(form):
             continue
+        if {kind, *form} >= {"handed", "nested"}:
+            continue  # what is handed on belongs to the whole block
         if kind == "triangle":
             form[kind] = rng.choice(pairs)
         elif kind == "begin":
@@ -99,6 +105,8 @@ def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] =
             form[kind] = rng.randint(0, spatial)
         elif kind == "matched":
             form[kind] = ["*"]
+        elif kind == "handed":
+            form[kind] = draw_handed(rng)
         elif kind == "local":
             form[kind] = rng.choice([True, "twice"])
         elif kind == "view":
@@ -143,6 +151,8 @@ class FormBuilder(StageBuilder):
         self.builder.buffers = self.buffers
         self.matches: list[MatchBufferRegion] = []
         self.allocated: list[Buffer] = []
+        self.hander = Hander(self.form["handed"]) if "handed" in self.form else None
+        self.functions: dict[GlobalVar, PrimFunc] = {}  # further ones of the module
         self.begins = {int(k): begin for k, begin in self.form.get("begin", {}).items()}
         for k, begin in self.begins.items():
             self.builder.axes[k] = self.iterators[k] - const(begin, index)
@@ -159,6 +169,11 @@ class FormBuilder(StageBuilder):
         """Return the block, and the axes that it iterates itself."""
         if self.form.get("matched"):
             self._match()
+        if self.hander is not None:
+            own, block = super().block()
+            block = self.hander.block(block, self.iterators, self.extents)
+            self.functions.update(self.hander.functions)
+            return own, block
         if not self.form.get("pointer"):
             return super().block()
         views = {}
@@ -357,6 +372,7 @@ class FormBuilder(StageBuilder):
             _, other = builder.block()
             # with `tables_outside`, constant memory lies around the loops that both blocks share
             self.builder.tables += builder.builder.tables
+            self.functions.update(builder.functions)
             condition = values[0] < const(limit, self.index)
             return IfThenElse(
                 condition,

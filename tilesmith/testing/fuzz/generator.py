@@ -9,7 +9,15 @@ from typing import Any
 from tilesmith.runtime.dtype import DataType
 from tilesmith.testing.fuzz.draw import Expressions
 from tilesmith.testing.fuzz.recipe import Recipe, number_of
-from tilesmith.testing.fuzz.values import DTYPES, Known, exact_limit, fits, range_of, wraps
+from tilesmith.testing.fuzz.values import (
+    DTYPES,
+    Known,
+    exact_limit,
+    fits,
+    is_narrow,
+    range_of,
+    wraps,
+)
 
 __all__ = ["MORE_STAGES", "STAGES", "Generator", "Stages", "generate"]
 
@@ -159,7 +167,7 @@ def _compute(make: Generator) -> None:
         "kind": "compute", "axes": axes, "indices": [["axis", k] for k in places],
         "binding": make.binding(),
     }  # fmt: skip
-    if DataType(dtype).is_float and rng.random() < 0.2:
+    if DataType(dtype).is_float and rng.random() < (0.4 if is_narrow(dtype) else 0.2):
         stage["value"], known = draw.inexact(dtype, 2)
     else:
         stage["value"], known = draw.value(dtype, rng.choice([1, 2, 2, 3]))
@@ -213,7 +221,7 @@ def _finish_reduction(
         "indices": [["axis", k] for k in spatial] or [["int", 0]],
         "binding": make.rng.choice(["plain", "plain", "plain", "tiled", "fused"]),
     }  # fmt: skip
-    if make.rng.random() < 0.15:
+    if make.rng.random() < 0.3:
         known = _start(make, stage, spatial, known)
     make.add(stage, [axes[k]["size"] for k in spatial] or [1], [known])
 

@@ -1,13 +1,21 @@
-"""Registers tensor intrinsics for the fuzzer, so that ``tensorize`` finds one that fits."""
+"""Registers what the fuzzer's programs name: tensor intrinsics, such that ``tensorize`` finds one
+that fits, and a packed function that gets tensors.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir import Add, Mul, Var
+from tilesmith.runtime.registry import register_func
 from tilesmith.script import from_source
 from tilesmith.tir import BufferLoad, BufferStore, TensorIntrin
 from tilesmith.tir.stmt import Block, BlockRealize
 
-__all__ = ["driving_variable", "fitting", "register"]
+__all__ = ["MOVE", "driving_variable", "fitting", "register"]
+
+MOVE = "fuzz.move"
+"""The name of the packed function that moves an element."""
 
 _COPY = """
 @T.prim_func
@@ -66,8 +74,15 @@ def driving_variable(realize: BlockRealize) -> Var | None:
     return None
 
 
+def _move(source: Any, target: Any, *indices: int) -> None:
+    """Move an element from one tensor to another one; the indices of both follow each other."""
+    count = len(source.shape)
+    target.numpy_view()[indices[count:]] = source.numpy_view()[indices[:count]]
+
+
 def register() -> None:
-    """Register the intrinsics."""
+    """Register the intrinsics and the function."""
+    register_func(MOVE, _move, override=True)
     for kind, source in (("copy", _COPY), ("dot", _DOT)):
         for dtype in _DTYPES:
             text = source.replace("{dtype}", dtype)

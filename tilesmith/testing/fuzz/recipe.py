@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith import tir
-from tilesmith.ir import PrimExpr, Var, const
+from tilesmith.ir import IRModule, PrimExpr, Var, const
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz.forms import FormBuilder
 from tilesmith.testing.fuzz.layouts import declaration
@@ -86,9 +86,9 @@ def outputs_of(recipe: Recipe) -> list[str]:
     return names
 
 
-def build(recipe: Recipe) -> PrimFunc:
-    """Return the function of a recipe. Its parameters are scalars for symbolic sizes that are not a
-    size of any buffer, inputs, outputs.
+def build(recipe: Recipe) -> PrimFunc | IRModule:
+    """Return the function of a recipe; a module, if other functions do parts of its work. Its
+    parameters are scalars for symbolic sizes that are not a size of any buffer, inputs, outputs.
     """
     sizes = Sizes(recipe)
     buffers: dict[str, Buffer] = {}
@@ -101,19 +101,20 @@ def build(recipe: Recipe) -> PrimFunc:
             layout = layouts.get(name) if name in names else None
             more = {} if layout is None else declaration(name, layout, shape, recipe["index"])
             buffers[name] = decl_buffer(shape, tensor["dtype"], name, **more)
-    nests = [
-        FormBuilder(stage, buffers, sizes, recipe["index"]).nest() for stage in recipe["stages"]
-    ]
+    builders = [FormBuilder(stage, buffers, sizes, recipe["index"]) for stage in recipe["stages"]]
+    nests = [builder.nest() for builder in builders]
+    others = {name: one for builder in builders for name, one in builder.functions.items()}
     unread = {tensor["name"] for tensor in recipe["inputs"]}
     inner = [buffers[name] for name in buffers if name not in names and name not in unread]
     root = Block((), (), (), "root", stmt_seq(*nests), None, inner)
     scalars: list[Any] = [sizes.variables[name] for name in unbound_sizes(recipe)]
     params = scalars + [buffers[name] for name in names]
-    return PrimFunc(
+    main = PrimFunc(
         params,
         BlockRealize((), True, root),
         attrs={"global_symbol": "main", "tir.noalias": True},
     )
+    return IRModule({"main": main, **others}) if others else main
 
 
 def _tensors(recipe: Recipe) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tilesmith.ir import IRModule
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.cases import run_case
 from tilesmith.testing.fuzz.checks import Checker, Finding, run_steps
@@ -22,7 +23,7 @@ __all__ = ["check", "check_case", "file_text", "run_file", "save"]
 
 
 def check(
-    function: PrimFunc,
+    program: PrimFunc | IRModule,
     schedule: Callable[[Any], None],
     arguments: list[list[dict[str, Any]]],
     phase: str,
@@ -36,7 +37,7 @@ def check(
     further passes, options and a device to lower for, as a case has them.
     """
     intrinsics.register()
-    checker = Checker(function, arguments)
+    checker = Checker(program, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
     module = run_steps(checker, schedule)
     if phase in ("trace", "script"):
@@ -73,6 +74,7 @@ def file_text(finding: dict[str, Any]) -> str:
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"
     script, imports = _with_imports(finding["script"])
+    name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
     wanted = ("extra", "config", "device")
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
@@ -80,7 +82,7 @@ def file_text(finding: dict[str, Any]) -> str:
     return (
         f"{head}{imports}{comment}ARGUMENTS = {arguments}  # fmt: skip\n\n\n"
         f"{script}\n\n\ndef schedule(sch):\n{body.rstrip()}{test}"
-        f'(main, schedule, ARGUMENTS, "{phase}", {json.dumps(case["back_ends"])}{more})\n'
+        f'({name}, schedule, ARGUMENTS, "{phase}", {json.dumps(case["back_ends"])}{more})\n'
     )
 
 

@@ -177,8 +177,8 @@ class Pick:
 
     @property
     def function(self) -> PrimFunc:
-        """Return the current function."""
-        (function,) = self.sch.mod.functions.values()
+        """Return the current function that is scheduled."""
+        function: PrimFunc = self.sch.mod["main"]
         return function
 
     def blocks_now(self) -> list[Block]:

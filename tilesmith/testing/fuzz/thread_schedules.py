@@ -142,6 +142,30 @@ def _fitting_scope(pick: Pick, copy: Any) -> str:
     return "shared" if tags else "global"
 
 
+def stay(pick: Pick) -> None:
+    """Let a thread block compute what one of its blocks reads, all threads together, in memory that
+    they share.
+    """
+    block = _in_kernel(pick)
+    loops = list(pick.loops(block))
+    tags = [_tag(pick, loop) for loop in loops]
+    blocks = max((k for k, tag in enumerate(tags) if tag.startswith("blockIdx")), default=-1)
+    producers = [one for one in pick.call("get_producers", block) if not _bound(pick, one)]
+    made = pick.among(producers)
+    if blocks < 0 or any(pick.is_parameter(one.buffer) for one in pick.statement(made).writes):
+        raise Nothing
+    scope = pick.among(["shared", "shared.dyn", "shared.dyn"])
+    count = len(pick.statement(made).writes)
+    for number in range(count):
+        pick.call("set_scope", made, number, scope)
+    if not pick.tried("compute_at", made, loops[blocks]):
+        for number in range(count):
+            pick.call("set_scope", made, number, "global")
+        return
+    if pick.chance(0.8):
+        _cooperate(pick, made, [tag for tag in tags if tag.startswith("threadIdx")], loops)
+
+
 def exchange(pick: Pick) -> None:
     """Copy what a block reads to memory of its warp: each lane brings a part, others read it."""
     block = _in_kernel(pick)
@@ -239,6 +263,7 @@ THREAD_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
     "threads: tile": (4, tile),
     "threads: share": (3, share),
     "threads: keep": (1, keep),
+    "threads: stay": (2, stay),
     "threads: exchange": (1.5, exchange),
     "threads: reduce": (1.5, reduce),
     "threads: rest": (0, bind_the_rest),

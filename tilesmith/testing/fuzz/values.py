@@ -17,7 +17,7 @@ from tilesmith.testing.fuzz.layouts import array_in_gaps
 
 __all__ = [
     "DTYPES", "FUNCTION_ULP", "NARROW", "Known", "arrays", "differences", "exact_limit", "fits",
-    "range_of", "wraps",
+    "is_narrow", "range_of", "wraps",
 ]  # fmt: skip
 
 DTYPES = (
@@ -78,6 +78,12 @@ def range_of(dtype: str) -> tuple[int, int]:
 def exact_limit(dtype: str) -> int:
     """Return the largest integer up to which a dtype holds all integers."""
     return range_of(dtype)[1]
+
+
+def is_narrow(dtype: str) -> bool:
+    """True if machines compute in a wider float type."""
+    kind = DataType(dtype)
+    return kind.is_float and kind.bits < 32
 
 
 def wraps(dtype: str) -> bool:

@@ -24,7 +24,7 @@ from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
-from tilesmith.tir.queries import buffers
+from tilesmith.tir.queries import buffers, is_used_as_pointer
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
@@ -122,11 +122,11 @@ def check_in_sight(cursor: BlockCursor, places: Sequence[Cursor]) -> None:
 
 def check_not_a_pointer(owner: Cursor, buffer: Buffer, cursor: BlockCursor) -> None:
     """Check that the elements of a buffer are only accessed by their indices below its owner: a
-    function that gets its pointer, or another buffer declared over its memory, knows the layout
+    function that gets a pointer to it, or another buffer declared over its memory, knows the layout
     and dtype that it has."""
     aliased = is_declared_again(owner.stmt, buffer)
     declared = any(one.buffer is buffer for one in nodes(owner.function.body, DeclBuffer))
-    if aliased or declared or mentions(owner.stmt, {buffer.data}):
+    if aliased or declared or is_used_as_pointer(owner.stmt, buffer):
         raise refuse(
             f"buffer '{buffer.name}' is used as a pointer ({buffer.name}.data), by code that knows "
             "its present layout",

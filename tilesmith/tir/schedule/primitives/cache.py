@@ -10,11 +10,11 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PointerType, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import mentions
 from tilesmith.ir.types import prim_type
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import Substitution
+from tilesmith.tir.queries import is_used_as_pointer
 from tilesmith.tir.schedule.blocks import (
     check_accessed_by_name,
     check_no_condition,
@@ -235,7 +235,7 @@ def _holding(
     )
     if whole or not all(is_const(one.extent) for one in part):
         return None
-    if mentions(blocks, {buffer.data}):
+    if is_used_as_pointer(blocks, buffer):
         return None
     return cache.with_fields(shape=tuple([one.extent for one in part]))
 

@@ -10,13 +10,13 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import Let, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, equal, is_const
-from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
+from tilesmith.ir.queries import conjuncts, nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import buffers as buffers_used
-from tilesmith.tir.queries import loads, stores
+from tilesmith.tir.queries import is_used_as_pointer, loads, stores
 from tilesmith.tir.schedule.blocks import (
     check_accessed_by_name,
     check_complete_or_reduction,
@@ -190,7 +190,7 @@ def check_plain_access(cursor: BlockCursor, buffer: Buffer) -> None:
     """Check that a consumer reads the buffer by plain loads only."""
     check_accessed_by_name([cursor], buffer)
     matches = nodes(cursor.stmt, MatchBufferRegion)
-    if mentions(cursor.stmt, {buffer.data}) or any(m.source.buffer is buffer for m in matches):
+    if is_used_as_pointer(cursor.stmt, buffer) or any(m.source.buffer is buffer for m in matches):
         raise refuse(f"buffer '{buffer.name}' is used as a pointer or matched region", cursor)
 
 

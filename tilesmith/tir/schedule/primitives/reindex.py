@@ -14,13 +14,13 @@ from typing import Any
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import mentions, nodes, variables
+from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.queries import accesses, free_variables, loads
+from tilesmith.tir.queries import accesses, free_variables, is_used_as_pointer, loads
 from tilesmith.tir.schedule.blocks import is_declared_below, is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -74,7 +74,7 @@ class _Access:
         parts = [one for one in (self.block.body, self.block.init) if one is not None]
         inner = [region for one in nodes(parts, Block) for region in (*one.reads, *one.writes)]
         found = [access.indices for access in accesses(parts, buffer)]
-        is_opaque = mentions(parts, {buffer.data}) or any(one.buffer is buffer for one in inner)
+        is_opaque = is_used_as_pointer(parts, buffer) or any(one.buffer is buffer for one in inner)
         if is_opaque or not found:
             raise self.refuse(
                 f"block '{name}' uses '{buffer.name}' as a pointer, a matched region, or in blocks "

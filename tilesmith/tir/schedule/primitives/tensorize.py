@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
 from tilesmith.ir.operators import floormod, is_const
-from tilesmith.ir.queries import calls, mentions, nodes
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.expr import BufferLoad, BufferRegion
+from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.queries import accesses
+from tilesmith.tir.queries import accesses, is_used_as_pointer
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.parameters import ParameterKind
@@ -260,10 +260,8 @@ def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
     the buffer through its pointer, or accesses it beyond the end of its rows.
     """
     body = impl.body
-    taken = [call.args[0] for call in calls(body, "tir.address_of")]
-    whole = [one.buffer for one in taken if isinstance(one, BufferLoad)]
-    whole += [match.source.buffer for match in nodes(body, MatchBufferRegion)]
-    if buffer in whole or mentions(body, {buffer.data}):
+    whole = [match.source.buffer for match in nodes(body, MatchBufferRegion)]
+    if buffer in whole or is_used_as_pointer(body, buffer):
         return True
     analyzer = Analyzer()
     for loop in nodes(body, For):

@@ -48,7 +48,7 @@ from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.queries import free_variables
+from tilesmith.tir.queries import accesses_element_only, addresses, free_variables
 from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
@@ -174,12 +174,24 @@ class _RegionFinder(Visitor):
             self.visit_under(self.opposite(branch.condition), branch.else_case)
 
     def visit_Call(self, call: Call) -> None:
+        if accesses_element_only(call):
+            self.visit_operands(call)
+            return
+        if is_call(call, "tir.address_of"):
+            for load in addresses(call):
+                if load.buffer in self.scopes:
+                    self.escape(load.buffer.data)
         if not is_call(call, "tir.if_then_else"):
             self.visit_children(call)
             return
         self.visit(call.args[0])
         self.visit_under(call.args[0], call.args[1])
         self.visit_under(self.opposite(call.args[0]), call.args[2])
+
+    def visit_operands(self, call: Call) -> None:
+        """Visit the operands of a call that accesses the elements behind addresses, no others."""
+        for arg in call.args:
+            self.visit(arg.args[0] if is_call(arg, "tir.address_of") else arg)
 
     def opposite(self, condition: PrimExpr) -> PrimExpr:
         if not condition.dtype.is_bool:  # an integer: its opposite bounds nothing

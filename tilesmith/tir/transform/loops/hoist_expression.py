@@ -37,7 +37,7 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of, likely
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call, walk
+from tilesmith.ir.queries import is_call, walk
 from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
@@ -189,13 +189,13 @@ class _Decider(Rewriter):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         new = self.children(call)
-        name = called_name(new)
-        condition = new.args[0]
-        if new is not call and ops.is_const(condition):
-            if name == "tir.likely":
-                return condition
-            if name == "tir.if_then_else" and isinstance(condition, IntImm):
-                return new.args[1 if condition.value else 2]
+        if new is call or not is_call(new, "tir.likely", "tir.if_then_else"):
+            return new
+        condition, *choices = new.args
+        if is_call(new, "tir.likely") and ops.is_const(condition):
+            return condition
+        if choices and isinstance(condition, IntImm):
+            return choices[0 if condition.value else 1]
         return new
 
     def visit_Select(self, expr: Select) -> PrimExpr:
