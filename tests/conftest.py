@@ -16,6 +16,9 @@ os.environ.setdefault("TILESMITH_CHECK_INSIDE", "1")
 os.environ.setdefault("TILESMITH_CHECK_FROZEN", "1")
 
 from tilesmith.lowering import checking
+from tilesmith.support import tracebacks
+
+tracebacks.hides_from_pytest = False
 
 settings.register_profile(
     "tilesmith",

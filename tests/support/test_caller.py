@@ -48,13 +48,14 @@ def test_code_without_source():
     assert format_span(names["place"]).startswith("nowhere.py:3")
 
 
-def test_calls_over_several_lines_have_no_columns():
+def test_the_first_of_several_lines_is_marked():
     place = place_of_caller(
     )  # fmt: skip
-    assert place.columns() is None
+    assert place.columns() == (13, 29)
     assert place.format().split("\n") == [
-        f"{__file__}:{place.line}",
+        f"{__file__}:{place.line}:13",
         "        place = place_of_caller(",
+        "                ^^^^^^^^^^^^^^^^",
     ]
 
 

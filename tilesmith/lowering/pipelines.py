@@ -75,7 +75,7 @@ def _vectors() -> list[Pass]:
         passes.LoopPartition(),
         passes.PeelVectorTails(),
         passes.VectorizeLoop(freely=True),
-        passes.StorageRewrite(),
+        passes.StorageRewrite(vector_elements=False),
         passes.UnrollLoop(),
     ]
 
@@ -126,7 +126,7 @@ def _vectors_on_threads() -> list[Pass]:
         passes.VectorizeLoop(freely=True),
         passes.InjectVirtualThread(),
         passes.InjectDoubleBuffer(),
-        passes.StorageRewrite(),
+        passes.StorageRewrite(vector_elements=False),
         passes.UnrollLoop(),
     ]
 

@@ -206,6 +206,10 @@ class BlockBuilder:
 
     def end_scope(self) -> None:
         """Leave the scope."""
+        if not self._scopes:
+            raise DiagnosticError(
+                "end_scope leaves no scope", notes=("each call belongs to one of begin_scope",)
+            )
         self._scopes.pop()
 
     def begin_dataflow_block(self) -> None:
@@ -218,6 +222,11 @@ class BlockBuilder:
 
     def end_block(self) -> BindingBlock:
         """End the block that was begun last, and return it."""
+        if not self.open_blocks:
+            raise DiagnosticError(
+                "end_block ends no block",
+                notes=("each call belongs to one of begin_binding_block or begin_dataflow_block",),
+            )
         frame = self.open_blocks.pop()
         kind = DataflowBlock if frame.is_dataflow else BindingBlock
         return kind(tuple(frame.bindings))
@@ -271,6 +280,7 @@ class BlockBuilder:
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Bind an expression (or a tuple of them) to a new variable."""
         frame = self._frame()
+        _check_name(name_hint)
         value = self.normalize(as_expr(expr))
         kind = DataflowVar if frame.is_dataflow else Var
         name = self.names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
@@ -286,7 +296,8 @@ class BlockBuilder:
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is visible outside the dataflow block."""
-        if not self._frame().is_dataflow:
+        _check_name(name_hint)
+        if not self._frame("emit_output").is_dataflow:
             raise DiagnosticError(
                 "emit_output belongs inside `with bb.dataflow():`", notes=("use emit elsewhere",)
             )
@@ -297,7 +308,8 @@ class BlockBuilder:
 
     def match_cast(self, value: Any, struct_info: Any, name_hint: str = "") -> Var:
         """Bind a value that is checked against ``struct_info`` at run time."""
-        frame = self._frame()
+        frame = self._frame("match_cast")
+        _check_name(name_hint)
         value = self.normalize_argument(as_expr(value))
         kind = DataflowVar if frame.is_dataflow else Var
         name = self.names.fresh(name_hint or ("lv" if frame.is_dataflow else "gv"))
@@ -415,6 +427,11 @@ class BlockBuilder:
         """Add a function under a fresh name; return the GlobalVar of an equal one if there is
         one.
         """
+        if not isinstance(func, BaseFunc):
+            raise TypeMismatchError(
+                f"a function of a module is a PrimFunc or a relax.Function, got {func!r}",
+                notes=("make one with @T.prim_func, te.create_prim_func, or bb.function",),
+            )
         alike, digest = self._alike(func), structural_hash(func)
         for known in alike.setdefault(digest, []):
             if known in self._module.functions and structural_equal(self._module[known], func):
@@ -552,6 +569,14 @@ class _Normalization:
         if rest.bindings:
             blocks.append(rest)
         return with_blocks(expr, blocks, body)
+
+
+def _check_name(name_hint: Any) -> None:
+    if not isinstance(name_hint, str):
+        raise TypeMismatchError(
+            f"the name of a variable is a text, got {name_hint!r}",
+            notes=("emit takes one expression and, if wanted, its name_hint",),
+        )
 
 
 def _kind_of(func: Any) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ from tilesmith.relax.struct_info import FuncStructInfo, StructInfo, TupleStructI
 from tilesmith.script.builder import name_fresh
 from tilesmith.script.macros import ScriptMacro, expand_macro
 from tilesmith.script.parsing import DIALECTS, Dialect, ModuleScope, Parser, check_private
-from tilesmith.support.errors import ScriptError, ShapeError
+from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError
 
 __all__ = ["R_DIALECT"]
 
@@ -87,15 +87,23 @@ def _read_signature(parser: Parser, node: ast.FunctionDef, function: FunctionFra
                 if name not in function.sizes:
                     function.sizes[name] = SymbolicVar(name, "int64")
     for parameter, value in written:
-        try:
-            info = function.struct_info(value)
-        except ScriptError as error:
-            raise parser.error(parameter.annotation, error) from None
+        info = _struct_info_at(parser, parameter.annotation, function, value)
         function.add_param(Var(parameter.arg, info, parser.span(parameter)))
     if node.returns is not None and not _is_none(node.returns):
-        function.ret_struct_info = function.struct_info(parser.annotation(node.returns))
+        result = parser.annotation(node.returns)
+        function.ret_struct_info = _struct_info_at(parser, node.returns, function, result)
     elif not isinstance(node.body[-1], ast.Return):
         function.ret_struct_info = TupleStructInfo(())
+
+
+def _struct_info_at(
+    parser: Parser, node: ast.expr, function: FunctionFrame, value: Any
+) -> StructInfo:
+    """Return the struct info that an annotation stands for; errors show the annotation."""
+    try:
+        return function.struct_info(value)
+    except TilesmithError as error:
+        raise parser.error(node, error) from None
 
 
 def _is_none(node: ast.expr | None) -> bool:

@@ -55,10 +55,12 @@ from tilesmith.relax.script_frames import ThenFrame as _ThenFrame
 from tilesmith.relax.script_frames import innermost as _innermost
 from tilesmith.relax.script_frames import sequence_to_end as _sequence_to_end
 from tilesmith.script.definitions import parse_now as _parse_now
+from tilesmith.script.diagnostics import nearest as _nearest
 from tilesmith.script.ir import module_in_work as _module_in_work
 from tilesmith.script.macros import macro  # noqa: F401
 from tilesmith.script.parsing import FunctionDecorator as _FunctionDecorator
 from tilesmith.support.errors import ScriptError as _ScriptError
+from tilesmith.support.errors import UnknownMemberError as _UnknownMemberError
 from tilesmith.support.errors import UnsupportedError as _UnsupportedError
 
 _Name = str
@@ -240,4 +242,8 @@ function = _GraphFunctionDecorator("R", _parse_now)
 
 def __getattr__(name: _Name) -> Any:
     """Find operators that were declared later, by programs."""
-    return _find_function(name)
+    try:
+        return _find_function(name)
+    except _UnknownMemberError as error:
+        words = _nearest(name, [word for word in globals() if not word.startswith("_")])
+        raise _UnknownMemberError(f"R has no word '{name}'", notes=words or error.notes) from None

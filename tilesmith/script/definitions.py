@@ -40,7 +40,10 @@ def definition_of(program: Any) -> Source:
         return Source.from_block(
             code.co_filename, code.co_firstlineno, getattr(program, "__globals__", None)
         )
-    raise ScriptError(f"no function or class to parse: {program!r}")
+    raise ScriptError(
+        f"no function or class to parse: {program!r}",
+        notes=("give a text, or a function or class that is written in a file",),
+    )
 
 
 def _class_definition(program: type, frame: FrameType) -> Source:
@@ -190,4 +193,8 @@ def parse_node(parser: Parser, node: Any) -> Any:
         return parser.parse_function(node)
     if isinstance(node, ast.ClassDef):
         return MODULES.statements[ast.ClassDef](parser, node)
-    raise parser.error(node, "a function or a class is needed here")
+    raise parser.error(
+        node,
+        "a function or a class is needed here",
+        ("write `def name(parameters): ...`, not a lambda or an async function",),
+    )

@@ -213,4 +213,25 @@ def _syntax_error(error: SyntaxError, filename: str, shift: int) -> ScriptError:
     end = error.end_offset if error.end_offset and error.end_lineno == error.lineno else column + 1
     end = max(end or 0, column + 1)
     span = Span(filename, line, line, column, end)
-    return ScriptError(f"not valid Python: {error.msg}", span=span)
+    return ScriptError(f"not valid Python: {error.msg}", span=span, notes=_advice_on(error))
+
+
+_SYNTAX_ADVICE = (
+    ("expected ':'", "end the line that begins a block with a colon"),
+    ("was never closed", "close the bracket, or look for a quote that is missing before it"),
+    ("unmatched", "take the bracket away, or open it before"),
+    ("does not match opening", "close brackets in the order in which they were opened"),
+    ("unexpected indent", "let the lines of one block begin in the same column"),
+    ("unindent does not match", "let the lines of one block begin in the same column"),
+    ("expected an indented block", "indent what belongs to the block, or write pass"),
+    ("unterminated", "end the text with the quote that it begins with"),
+    ("null bytes", "take the character with the number 0 out of the text"),
+)
+"""What Python's parser says → what to do."""
+
+
+def _advice_on(error: SyntaxError) -> tuple[str, ...]:
+    for text, advice in _SYNTAX_ADVICE:
+        if text in error.msg:
+            return (advice,)
+    return ("a script is written in Python: look at the marked place and right before it",)

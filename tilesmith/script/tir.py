@@ -77,7 +77,12 @@ from tilesmith.script.tir_types import (
     parameter_of,
     region_of,
 )  # fmt: skip
-from tilesmith.support.errors import ScriptError, TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import (
+    ScriptError,
+    TypeMismatchError,
+    UnknownMemberError,
+    UnsupportedError,
+)
 from tilesmith.target import Target
 from tilesmith.tir import op as _op
 from tilesmith.tir import unknown as _unknown
@@ -116,8 +121,9 @@ def __getattr__(name: str) -> Any:
         try:
             word = _unusual_types[name] = DTypeWord(name)
         except (TypeMismatchError, KeyError):
-            advice = "; ".join(["", *nearest(name, globals())])
-            raise AttributeError(f"T has no word '{name}'{advice}") from None
+            raise UnknownMemberError(
+                f"T has no word '{name}'", notes=nearest(name, globals())
+            ) from None
     return word
 
 

@@ -36,6 +36,13 @@ class PrimFuncDecorator(FunctionDecorator):
                 raise problem if caller.startswith("tilesmith.") else error_at_caller(problem)
         if "is_private" in options:
             options["private"] = options.pop("is_private")
+        if isinstance(func, type):
+            raise error_at_caller(
+                ScriptError(
+                    f"T.prim_func decorates a function, '{func.__name__}' is a class",
+                    notes=("a class of functions is a module: @I.ir_module",),
+                )
+            )
         if callable(func):
             return self._parse(func, sys._getframe(1), {**self.options, **options})
         return super().__call__(func, **options)

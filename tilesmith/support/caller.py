@@ -38,14 +38,16 @@ class CallerPlace:
         return self.code.co_filename
 
     def columns(self) -> tuple[int, int] | None:
-        """First and last column (from 1, the last exclusive) of the call, if it stands in one
-        line.
+        """First and last column (from 1, the last exclusive) of the call, or of what its first
+        line holds of it; None if Python does not know.
         """
         positions = list(self.code.co_positions())[self.instruction // 2]
         line, end_line, column, end_column = positions
-        if line is None or line != end_line or column is None or end_column is None:
+        if line is None or line != self.line or column is None or end_column is None:
             return None
-        written = linecache.getline(self.file, line).encode()
+        written = linecache.getline(self.file, line).rstrip().encode()
+        if line != end_line:
+            end_column = len(written)
         return len(written[:column].decode()) + 1, len(written[:end_column].decode()) + 1
 
     def format(self) -> str:

@@ -8,6 +8,8 @@
 The error itself keeps its whole traceback, for debuggers and logs. Frames of the user and of other
 packages are always shown, and so is everything with `TILESMITH_TRACEBACK=full`. The display is
 changed when the first error is made: Python's `sys.excepthook`, and IPython's handler of errors.
+pytest leaves frames out whose module says `__tracebackhide__`: the modules that an error passes
+through get it when the error is made.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
 from tilesmith.support.caller import is_internal, is_standard
@@ -28,11 +30,15 @@ Parts: TypeAlias = tuple[
 __all__ = ["shorten_tracebacks", "shortened", "user_frames"]
 
 _installed_for: type[BaseException] | None = None
+hides_from_pytest = True
+"""Tilesmith's own tests show all frames."""
 
 
 def shorten_tracebacks(kind: type[BaseException]) -> None:
     """Display the errors of a class without internal frames from now on."""
     global _installed_for
+    if hides_from_pytest and "_pytest" in sys.modules:
+        _mark_for_pytest()
     if _installed_for is None:
         _installed_for = kind
         _change_python(kind)
@@ -100,6 +106,22 @@ def _from_outside(error: BaseException | None) -> BaseException | None:
 def _is_full() -> bool:
     # Not through the table of knobs, which stands on this file.
     return os.environ.get("TILESMITH_TRACEBACK") == "full"
+
+
+def _mark_for_pytest() -> None:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if is_internal(frame):
+            frame.f_globals.setdefault("__tracebackhide__", _is_hidden_from_pytest)
+        frame = frame.f_back
+
+
+def _is_hidden_from_pytest(caught: Any) -> bool:
+    """Return whether pytest leaves out a frame of Tilesmith, by its record of the error."""
+    of_ours = _installed_for is not None and isinstance(
+        getattr(caught, "value", None), _installed_for
+    )
+    return of_ours and not _is_full()
 
 
 def _change_python(kind: type[BaseException]) -> None:

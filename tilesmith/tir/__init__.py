@@ -21,6 +21,7 @@ __getattr__, __dir__ = lazy_attributes(
         "BlockScope": "tilesmith.tir.analysis:BlockScope",
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "Layout": "tilesmith.tir.data_layout:Layout",
+        "MemoryInfo": "tilesmith.tir.transform.storage.memory_info:MemoryInfo",
         "Schedule": "tilesmith.tir.schedule:Schedule",
         "ScheduleDebugMask": "tilesmith.tir.schedule:ScheduleDebugMask",
         "ScheduleError": "tilesmith.support.errors:ScheduleError",

@@ -65,7 +65,7 @@ def triangles_taken_as_squares() -> None:
 
 def memory_that_dies_inside_of_its_loop() -> None:
     """What a loop reads before it writes it is not live until the end of the loop."""
-    cls = module("tir.transform.storage.storage_rewrite")._LifeFinder
+    cls = module("tir.transform.storage.allocation_lives").LifeFinder
 
     def visit_loop(self: Any, loop: Any) -> None:
         self.position += 1

@@ -266,10 +266,10 @@ def storage_rewrite_of_live_buffers() -> None:
     """Every buffer is taken to be dead when the next one of its dtype begins to live."""
 
     def make(right: Any) -> Any:
-        def assign(lives: Any) -> Any:
+        def assign(lives: Any, *options: Any) -> Any:
             for number, life in enumerate(lives):
                 life.first, life.last = number, -1
-            return right(lives)
+            return right(lives, *options)
 
         return assign
 

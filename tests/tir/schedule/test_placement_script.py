@@ -328,7 +328,7 @@ def test_compute_at_of_rows_that_a_fused_loop_of_symbolic_extent_reads(number, s
             with T.block("B"):
                 vi = T.axis.spatial(n, (f_0 * 8 + f_1) // m)
                 vj = T.axis.spatial(m, (f_0 * 8 + f_1) % m)
-                T.where((f_0 * 8 + f_1) // m < n)
+                T.where(f_0 * 8 + f_1 < n * m)
                 B[vi, vj] = A[vi, vj] * T.float32(2)
             with T.block("C"):
                 vi = T.axis.spatial(n, (f_0 * 8 + f_1) // m)
@@ -342,6 +342,47 @@ def test_compute_at_of_rows_that_a_fused_loop_of_symbolic_extent_reads(number, s
 
     expected = (outside, inside)[number]
     check(symbolic_rows, steps, expected, sizes=dict(zip("nm", sizes)))
+
+
+@pytest.mark.parametrize("sizes", [(3, 5), (0, 3), (3, 0)])
+@pytest.mark.parametrize("factor", [None, 4])
+def test_reverse_compute_at_under_a_fused_loop_of_symbolic_extent(factor, sizes):
+    def steps(sch):
+        loop = sch.fuse(*loops(sch, "B"))
+        if factor is not None:
+            loop = sch.split(loop, [None, factor])[1]
+        sch.reverse_compute_at(sch.get_block("C"), loop)
+
+    sch = check(symbolic_rows, steps, sizes=dict(zip("nm", sizes)))
+    assert len(loops(sch, "C")) == (1 if factor is None else 2)
+    text = sch.mod["main"].script()
+    assert text.count("T.where(i_j_fused_0 * 4 + i_j_fused_1 < n * m)") == (2 if factor else 0)
+
+
+def test_reverse_compute_at_needs_all_that_a_fused_loop_leaves_out():
+    """Each of the columns occurs, but not with each of the rows."""
+
+    @T.prim_func
+    def diagonal(a: T.handle, c: T.handle):
+        n, m = T.int32(), T.int32()
+        A = T.match_buffer(a, (n, m))
+        C = T.match_buffer(c, (n, m))
+        B = T.alloc_buffer((n, m))
+        for f in range(n * m):
+            with T.block("B"):
+                vi = T.axis.spatial(n, f // m)
+                vj = T.axis.spatial(m, f % n)
+                T.where(f % n < m)
+                B[vi, vj] = A[vi, vj]
+        for i, j in T.grid(n, m):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj]
+
+    def move(sch):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+    refused(diagonal, move, "reverse_compute_at")
 
 
 def test_conditions_of_moved_blocks_are_simple():

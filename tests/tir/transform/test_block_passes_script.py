@@ -592,3 +592,39 @@ def view_with_the_stride_of_a_parameter(A: T.Buffer((64, 64)), D: T.Buffer((8,))
 def test_views_that_their_regions_contradict_are_refused(program, text):
     with pytest.raises(ShapeError, match=text):
         transform.LowerMatchBuffer()(IRModule({"main": program}))
+
+
+def rows_from(start, factor, step=1):
+    @T.prim_func
+    def main(A: T.Buffer((8, 64), "float32")):
+        for i in range(4):
+            with T.block("rows"):
+                T.reads()
+                T.writes(A[i * step, start : start + 8])
+                row = T.match_buffer(A[i * step, start : start + 8], (8,), offset_factor=factor)
+                row[0] = T.float32(1)
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("start", "factor", "step", "fits"),
+    [
+        (0, 8, 1, True),
+        (4, 8, 1, False),  # 64 i + 4 is no multiple of 8 for any i
+        (4, 4, 1, True),
+        (3, 2, 2, False),
+        (0, 128, 1, True),  # 64 i is one for some i
+        (32, 128, 1, False),
+    ],
+)
+def test_views_that_begin_beside_the_multiples_of_their_factor_are_refused(
+    start, factor, step, fits
+):
+    func = rows_from(start, factor, step)
+    if fits:
+        assert_same_results(func, apply(func, transform.LowerMatchBuffer()))
+        return
+    with pytest.raises(ShapeError, match=f"begin at a multiple of {factor}, it begins at") as found:
+        apply(func, transform.LowerMatchBuffer())
+    assert "offset_factor=1" in str(found.value)

@@ -158,8 +158,9 @@ def broadcast_sizes(
             sizes.append(x)
         elif surely_different(x, y):
             raise ShapeError(
-                f"{call.op.name} cannot broadcast ({_shown(a)}) with ({_shown(b)}): {x} and {y} "
-                f"differ"
+                f"{call.op.name} cannot broadcast ({_shown(a)}) with ({_shown(b)}): "
+                f"{size_text(x)} and {size_text(y)} differ",
+                notes=("sizes fit, counted from the last one, where they are equal or one is 1",),
             )
         else:
             is_open = True  # a later pair may still be an error

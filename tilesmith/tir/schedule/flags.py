@@ -19,6 +19,7 @@ from tilesmith.tir.schedule.blocks import (
     why_not_reduction,
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor
+from tilesmith.tir.schedule.needed_regions import narrowed
 from tilesmith.tir.schedule.nests import analyzer_for
 from tilesmith.tir.schedule.state import BlockFlags
 from tilesmith.tir.stmt import BlockRealize, For
@@ -127,7 +128,10 @@ def _around(cursor: BlockCursor, region: BufferRegion, common: Cursor) -> list[I
         # The iterators stay within their ranges whatever the loops do: the smaller box counts.
         by_iterators = eval_set(loose, domains)
         found.append(by_loops if by_loops.has_upper_bound() else by_iterators)
-    return found
+    intervals = [(one.min_value, one.max_value) for one in found]
+    bind = Substitution({i.var: v for i, v in zip(realize.block.iter_vars, realize.iter_values)})
+    needed = narrowed(realize.block, region.buffer, intervals, bind, ranges)
+    return [IntervalSet(low, high) for low, high in needed]
 
 
 def _within(analyzer: Analyzer, inner: IntervalSet, outer: IntervalSet, size: PrimExpr) -> bool:

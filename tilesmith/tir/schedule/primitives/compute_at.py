@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilesmith.arith import Analyzer, find_iter_map
-from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
+from tilesmith.ir import LT, FloorDiv, IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, is_const, maximum, minimum
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
@@ -444,12 +444,23 @@ def _nest(
         for check in checks:
             condition = substitute(check, {iterator.var: values[-1]})
             if not analyzer.can_prove(condition):
-                conditions.append(analyzer.simplify(condition))
+                conditions.append(_without_quotient(analyzer, analyzer.simplify(condition)))
     predicate = all_of(*conditions) if conditions else const(True, "bool")
     body: Stmt = realize.with_fields(iter_values=tuple(values), predicate=predicate)
     for variable, extent in reversed(loops):
         body = For(variable, const(0, variable.dtype), extent, ForKind.SERIAL, body)
     return body
+
+
+def _without_quotient(analyzer: Analyzer, condition: PrimExpr) -> PrimExpr:
+    """Return ``x // m < n`` as ``x < n * m``: the form of a tail's condition, which iterator maps
+    understand.
+    """
+    if isinstance(condition, LT) and isinstance(condition.a, FloorDiv):
+        divisor = condition.a.b
+        if not isinstance(divisor, IntImm) and analyzer.can_prove(divisor >= 1):
+            return condition.a.a < analyzer.simplify(condition.b * divisor)
+    return condition
 
 
 def _loop_domain(

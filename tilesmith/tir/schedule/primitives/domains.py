@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from tilesmith.arith import Analyzer, IntervalSet, eval_set
 from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
@@ -14,6 +15,7 @@ from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
+from tilesmith.tir.schedule.needed_regions import narrowed
 from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified, without_lets
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.sizes import learn_sizes
@@ -54,14 +56,16 @@ def touched_parts(
             if id(region.buffer) not in wanted:
                 continue
             shared = _threads_around(loop_cursor, region.buffer.scope()) if reads else {}
+            everywhere = {**shared, **ranges}
             intervals: list[Interval] = []
             for part in region.region:
                 low = bind.visit(part.min)
                 high = low + bind.visit(part.extent) - 1
-                everywhere = {**shared, **ranges}
                 intervals.append(
                     _relaxed(analyzer, low, high, everywhere, region.buffer, len(intervals))
                 )
+            if reads:
+                intervals = narrowed(realize.block, region.buffer, intervals, bind, everywhere)
             known = found.get(id(region.buffer))
             found[id(region.buffer)] = (
                 intervals if known is None else _union(analyzer, known, intervals)
@@ -275,15 +279,24 @@ class _ConsumerDomains:
         self, region: BufferRegion, part: Range, interval: Interval, size: PrimExpr
     ) -> None:
         """Check that all iterations together write all elements that the block reads."""
-        analyzer = self.analyzer
         inside = (-part.min, size - part.min - part.extent)
-        if not _is_whole(analyzer, _over(interval, self.ranges), size) or not _is_whole(
-            analyzer, inside, const(1, size.dtype)
+        if not (
+            _is_whole(self.analyzer, inside, const(1, size.dtype))
+            and self._is_made(region.buffer, interval, size)
         ):
             raise self.refuse(
                 f"the loop does not make all of '{region.buffer.name}' that block "
                 f"'{self.block.name_hint}' reads"
             )
+
+    def _is_made(self, buffer: Buffer, interval: Interval, size: PrimExpr) -> bool:
+        """Return whether the parts of all iterations together are all of a dimension."""
+        with ExitStack() as stack:
+            # The block reads inside of the buffer, so where it runs no size is 0.
+            for known in buffer.shape:
+                if isinstance(known, Var):
+                    stack.enter_context(self.analyzer.constraint_scope(known >= 1))
+            return _is_whole(self.analyzer, _over(self.analyzer, interval, self.ranges), size)
 
     def _note(self, variable: Var, interval: Interval) -> None:
         found = (self.analyzer.simplify(interval[0]), self.analyzer.simplify(interval[1]))
@@ -329,9 +342,9 @@ def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
     return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
 
 
-def _over(interval: Interval, ranges: dict[Var, Range]) -> Interval:
+def _over(analyzer: Analyzer, interval: Interval, ranges: dict[Var, Range]) -> Interval:
     """Return the union of an interval over all values of some variables."""
-    below, above = eval_set(interval[0], ranges), eval_set(interval[1], ranges)
+    below, above = analyzer.int_set(interval[0], ranges), analyzer.int_set(interval[1], ranges)
     if not (below.has_lower_bound() and above.has_upper_bound()):
         return interval
     return below.min_value, above.max_value

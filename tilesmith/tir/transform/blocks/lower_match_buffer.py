@@ -4,12 +4,14 @@
         sub = T.match_buffer(A[i:i+4, j], (4,))
         sub[k] = 0.0                                A[i + k, j] = 0.0
 
-Symbolic strides, offsets and sizes of the matched buffer are replaced by those of the region.
+Symbolic strides, offsets and sizes of the matched buffer are replaced by those of the region. A
+region that provably does not begin at a multiple of the declared ``offset_factor`` is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
+from math import gcd
 from typing import Any
 
 from tilesmith.arith import Analyzer
@@ -86,6 +88,7 @@ class _MatchLowerer(ViewRedirection):
             offset = offset + dim.min * stride
         what = f"block '{block.name_hint}': '{buffer.name}', a part of '{source.buffer.name}',"
         self.agree(buffer.elem_offset, offset, f"{what} is said to begin at", block)
+        self.require_multiple(offset, buffer, what, block)
         for stride, value in zip(buffer.strides, strides[leading:]):
             self.agree(stride, value, f"{what} is said to have the stride", block)
         for size, dim in zip(buffer.shape, source.region[leading:]):
@@ -108,6 +111,21 @@ class _MatchLowerer(ViewRedirection):
         known = self.analyzer.simplify(self.visit(declared))
         if not self.analyzer.can_prove_equal(known, cast(known.dtype, value)):
             raise ShapeError(f"{what} {known}, it has {value}", span=block.span)
+
+    def require_multiple(self, offset: PrimExpr, buffer: Buffer, what: str, block: Block) -> None:
+        """Refuse an offset of which no value is a multiple of the declared factor."""
+        factor = buffer.offset_factor
+        values = self.analyzer.modular_set(offset)
+        if factor > 1 and values.base % gcd(values.coeff, factor):
+            raise ShapeError(
+                f"{what} is said to begin at a multiple of {factor}, it begins at "
+                f"{self.analyzer.simplify(offset)}",
+                span=block.span,
+                notes=(
+                    f"let the region begin at a multiple of {factor} elements, or declare "
+                    "offset_factor=1",
+                ),
+            )
 
     def bind(self, name: Any, value: PrimExpr) -> None:
         if isinstance(name, Var) and name not in self.values:

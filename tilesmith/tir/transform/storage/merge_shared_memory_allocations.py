@@ -16,19 +16,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import Any
 
-from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
-from tilesmith.ir.intrinsics import handle_add_byte_offset
+from tilesmith.ir import IntImm, PointerType, PrimExpr, PrimType, Var, Visitor, const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call, variables
+from tilesmith.ir.queries import is_call, variables
 from tilesmith.ir.transform import PassContext
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -41,6 +38,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     While,
 )
+from tilesmith.tir.transform.storage.merged_memory import MergedMemory, Part
 
 __all__ = [
     "merge_dynamic_shared_memory",
@@ -197,67 +195,6 @@ def _place(finder: _LifeFinder, lives: dict[Var, _Life]) -> PrimExpr:
     return total
 
 
-class _Merger(AccessRedirection):
-    """Replaces the allocations of one kernel by parts of one."""
-
-    def __init__(self, memory: Var, lives: dict[Var, _Life]) -> None:
-        self.memory = memory
-        self.lives = lives
-        self.buffers: dict[Buffer, Buffer] = {}
-
-    def visit_Allocate(self, node: Allocate) -> Stmt:
-        if node.buffer_var in self.lives:
-            return self.visit(node.body)
-        return self.children(node)
-
-    def start(self, pointer: Var, nbytes: int, dtype: Any) -> PrimExpr:
-        """Return the offset of an allocation in elements of a size."""
-        offset = self.lives[pointer].offset
-        if isinstance(offset, int):
-            return const(offset // nbytes, dtype)
-        found = offset // nbytes
-        return found if found.dtype is dtype else found.astype(dtype)
-
-    def redirected(self, buffer: Buffer) -> Buffer | None:
-        if buffer.data not in self.lives:
-            return None
-        found = self.buffers.get(buffer)
-        if found is None:
-            size, *others = buffer.shape
-            size = size + self.start(buffer.data, buffer.dtype.nbytes, size.dtype)
-            found = buffer.with_fields(data=self.memory, shape=(size, *others))
-            self.buffers[buffer] = found
-        return found
-
-    def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        first = indices[0]
-        start = self.start(buffer.data, buffer.dtype.nbytes, first.dtype.element)
-        return (first + start, *indices[1:])
-
-    def visit_Call(self, node: Call) -> PrimExpr:
-        name = called_name(node)
-        if name == "tir.tvm_access_ptr" and node.args[1] in self.lives:
-            annotation, data, offset, extent, mask = node.args
-            offset = self.visit(offset)
-            start = self.start(data, annotation.dtype.nbytes, offset.dtype)  # type: ignore[arg-type]
-            return node.with_fields(args=(annotation, self.memory, offset + start, extent, mask))
-        args = [self.visit(arg) for arg in node.args]
-        for number in (0, 2) if name == "tir.ptx_cp_async" else ():
-            pointer = node.args[number]
-            if isinstance(pointer, Var) and pointer in self.lives:
-                # Offsets count elements of the pointer, which are bytes now.
-                size = self.lives[pointer].allocation.dtype.nbytes
-                offset = args[number + 1]
-                args[number] = self.memory
-                args[number + 1] = offset * size + self.start(pointer, 1, offset.dtype)
-        return node.with_fields(args=tuple(args))
-
-    def visit_Var(self, node: Var) -> Any:
-        if node not in self.lives:
-            return node
-        return handle_add_byte_offset(self.memory, self.start(node, 1, "int32"))
-
-
 class _Kernels(Rewriter):
     """Merges within each kernel; the allocation is right inside of its launch attributes."""
 
@@ -281,9 +218,10 @@ class _Kernels(Rewriter):
         if len(lives) < 2:
             return kernel
         total = _place(finder, lives)
+        parts = {root: Part(life.allocation, life.offset) for root, life in lives.items()}
         name = "buf_dyn_shmem" if self.scope == "shared.dyn" else "buf_shmem"
         memory = Var(name, PointerType(PrimType("uint8"), self.scope))
-        body = _Merger(memory, lives).visit(kernel)
+        body = MergedMemory(memory, parts).visit(kernel)
         return Allocate(memory, "uint8", (total,), True, body)
 
 

@@ -5,7 +5,8 @@
         B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4]     B[i] = A[i]
 
 It works on flat memory behind pointers (parameters without a declared buffer, and allocations).
-All accesses have to be rows of the same number of lanes that begin at a multiple of it.
+All accesses have to be rows of the same number of lanes, a power of two, that begin at a multiple
+of it.
 """
 
 from __future__ import annotations
@@ -35,19 +36,17 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, BufferStore, DeclBuffer, For, Stmt
 
-__all__ = ["pointer_value_type_rewrite"]
+__all__ = ["pointer_value_type_rewrite", "with_vector_elements"]
 
 
 class _AccessTypes(Visitor):
     """The lanes in which each pointer's memory is accessed; 0 where its elements cannot be
     vectors."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, owned: set[Var]) -> None:
         self.analyzer = Analyzer()
         self.lanes: dict[Var, int] = {}
-        self.owned: set[Var] = {
-            param for param in func.params if param.dtype.is_handle and param not in func.buffer_map
-        }
+        self.owned = owned
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
@@ -104,7 +103,12 @@ class _AccessTypes(Visitor):
         index = node.indices[0]
         if not isinstance(index, Ramp) or not ops.is_const(index.stride, 1):
             return 0
-        return index.lanes if self.analyzer.can_prove_equal(index.base % index.lanes, 0) else 0
+        lanes = index.lanes
+        if not isinstance(lanes, int) or lanes & (lanes - 1):
+            return 0
+        if buffer.dtype.is_bool or buffer.dtype.bits < 8:
+            return 0  # vectors of them are packed in memory, single elements are not
+        return lanes if self.analyzer.can_prove_equal(index.base % lanes, 0) else 0
 
 
 class _Retyper(BufferRemapper):
@@ -164,13 +168,12 @@ class _Retyper(BufferRemapper):
         )
 
 
-@compiler_pass("tir.PointerValueTypeRewrite")
-def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
-    """Gives memory the element type in which it is accessed.
-
-    Returns ``func`` with vectors as elements of memory that is accessed in vectors only.
+def with_vector_elements(func: PrimFunc, parameters: bool = True) -> PrimFunc:
+    """Return ``func`` with vectors as elements of memory that is accessed in vectors only: of what
+    it allocates, and of ``parameters`` that are pointers.
     """
-    finder = _AccessTypes(func)
+    pointers = [param for param in func.params if param.dtype.is_handle] if parameters else []
+    finder = _AccessTypes({param for param in pointers if param not in func.buffer_map})
     finder.visit(func.body)
     lanes = {var: n for var, n in finder.lanes.items() if n > 1}
     if not lanes:
@@ -180,3 +183,12 @@ def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
         return func
     params = [retyper.visit(param) for param in func.params]
     return func.with_fields(params=params, body=retyper.visit(func.body))
+
+
+@compiler_pass("tir.PointerValueTypeRewrite")
+def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
+    """Gives memory the element type in which it is accessed.
+
+    Returns ``func`` with vectors as elements of memory that is accessed in vectors only.
+    """
+    return with_vector_elements(func)

@@ -7,180 +7,47 @@
 
 Allocations of constant size move to the beginning of the function, or of the body of the parallel
 or vectorized loop or virtual thread that they stand in (each iteration has its own memory), so that
-nothing is allocated again and again. Memory in scope "local"
-(which is meant for registers) and in the scopes of devices stays where it is.
+nothing is allocated again and again; shared memory moves to the beginning of its kernel. Memory in
+scope "local" (which is meant for registers) stays where it is.
 
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
 the same dtype. Where a loop computes each element from the same element of a buffer that is not
 read afterwards, both share memory. Single values of up to 32 bits are left for registers. Memory
 that nobody uses goes, with the buffers that are declared in it.
+
+Threads that share memory have to wait for each other between its uses. ThreadSync, which comes
+later, inserts the barriers where all threads pass them; so shared memory that is used only where
+some threads may not come is left alone, and memory of asynchronous copies. A target whose shading
+language declares shared memory with a type shares it within one dtype.
+
+The special memory of a device ("local.L0A", see ``memory_info``) becomes one allocation, in which
+what is live at the same time lies side by side. Memory that is accessed in vectors only gets
+vectors as its elements (PointerValueTypeRewrite).
 """
 
 from __future__ import annotations
 
-from tilesmith.ir import IntImm, Var, Visitor, const
-from tilesmith.ir.operators import is_const
+from math import lcm
+
+from tilesmith.ir import Var, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext
-from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.buffer import Buffer
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.target import Target
+from tilesmith.target.kind import VULKAN, WEBGPU
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    ForKind,
-    Stmt,
-    While,
-)
+from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, Stmt
+from tilesmith.tir.transform.storage.allocation_lives import Life, LifeFinder, element_bits
 from tilesmith.tir.transform.storage.computed_in_place import element_for_element
+from tilesmith.tir.transform.storage.memory_info import has_special_memory, memory_info
+from tilesmith.tir.transform.storage.merged_memory import MergedMemory, Part
+from tilesmith.tir.transform.storage.pointer_value_type_rewrite import with_vector_elements
 
 __all__ = ["storage_rewrite", "storage_rewrite_as_configured"]
 
 
-class _Life:
-    """An allocation with its live range."""
-
-    __slots__ = ("allocation", "depth", "first", "last", "last_in", "region", "size")
-
-    def __init__(self, allocation: Allocate, size: int, depth: int, region: int) -> None:
-        self.allocation = allocation
-        self.size = size  # elements
-        self.last_in: For | While | AttrStmt | None = None  # the loop that is used in last
-        self.depth = depth
-        self.region = region  # id of the statement in `_has_own_memory` around, 0 for the function
-        self.first = -1
-        self.last = -1
-
-    @property
-    def bits(self) -> int:
-        return self.size * _bits(self.allocation.dtype)
-
-
-def _bits(dtype: DataType) -> int:
-    """Return the number of bits that an element occupies in memory: a boolean occupies a byte."""
-    return (8 if dtype.is_bool else dtype.bits) * dtype.lanes
-
-
-def _constant_size(allocation: Allocate) -> int | None:
-    size = 1
-    for extent in allocation.extents:
-        if not isinstance(extent, IntImm):
-            return None
-        size *= extent.value
-    return size
-
-
-def _has_own_memory(stmt: For | AttrStmt) -> bool:
-    """Return whether each iteration of a statement has its own copy of what is allocated inside,
-    because iterations may run at the same time.
-    """
-    if isinstance(stmt, For):
-        return stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
-    return stmt.attr_key == "virtual_thread"
-
-
-def _can_move(allocation: Allocate) -> bool:
-    return (
-        allocation.buffer_var.storage_scope in ("", "global")
-        and not allocation.annotations
-        and is_const(allocation.condition, 1)
-        and _constant_size(allocation) is not None
-    )
-
-
-class _LifeFinder(Visitor):
-    """Numbers the statements and records where each allocation is used first and last.
-
-    An allocation outside of a loop that is used in it is live as long as the loop runs.
-    """
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.loops: list[tuple[int, set[Var]]] = []  # first position, pointers from outside used
-        self.regions = [0]
-        self.in_kernel = False
-        self.lives: dict[Var, _Life] = {}
-
-    def use(self, pointer: Var) -> None:
-        life = self.lives.get(pointer)
-        if life is None:
-            return
-        life.last, life.last_in = self.position, None
-        if life.first < 0:
-            life.first = self.position
-        for _, used in self.loops[life.depth :]:
-            used.add(pointer)
-
-    def visit_Var(self, var: Var) -> None:
-        self.use(var)
-
-    def visit_Buffer(self, buffer: Buffer) -> None:
-        self.use(buffer.data)
-
-    def visit_DeclBuffer(self, declaration: DeclBuffer) -> None:
-        self.visit(declaration.body)
-
-    def visit_Allocate(self, allocation: Allocate) -> None:
-        if _can_move(allocation):
-            size = _constant_size(allocation)
-            assert size is not None
-            life = _Life(allocation, size, len(self.loops), self.regions[-1])
-            self.lives[allocation.buffer_var] = life
-        self.visit(allocation.body)
-
-    def visit_BufferStore(self, store: BufferStore) -> None:
-        self.position += 1
-        self.visit_children(store)
-
-    def visit_Evaluate(self, evaluation: Evaluate) -> None:
-        self.position += 1
-        self.visit_children(evaluation)
-
-    def visit_For(self, loop: For) -> None:
-        if not _has_own_memory(loop):
-            self.visit_loop(loop)
-            return
-        self.regions.append(id(loop))
-        self.visit_loop(loop)
-        self.regions.pop()
-
-    def visit_AttrStmt(self, attr: AttrStmt) -> None:
-        # Threads do not wait for each other: allocations of a kernel are live until its end.
-        is_kernel = attr.attr_key == "thread_extent" and not self.in_kernel
-        if _has_own_memory(attr):
-            self.regions.append(id(attr))
-            self.visit_loop(attr)
-            self.regions.pop()
-            return
-        if not is_kernel:
-            self.visit_children(attr)
-            return
-        self.in_kernel = True
-        self.visit_loop(attr)
-        self.in_kernel = False
-
-    def visit_loop(self, loop: For | While | AttrStmt) -> None:
-        self.position += 1
-        used: set[Var] = set()
-        start = self.position
-        self.loops.append((start, used))
-        self.visit_children(loop)
-        self.loops.pop()
-        self.position += 1
-        for pointer in used:
-            life = self.lives[pointer]
-            life.first = min(life.first, start)
-            life.last, life.last_in = self.position, loop
-
-    visit_While = visit_loop
-
-
-def is_computed_in_place(old: _Life, new: _Life) -> bool:
+def is_computed_in_place(old: Life, new: Life) -> bool:
     """Return whether the loop that last reads an allocation computes another one from it, element
     by element.
 
@@ -191,72 +58,100 @@ def is_computed_in_place(old: _Life, new: _Life) -> bool:
         return False
     if old.allocation.dtype is not new.allocation.dtype or old.size != new.size:
         return False
+    if old.is_viewed or new.is_viewed or _is_shared(old):
+        return False
     if not old.first < new.first < old.last < new.last:
         return False
     return element_for_element(loop, old.allocation.buffer_var, new.allocation.buffer_var)
 
 
+def _is_shared(life: Life) -> bool:
+    return life.scope.startswith("shared")
+
+
 class _Slot:
     """Memory that several allocations use one after the other."""
 
-    __slots__ = ("bits", "end", "latest", "life")
+    __slots__ = ("apart", "bits", "end", "latest", "life")
 
-    def __init__(self, life: _Life) -> None:
+    def __init__(self, life: Life) -> None:
         self.life = life  # the first one, which the memory is named after
         self.latest = life
         self.bits = life.bits
         self.end = life.last
+        self.apart = set(life.apart)
 
     @property
     def size(self) -> int:
         """Return the number of elements of the first allocation's dtype."""
-        return -(-self.bits // _bits(self.life.allocation.dtype))
+        return -(-self.bits // element_bits(self.life.allocation.dtype))
 
-    def takes(self, life: _Life) -> bool:
-        """Return whether an allocation fits into this memory, which may be enlarged."""
+    def takes(self, life: Life, exact_dtypes: bool) -> bool:
+        """Return whether an allocation fits into this memory, which may be enlarged.
+
+        ``exact_dtypes``: shared memory holds one dtype.
+        """
         dtype, own = life.allocation.dtype, self.life.allocation.dtype
+        if life.scope != self.life.scope or (_is_shared(life) and not self.has_barriers_for(life)):
+            return False
         if self.end >= life.first:
             return is_computed_in_place(self.latest, life)
         if min(self.bits, life.bits) <= REGISTER_BITS:
             return dtype is own
         if not life.bits <= self.bits * MOST_WASTE <= life.bits * MOST_WASTE**2:
             return False
-        return dtype is own or (life.bits <= self.bits and dtype.lanes == own.lanes == 1)
+        if dtype is own:
+            return True
+        may_differ = not (exact_dtypes and _is_shared(life))
+        return may_differ and life.bits <= self.bits and dtype.lanes == own.lanes == 1
+
+    def has_barriers_for(self, life: Life) -> bool:
+        """Return whether all threads pass the places between earlier uses and those of ``life``, so
+        that ThreadSync can insert barriers.
+        """
+        if has_special_memory(life.scope):  # for which nothing inserts barriers
+            return False
+        return self.life.is_plain and life.is_plain and self.apart.isdisjoint(life.apart)
+
+    def add(self, life: Life) -> None:
+        """Give the memory to one more allocation."""
+        self.bits = max(self.bits, life.bits)
+        self.end, self.latest = life.last, life
+        self.apart |= life.apart
 
 
 MOST_WASTE = 16
 """Memory is not given to what is so many times smaller or larger."""
 REGISTER_BITS = 32
 
+_Slots = list[tuple[_Slot, list[Life]]]
 
-def _assign(lives: list[_Life]) -> dict[int, list[tuple[_Slot, list[_Life]]]]:
+
+def _assign(lives: list[Life], exact_dtypes: bool = False) -> dict[int, _Slots]:
     """Return for each region its slots, each with the allocations that share it."""
-    regions: dict[int, list[tuple[_Slot, list[_Life]]]] = {}
+    regions: dict[int, _Slots] = {}
     for life in sorted(lives, key=_start):
         slots = regions.setdefault(life.region, [])
-        free = [entry for entry in slots if entry[0].takes(life)]
+        free = [entry for entry in slots if entry[0].takes(life, exact_dtypes)]
         if free:
             # The slot that is used in place, or the best fit; a smaller one grows.
             slot, members = min(
                 free,
                 key=lambda entry: (entry[0].end < life.first, abs(entry[0].bits - life.bits)),
             )
-            slot.bits = max(slot.bits, life.bits)
-            slot.end, slot.latest = life.last, life
+            slot.add(life)
             members.append(life)
         else:
             slots.append((_Slot(life), [life]))
     return regions
 
 
-def _start(life: _Life) -> int:
+def _start(life: Life) -> int:
     return life.first
 
 
 class _Rewriter(BufferRemapper):
-    def __init__(
-        self, regions: dict[int, list[tuple[_Slot, list[_Life]]]], unused: set[Var]
-    ) -> None:
+    def __init__(self, regions: dict[int, _Slots], unused: set[Var]) -> None:
         super().__init__()
         self.regions = regions
         self.unused = unused
@@ -293,28 +188,94 @@ class _Rewriter(BufferRemapper):
 
     def with_slots(self, region: int, body: Stmt) -> Stmt:
         """Return ``body`` with the allocations of a region in front of it."""
-        for slot, _ in reversed(self.regions.get(region, [])):
-            first = slot.life.allocation
-            extents = (const(slot.size, first.extents[0].dtype),)
-            body = Allocate(first.buffer_var, first.dtype, extents, True, body, None, first.span)
+        slots = self.regions.get(region, [])
+        special: dict[str, _Slots] = {}
+        for slot, members in reversed(slots):
+            if has_special_memory(slot.life.scope):
+                special.setdefault(slot.life.scope, []).insert(0, (slot, members))
+            else:
+                body = _allocated(slot.life.allocation, slot.size, body)
+        for scope, own in special.items():
+            body = _one_allocation(scope, own, body)
         return body
 
 
-def storage_rewrite(func: PrimFunc) -> PrimFunc:
+def _allocated(first: Allocate, size: int, body: Stmt) -> Stmt:
+    """Return ``body`` in memory of a number of elements that is named after an allocation."""
+    extents = (const(size, first.extents[0].dtype),)
+    return Allocate(first.buffer_var, first.dtype, extents, True, body, None, first.span)
+
+
+def _one_allocation(scope: str, slots: _Slots, body: Stmt) -> Stmt:
+    """Return ``body`` with the slots of a device's memory in one allocation; check its size."""
+    info = memory_info(scope)
+    widest = 8 if info is None or info.max_simd_bits is None else info.max_simd_bits
+    parts: dict[Var, Part] = {}
+    total = 0
+    apart: list[_Slot] = []
+    for slot, members in slots:
+        sizes = {bits for life in members for bits in life.element_bits}
+        if not all(life.is_plain and life.is_flat for life in members) or min(sizes) < 8:
+            apart.append(
+                slot
+            )  # something computes with its address, or elements are parts of bytes
+            continue
+        alignment = lcm(8, widest, *sizes)
+        total = -(-total // alignment) * alignment
+        parts[slot.life.allocation.buffer_var] = Part(slot.life.allocation, total // 8)
+        total += slot.bits
+    _check_limit(scope, total + sum([slot.bits for slot in apart]), slots)
+    for slot in reversed(apart):
+        body = _allocated(slot.life.allocation, slot.size, body)
+    if not parts:
+        return body
+    first = next(iter(parts.values())).allocation
+    if len(parts) > 1:
+        del parts[first.buffer_var]
+        body = MergedMemory(first.buffer_var, parts).visit(body)
+    return _allocated(first, -(-total // element_bits(first.dtype)), body)
+
+
+def _check_limit(scope: str, bits: int, slots: _Slots) -> None:
+    info = memory_info(scope)
+    if info is None or info.max_num_bits is None or bits <= info.max_num_bits:
+        return
+    names = ", ".join([f"'{slot.life.allocation.buffer_var.name}'" for slot, _ in slots])
+    raise UnsupportedError(
+        f"{names} need {bits} bits of '{scope}' at the same time, which has {info.max_num_bits}",
+        span=slots[0][0].life.allocation.span,
+        notes=("use smaller tiles, or keep fewer of them at the same time",),
+    )
+
+
+def _has_typed_shared_memory(func: PrimFunc) -> bool:
+    """Return whether the target's shading language declares shared memory with a type."""
+    target = func.attrs.get("target") or Target.current(allow_none=True)
+    return isinstance(target, Target) and target.kind.device_type in (VULKAN, WEBGPU)
+
+
+def storage_rewrite(func: PrimFunc, vector_elements: bool = True) -> PrimFunc:
     """Return ``func`` with allocations of constant size moved outward and shared where they can
-    be."""
-    finder = _LifeFinder()
+    be.
+    """
+    finder = LifeFinder()
     finder.visit(func.body)
-    if not finder.lives:
-        return func
-    lives = [life for life in finder.lives.values() if life.first >= 0]
-    unused = {pointer for pointer, life in finder.lives.items() if life.first < 0}
-    rewriter = _Rewriter(_assign(lives), unused)
-    return func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
+    if finder.lives:
+        lives = [life for life in finder.lives.values() if life.first >= 0]
+        unused = {pointer for pointer, life in finder.lives.items() if life.first < 0}
+        rewriter = _Rewriter(_assign(lives, _has_typed_shared_memory(func)), unused)
+        func = func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
+    return with_vector_elements(func, parameters=False) if vector_elements else func
 
 
 @compiler_pass("tir.StorageRewrite")
-def storage_rewrite_as_configured(func: PrimFunc, context: PassContext) -> PrimFunc:
-    """Lets allocations share memory, except with the option ``tir.disable_storage_rewrite``."""
+def storage_rewrite_as_configured(
+    func: PrimFunc, context: PassContext, vector_elements: bool = True
+) -> PrimFunc:
+    """Lets allocations share memory, except with the option ``tir.disable_storage_rewrite``.
+
+    Without ``vector_elements`` memory keeps its elements: our back ends find vectors in memory of
+    scalars themselves.
+    """
     disabled = context.get_config("tir.disable_storage_rewrite", False)
-    return func if disabled else storage_rewrite(func)
+    return func if disabled else storage_rewrite(func, vector_elements)
