@@ -281,11 +281,12 @@ def test_non_max_suppression(center):
     inputs = {"b": ("float32", [2, "n", 4]), "s": ("float32", [2, 3, "n"]), "m": ("int64", [1])}
     constants = {"o": np.array([0.3], "float32"), "t": np.array([0.2], "float32")}
     model = make_model([node], inputs, {"y": ("int64", None)}, constants)
-    boxes = np.sort(RANDOM.random((2, 30, 4)).astype("float32"), -1)
-    scores = RANDOM.random((2, 3, 30)).astype("float32")
+    boxes = np.sort(RANDOM.random((2, 50, 4)).astype("float32"), -1)
+    scores = RANDOM.random((2, 3, 50)).astype("float32")
     check(
         model,
         [boxes, scores, i64(5)],
-        [boxes[:, :7], scores[..., :7], i64(30)],
+        [boxes, np.where(scores > 0.9, np.float32(np.nan), scores), i64(50)],
+        [boxes[:, :7], scores[..., :7], i64(50)],
         [boxes, np.zeros_like(scores), i64(3)],
     )
