@@ -88,6 +88,53 @@ def test_values_that_change(name, size):
             np.testing.assert_allclose(one.numpy(), other, rtol=1e-5)
 
 
+APPENDING = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def loop(i: R.Tensor((), "int64"), x: R.Tensor(("c", 3), "float32")) -> R.Tensor(
+        ndim=2, dtype="float32"
+    ):
+        c = T.int64()
+        go = R.greater(i, R.const(0, "int64"))
+        if go:
+            row = R.sum(x, axis=[0])
+            y = R.append(x, row)
+            {more}
+            r = Module.loop(R.subtract(i, R.const(1, "int64")), {following})
+        else:
+            r = x
+        return r
+
+    @R.function
+    def main(i: R.Tensor((), "int64"), x: R.Tensor(("c", 3), "float32")):
+        r = Module.loop(i, x)
+        return r
+"""
+
+
+@pytest.mark.parametrize(
+    "more, following",
+    [
+        ("pass", "y"),  # in place
+        ("z = R.multiply(y, R.const(0.5, 'float32'))", "z"),  # another value is carried
+        ("z = R.append(y, R.sum(y, axis=[0]))", "z"),  # two rows
+    ],
+)
+def test_rows_are_appended(more, following):
+    """In place where nothing else reads the result, to new memory elsewhere."""
+    text = APPENDING.replace(
+        "            {more}\n", "" if more == "pass" else f"            {more}\n"
+    )
+    module = from_source(text.replace("{following}", following))
+    executable = relax.build(module, target="llvm")
+    x = np.random.default_rng(0).random((2, 3)).astype("float32")
+    for count in (0, 1, 2, 9):
+        found = executable(np.int64(count), x)
+        wanted = interpreter.run(module, "main", np.int64(count), x)
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
+
+
 IN_PLACE = """
 @I.ir_module
 class Module:

@@ -279,6 +279,23 @@ def test_rows_of_symbolic_length_run_in_vectors(name):
         np.testing.assert_allclose(out.numpy(), getattr(np, name)(a, 1), rtol=1e-4, atol=1e-4)
 
 
+def test_rows_of_symbolic_length_have_a_condition_only_at_their_end():
+    m = te.size_var("m", "int64")
+    x = te.placeholder((3, m), name="x")
+    made = scheduled(te.create_prim_func([x, topi.nn.softmax(x, 1)]), "llvm -mcpu=skylake-avx512")
+    lines = ts.lower(made).script().splitlines()
+    whole = [k for k, line in enumerate(lines) if line.endswith("range(m // T.int64(16)):")]
+    assert len(whole) == 4  # the largest, exp, the sum, the quotient
+    assert not any("predicate" in lines[k + 1] or "Select" in lines[k + 1] for k in whole)
+    assert "predicate" in "".join(lines)
+    built = ts.build(made, target="llvm")["main"]
+    for size in (1, 15, 16, 17, 31, 1000):
+        a, out = random(3, size), ts.nd.array(np.zeros((3, size), "float32"))
+        built(ts.nd.array(a), out)
+        e = np.exp(a - a.max(1, keepdims=True))
+        np.testing.assert_allclose(out.numpy(), e / e.sum(1, keepdims=True), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     "shapes, subscripts",
     [

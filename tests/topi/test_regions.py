@@ -50,6 +50,46 @@ def test_against_the_references(case):
     check(case)
 
 
+def aligned(rois, mode, image=IMAGE[:1, :1], pooled=(1, 1)):
+    x, r = te.placeholder(image.shape, name="x"), te.placeholder(rois.shape, name="r")
+    made = topi.vision.roi_align_nchw(x, r, pooled, 1.0, mode, 0)
+    library = ts.build(te.create_prim_func([x, r, made]), target="llvm")
+    out = ts.nd.array(np.zeros((len(rois), image.shape[1], *pooled), "float32"))
+    library(ts.nd.array(image), ts.nd.array(rois), out)
+    return out.numpy()
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_far_larger_than_the_image(mode):
+    """Only samples in the image are visited; the others count as 0."""
+    rois = np.float32(
+        [[0, 0, -9000, 6, 9000], [0, -20, -30, 40, 50], [0, 300, 1, 900, 5], [0, -50, -50, 1, 1]]
+    )
+    image = IMAGE[:1, :1] - 3  # without samples outside, the largest is negative
+    for pooled in ((1, 1), (2, 3)):
+        want = testing.roi_align_nchw_python(image, rois, pooled, 1.0, 0, mode)
+        got = aligned(rois, mode, image, pooled)
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-5)
+
+
+def test_absurd_regions_end():
+    """A loop over all samples of the last one would run for days."""
+    far = 3.0e38
+    corners = [[far] * 4, [-far, 0, -far, 4], [2, far, 4, -far], [-8e6, -8e6, 8e6, 8e6]]
+    rois = np.float32([[0, *one] for one in corners])
+    got = aligned(rois, "avg")
+    np.testing.assert_allclose(got[:, 0, 0, 0], 0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "roi",
+    [[-9e7, 0, 9e7, 4], [0, 0, 4, np.inf], [0, np.nan, 4, 4], [0, 0, np.nan, 4], [np.inf] * 4],
+)
+def test_regions_without_a_number_of_samples_are_an_error(roi):
+    with pytest.raises(OutOfBoundsError, match="roi_align: the region 1 has more than 16777216"):
+        aligned(np.float32([[0, 0, 0, 3, 3], [0, *roi]]), "avg")
+
+
 def run_onnx(operator, inputs, **attributes):
     onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     named = {f"x{k}": value for k, value in enumerate(inputs)}

@@ -53,10 +53,33 @@ def test_ties_and_nan(how, is_ascend, count):
     check(with_nan(3, 37), 1, is_ascend, count, how)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 16, 17, 100, 513])
+@pytest.mark.parametrize("size", [1, 2, 7, 31, 32, 33, 100, 513])
 @pytest.mark.parametrize("is_ascend", [False, True])
 def test_sizes(size, is_ascend):
     check(whole(2, size, high=size), 1, is_ascend)
+
+
+@pytest.mark.parametrize("count", [1, 20, 150, 299])
+@pytest.mark.parametrize("is_ascend", [False, True])
+def test_the_first_few_to_all_but_a_few(count, is_ascend):
+    """From a heap to sorting all: those that share the first digit of the last one stay."""
+    check(with_nan(2, 300), 1, is_ascend, count)
+    check(real(2, 300), 1, is_ascend, count)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint64", "int16"])
+@pytest.mark.parametrize("is_ascend", [False, True])
+def test_all_digits(dtype, is_ascend):
+    """Keys that differ in any of their bytes, of both signs; some bytes are the same for all."""
+    rng = np.random.default_rng(3)
+    kind = np.dtype(dtype)
+    bits = rng.integers(0, 256, (3, 200, kind.itemsize), dtype="uint8")
+    bits[1, :, ::2] = 7
+    bits[2, :, 1:] = 0
+    x = bits.view(dtype).reshape(3, 200)
+    x = np.nan_to_num(x) if kind.kind == "f" else x
+    for count in (0, 90):
+        check(x, 1, is_ascend, count)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -3])
@@ -87,13 +110,16 @@ def test_rows_in_parallel_and_already_in_order(name):
         check(x, 1, True, count)
 
 
-@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("count", [0, 3, 40])
 def test_symbolic_sizes(count):
+    """Rows are sorted by insertion, by digits or with a heap, as their size says."""
     shape = [te.var("n"), te.var("m")]
     data = te.placeholder(shape, "float32", "x")
     made = topi.topk(data, count, 1, "both", False, "int32")
     built = ts.build(te.create_prim_func([data, *made]), target="llvm")["main"]
-    for rows, size in ((1, 3), (4, 50), (3, 333)):
+    for rows, size in ((1, 3), (4, 50), (3, 333), (2, 9000)):
+        if size < count:
+            continue
         x = with_nan(rows, size)
         places = order(x, 1, False)[:, : count or size]
         out = [ts.nd.array(np.zeros(places.shape, kind)) for kind in ("float32", "int32")]

@@ -59,7 +59,7 @@ class Cell:
             words = (StringImm("memcpy"), target, value.storage.pointer(), size)
             copy = Evaluate(Call("handle", "tir.call_extern", words))
             made = packed_call("int64", "tilesmith.runtime.reserve", self.frame, size)
-            return LetStmt(address, made, stmt_seq(copy, self._store(address, value)))
+            return LetStmt(address, made, stmt_seq(copy, self._store(address, value.shape)))
 
         return Step(emit, [value.storage, self.storage])
 
@@ -72,13 +72,32 @@ class Cell:
         made.is_kept = True
 
         def emit() -> Stmt:
-            return self._store(_address(made.pointer), value)
+            return self._store(_address(made.pointer), value.shape)
 
         return Step(emit, [value.storage, self.storage])
 
-    def _store(self, address: PrimExpr, value: TensorValue) -> Stmt:
+    def append(self, address: Var, data: TensorValue, row: TensorValue) -> Step:
+        """Return the step that stores one more element behind those of the tensor ``data``, which
+        is at an address: its memory grows where that is necessary.
+        """
+
+        def emit() -> Stmt:
+            used = number_of_bytes(data.shape, data.dtype)
+            size = number_of_bytes(row.shape, row.dtype)
+            grown = Var("address", "int64")
+            target = Call("handle", "tir.reinterpret", (grown + used,))
+            words = (StringImm("memcpy"), target, row.storage.pointer(), size)
+            copy = Evaluate(Call("handle", "tir.call_extern", words))
+            arguments = (self.frame, address, used, used + size)
+            made = packed_call("int64", "tilesmith.runtime.extend", *arguments)
+            store = self._store(grown, (data.shape[0] + 1, *data.shape[1:]))
+            return LetStmt(grown, made, stmt_seq(copy, store))
+
+        return Step(emit, [row.storage, self.storage])
+
+    def _store(self, address: PrimExpr, shape: tuple[PrimExpr, ...]) -> Stmt:
         def use(buffer: Buffer) -> Stmt:
-            words = [address, *[cast("int64", size) for size in value.shape]]
+            words = [address, *[cast("int64", size) for size in shape]]
             return stmt_seq(
                 *[BufferStore(buffer, word, _at(place)) for place, word in enumerate(words)]
             )

@@ -9,11 +9,13 @@
 
 A parameter that each call passes on is the same in all iterations. One whose sizes stay the same
 has memory of its own: small values are copied to it, large ones have two places that alternate. One
-whose sizes change is in memory that is reserved in each iteration (`graph_cells`).
+whose sizes change is in memory that is reserved in each iteration (`graph_cells`), unless it only
+gets a row in each (`relax.append`): its memory is doubled when it is full.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +25,12 @@ from tilesmith.driver.graph_errors import unsupported
 from tilesmith.driver.graph_steps import Step, copy_bytes, number_of_bytes, sequence
 from tilesmith.driver.graph_values import TensorValue, leaves, static_shape
 from tilesmith.driver.memory_plan import Storage
-from tilesmith.ir import GlobalVar, IntImm, PointerType, PrimExpr, Var, const
+from tilesmith.ir import GlobalVar, IntImm, Op, PointerType, PrimExpr, Var, const
 from tilesmith.ir.operators import not_equal
 from tilesmith.ir.types import prim_type
 from tilesmith.relax import TensorStructInfo
+from tilesmith.relax.analysis import bindings_of, used_vars
+from tilesmith.relax.spec import Execution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import BufferLoad, BufferStore, DeclBuffer, LetStmt, Stmt, While, decl_buffer
 from tilesmith.tir.stmt import stmt_seq
@@ -123,14 +127,18 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
     def set_flag(value: int) -> Stmt:
         return BufferStore(flag, const(value, "int32"), [const(0, "int64")])
 
+    step_body, rows = _take_appended(loop, changing, carried)
     with low.branch() as body:
         _bind(low, carried)
         before = {id(storage) for storage in _visible(low)}
         low.bindings(loop.prefix)
         condition = low.value(loop.prefix.body)
         with low.branch() as step:
-            low.bindings(loop.step)
-            values = [low.value(loop.following[k]) for k in changing]
+            low.bindings(step_body)
+            values = [
+                _Row(low.value(rows[k])) if k in rows else low.value(loop.following[k])
+                for k in changing
+            ]
             _update(low, name, carried, values, before)
         branches = [step, [Step(lambda: set_flag(0))]]
         low.choose(condition, branches if loop.goes_on_if else branches[::-1])
@@ -150,6 +158,41 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
     low.bindings(loop.prefix)
     low.bindings(loop.exit)
     return low.value(loop.exit.body)
+
+
+@dataclass
+class _Row:
+    """What an iteration appends to a value."""
+
+    value: TensorValue
+
+
+def _take_appended(
+    loop: Loop, changing: list[int], carried: list[_Carried]
+) -> tuple[relax.SeqExpr, dict[int, Any]]:
+    """Return the step without the calls that append a row to a parameter for the next iteration
+    alone, and these rows by the positions of the parameters.
+    """
+    bindings = list(bindings_of(loop.step))
+    uses = Counter([var for binding in bindings for var in used_vars(binding.value)])
+    uses.update([var for value in loop.following for var in used_vars(value)])
+    bound = {binding.var: binding.value for binding in bindings}
+    rows: dict[int, Any] = {}
+    for k, one in zip(changing, carried):
+        var = loop.following[k]
+        call = bound.get(var)
+        if not isinstance(call, relax.Call) or not isinstance(call.op, Op):
+            continue
+        grows = isinstance(one.place, Cell) and one.place.shape[:1] == (None,)
+        is_append = call.op.spec is not None and call.op.spec.execution is Execution.APPEND
+        if grows and is_append and call.args[0] is loop.params[k] and uses[var] == 1:
+            rows[k] = call.args[1]
+    taken = {loop.following[k] for k in rows}
+    blocks = [
+        block.with_fields(bindings=tuple([one for one in block.bindings if one.var not in taken]))
+        for block in loop.step.blocks
+    ]
+    return relax.SeqExpr(blocks, loop.step.body), rows
 
 
 def _storage(one: _Carried) -> Storage:
@@ -211,6 +254,9 @@ def _update(
     late: list[Step] = []  # what overwrites or releases a value that may still be read
     for one, value in zip(carried, values):
         place = one.place
+        if isinstance(value, _Row):
+            late.insert(0, _append(low, name, one, value.value))  # the row may be an old value
+            continue
         if isinstance(place, Cell):
             late.append(_update_cell(low, name, one, value))
             continue
@@ -231,6 +277,14 @@ def _update(
             value = kept
         late.append(copy_bytes(value.storage, place.storage, size))
     low.steps += late
+
+
+def _append(low: Any, name: str, one: _Carried, row: TensorValue) -> Step:
+    """Return the step that appends a row to a value; its other sizes have to fit."""
+    place, address, data = one.place, one.address, low.values[one.param]
+    assert isinstance(place, Cell) and address is not None
+    low.sizes.define_shape(data.shape[1:], row.shape, f"{name}: '{one.param.name_hint}'")
+    return place.append(address, data, row)
 
 
 def _update_cell(low: Any, name: str, one: _Carried, value: TensorValue) -> Step:

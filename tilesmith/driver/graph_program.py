@@ -43,7 +43,10 @@ __all__ = ["Programs", "divide"]
 
 _NATIVE = (Execution.CALL_TIR, Execution.CALL_DPS_PACKED, Execution.KERNEL)
 """Calls that native code carries out; an operator without a kernel is reported there."""
-_ALSO_NATIVE = (*_NATIVE, Execution.SHAPE_OF, Execution.TENSOR_TO_SHAPE, Execution.SHAPE_TO_TENSOR)
+_ALSO_NATIVE = (
+    *_NATIVE, Execution.SHAPE_OF, Execution.TENSOR_TO_SHAPE, Execution.SHAPE_TO_TENSOR,
+    Execution.APPEND,
+)  # fmt: skip
 _RUNTIME_VALUES = (GlobalVar, relax.ExternFunc, relax.StringImm, relax.DataTypeImm)
 
 _SIZE_WORDS: dict[type, str] = {
@@ -56,6 +59,7 @@ _HOST_WORDS = {
     Execution.SHAPE_OF: "shape_of",
     Execution.TENSOR_TO_SHAPE: "tensor_to_shape",
     Execution.SHAPE_TO_TENSOR: "shape_to_tensor",
+    Execution.APPEND: "append",
     Execution.ALLOC_STORAGE: "alloc_storage",
     Execution.ALLOC_TENSOR: "alloc_tensor",
     Execution.TENSOR_IN_STORAGE: "tensor_in_storage",
@@ -306,7 +310,7 @@ class _Writer:
             return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
-            native = (*_NATIVE, Execution.CALL_KERNEL)
+            native = (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
             return spec is not None and spec.execution in native
         plain = (relax.Tuple, relax.TupleGetItem, relax.Var, relax.Constant, relax.ShapeExpr)
         return isinstance(value, plain) and not any(

@@ -187,11 +187,18 @@ def write_sizes(sizes: ShapeValue, vector: TensorValue) -> Step:
     return Step(emit, [vector.storage])
 
 
-def copy_bytes(source: Storage, target: Storage, size: PrimExpr) -> Step:
-    """Return the step that copies memory."""
+def copy_bytes(
+    source: Storage, target: Storage, size: PrimExpr, offset: PrimExpr | None = None
+) -> Step:
+    """Return the step that copies memory; ``offset``: to so many bytes behind the target's
+    beginning.
+    """
 
     def emit() -> Stmt:
-        words = (StringImm("memcpy"), target.pointer(), source.pointer(), cast("int64", size))
+        to = target.pointer()
+        if offset is not None:
+            to = Call("handle", "tir.handle_add_byte_offset", (to, offset))
+        words = (StringImm("memcpy"), to, source.pointer(), cast("int64", size))
         return Evaluate(Call("handle", "tir.call_extern", words))
 
     return Step(emit, [source, target])

@@ -93,6 +93,7 @@ class Execution(Enum):
     SHAPE_OF = "the sizes of a tensor"
     TENSOR_TO_SHAPE = "the elements of a vector as sizes"
     SHAPE_TO_TENSOR = "sizes as the elements of a vector"
+    APPEND = "a tensor with one more element along its first axis"
     HOST = "the numpy evaluation, on the host"
 
 

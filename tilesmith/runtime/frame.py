@@ -4,12 +4,14 @@ Compiled code asks for it by the number of its frame, which it gets as its last 
 
     tilesmith.runtime.reserve(frame, bytes)                    → address
     tilesmith.runtime.release(frame, address)
+    tilesmith.runtime.extend(frame, address, used, bytes)      → address of the same contents
     tilesmith.runtime.reserve_output(frame, k, dtype, *shape)  → address of result k
     tilesmith.runtime.give_shape(frame, k, *sizes)             result k, which is a shape
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import weakref
 from typing import Any
@@ -63,6 +65,19 @@ class Frame:
         size, memory = self._used.pop(address)
         self._next.setdefault(size, []).append((address, memory))
 
+    def extend(self, address: int, used: int, size: int) -> int:
+        """Return the address of at least ``size`` bytes that begin with the ``used`` first ones at
+        an address, which is given back if it is another one. Room that grows is at least doubled,
+        so that a tensor to which rows are appended is copied but a few times.
+        """
+        room = self._used[address][0]
+        if size <= room:
+            return address
+        grown = self.reserve(max(size, 2 * room))
+        ctypes.memmove(grown, address, used)
+        self.release(address)
+        return grown
+
     def finish(self) -> dict[int, Any]:
         """End a call and return its results; memory that it has used is kept for the next one."""
         for address in list(self._used):
@@ -88,6 +103,12 @@ def reserve(frame: int, size: int) -> int:
 def release(frame: int, address: int) -> None:
     """Give reserved memory back before the call ends."""
     _frames[frame].release(address)
+
+
+@register_func("tilesmith.runtime.extend", override=True)
+def extend(frame: int, address: int, used: int, size: int) -> int:
+    """Return the address of a larger piece of memory with the same contents."""
+    return _frames[frame].extend(address, used, size)
 
 
 @register_func("tilesmith.runtime.reserve_output", override=True)

@@ -505,6 +505,7 @@ _HOST: dict[str, Callable[..., Any]] = {
     "shape_of": lambda tensor: ShapeTuple(tensor.shape),
     "tensor_to_shape": _one_of,
     "shape_to_tensor": lambda shape: array(numpy.asarray(shape, "int64")),
+    "append": lambda data, row: array(numpy.concatenate([data.numpy(), row.numpy()[None]])),
     "alloc_storage": alloc_storage,
     "alloc_tensor": lambda shape, dtype, *place: empty_cpu(tuple(shape), DataType(dtype)),
     "tensor_in_storage": tensor_in_storage,

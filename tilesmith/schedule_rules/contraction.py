@@ -23,7 +23,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, FloorMod, IntImm, Mul, PrimExpr, Var
 from tilesmith.ir.queries import mentions, variables
-from tilesmith.schedule_rules.loops import step
+from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tiles import MANY, best_rows, best_tile
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
@@ -33,7 +33,6 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
-_PARTITIONED = ("pragma_loop_partition_hint", True)
 _FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
 
 
@@ -130,13 +129,13 @@ def schedule_contraction(
     if row is not None:
         row_0, row_1 = sch.split(row, [None, rows])
         if rows_extent is None or rows_extent % rows:
-            sch.annotate(row_0, *_PARTITIONED)
+            sch.annotate(row_0, *PARTITIONED)
         inner, last = [row_1, vector_1], [row_0]
         outer = [loop for loop in outer if loop is not row]
     is_uneven = columns is None or columns % width != 0
     if is_uneven and math.prod([_constant(sch, loop) or MANY for loop in outer]) >= threads:
         # The other loops suffice for the threads, so that this one can be partitioned.
-        sch.annotate(vector_0, *_PARTITIONED)
+        sch.annotate(vector_0, *PARTITIONED)
         order = [*outer, vector_0, *last]
     else:
         order = _outer_order(outer, vector_0, last)

@@ -17,7 +17,7 @@ from tilesmith.schedule_rules.contraction import (
     schedule_contraction,
 )
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops
+from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, PARTITIONED, describe, split_loops
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
@@ -156,7 +156,11 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
             )
             record_fallback("vectorization", describe(sch, block), reason)
     elif inner is not None:
-        sch.vectorize(sch.split(inner, [None, lanes])[1])
+        is_even = isinstance(sch.get(inner).extent, IntImm)
+        tiles, vector = sch.split(inner, [None, lanes])
+        sch.vectorize(vector)
+        if not is_even:
+            sch.annotate(tiles, *PARTITIONED)
     if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
         sch.parallel(sch.fuse(*outer))
 

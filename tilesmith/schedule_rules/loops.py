@@ -11,10 +11,12 @@ from tilesmith.tir import BufferLoad, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["FEWEST_FOR_THREADS", "describe", "split_loops", "step"]
+__all__ = ["FEWEST_FOR_THREADS", "PARTITIONED", "describe", "split_loops", "step"]
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
+PARTITIONED = ("pragma_loop_partition_hint", True)
+"""The annotation of a loop whose whole tiles are to run without the condition of the last one."""
 
 
 def describe(sch: Schedule, block: BlockRV) -> str:

@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, describe, split_loops, step
+from tilesmith.schedule_rules.loops import (
+    FEWEST_FOR_THREADS,
+    PARTITIONED,
+    describe,
+    split_loops,
+    step,
+)
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.queries import loads, statements
@@ -101,7 +107,9 @@ def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: i
     for loop in sch.get_loops(block):
         size = sch.get(loop).extent
         total *= size.value if isinstance(size, IntImm) else 1 << 10
-    lane = sch.split(row, [None, lanes])[1]
+    tiles, lane = sch.split(row, [None, lanes])
+    if not isinstance(extent, IntImm) or extent.value % lanes:
+        sch.annotate(tiles, *PARTITIONED)
     partial = sch.rfactor(lane, len(sch.get(block).writes[0].region))
     for number in range(len(sch.get(partial).writes)):
         sch.set_scope(partial, number, "local")

@@ -20,8 +20,8 @@ from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.compute import compute
+from tilesmith.topi.digit_sort import DigitSort, sortable
 from tilesmith.topi.procedure import Row, index_dtype, local, loops, pointers
-from tilesmith.topi.sort import Runs, comes_before
 from tilesmith.topi.transform import reshape
 from tilesmith.topi.utils import product
 
@@ -81,9 +81,7 @@ class _Sorting:
     ) -> None:  # fmt: skip
         self.builder, self.source, self.order = builder, source, order
         self.rows, self.columns = sizes
-        self.before = comes_before(True)
-        self.runs = Runs(builder, keys, order, Row([], 0), self.before)
-        self.plane = local(builder, self.rows.dtype, "plane_of_order", const(0, self.rows.dtype))
+        self.sorter = DigitSort(builder, keys, order, Row([], 0), True)
 
     def sort(self) -> None:
         """Sort by the last column first: the order among equal keys stays."""
@@ -99,9 +97,7 @@ class _Sorting:
             def origin(k: PrimExpr) -> PrimExpr:
                 return self.order[[const(2, dtype), k]]
 
-            self.runs.sort_runs(key, origin, self.rows)
-            plane = self.runs.merge_all(self.rows)
-            self.plane[0] = plane[0]
+            plane = self.sorter.sort(key, origin, self.rows)
             with builder.for_range(0, self.rows, "k") as k:
                 self.order[[const(2, dtype), k]] = self.order[[plane[0], k]]
 
@@ -116,24 +112,9 @@ class _Sorting:
         begins = local(builder, "int32", "begins", op.cast("int32", op.equal(k, const(0, k.dtype))))
         with builder.for_range(0, self.columns, "c") as c:
             one, other = self.source[[self.place(left), c]], self.source[[self.place(k), c]]
-            differs = tir.Or(self.before(one, other), self.before(other, one))
-            begins[0] = tir.bitwise_or(begins[0], op.cast("int32", differs))
+            differs = op.cast("int32", op.not_equal(one, other))
+            begins[0] = tir.bitwise_or(begins[0], differs)
         return begins[0]
-
-
-def _sortable(value: PrimExpr) -> PrimExpr:
-    """Return an integer that is ordered as the value is; NaN comes last, and 0 is -0."""
-    dtype = value.dtype
-    if not dtype.is_float:
-        return op.cast("int8", value) if dtype.is_bool else value
-    wide = value if dtype.bits == 64 else op.cast("float32", value)
-    kind = DataType(f"int{wide.dtype.bits}")
-    top = const((1 << (kind.bits - 1)) - 1, kind)
-    bits = tir.reinterpret(kind, wide)
-    # The bits of negative numbers but the sign count downwards.
-    ordered = op.bitwise_xor(bits, op.bitwise_and(bits >> (kind.bits - 1), top))
-    is_zero = op.equal(wide, const(0.0, wide.dtype))
-    return tir.Select(tir.isnan(wide), top, tir.Select(is_zero, const(0, kind), ordered))
 
 
 def _rows(data: Tensor, axis: int | None) -> Tensor:
@@ -141,7 +122,7 @@ def _rows(data: Tensor, axis: int | None) -> Tensor:
     same order.
     """
     given = data
-    data = compute(given.shape, lambda *i: _sortable(given(*i)), name="T_sortable")
+    data = compute(given.shape, lambda *i: sortable(given(*i)), name="T_sortable")
     shape = list(data.shape)
     if axis is None:
         return reshape(data, [product(shape), const(1, "int64")])

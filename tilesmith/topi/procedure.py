@@ -66,10 +66,10 @@ def index_dtype(sizes: Sequence[PrimExpr]) -> DataType:
 
 @contextmanager
 def rows_along(
-    builder: IRBuilder, shape: Sequence[PrimExpr], axis: int, last: int | None = None
+    builder: IRBuilder, shape: Sequence[PrimExpr], axis: int, last: int | None = None, work: int = 1
 ) -> Iterator[Row]:
     """Open a loop over the rows along ``axis``; with ``last``, a row holds all axes from ``axis``
-    to ``last``.
+    to ``last``. ``work`` is how many times that of an elementwise operator there is per element.
     """
     last = axis if last is None else last
     others = [*shape[:axis], *shape[last + 1 :]]
@@ -77,8 +77,8 @@ def rows_along(
     if isinstance(rows, IntImm) and rows.value == 1:
         yield Row([0] * len(others), axis)
         return
-    work = product(shape)
-    parallel = not isinstance(work, IntImm) or work.value >= FEWEST_FOR_THREADS
+    elements = product(shape)
+    parallel = not isinstance(elements, IntImm) or elements.value * work >= FEWEST_FOR_THREADS
     kind = "parallel" if parallel else "serial"
     with builder.for_range(0, rows, "row", kind=kind) as row:
         yield Row(unravel_index(row, others), axis)

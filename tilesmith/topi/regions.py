@@ -21,6 +21,11 @@ from tilesmith.topi.variants import variant
 __all__ = ["reorg", "roi_align_nchw", "roi_align_nhwc", "roi_pool_nchw"]
 
 
+_MOST_SAMPLES = 1 << 24
+"""So many samples can be told apart by their numbers in float32."""
+_LARGEST = float.fromhex("0x1.fffffep+127")  # of float32
+
+
 def _float(value: float | PrimExpr) -> PrimExpr:
     return op.cast("float32", value) if isinstance(value, PrimExpr) else const(value, "float32")
 
@@ -60,11 +65,41 @@ def _bins(
 ) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
     """Return where a region begins along an axis, the size of its parts, and the samples in one."""
     low = builder.let(f"low{corner}", _float(regions[[roi, corner]]) * scale)
-    extent = op.maximum(_float(regions[[roi, corner + 2]]) * scale - low, _float(1.0))
+    span = builder.let(f"span{corner}", _float(regions[[roi, corner + 2]]) * scale - low)
+    extent = op.maximum(span, _float(1.0))
     size = builder.let(f"bin{corner}", extent / _float(float(count)))
     if sample_ratio > 0:
         return low, size, const(sample_ratio, "int32")
-    return low, size, builder.let(f"count{corner}", op.cast("int32", tir.ceil(size)))
+    # NaN fails the comparisons, too.
+    is_small = span <= _float(float(_MOST_SAMPLES * count))
+    is_finite = tir.abs(low) <= _float(_LARGEST)
+    is_known = builder.let(f"known{corner}", tir.And(is_small, is_finite))
+    number = op.cast("int32", tir.ceil(tir.Select(is_known, size, _float(1.0))))
+    text = "OutOfBoundsError: roi_align: the region "
+    more = f" has more than {_MOST_SAMPLES} samples along an axis of a part, or is not finite"
+    checked = tir.checked(number, is_known, text, op.cast("int64", roi), more)
+    return low, size, builder.let(f"count{corner}", checked)
+
+
+def _inside(
+    builder: IRBuilder, part: tuple[PrimExpr, PrimExpr, PrimExpr], index: PrimExpr,
+    extent: PrimExpr, name: str,
+) -> tuple[PrimExpr, PrimExpr]:  # fmt: skip
+    """Return the first and the last (exclusive) sample of a part that may be in the image, which
+    has ``extent`` pixels: no more than about two for each pixel, however large the region is.
+    """
+    low, size, number = [op.cast("float64", one) for one in part]
+    begin = low + size * op.cast("float64", index)
+    per_pixel = number / size
+    # The samples' places are computed in float32: they may be off by so much.
+    slack = (tir.abs(begin) + size) * const(2.0**-20, "float64") + const(2.0, "float64")
+    first = (const(-1.0, "float64") - begin - slack) * per_pixel
+    last = (op.cast("float64", extent) - begin + slack) * per_pixel
+    ends = []
+    for end, what in ((first, "first_"), (last, "last_")):
+        bounded = op.minimum(op.maximum(end, const(0.0, "float64")), number)
+        ends.append(builder.let(what + name, op.cast("int32", tir.ceil(bounded))))
+    return ends[0], ends[1]
 
 
 def _roi_align(
@@ -98,10 +133,19 @@ def _roi_align(
                 for corner, count in zip((2, 1), pooled)
             ]
             c, i, j = loops(builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i")
+            ranges = [(const(0, "int32"), number) for _, _, number in parts]
+            if sample_ratio <= 0:
+                ranges = [
+                    _inside(builder, part, index, extent, name)
+                    for part, index, extent, name in zip(parts, (i, j), (height, width), "yx")
+                ]
             first = _float(0.0) if kind == "avg" else lowest("float32")
             total = local(builder, "float32", "total", first)
             with ExitStack() as samples:
-                v, u = loops(builder, samples, [parts[0][2], parts[1][2]], "s")
+                v, u = [
+                    samples.enter_context(builder.for_range(begin, end, f"s{axis}"))
+                    for axis, (begin, end) in enumerate(ranges)
+                ]
                 taps = []
                 for (low, size, number), index, step, extent, name in zip(
                     parts, (i, j), (v, u), (height, width), "yx"
@@ -117,8 +161,15 @@ def _roi_align(
                 nothing = tir.Or(taps[0].outside, taps[1].outside)
                 value = tir.Select(nothing, _float(0.0), value)
                 total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
-            divisor = _float(parts[0][2] * parts[1][2]) if kind == "avg" else _float(1.0)
-            out[pixel(roi, c, i, j)] = op.cast(data.dtype, total[0] / divisor)
+            made = total[0]
+            if kind == "avg":
+                made = made / (_float(parts[0][2]) * _float(parts[1][2]))
+            elif sample_ratio <= 0:  # samples that are left out are 0
+                some_left = [
+                    end - begin < number for (begin, end), (_, _, number) in zip(ranges, parts)
+                ]
+                made = tir.Select(tir.Or(*some_left), op.maximum(made, _float(0.0)), made)
+            out[pixel(roi, c, i, j)] = op.cast(data.dtype, made)
         return builder.get()
 
     shape = pixel(rois.shape[0], channels, *[const(size, "int32") for size in pooled])
@@ -134,8 +185,9 @@ roi_align_nchw = variant(
     ``pooled_size`` parts of regions (image, x1, y1, x2, y2) of NCHW data.
 
     ``spatial_scale`` turns the corners into pixels; ``sample_ratio`` is the number of samples along
-    each axis of a part, one for each pixel where it is not positive. An image that is not there is
-    an error when the program runs.
+    each axis of a part, one for each pixel where it is not positive. Samples outside of the image
+    are 0 and take no time then. An image that is not there is an error when the program runs, and
+    so is a region with more than 2**24 samples along an axis of a part.
     """,
 )
 roi_align_nhwc = variant(

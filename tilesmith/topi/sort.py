@@ -1,4 +1,4 @@
-"""Sorting: merge sort of rows, and a heap for the first few elements.
+"""Sorting: digit by digit, and a heap for the first few elements.
 
 Equal elements keep their order, whichever way is sorted; NaN counts as greater than all numbers.
 """
@@ -6,6 +6,7 @@ Equal elements keep their order, whichever way is sorted; NaN counts as greater 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tilesmith import te, tir
@@ -15,20 +16,24 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import AssertStmt, Buffer, Evaluate, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
+from tilesmith.topi.digit_sort import DigitSort, sortable, sortable_dtype
 from tilesmith.topi.procedure import Row, index_dtype, local, pointers, rows_along
 from tilesmith.topi.utils import DType, normalize_axes
 
-__all__ = ["Runs", "argsort", "comes_before", "sort", "topk"]
+__all__ = ["argsort", "sort", "topk"]
 
-_RUN = 8
-"""Length of the runs that are sorted by insertion, before runs are merged."""
-_HEAP_SHARE = 4
-"""A heap serves if at most one in so many elements is asked for."""
+_HEAP_WORK = 32
+"""The work of a heap for each element that is asked for and each level (measured on Zen 5, as are
+those below), where looking at one that is not among them is 1 ..."""
+_DIGITS_WORK = 1024
+"""... and that of sorting by digits 2 for each element and so much for each row."""
+_SORTING_WORK = 16
+"""How many times the work of an elementwise operator sorting takes."""
 
 Order: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
 
-def comes_before(ascending: bool) -> Order:
+def _comes_before(ascending: bool) -> Order:
     """Return the predicate "comes before, and is not equal"."""
 
     def before(x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -119,157 +124,99 @@ def _select_first(
         heap.sift_down(const(0, dtype), end, key, place)
 
 
-class Runs:
-    """Two planes of keys and places, from one of which runs are merged into the other: merge sort.
+@dataclass(frozen=True)
+class _First:
+    """Finds the first ``count`` elements along an axis in order, and their places as ``dtype``.
 
-    ``row`` says where in the planes: after its outer indices come the plane and the place.
+    A heap is best for few elements of many: it takes time for each of them and for each that turns
+    out not to be one, but less than sorting by digits for all others. Where the size is known only
+    when the program runs, it decides.
     """
 
-    def __init__(
-        self, builder: IRBuilder, keys: BufferVar, places: BufferVar, row: Row, before: Order
-    ) -> None:
-        self._builder, self._keys, self._places = builder, keys, places
-        self._row, self._before = row, before
+    data: Tensor
+    axis: int
+    ascending: bool
+    count: int | None
+    """How many; None for all."""
+    dtype: DType
 
-    def key(self, plane: Any, place: Any) -> PrimExpr:
-        return self._keys[[*self._row.outer, plane, place]]
+    @property
+    def size(self) -> PrimExpr:
+        return self.data.shape[self.axis]
 
-    def place(self, plane: Any, place: Any) -> PrimExpr:
-        return self._places[[*self._row.outer, plane, place]]
+    @property
+    def counted(self) -> PrimExpr:
+        """The number of elements, as an expression."""
+        return self.size if self.count is None else const(self.count, self.size.dtype)
 
-    def put(self, plane: Any, place: Any, key: PrimExpr, origin: PrimExpr) -> None:
-        self._keys[[*self._row.outer, plane, place]] = key
-        self._places[[*self._row.outer, plane, place]] = op.cast(self._places.dtype, origin)
+    @property
+    def least_for_heap(self) -> int | None:
+        """The smallest size for which the heap is best; None if there is no such."""
+        if self.count is None:
+            return None
+        return self.count * self.count.bit_length() * _HEAP_WORK - _DIGITS_WORK
 
-    def sort_runs(
-        self,
-        key_of: Callable[[PrimExpr], PrimExpr],
-        origin_of: Callable[[PrimExpr], PrimExpr],
-        size: PrimExpr,
-    ) -> None:
-        """Store keys, each with where it comes from, as sorted runs in the first plane."""
-        builder, zero = self._builder, const(0, size.dtype)
-        with builder.for_range(0, size, "k") as k:
-            start = k - op.floormod(k, const(_RUN, k.dtype))
-            key = builder.let("key", key_of(k))
-            origin = builder.let("origin", origin_of(k))
-            hole = local(builder, k.dtype, "hole", k)
-            left = op.maximum(hole[0] - 1, zero)
-            comes_first = self._before(key, self.key(zero, left))
-            with builder.while_loop(tir.And(hole[0] > start, comes_first)):
-                self.put(zero, hole[0], self.key(zero, hole[0] - 1), self.place(zero, hole[0] - 1))
-                hole[0] = hole[0] - 1
-            self.put(zero, hole[0], key, origin)
+    def tensors(self, name: str) -> list[Tensor]:
+        """Return the values and their places."""
+        size, shape = self.size, list(self.data.shape)
+        others = [extent for i, extent in enumerate(shape) if i != self.axis]
+        shape[self.axis] = self.counted
+        dtypes = [self.data.dtype, self.dtype]
+        shapes = [shape, shape]
+        least = self.least_for_heap
+        heap_only = least is not None and isinstance(size, IntImm) and size.value >= least
+        if not heap_only:
+            planes = [*others, const(2, size.dtype), size]
+            shapes += [planes, planes]
+            dtypes += [sortable_dtype(self.data.dtype), index_dtype(self.data.shape)]
+        made: list[Tensor] = te.extern(shapes, [self.data], self._body, name=name, dtype=dtypes)
+        return made[:2]
 
-    def merge(self, plane: PrimExpr, start: Any, middle: Any, end: Any) -> None:
-        """Merge two neighbouring runs of a plane into the other one."""
-        builder, other = self._builder, const(1, plane.dtype) - plane
-        left = local(builder, start.dtype, "left", start)
-        right = local(builder, start.dtype, "right", middle)
-        target = local(builder, start.dtype, "target", start)
-        with builder.while_loop(tir.And(left[0] < middle, right[0] < end)):
-            first = self._before(self.key(plane, right[0]), self.key(plane, left[0]))
-            turn = builder.let("is_right", first)
-            source = builder.let("source", tir.Select(turn, right[0], left[0]))
-            self.put(other, target[0], self.key(plane, source), self.place(plane, source))
-            step = builder.let("step", op.cast(start.dtype, turn))
-            right[0] = right[0] + step
-            left[0] = left[0] + (1 - step)
-            target[0] = target[0] + 1
-        for run, stop in ((left, middle), (right, end)):
-            with builder.for_range(0, stop - run[0], "k") as k:
-                source = run[0] + k
-                self.put(other, target[0] + k, self.key(plane, source), self.place(plane, source))
-            if run is left:
-                target[0] = target[0] + (stop - run[0])
-
-    def merge_all(self, size: PrimExpr) -> BufferVar:
-        """Merge runs until one is left; return the number of its plane."""
-        builder, dtype = self._builder, size.dtype
-        plane = local(builder, dtype, "plane", const(0, dtype))
-        width = local(builder, dtype, "width", const(_RUN, dtype))
-        with builder.while_loop(width[0] < size):
-            start = local(builder, dtype, "start", const(0, dtype))
-            with builder.while_loop(start[0] < size):
-                first = builder.let("first", start[0])
-                middle = builder.let("middle", op.minimum(first + width[0], size))
-                end = builder.let("end", op.minimum(first + 2 * width[0], size))
-                self.merge(plane[0], first, middle, end)
-                start[0] = end
-            plane[0] = 1 - plane[0]
-            width[0] = width[0] * 2
-        return plane
-
-
-def _merge_sorted(
-    data: Tensor, axis: int, ascending: bool, count: PrimExpr, dtype: DType, name: str
-) -> list[Tensor]:
-    """Return the first ``count`` elements in order and their places, by merge sort."""
-    size, before = data.shape[axis], comes_before(ascending)
-    kind = index_dtype(data.shape)
-    shape = [count if i == axis else extent for i, extent in enumerate(data.shape)]
-    planes = [*data.shape[:axis], *data.shape[axis + 1 :], const(2, size.dtype), size]
-
-    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
-        builder = ir_builder.create()
-        source, values, places, keys, origins = pointers(builder, [*inputs, *outputs])
-        with rows_along(builder, data.shape, axis) as at:
-            runs = Runs(builder, keys, origins, at, before)
-            runs.sort_runs(lambda k: source[at(k)], lambda k: k, size)
-            plane = runs.merge_all(size)
-            with builder.for_range(0, count, "k") as k:
-                values[at(k)] = runs.key(plane[0], k)
-                places[at(k)] = op.cast(dtype, runs.place(plane[0], k))
+    def _body(self, inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder, size, least = ir_builder.create(), self.size, self.least_for_heap
+        source, values, places, *planes = pointers(builder, [*inputs, *outputs])
+        if self.count is not None and not isinstance(size, IntImm):
+            message = f"topk: the axis has fewer than {self.count} elements"
+            fits = self.counted <= size
+            builder.emit(AssertStmt(fits, message, Evaluate(const(0, "int32"))))
+        work = _SORTING_WORK if planes else 1
+        with rows_along(builder, self.data.shape, self.axis, work=work) as at:
+            if not planes:
+                self._by_heap(builder, source, values, places, at)
+            elif least is None or isinstance(size, IntImm):
+                self._by_digits(builder, source, values, places, planes, at)
+            else:
+                with builder.if_scope(size >= const(least, size.dtype)):
+                    self._by_heap(builder, source, values, places, at)
+                with builder.else_scope():
+                    self._by_digits(builder, source, values, places, planes, at)
         return builder.get()
 
-    made: list[Tensor] = te.extern(
-        [shape, shape, planes, planes], [data], body, name=name,
-        dtype=[data.dtype, dtype, data.dtype, kind],
-    )  # fmt: skip
-    return made[:2]
+    def _by_heap(
+        self, builder: IRBuilder, source: BufferVar, values: BufferVar, places: BufferVar, at: Row
+    ) -> None:
+        before = _comes_before(self.ascending)
+        heap = _Heap(builder, values, places, at, before)
+        _select_first(builder, source, heap, at, self.size, self.counted, before)
 
-
-def _heap_sorted(
-    data: Tensor, axis: int, ascending: bool, count: PrimExpr, dtype: DType, name: str
-) -> list[Tensor]:
-    """Return the first ``count`` elements in order and their places, by a heap."""
-    size, before = data.shape[axis], comes_before(ascending)
-    shape = [count if i == axis else extent for i, extent in enumerate(data.shape)]
-    counted = op.cast(size.dtype, count)
-
-    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
-        builder = ir_builder.create()
-        source, values, places = pointers(builder, [*inputs, *outputs])
-        if not isinstance(size, IntImm):
-            message = f"topk: the axis has fewer than {count} elements"
-            builder.emit(AssertStmt(counted <= size, message, Evaluate(const(0, "int32"))))
-        with rows_along(builder, data.shape, axis) as at:
-            heap = _Heap(builder, values, places, at, before)
-            _select_first(builder, source, heap, at, size, counted, before)
-        return builder.get()
-
-    made: list[Tensor] = te.extern(
-        [shape, shape], [data], body, name=name, dtype=[data.dtype, dtype]
-    )
-    return made
-
-
-def _first(
-    data: Tensor, axis: int, ascending: bool, count: int | None, dtype: DType, name: str
-) -> list[Tensor]:
-    """Return the first ``count`` elements (all for None) along an axis in order: values, places."""
-    size = data.shape[axis]
-    if count is None:
-        return _merge_sorted(data, axis, ascending, size, dtype, name)
-    few = not isinstance(size, IntImm) or count * _HEAP_SHARE <= size.value
-    sorter = _heap_sorted if few else _merge_sorted
-    return sorter(data, axis, ascending, const(count, size.dtype), dtype, name)
+    def _by_digits(
+        self, builder: IRBuilder, source: BufferVar, values: BufferVar, places: BufferVar,
+        planes: list[BufferVar], at: Row,
+    ) -> None:  # fmt: skip
+        rows = DigitSort(builder, *planes, at, self.ascending)
+        is_part = self.count is not None and not op.is_const(self.size, self.count)
+        first = self.counted if is_part else None
+        plane = rows.sort(lambda k: sortable(source[at(k)]), lambda k: k, self.size, first)
+        with builder.for_range(0, self.counted, "k") as k:
+            place = builder.let("place", rows.place(plane[0], k))
+            values[at(k)] = source[at(place)]
+            places[at(k)] = op.cast(self.dtype, place)
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
     """Sort the elements along an axis."""
     (axis,) = normalize_axes(axis, len(data.shape))
-    return _first(data, axis, bool(is_ascend), None, index_dtype(data.shape), "sort")[0]
+    return _First(data, axis, bool(is_ascend), None, index_dtype(data.shape)).tensors("sort")[0]
 
 
 def argsort(
@@ -286,7 +233,7 @@ def argsort(
     if valid_count is not None:
         raise UnsupportedError("argsort: valid_count is not supported; sort a slice instead")
     (axis,) = normalize_axes(axis, len(data.shape))
-    return _first(data, axis, bool(is_ascend), None, dtype, "argsort")[1]
+    return _First(data, axis, bool(is_ascend), None, dtype).tensors("argsort")[1]
 
 
 def topk(
@@ -308,7 +255,8 @@ def topk(
     size = data.shape[axis]
     if isinstance(size, IntImm) and k > size.value:
         raise ShapeError(f"topk: {k} elements of an axis of {size}")
-    values, places = _first(data, axis, bool(is_ascend), k if k >= 1 else None, dtype, "topk")
+    wanted = k if k >= 1 else None
+    values, places = _First(data, axis, bool(is_ascend), wanted, dtype).tensors("topk")
     if ret_type == "indices":
         return places
     return values if ret_type == "values" else [values, places]

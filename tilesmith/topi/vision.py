@@ -10,9 +10,9 @@ from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.box_suppression import get_valid_counts, non_max_suppression
+from tilesmith.topi.digit_sort import DigitSort, sortable, sortable_dtype
 from tilesmith.topi.procedure import Row, index_dtype, local, pointers
 from tilesmith.topi.regions import reorg, roi_align_nchw, roi_align_nhwc, roi_pool_nchw
-from tilesmith.topi.sort import Runs, comes_before
 
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "non_max_suppression", "reorg",
@@ -45,9 +45,9 @@ def _overlaps(
 
 
 def _choose_boxes(
-    builder: IRBuilder, boxes: BufferVar, selected: BufferVar, runs: Runs, plane: PrimExpr,
-    count: BufferVar, at: tuple[PrimExpr, PrimExpr], limits: tuple[PrimExpr, PrimExpr, PrimExpr],
-    size: PrimExpr,
+    builder: IRBuilder, boxes: BufferVar, points: BufferVar, selected: BufferVar, rows: DigitSort,
+    plane: PrimExpr, count: BufferVar, at: tuple[PrimExpr, PrimExpr],
+    limits: tuple[PrimExpr, PrimExpr, PrimExpr], size: PrimExpr,
 ) -> None:  # fmt: skip
     """Choose boxes of one class in the order of their scores."""
     most_boxes, most_overlap, least_score = limits
@@ -55,7 +55,7 @@ def _choose_boxes(
     k = local(builder, size.dtype, "k", const(0, size.dtype))
     enough = tir.And(k[0] < size, (count[0] - start[0]) < most_boxes)
     with builder.while_loop(enough):
-        place = builder.let("place", runs.place(plane, k[0]))
+        place = builder.let("place", rows.place(plane, k[0]))
         fits = local(builder, "int32", "fits", const(1, "int32"))
         earlier = local(builder, "int64", "earlier", start[0])
         with builder.while_loop(tir.And(earlier[0] < count[0], op.equal(fits[0], 1))):
@@ -63,15 +63,16 @@ def _choose_boxes(
             overlaps = _overlaps(boxes, at[0], place, other, most_overlap)
             fits[0] = tir.Select(overlaps, const(0, "int32"), fits[0])
             earlier[0] = earlier[0] + 1
-        is_good = runs.key(plane, k[0]) > op.cast(boxes.dtype, least_score)
-        with builder.if_scope(is_good):
+        score = builder.let("score", points[[*at, place]])
+        with builder.if_scope(score > op.cast(boxes.dtype, least_score)):
             with builder.if_scope(op.equal(fits[0], 1)):
                 for column, value in enumerate((*at, place)):
                     selected[[count[0], column]] = op.cast("int64", value)
                 count[0] = count[0] + 1
             k[0] = k[0] + 1
         with builder.else_scope():
-            k[0] = size  # all that follow have a lower score
+            # All that follow have a lower score, unless this one is NaN: these come first.
+            k[0] = tir.Select(tir.isnan(score), k[0] + 1, size)
 
 
 def all_class_non_max_suppression(
@@ -99,23 +100,22 @@ def all_class_non_max_suppression(
         )
         limits = op.cast("int64", most_boxes[0]), overlap[0], least[0]
         count = local(builder, "int64", "count", const(0, "int64"))
-        runs = Runs(builder, keys, order, Row([], 0), comes_before(False))
+        rows = DigitSort(builder, keys, order, Row([], 0), False)
         with builder.for_range(0, batches, "batch") as batch:
             with builder.for_range(0, classes, "class") as number:
-                runs.sort_runs(lambda k: points[[batch, number, k]], lambda k: k, size)
-                plane = runs.merge_all(size)
+                plane = rows.sort(lambda k: sortable(points[[batch, number, k]]), lambda k: k, size)
                 _choose_boxes(
-                    builder, corners, selected, runs, plane[0], count, (batch, number), limits,
-                    size,
+                    builder, corners, points, selected, rows, plane[0], count, (batch, number),
+                    limits, size,
                 )  # fmt: skip
         found[0] = count[0]
         return builder.get()
 
-    rows = batches * classes * size
+    room = batches * classes * size
     made: list[Tensor] = te.extern(
-        [(rows, 3), (1,), (2, size), (2, size)],
+        [(room, 3), (1,), (2, size), (2, size)],
         [boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold],
         body, name="all_class_non_max_suppression",
-        dtype=["int64", "int64", scores.dtype, kind],
+        dtype=["int64", "int64", sortable_dtype(scores.dtype), kind],
     )  # fmt: skip
     return made[:2]

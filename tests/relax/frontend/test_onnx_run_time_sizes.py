@@ -9,6 +9,7 @@ from onnx import helper
 import tilesmith
 from tests.relax.frontend.onnx_reference import make_model, reference
 from tilesmith.error import ShapeError, TilesmithError
+from tilesmith.runtime.frame import Frame
 
 N = helper.make_node
 RANDOM = np.random.default_rng(7)
@@ -232,6 +233,94 @@ def test_loops_that_swap_and_collect():
     check(make_model([node], COUNTED, outputs), [3, f32(4)], [1, f32(2)], [17, f32(1)])
 
 
+SQUARE = N("Mul", ["s", "s"], ["row"])
+STEP = N("Add", ["s", "number_f"], ["s_"])
+NUMBER = N("Cast", ["number"], ["number_f"], to=1)
+COLLECTED = {"y": ("float32", None), "rows": ("float32", None)}
+
+
+def collecting(nodes, limit="limit", first="", constants=None, row="row"):
+    """A model of a loop over a vector that collects a row in each iteration."""
+    graph = body(nodes, STATE, ["go_on_", "s_", row], constants)
+    inputs = {**COUNTED, "first": ("bool", [])} if first else COUNTED
+    inputs = inputs if limit == "limit" else {"x": COUNTED["x"]}
+    given = {} if limit == "limit" else {limit: np.int64(0)}
+    node = N("Loop", [limit, first, "x"], ["y", "rows"], body=graph)
+    return make_model([node], inputs, COLLECTED, given)
+
+
+def test_loops_that_collect_many_rows_or_none():
+    model = collecting([SQUARE, NUMBER, STEP, AGAIN])
+    check(model, *[[count, f32(3)] for count in (1, 2, 33, 1500)], [4, f32(0)])
+    # onnxruntime does not know the sizes of rows that it never sees, and says (0, 0).
+    assert tilesmith.compile(model)(i64(0)[0], f32(3))[1].shape == (0, 3)
+
+
+def test_loops_without_iterations_that_collect():
+    x = f32(3)
+    found = tilesmith.compile(collecting([SQUARE, NUMBER, STEP, AGAIN], limit="none"))(x)
+    np.testing.assert_array_equal(found[0].numpy(), x)
+    assert found[1].shape == (0, 3)
+
+
+def test_loops_that_collect_and_end_early():
+    nodes = [
+        SQUARE, NUMBER, STEP, N("ReduceMax", ["s_"], ["most"], keepdims=0),
+        N("Less", ["most", "end"], ["go_on_"]),
+    ]  # fmt: skip
+    model = collecting(nodes, first="first", constants={"end": np.float32(20)})
+    x = np.zeros(3, "float32")
+    check(model, [100, x, True], [3, x, True], [100, x + 30, True])
+
+
+def test_loops_that_collect_what_they_carry():
+    """The row is the memory of the value before, or of the next one."""
+    check(collecting([NUMBER, STEP, AGAIN, N("Identity", ["s"], ["row"])]), [40, f32(3)])
+    check(collecting([NUMBER, STEP, AGAIN, N("Identity", ["s_"], ["row"])]), [40, f32(300)])
+    grows = [N("Concat", ["s", "number_v"], ["s_"], axis=0), NUMBER, AGAIN]
+    grows += [N("Unsqueeze", ["number_f", "axis"], ["number_v"])]
+    grows += [N("ReduceSum", ["s"], ["row"], keepdims=1)]
+    order = [NUMBER, grows[3], grows[0], AGAIN, grows[4]]
+    check(collecting(order, constants={"axis": i64(0)}), [40, f32(3)])
+
+
+def test_loops_in_loops_that_collect():
+    inner = body([SQUARE, NUMBER, STEP, AGAIN], STATE, ["go_on_", "s_", "row"])
+    nodes = [
+        N("Add", ["number", "one"], ["times"]),
+        N("Loop", ["times", "", "s"], ["last", "all"], body=inner),
+        N("ReduceSum", ["all", "axis"], ["total"], keepdims=0),
+        N("Identity", ["go_on"], ["again"]),
+    ]
+    constants = {"axis": i64(0), "one": np.int64(1)}
+    outer = body(nodes, STATE, ["again", "last", "total"], constants)
+    node = N("Loop", ["limit", "", "x"], ["y", "rows"], body=outer)
+    check(make_model([node], COUNTED, COLLECTED), [1, f32(3)], [6, f32(3)])
+
+
+def test_rows_of_changing_sizes_are_refused():
+    nodes = [N("Concat", ["s", "s"], ["s_"], axis=0), N("Mul", ["s", "s"], ["row"]), AGAIN]
+    with pytest.raises(TilesmithError, match=r"collecting a result .* whose sizes the loop"):
+        tilesmith.compile(collecting(nodes))
+
+
+def test_collected_rows_are_copied_a_few_times_only(monkeypatch):
+    """Memory for them is doubled when it is full: no copy of all in each iteration."""
+    taken = []
+
+    def reserve(frame, size):
+        taken.append(size)
+        return original(frame, size)
+
+    original = Frame.reserve
+    monkeypatch.setattr(Frame, "reserve", reserve)
+    executable = tilesmith.compile(collecting([SQUARE, NUMBER, STEP, AGAIN]))
+    found = executable(np.array(2000), np.ones(4, "float32"))
+    assert found[1].shape == (2000, 4)
+    rows = [size for size in taken if size > 16]  # the others are for the state
+    assert len(rows) < 15 and sum(rows) < 4 * 2000 * 16
+
+
 def test_a_long_loop_is_not_unrolled():
     node = N("Loop", ["limit", "", "x"], ["y"], body=BODIES["number"])
     inputs = {"x": ("float32", ["n"])}
@@ -281,11 +370,12 @@ def test_non_max_suppression(center):
     inputs = {"b": ("float32", [2, "n", 4]), "s": ("float32", [2, 3, "n"]), "m": ("int64", [1])}
     constants = {"o": np.array([0.3], "float32"), "t": np.array([0.2], "float32")}
     model = make_model([node], inputs, {"y": ("int64", None)}, constants)
-    boxes = np.sort(RANDOM.random((2, 30, 4)).astype("float32"), -1)
-    scores = RANDOM.random((2, 3, 30)).astype("float32")
+    boxes = np.sort(RANDOM.random((2, 50, 4)).astype("float32"), -1)
+    scores = RANDOM.random((2, 3, 50)).astype("float32")
     check(
         model,
         [boxes, scores, i64(5)],
-        [boxes[:, :7], scores[..., :7], i64(30)],
+        [boxes, np.where(scores > 0.9, np.float32(np.nan), scores), i64(50)],
+        [boxes[:, :7], scores[..., :7], i64(50)],
         [boxes, np.zeros_like(scores), i64(3)],
     )

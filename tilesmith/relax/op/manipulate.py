@@ -38,7 +38,7 @@ from tilesmith.relax.op.common import (
 from tilesmith.relax.op.declaration import call, define, function_of
 from tilesmith.relax.op.scatter import collapse_sum_to, shape_like
 from tilesmith.relax.relations import describe
-from tilesmith.relax.spec import Precision, topi
+from tilesmith.relax.spec import Execution, Precision, topi
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 
@@ -175,6 +175,32 @@ concat = define(
     gradient=_concat_gradient,
     precision=_FOLLOW,
     evaluate=lambda attrs, tensors: numpy.concatenate(tensors, attrs.axis or 0),
+)
+
+
+def _infer_append(call: Call) -> Any:
+    data, row = tensor(call, 0), tensor(call, 1)
+    out = check_dtypes(call, [data, row])
+    if -1 not in (data.ndim, row.ndim) and data.ndim != row.ndim + 1:
+        raise ShapeError(f"append: {describe(row)} is not an element of {describe(data)}")
+    sizes, own = sizes_of(data), sizes_of(row)
+    if sizes is None:
+        return result(None, out, data.ndim, data)
+    for whole, part in zip(sizes[1:], own or ()):
+        if surely_different(whole, part):
+            raise ShapeError(f"append: {describe(row)} is not an element of {describe(data)}")
+    return result([sizes[0] + 1, *sizes[1:]], out, data.ndim, data)
+
+
+append = define(
+    "append",
+    "data row",
+    _infer_append,
+    description="A tensor with one more element along its first axis. A loop that carries it does"
+    " not copy what is there already.",
+    precision=_FOLLOW,
+    execution=Execution.APPEND,
+    evaluate=lambda attrs, data, row: numpy.concatenate([data, row[None]]),
 )
 
 

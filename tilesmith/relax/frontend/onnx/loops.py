@@ -4,7 +4,7 @@ themselves.
     def loop(i, go, limit, x, scanned, captured):
         if go and i < limit:
             go, x, y = body(i, go, x)
-            return loop(i + 1, go, limit, x, concat(scanned, y), captured)
+            return loop(i + 1, go, limit, x, append(scanned, y), captured)
         return x, scanned
 """
 
@@ -65,10 +65,16 @@ class _Body:
     def results(self) -> list[RelaxExpr]:
         return [self.goes_on, *self.states, *self.scanned]
 
+    @property
+    def whole(self) -> SeqExpr:
+        return SeqExpr([self.block], Tuple(self.results))
+
     def own_sizes(self) -> set[Any]:
-        """Return the sizes that are defined inside."""
+        """Return the sizes that are defined inside; casts also check those from outside."""
         casts = [binding for binding in self.block.bindings if hasattr(binding, "struct_info")]
-        return {size for cast in casts for size in symbolic_vars(cast.struct_info)}
+        given = [known_struct_info(var) for var in free_vars(self.whole)]
+        outer = {size for info in given for size in symbolic_vars(info)}
+        return {size for cast in casts for size in symbolic_vars(cast.struct_info)} - outer
 
 
 def run_time_loop(node: OnnxNode, graph: Any) -> tuple[Any, ...]:
@@ -162,7 +168,7 @@ class _Builder:
         i, goes_on, states = variables[0], variables[1], variables[2:]
         limit = Var("limit", _info([], "int64"))
         collected, firsts = self._collections(body)
-        inner = free_vars(SeqExpr([body.block], Tuple(body.results)))
+        inner = free_vars(body.whole)
         captured = [var for var in inner if var not in variables]
         params = [i, goes_on, limit, *states, *collected, *captured]
         given = [scalar(0, "int64"), self.goes_on, self.limit, *self.first, *firsts, *captured]
@@ -211,8 +217,7 @@ class _Builder:
         with self.importer.separate_block() as block:
             following[params[0]] = self.builder.emit(op.add(params[0], scalar(1, "int64")))
             for var, value in zip(collected, body.scanned):
-                row = self.builder.emit(op.expand_dims(value, 0))
-                following[var] = self.builder.emit(op.concat([var, row], 0))
+                following[var] = self.builder.emit(op.append(var, value))
             last = known_struct_info(params[-1])
             if isinstance(last, ShapeStructInfo):
                 following[params[-1]] = ShapeExpr(last.values)
@@ -227,7 +232,7 @@ class _Builder:
         }
         known |= body.own_sizes()
         nodes: list[Any] = [known_struct_info(param) for param in params]
-        for binding in bindings_of(SeqExpr([body.block], Tuple(body.results))):
+        for binding in bindings_of(body.whole):
             nodes += [known_struct_info(binding.var), binding.value]
         used = dict.fromkeys([size for node in nodes for size in symbolic_vars(node)])
         return [size for size in used if size not in known]

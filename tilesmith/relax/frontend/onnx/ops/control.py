@@ -85,6 +85,8 @@ def _loop(node: OnnxNode) -> Any:
         for values, value in zip(scanned, outputs[count:]):
             values.append(value)
         iteration += 1
+    if scanned and not iteration:
+        return run_time_loop(node, body)  # it knows the sizes of what would be collected
     return (*carried, *[_stacked(node, values, 0) for values in scanned])
 
 
