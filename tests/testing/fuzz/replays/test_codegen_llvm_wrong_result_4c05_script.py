@@ -13,11 +13,14 @@ ARGUMENTS = [[{'name': 'T1', 'shape': [3, 1], 'dtype': 'float32'}],
  [{'name': 'T1', 'shape': [3, 1], 'dtype': 'float32'}]]  # fmt: skip
 
 
-metadata = I.metadata({
-    "tir.AllocateConst": [
-        I.array("float32", (1,), "AACAvw=="),
-    ],
-})
+metadata = I.metadata(
+    {
+        "tir.AllocateConst": [
+            I.array("float32", (1,), "AACAvw=="),
+        ],
+    }
+)
+
 
 @T.prim_func
 def main(T1_handle: T.handle):
@@ -39,9 +42,11 @@ def main(T1_handle: T.handle):
             with T.block("B1"):
                 v0 = T.axis.opaque(3, i0)
                 v1 = T.axis.spatial(b, i1)
-                T.reads(T1_1[v0 - 1:v0 - 1 + 2, v1])
+                T.reads(T1_1[v0 - 1 : v0 - 1 + 2, v1])
                 T.writes(T1[v0, v1])
-                T1[v0, v1] = T.max(T1_1[v0, v1], T.if_then_else(2 <= v0, T1_1[v0 - 1, v1], T.float32(0.0)))
+                T1[v0, v1] = T.max(
+                    T1_1[v0, v1], T.if_then_else(2 <= v0, T1_1[v0 - 1, v1], T.float32(0.0))
+                )
 
 
 def schedule(sch):

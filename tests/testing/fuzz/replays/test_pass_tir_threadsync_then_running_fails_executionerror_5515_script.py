@@ -28,14 +28,14 @@ def main(A0: T.Buffer((3, 1), "int32"), T0: T.Buffer((3, 2), "bool")):
 
 def schedule(sch):
     b0 = sch.get_block("root", func_name="main")
-    b1, = sch.get_child_blocks(b0)
+    (b1,) = sch.get_child_blocks(b0)
     l2, l3 = sch.get_loops(b1)
     l4 = sch.fuse(l2, l3)
     l5, l6 = sch.split(l4, [None, 4])
     sch.bind(l5, "blockIdx.x")
     sch.bind(l6, "threadIdx.x")
     b7 = sch.get_block("root", func_name="main")
-    b8, = sch.get_child_blocks(b7)
+    (b8,) = sch.get_child_blocks(b7)
     l9, l10 = sch.get_loops(b8)
     b11 = sch.cache_read(b8, 0, "warp")
     sch.compute_at(b11, l9)
@@ -51,4 +51,4 @@ def schedule(sch):
 
 
 def test_replay():
-    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device='cuda')
+    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device="cuda")

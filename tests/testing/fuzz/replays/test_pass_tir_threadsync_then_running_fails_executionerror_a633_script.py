@@ -28,13 +28,13 @@ def main(A0: T.Buffer((3,), "int32"), T0: T.Buffer((3,), "float32")):
 
 def schedule(sch):
     b0 = sch.get_block("root", func_name="main")
-    b1, = sch.get_child_blocks(b0)
+    (b1,) = sch.get_child_blocks(b0)
     l2, l3 = sch.get_loops(b1)
     l4, l5 = sch.split(l2, [None, 2])
     sch.bind(l4, "blockIdx.x")
     sch.bind(l5, "threadIdx.x")
     b6 = sch.get_block("root", func_name="main")
-    b7, = sch.get_child_blocks(b6)
+    (b7,) = sch.get_child_blocks(b6)
     l8, l9, l10 = sch.get_loops(b7)
     b11 = sch.cache_read(b7, 0, "shared")
     sch.compute_at(b11, l8)
@@ -47,4 +47,4 @@ def schedule(sch):
 
 
 def test_replay():
-    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device='opencl')
+    replay.check(main, schedule, ARGUMENTS, "pass", ["llvm"], device="opencl")

@@ -37,7 +37,7 @@ def main(T0_1: T.Buffer((2,), "float32"), T1: T.Buffer((2,), "int32")):
 
 def schedule(sch):
     b0 = sch.get_block("B1", func_name="main")
-    l1, = sch.get_loops(b0)
+    (l1,) = sch.get_loops(b0)
     sch.vectorize(l1)
 
 

@@ -21,14 +21,19 @@ ARGUMENTS = [[{'name': 'A0', 'shape': [1, 1, 1], 'dtype': 'int32', 'low': -4, 'h
   {'name': 'T1', 'shape': [1], 'dtype': 'float32'}]]  # fmt: skip
 
 
-metadata = I.metadata({
-    "tir.AllocateConst": [
-        I.array("float32", (1,), "AACAPw=="),
-    ],
-})
+metadata = I.metadata(
+    {
+        "tir.AllocateConst": [
+            I.array("float32", (1,), "AACAPw=="),
+        ],
+    }
+)
+
 
 @T.prim_func
-def main(A0: T.Buffer((1, 1, 1), "int32"), T0: T.Buffer((1, 1), "int32"), T1: T.Buffer((1,), "float32")):
+def main(
+    A0: T.Buffer((1, 1, 1), "int32"), T0: T.Buffer((1, 1), "int32"), T1: T.Buffer((1,), "float32")
+):
     T.func_attr({"tir.noalias": True})
     # with T.block("root"):
     for i0, i1 in T.grid(1, 1):

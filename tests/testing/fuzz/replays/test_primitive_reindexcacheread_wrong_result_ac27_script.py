@@ -13,7 +13,9 @@ ARGUMENTS = [[{'name': 'A0', 'shape': [2, 2, 1], 'dtype': 'int32', 'low': -4, 'h
 
 
 @T.prim_func
-def main(A0: T.Buffer((2, 2, 1), "int32"), T1: T.Buffer((2, 2), "int32"), T2: T.Buffer((2, 2), "int32")):
+def main(
+    A0: T.Buffer((2, 2, 1), "int32"), T1: T.Buffer((2, 2), "int32"), T2: T.Buffer((2, 2), "int32")
+):
     T.func_attr({"tir.noalias": True})
     # with T.block("root"):
     T0 = T.alloc_buffer((2, 2, 1), "int32")

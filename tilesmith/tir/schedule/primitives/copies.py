@@ -328,9 +328,7 @@ def check_made_at(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) 
         ):
             continue
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-            if iterator.iter_type != IterVar.Opaque or not mentions(value, {loop.stmt.loop_var}):
-                continue
-            if mentions(region.region, {iterator.var}):
+            if iterator.iter_type == IterVar.Opaque and mentions(value, {loop.stmt.loop_var}):
                 raise refuse(
                     f"block '{realize.block.name_hint}' may read what earlier iterations have "
                     f"written to '{buffer.name}' (opaque iterator '{iterator.var.name}')",

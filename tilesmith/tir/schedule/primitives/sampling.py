@@ -104,7 +104,7 @@ def sample_perfect_tile(
         if decision is None or list(decision) == [1] * n:  # as it was drawn, when replayed
             return Sampled([1] * n, [1] * n)
         raise refuse("the extent is not constant", loop)
-    extent = stmt.extent.value
+    extent = _positive(loop, stmt.extent.value)
     if decision is not None:
         factors = _repair(loop, extent, n, decision)
     elif n < 1:
@@ -114,6 +114,12 @@ def sample_perfect_tile(
     else:
         factors = list(generator.choice(perfect_tiles(extent, n, max_innermost_factor)))
     return Sampled(factors, factors)
+
+
+def _positive(cursor: LoopCursor, extent: int) -> int:
+    if extent < 1:
+        raise refuse(f"a loop of extent {extent} has no factors", cursor)
+    return extent
 
 
 def _draw_factor_by_factor(
@@ -175,7 +181,7 @@ def sample_partitioned_tile(
         raise refuse(reason, loop)
     if not isinstance(stmt.extent, IntImm):
         raise refuse("the extent is not constant", loop)
-    extent = stmt.extent.value
+    extent = _positive(loop, stmt.extent.value)
     if extent % innerpart_factor:
         reason = f"the extent {extent} is not a multiple of innerpart_factor {innerpart_factor}"
         raise refuse(reason, loop)
