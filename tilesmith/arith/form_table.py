@@ -102,7 +102,7 @@ class FormTable:
         if new:
             atom.expr = expr
             atom.is_data = kind is not Truncated or not _of_variables(expr)
-            if is_call(expr, "tir.vscale"):
+            if kind is Leaf and is_call(expr, "tir.vscale"):
                 self.register_length = atom
         return atom
 

@@ -364,7 +364,7 @@ class LikeTerms:
         """Joins the pairs of minima and maxima of a sum, and nothing else."""
         for atom in form.terms:
             if atom.__class__ is Extreme and len(form.terms) > 1:
-                joined = self._join_pair(form, atom)  # type: ignore[arg-type]
+                joined = self._join_pair(form, atom)
                 if joined is not None:
                     return self._paired(joined)
         return form
