@@ -206,3 +206,19 @@ def test_the_length_of_scalable_registers() -> None:
     assert analyzer.simplify(x // (vscale() * 8)).value == 0
     assert analyzer.can_prove_equal(vscale() * x <= vscale() * y, x <= y)
     assert not analyzer.can_prove(vscale() < 16)
+
+
+def test_what_holds_for_each_length_of_scalable_registers():
+    analyzer, v = Analyzer(), vscale()
+    x, y = Var("x", "int32"), Var("y", "int32")
+    with analyzer.constraint_scope(x < v * 4):
+        assert analyzer.can_prove((y + v * 4 - 1) // (v * 4) * (v * 4) >= y)
+        assert analyzer.can_prove(v * v + 16 <= v * 17)
+        assert analyzer.can_prove(v * v != 3)
+        assert analyzer.can_prove(128 // v * v > 128 - v)
+        assert analyzer.can_prove((x + 1) * v <= v * v * 4)
+        assert not analyzer.can_prove(v * v != 9)
+        assert not analyzer.can_prove((y + v * 4 - 1) // (v * 4) * (v * 4) > y)
+        assert not analyzer.can_prove((x + 2) * v <= v * v * 4)
+    assert not analyzer.can_prove((x + 1) * v <= v * v * 4)  # nothing of it is left
+    assert not analyzer.can_prove(v >= 2)

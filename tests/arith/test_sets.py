@@ -153,6 +153,18 @@ def test_regions(region: list, sizes: dict, predicate: Any, expected: list | Non
                 assert item.min_value.value <= first <= item.max_value.value - extent + 1
 
 
+@pytest.mark.parametrize("count", [16, 20, n], ids=str)
+@pytest.mark.parametrize("low, end", [(y, z), (const(0), const(100))], ids=str)
+def test_tile_that_is_cut_at_both_ends(count: Any, low: Any, end: Any) -> None:
+    """The bound is that of the whole tile, cut: for any tile ``m``, not for those inside only."""
+    index = m * 16 + x
+    inside = op.logical_and(low <= index, index < end)
+    region, domain = [Range.from_min_extent(index, 1)], {x: Range(0, count)}
+    found = estimate_region_lower_bound(region, domain, inside)
+    assert found is not None
+    check(found[0], op.maximum(m * 16, low), op.minimum(m * 16 + count, end) - 1)
+
+
 def test_deduce_bound() -> None:
     everything = IntSet.everything()
     relax = {y: IntSet.interval(1, 20), z: IntSet.interval(3, 5), m: IntSet.interval(2, 9)}

@@ -28,7 +28,7 @@ sum ``n - i - 1``. What is opaque to arithmetic, a call or a choice, the normali
 the rewriter.
 
 Above the analyzer: sets of integers (`int_set`, `presburger`), solving for variables (`bound`,
-`int_solver`, `pattern`), and maps of iterators (`iter_affine_map`, `region`).
+`int_solver`, `pattern`), and maps of iterators (`iter_affine_map`, `iter_subspaces`, `region`).
 
 Maps of iterators have parts of their own (`iter_parts`), built in this order:
 
@@ -54,6 +54,7 @@ from tilesmith.arith.const_int_bound import ConstIntBound
 from tilesmith.arith.int_set import *  # noqa: F403
 from tilesmith.arith.int_solver import *  # noqa: F403
 from tilesmith.arith.iter_affine_map import *  # noqa: F403
+from tilesmith.arith.iter_subspaces import *  # noqa: F403
 from tilesmith.arith.modular_set import ModularSet
 from tilesmith.arith.pattern import *  # noqa: F403
 from tilesmith.arith.presburger import PresburgerSet

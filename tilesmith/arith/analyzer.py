@@ -23,12 +23,14 @@ from typing import Any, NamedTuple
 
 from tilesmith.arith.const_int_bound import ConstIntBound
 from tilesmith.arith.engine import Engine
-from tilesmith.arith.forms import NORMAL, is_index, magnitude, plus
+from tilesmith.arith.forms import NORMAL, Atom, is_index, magnitude, plus
 from tilesmith.arith.interval_set import IntervalSet, evaluate
 from tilesmith.arith.intervals import dtype_interval, union
 from tilesmith.arith.modular_set import ModularSet, reduced, union_residue
-from tilesmith.ir import Broadcast, IntImm, PrimExpr, Ramp, Range, Var, convert
+from tilesmith.ir import Broadcast, Call, IntImm, PrimExpr, Ramp, Range, Var, const, convert
+from tilesmith.ir import Rewriter as NodeRewriter
 from tilesmith.ir.operators import equal, is_const, match_types
+from tilesmith.ir.queries import calls, is_call
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -291,11 +293,32 @@ class Analyzer:
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
         """Returns True if a condition is proven to hold in each of its lanes.
 
-        Symbolic bounds are always used, whatever the ``strength``.
+        Symbolic bounds are always used, whatever the ``strength``. What is not proven of the length
+        of scalable registers (``vscale``) as such is tried for each length that there is.
         """
         if isinstance(expr, bool):
             return expr
-        return is_const(self._rewriter.rewrite(_expression(expr)), 1)
+        goal = _expression(expr)
+        if is_const(self._rewriter.rewrite(goal), 1):
+            return True
+        length = self.engine.table.register_length
+        return length is not None and self._proven_for_each(length, goal)
+
+    def _proven_for_each(self, length: Atom, goal: PrimExpr) -> bool:
+        """Returns True if a condition on the length of scalable registers is proven for each."""
+        engine = self.engine
+        if goal.dtype.lanes != 1 or next(calls(goal, "tir.vscale"), None) is None:
+            return False
+        low, high = engine.bounds.of_atom(length)
+        for value in range(int(low), int(high) + 1):
+            saved = engine.facts.open_layer()
+            try:
+                engine.assumptions.assume_value(length, value)
+                if not is_const(self._rewriter.rewrite(_AtLength(value).visit(goal)), 1):
+                    return False
+            finally:
+                engine.facts.close_layer(saved)
+        return True
 
     @deep_recursion
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
@@ -328,6 +351,18 @@ class Analyzer:
         if isinstance(expr, IntImm):
             return expr.value < upper_bound
         return self.engine.is_at_most(expr, int(upper_bound) - 1)
+
+
+class _AtLength(NodeRewriter):
+    """Puts a number in place of the length of scalable registers."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        if is_call(call, "tir.vscale"):
+            return const(self.length, call.dtype)
+        return self.children(call)
 
 
 def _expression(value: Any) -> PrimExpr:

@@ -211,6 +211,10 @@ class Assumptions:
                 if not rest.terms and rest.const < 0:
                     self._assume_nonnegative(shifted(atom.divisor, -1))
 
+    def assume_value(self, atom: Atom, value: int) -> None:
+        """Records that an atom, of whatever kind, equals a number in the current layer."""
+        self._assume_zero(Sum(atom.dtype, {atom: 1}, -value))
+
     def _assume_zero(self, form: Sum) -> None:
         self.facts.add_inequality(form)
         self.facts.add_inequality(times(form, -1))
@@ -265,7 +269,9 @@ def is_stable(expr: PrimExpr) -> bool:
 
 def _stable_atom(atom: Atom) -> bool:
     if isinstance(atom, Leaf):
-        return isinstance(atom.expr, Var) or (isinstance(atom, Truncated) and not atom.is_data)
+        if isinstance(atom, Truncated):
+            return not atom.is_data
+        return isinstance(atom.expr, Var) or is_call(atom.expr, "tir.vscale")
     if isinstance(atom, Product):
         return _stable_atoms(atom.factors)
     if isinstance(atom, Extreme):

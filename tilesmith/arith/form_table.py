@@ -27,6 +27,7 @@ from tilesmith.arith.forms import (
 )  # fmt: skip
 from tilesmith.arith.numbering import Numbering
 from tilesmith.ir import BinaryOp, Div, IntImm, Mod, PrimExpr, Select, Var
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
 Kind = TypeVar("Kind", bound=Atom)
@@ -39,10 +40,11 @@ class FormTable:
     order of its question, not that of a question before.
     """
 
-    __slots__ = ("_atoms", "_numbers", "_uid", "numbering")
+    __slots__ = ("_atoms", "_numbers", "_uid", "numbering", "register_length")
 
     def __init__(self, numbering: Numbering) -> None:
         self.numbering = numbering
+        self.register_length: Atom | None = None  # ``vscale()``, once it has occurred
         self._atoms: dict[object, Atom] = {}
         self._numbers: dict[object, int] = {}
         self._uid = 0
@@ -100,6 +102,8 @@ class FormTable:
         if new:
             atom.expr = expr
             atom.is_data = kind is not Truncated or not _of_variables(expr)
+            if kind is Leaf and is_call(expr, "tir.vscale"):
+                self.register_length = atom
         return atom
 
     def packed(self, expr: PrimExpr, parts: Iterable[Sum]) -> Sum:

@@ -34,7 +34,6 @@ __all__ = [
     "detect_iter_map", "find_iter_map",
     "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr",
     "normalize_to_iter_sum",
-    "subspace_divide",
 ]  # fmt: skip
 
 
@@ -62,13 +61,14 @@ class IterMapResult:
 FALSE = const(False, "bool")
 
 
-def _domains(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+def domains_of(input_iters: Mapping[Var, Range]) -> dict[Var, Range]:
+    """Returns the domains of iterators as ranges; a number stands for a range from zero."""
     return {
         var: dom if isinstance(dom, Range) else Range(0, dom) for var, dom in input_iters.items()
     }
 
 
-def _analyzer(domains: Mapping[Var, Range]) -> Analyzer:
+def analyzer_of(domains: Mapping[Var, Range]) -> Analyzer:
     """Returns an analyzer that knows the domains of the iterators."""
     analyzer = Analyzer()
     for var, domain in domains.items():
@@ -103,7 +103,7 @@ def _wrapped(form: IterSumExpr) -> IterSumExpr:
     if len(form.args) != 1:
         return form
     (arg,) = form.args
-    if isinstance(arg.source.source, IterSumExpr) and _is_whole(arg):
+    if isinstance(arg.source.source, IterSumExpr) and is_whole(arg):
         return form
     lower, base = arg.lower_factor, form.base
     one = lower if op.is_const(lower, 1) else const(1, arg.dtype)
@@ -115,7 +115,8 @@ def _wrapped(form: IterSumExpr) -> IterSumExpr:
     return IterSumExpr((IterSplitExpr(mark, one, arg.extent, arg.scale),), form.base)
 
 
-def _is_whole(arg: IterSplitExpr) -> bool:
+def is_whole(arg: IterSplitExpr) -> bool:
+    """Returns True if a digit is all of its iterator."""
     return op.is_const(arg.lower_factor, 1) and same_expression(arg.extent, arg.source.extent)
 
 
@@ -133,14 +134,14 @@ def find_iter_map(
     """
     level = IterMapLevel.from_str(check_level)
     level = IterMapLevel.Surjective if level is None else level
-    domains = _domains(input_iters)
+    domains = domains_of(input_iters)
     exprs = [convert(index) for index in indices]
     overlaps = overlaps and level is not IterMapLevel.Bijective
     options = level, simplify_trivial_iterators, overlaps
     first = _attempt(exprs, domains, convert(predicate), *options)
     if first.indices or not exprs:
         return first
-    analyzer = _analyzer(domains)
+    analyzer = analyzer_of(domains)
     simple = [analyzer.simplify(expr) for expr in exprs]
     condition = analyzer.simplify(convert(predicate))
     if all(a is b for a, b in zip(simple, exprs)) and condition is predicate:
@@ -192,14 +193,14 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
     """Returns the index as a sum of digits, largest scales first, without fusing or checking
     them; terms that are no digits are part of the base.
     """
-    domains = _domains(input_iters)
+    domains = domains_of(input_iters)
     parts = IterParts(True, None)
     for var, domain in domains.items():
         parts.iterators.add_iterator(var, domain, True)
     try:
         form = parts.rewriter.visit(convert(index))
     except NotAffine:
-        form = _digits_and_base(parts, _analyzer(domains).simplify(convert(index)))
+        form = _digits_and_base(parts, analyzer_of(domains).simplify(convert(index)))
     args = parts.sums.joined(list(form.args))
     normal = parts.sizes.analyzer.engine.normalizer.normal
     ordered = [(_size_of_scale(normal(arg.scale)), arg) for arg in args]
@@ -245,9 +246,9 @@ def iter_map_simplify(
     simplify_trivial_iterators: bool = True,
 ) -> list[PrimExpr]:
     """Returns the indices simplified under the ranges of the iterators."""
-    domains = _domains(input_iters)
+    domains = domains_of(input_iters)
     trivial = simplify_trivial_iterators
-    analyzer = _analyzer(
+    analyzer = analyzer_of(
         {v: dom for v, dom in domains.items() if trivial or not op.is_const(dom.extent, 1)}
     )
     exprs = [convert(index) for index in indices]
@@ -355,16 +356,6 @@ class _Inverse:
             self.result[source] = value
 
 
-def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
-    """Reduces a sum of one digit to that digit, or to the sum that the digit spans entirely."""
-    if not op.is_const(form.base, 0):
-        return form
-    source = arg.source.source
-    if isinstance(source, IterSumExpr) and op.is_const(arg.scale, 1) and _is_whole(arg):
-        return source
-    return arg
-
-
 def _check_radix(form: IterSumExpr) -> None:
     """Checks that each digit begins where the one below it ends."""
     analyzer = Analyzer()
@@ -378,123 +369,3 @@ def _consists_of(mark: IterMark, key: int) -> bool:
     if not isinstance(source, IterSumExpr):
         return False
     return any(id(arg.source) == key or _consists_of(arg.source, key) for arg in source.args)
-
-
-# Subspaces
-
-
-@deep_recursion
-def subspace_divide(
-    bindings: Sequence[Any],
-    input_iters: Mapping[Var, Range],
-    sub_iters: Sequence[Var],
-    predicate: Any = True,
-    check_level: Any = IterMapLevel.Surjective,
-    simplify_trivial_iterators: bool = True,
-) -> list[list[IterMark]]:
-    """Divides each binding into an outer part and a part over ``sub_iters``: ``binding = outer *
-    extent + inner``.
-
-    Gives a pair of iterators (outer, inner) for each binding; the last pair holds the predicates
-    of the outer and of the inner space as extents. An empty list if the bindings cannot be divided.
-    """
-    domains = _domains(input_iters)
-    condition = convert(predicate)
-    found = find_iter_map(bindings, domains, condition, check_level, simplify_trivial_iterators)
-    if not found.indices:
-        return []
-    divider = _Divider(set(sub_iters))
-    pairs: list[list[IterMark]] = []
-    for form in found.indices:
-        pair = divider.divide(form)
-        if pair is None:
-            return []
-        pairs.append(pair)
-    true = const(True, "bool")
-    outer = op.all_of(*divider.outer_conditions) if divider.outer_conditions else true
-    inner = op.all_of(*divider.inner_conditions) if divider.inner_conditions else true
-    nothing = IterSumExpr((), const(0, "int32"))
-    return [*pairs, [IterMark(nothing, outer), IterMark(nothing, inner)]]
-
-
-class _Divider:
-    """Classifies digits as outer or inner ones."""
-
-    def __init__(self, inner: set[Var]) -> None:
-        self.inner = inner
-        self.outer_conditions: list[PrimExpr] = []
-        self.inner_conditions: list[PrimExpr] = []
-        self.analyzer = Analyzer()
-
-    def side(self, arg: IterSplitExpr) -> str:
-        """Returns "inner", "outer", or "both" for a digit that mixes them."""
-        source: Any = arg.source.source
-        if isinstance(source, IterSumExpr):
-            sides = {self.side(part) for part in source.args}
-            return sides.pop() if len(sides) == 1 else "both"
-        while not isinstance(source, Var):
-            source = source.a if isinstance(source, Sub) else source.value
-        return "inner" if source in self.inner else "outer"
-
-    def divide(self, form: IterSumExpr) -> list[IterMark] | None:
-        """Returns (outer, inner) of one binding."""
-        one, zero = const(1, form.dtype), const(0, form.dtype)
-        empty = IterMark(IterSumExpr((), zero), one)
-        if not form.args:
-            return [IterMark(form, one), empty]
-        arg = form.args[0]
-        side = self.side(arg)
-        if side == "both":
-            return self._mixed(form, arg)
-        mark = IterMark(_unwrapped(form, arg), self._span(arg))
-        self._condition(arg, self.inner_conditions if side == "inner" else self.outer_conditions)
-        return [empty, mark] if side == "inner" else [mark, empty]
-
-    def _span(self, arg: IterSplitExpr) -> PrimExpr:
-        return (
-            arg.extent
-            if op.is_const(arg.scale, 1)
-            else self.analyzer.simplify(arg.extent * arg.scale)
-        )
-
-    def _condition(self, arg: IterSplitExpr, into: list[PrimExpr]) -> None:
-        """Adds the predicate of a sum with a capped extent to the conditions of its side."""
-        mark = arg.source
-        source = mark.source
-        if isinstance(source, IterSumExpr) and source.args:
-            size = source.args[0].extent
-            for part in source.args[1:]:
-                size = self.analyzer.simplify(size * part.extent)
-            if not self.analyzer.can_prove_equal(size, mark.extent):
-                value = expression_of(source, self.analyzer)
-                into.append(value < mark.extent)
-                if not op.is_const(source.base, 0):
-                    into.append(value >= 0)
-
-    def _mixed(self, form: IterSumExpr, arg: IterSplitExpr) -> list[IterMark] | None:
-        source = arg.source.source
-        whole = op.is_const(arg.lower_factor, 1)
-        if not whole or not op.is_const(arg.scale, 1) or not isinstance(source, IterSumExpr):
-            return None
-        parts = list(source.args)
-        sides = [self.side(part) for part in parts]
-        cut = len([side for side in sides if side == "outer"])
-        if sides != ["outer"] * cut + ["inner"] * (len(parts) - cut):
-            return None
-        inner, outer = parts[cut:], parts[:cut]
-        span = self.analyzer.simplify(inner[0].extent * inner[0].scale)
-        scaled = [
-            IterSplitExpr(
-                part.source, part.lower_factor, part.extent,
-                self.analyzer.simplify(op.floordiv(part.scale, span)),
-            )
-            for part in outer
-        ]  # fmt: skip
-        size = self.analyzer.simplify(outer[0].extent * scaled[0].scale)
-        zero = const(0, form.dtype)
-        if not self.analyzer.can_prove_equal(size * span, arg.source.extent):
-            return None  # a predicate across the two: neither side can say it alone
-        if not self.analyzer.can_prove_equal(op.floormod(form.base, span), 0):
-            return None
-        base = self.analyzer.simplify(op.floordiv(form.base, span))
-        return [IterMark(IterSumExpr(scaled, base), size), IterMark(IterSumExpr(inner, zero), span)]

@@ -329,21 +329,20 @@ class LikeTerms:
         return None
 
     def _join_extreme(self, form: Sum, atom: Extreme) -> Sum | None:
-        """Rewrites ``min(x, y) - x -> min(0, y - x)``, ``min(x, y) + max(x, y) -> x + y``."""
+        """Rewrites ``min(x, y) - x -> min(0, y - x)``, ``min(x, y) + max(x, y) -> x + y`` and
+        ``max(x, y) - max(0, y - x) -> x``.
+        """
         if len(form.terms) == 1:
             return None
+        joined = self._join_pair(form, atom)
+        if joined is not None:
+            return joined
         factor = form.terms[atom]
         rest = {a: c for a, c in form.terms.items() if a is not atom}
-        for other, coefficient in rest.items():
-            if other.__class__ is Extreme and coefficient == factor and len(atom.args) == 2:
-                if other.kind is not atom.kind and self._same_args(atom, other):
-                    del rest[other]
-                    both = plus(retyped(atom.args[0], form.dtype), atom.args[1])
-                    return plus(Sum(form.dtype, rest, form.const), both, factor)
         if any(coefficient % factor for coefficient in rest.values()):
             return None
         shift = exact_quotient(Sum(form.dtype, rest, 0), factor)
-        moved = [plus(retyped(arg, form.dtype), shift) for arg in atom.args]
+        moved = [self._paired(plus(retyped(arg, form.dtype), shift)) for arg in atom.args]
         kind = atom.kind
         if factor < 0:  # x - min(x, y)  ->  max(x - y, 0)
             moved = [times(arg, -1) for arg in moved]
@@ -360,6 +359,43 @@ class LikeTerms:
         else:
             joined = self.minima.extreme(kind, moved)
         return shifted(times(joined, factor), form.const)
+
+    def _paired(self, form: Sum) -> Sum:
+        """Joins the pairs of minima and maxima of a sum, and nothing else."""
+        for atom in form.terms:
+            if atom.__class__ is Extreme and len(form.terms) > 1:
+                joined = self._join_pair(form, atom)
+                if joined is not None:
+                    return self._paired(joined)
+        return form
+
+    def _join_pair(self, form: Sum, atom: Extreme) -> Sum | None:
+        """Rewrites ``min(x, y) + max(x, y) -> x + y`` and ``max(x, y) - max(0, y - x) -> x``."""
+        factor = form.terms[atom]
+        for other, coefficient in form.terms.items():
+            if other is atom or other.__class__ is not Extreme or len(atom.args) != 2:
+                continue
+            both: Sum | None = None
+            if coefficient == factor and other.kind is not atom.kind:
+                if self._same_args(atom, other):
+                    both = plus(retyped(atom.args[0], form.dtype), atom.args[1])
+            elif coefficient == -factor and other.kind is atom.kind:
+                both = self._shift(atom, other)
+            if both is not None:
+                rest = {a: c for a, c in form.terms.items() if a is not atom and a is not other}
+                return plus(Sum(form.dtype, rest, form.const), both, factor)
+        return None
+
+    def _shift(self, a: Extreme, b: Extreme) -> Sum | None:
+        """Returns what each operand of ``a`` has more than one of ``b``; None if that differs."""
+        if len(b.args) != 2 or a.dtype is not b.dtype or not is_index(a.dtype):
+            return None
+        for first, second in (b.args, b.args[::-1]):
+            shift = plus(a.args[0], first, -1)
+            over = plus(plus(a.args[1], second, -1), shift, -1)
+            if not over.terms and over.const == 0 and self.bounds.flows(shift):
+                return shift
+        return None
 
     def _same_args(self, a: Extreme, b: Extreme) -> bool:
         numbers = [sorted([self.table.number(arg) for arg in e.args]) for e in (a, b)]

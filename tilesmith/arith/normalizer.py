@@ -285,12 +285,18 @@ class Normalizer:
             return self._truncated(self.divider.divide(a, b.const)[0 if whole else 1], a)
         if -b.const < low and high < b.const:
             return Sum(expr.dtype, {}, 0) if whole else a
+        if not whole and len(a.terms) == 1 and a.const == 0:  # x * 12 rem 8 is x * 4 rem 8
+            ((atom, scale),) = a.terms.items()
+            less = abs(scale) % b.const
+            if less and less != abs(scale):
+                fewer = Sum(a.dtype, {atom: less if scale > 0 else -less}, 0)
+                return self.normal(Mod(self.writer.to_expr(fewer), expr.b))
         common = gcd(coefficient_gcd(a), a.const, b.const)
         if common > 1 and a.terms and abs(next(iter(a.terms.values()))) == common:  # x * 4 / 8
-            less, divisor = self.writer.to_expr(exact_quotient(a, common)), b.const // common
+            part_of, divisor = self.writer.to_expr(exact_quotient(a, common)), b.const // common
             if divisor != 1:
                 part = self.normal(
-                    (Div if whole else Mod)(less, self.writer.constant(divisor, b.dtype))
+                    (Div if whole else Mod)(part_of, self.writer.constant(divisor, b.dtype))
                 )
                 return part if whole else self.terms.combine(times(part, common))
         if coefficient_gcd(a) % b.const == 0 == a.const % b.const:
