@@ -202,8 +202,9 @@ def minima_that_do_not_turn_around() -> None:
 
 def copies_in_front_of_constants() -> None:
     """A cache is made where the constant memory that it copies is not declared yet."""
-    owner = module("tir.schedule.primitives.cache")
-    replace(owner, "_declares", lambda _: lambda place, buffer: False)
+    for name in ("cache", "reindex"):
+        owner = module("tir.schedule.primitives." + name)
+        replace(owner, "declares", lambda _: lambda place, buffer: False)
 
 
 def _first_names(right: Any) -> Any:

@@ -57,6 +57,7 @@ __all__ = [
     "cache_of",
     "cache_read",
     "cache_write",
+    "declares",
     "first_block",
     "part_written",
     "region_of",
@@ -202,7 +203,7 @@ def cache_read(
     check_accessed_by_name(readers, buffer)
     for reader in readers:
         rewrite(reader, ThroughCopy(buffer, cache, start, only_reads=True))
-    if not writers and not _declares(place, buffer):
+    if not writers and not declares(place, buffer):
         insert_nest(place, nest, first_block(place), before=True)
     elif consumers or not writers:
         insert_nest(place, nest, _at(place, readers, 0), before=True)
@@ -224,7 +225,7 @@ def _check_single(writers: Sequence[BlockCursor], buffer: Buffer) -> None:
     raise refuse(reason, writers[1])
 
 
-def _declares(place: Cursor, buffer: Buffer) -> bool:
+def declares(place: Cursor, buffer: Buffer) -> bool:
     """Return whether a buffer is declared below a place: its first block may not know it."""
     return any(one.buffer is buffer for one in nodes(place.stmt, DeclBuffer))
 

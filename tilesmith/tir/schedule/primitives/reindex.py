@@ -20,7 +20,7 @@ from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.queries import accesses, free_variables, is_used_as_pointer
+from tilesmith.tir.queries import accesses, buffers, free_variables, is_used_as_pointer
 from tilesmith.tir.schedule.blocks import is_dominant, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -29,6 +29,7 @@ from tilesmith.tir.schedule.parameters import BlockBuffer, ReadBuffer, StorageSc
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.cache import (
     buffer_with,
+    declares,
     first_block,
     region_of,
     writers_of,
@@ -207,7 +208,8 @@ def _through(
 ) -> BlockCursor:
     """Redirect the block to a new buffer, and insert the copying block before or after it.
 
-    A cache of a buffer that nothing here writes is filled before everything else.
+    A cache of a buffer that nothing here writes is filled before everything else, where its first
+    block sees what is copied.
     """
     cursor, scope = access.cursor, access.scope
     _check_mapping(access, indices)
@@ -226,7 +228,8 @@ def _through(
     realize, loops = _stage(access, cache, indices, used)
     anchor = cursor
     if is_cache and access.reads and not writers_of(scope, access.buffer):
-        anchor = first_block(scope)
+        if not any(declares(scope, buffer) for buffer in buffers(realize)):
+            anchor = first_block(scope)
     rewrite = _Moved(access.buffer, cache, indices)
     cursor.replace(rewrite.visit(cursor.stmt), rewrite.reuse)
     insert_nest(scope, nest_of(realize, loops), anchor, before=access.reads)
