@@ -196,6 +196,7 @@ def _kernel(part: Recipe, name: str) -> tuple[PrimFunc, list[str], list[str]]:
     calls (inputs, outputs, sizes), and the names of its inputs and sizes.
     """
     function = build(part)
+    assert isinstance(function, PrimFunc)  # no stage of a graph hands pointers on
     outputs = outputs_of(part)
     scalars = unbound_sizes(part)
     params = {_name(function, param): param for param in function.params}
