@@ -25,7 +25,7 @@ BUDGET = {
     "script": 38,
     "target": 10,
     "te": 22,
-    "testing": 41,
+    "testing": 40,
     "topi": 87,
 }
 
