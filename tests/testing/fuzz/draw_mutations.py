@@ -202,32 +202,9 @@ def minima_that_do_not_turn_around() -> None:
 
 def copies_in_front_of_constants() -> None:
     """A cache is made where the constant memory that it copies is not declared yet."""
-    owner = module("tir.schedule.primitives.cache")
-    replace(owner, "_declares", lambda _: lambda place, buffer: False)
-
-
-def _first_names(right: Any) -> Any:
-    """Return a method that knows a pointer by the first buffer only that it was asked for."""
-
-    def known(self: Any, buffer: Any) -> Any:
-        names = self.__dict__.setdefault("names", {})
-        if names.setdefault(buffer.data, buffer) is buffer:
-            return right(self, buffer)
-        return None
-
-    return known
-
-
-def memory_whose_views_do_not_count() -> None:
-    """Memory is live as long as it is accessed through one of its buffers."""
-    cls = module("tir.transform.storage.storage_rewrite")._LifeFinder
-    replace(cls, "visit_Buffer", _first_names)
-
-
-def memory_merged_without_its_views() -> None:
-    """Further buffers that are declared over memory stay where it was."""
-    cls = module("tir.transform.storage.merge_shared_memory_allocations")._Merger
-    replace(cls, "redirected", _first_names)
+    for name in ("cache", "reindex"):
+        owner = module("tir.schedule.primitives." + name)
+        replace(owner, "declares", lambda _: lambda place, buffer: False)
 
 
 def constants_of_small_floats_as_they_are() -> None:
@@ -283,8 +260,6 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (partial_results_that_begin_at_the_start, "primitive: ", "chains", "primitive"),
         (partial_results_that_forget_the_start, "primitive: ", "chains", "primitive"),
         (copies_in_front_of_constants, "primitive: ", "statements", "primitive"),
-        (memory_whose_views_do_not_count, "pass: tir.StorageRewrite", "pointers", "pass"),
-        (memory_merged_without_its_views, "pass: tir.MergeShared", "threads", "pass"),
         (constants_of_small_floats_as_they_are, "codegen: c", "narrow", "codegen"),
         (layouts_behind_addresses, "primitive: ", "pointers", "primitive"),
         (layouts_behind_functions, "primitive: ", "pointers", "primitive"),

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from tilesmith.ir import structural_equal
+from tilesmith.ir import IRModule, structural_equal
 from tilesmith.script import from_source
-from tilesmith.testing.fuzz import layouts
+from tilesmith.testing.fuzz import intrinsics, layouts
 from tilesmith.testing.fuzz.cases import argument_sets, make_case, run_case
 from tilesmith.testing.fuzz.checks import Checker
 from tilesmith.testing.fuzz.fields import FIELDS
@@ -34,18 +34,24 @@ def test_all_forms_of_stages_are_drawn_and_run():
         Checker(build(recipe), argument_sets(recipe))  # verifies and interprets
     assert seen >= {
         "inside", "nested", "matched", "local", "branches", "assertion", "assumption", "nothing",
-        "let", "shift", "loops", "wide", "scatter", "until", "view",
+        "let", "shift", "loops", "wide", "scatter", "until", "view", "handed",
     }  # fmt: skip
 
 
-def outputs_of(stage):
-    """The results of a program of one stage, whose program is well formed."""
+def recipe_of(stage, **more):
+    """The recipe of a program of one stage."""
     stage = {
         "name": "B0", "axes": [{"size": 4, "type": "S"}], "indices": [["axis", 0]],
         "binding": "plain", "tensors": [{"name": "T0", "shape": [4], "dtype": "int32", "ulp": 0}],
         **stage,
     }  # fmt: skip
     recipe = {"index": "int32", "dims": {}, "symbolic": [], "inputs": [], "stages": [stage]}
+    return {**recipe, **more}
+
+
+def outputs_of(stage):
+    """The results of a program of one stage, whose program is well formed."""
+    recipe = recipe_of(stage)
     return Checker(build(recipe), argument_sets(recipe)).expected[0][0].tolist()
 
 
@@ -57,6 +63,38 @@ def test_both_blocks_of_a_branch_have_their_constant_memory(is_outside):
         "kind": "compute", "value": value, "form": {"branches": 2}, "tables_outside": is_outside,
     }  # fmt: skip
     assert outputs_of(stage) == [3, 5, 7, 3]
+
+
+HANDED = [
+    {"part": part, **to}
+    for part in ("all", "reads", "writes")
+    for to in (
+        {"to": "packed"},
+        *[{"to": "function", "how": how} for how in ("data", "access", "element", "row")],
+    )
+    if part != "all" or to["to"] == "function"
+]
+
+
+@pytest.mark.parametrize("handed", HANDED, ids=lambda one: "-".join(one.values()))
+def test_what_is_handed_on_is_done(handed):
+    """A function gets pointers, a packed function tensors; the block does as before."""
+    intrinsics.register()
+    axes = [{"size": size, "type": kind} for size, kind in ((2, "S"), ("a", "S"), (3, "R"))]
+    own = [["axis", 0], ["axis", 1]]
+    value = ["add", ["load", "A0", *own], ["cast", "int32", ["axis", 2]]]
+    tensor = {"name": "T0", "shape": [2, "a"], "dtype": "int32", "ulp": None}
+    stage = {
+        "kind": "reduce", "combiner": "sum", "value": value, "axes": axes, "indices": own,
+        "tensors": [tensor], "form": {"handed": handed},
+    }  # fmt: skip
+    source = {**tensor, "name": "A0", "low": 5, "high": 5}
+    recipe = recipe_of(stage, dims={"a": 2}, symbolic=["a"], inputs=[source])
+    program = build(recipe)
+    assert isinstance(program, IRModule) == (handed["to"] == "function")
+    checker = Checker(program, argument_sets(recipe))
+    assert checker.expected[0][1].tolist() == [[18, 18], [18, 18]]
+    assert "call_packed" in program.script() or handed["to"] == "function"
 
 
 @pytest.mark.parametrize("has_while", [False, True])

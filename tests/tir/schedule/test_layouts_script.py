@@ -268,7 +268,7 @@ CHANGES_OF_LAYOUT = {
 
 
 @pytest.mark.parametrize("name", CHANGES_OF_LAYOUT)
-@pytest.mark.parametrize("way", ["passed to a function", "declared over"])
+@pytest.mark.parametrize("way", ["passed to a function", "a row passed", "declared over"])
 def test_buffers_whose_pointer_is_used_keep_their_layout(name, way):
     @I.ir_module
     class Called:
@@ -309,8 +309,24 @@ def test_buffers_whose_pointer_is_used_keep_their_layout(name, way):
                 Y = T.decl_buffer((48,), "float32", data=X.data)
                 B[vi, vj] = Y[vi * 8 + vj] * T.float32(2)
 
-    module = Called if way == "passed to a function" else aliased
-    sch = tir.Schedule(module)
+    @I.ir_module
+    class Rows:
+        @T.prim_func
+        def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+            X = T.alloc_buffer((6, 8), "float32")
+            for i, j in T.grid(6, 8):
+                with T.block("pre"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    X[vi, vj] = A[vi, vj] + T.float32(1)
+            for i in range(6):
+                with T.block("call"):
+                    vi = T.axis.spatial(6, i)
+                    T.reads(X[vi, 0:8])
+                    T.writes(B[vi, 0:8])
+                    T.call_extern("int32", "scale", T.address_of(X[vi, 0]), T.address_of(B[vi, 0]))
+
+    ways = {"passed to a function": Called, "a row passed": Rows, "declared over": aliased}
+    sch = tir.Schedule(ways[way])
     with pytest.raises(tir.ScheduleError, match=r"is used as a pointer \(X.data\)"):
         CHANGES_OF_LAYOUT[name](sch, sch.get_block("pre", func_name="main"))
 

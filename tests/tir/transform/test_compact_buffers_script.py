@@ -150,6 +150,8 @@ for i in range(16):
         ("512", "B[i, 1] = C[i, 4]", 512),  # larger than the buffer: for what nobody can tell
         ("256", 'E = T.decl_buffer((256,), data=C_data)\n    B[i, 1] = E[i * 16]', 256),
         ("256", 'T.evaluate(T.call_pure_extern("int32", "f", C_data))', 256),
+        ("256", 'T.evaluate(T.call_pure_extern("int32", "f", T.address_of(C[i, 0])))', 256),
+        ("256", 'T.call_intrin("float32", "tir.atomic_add", T.address_of(C[i, 9]), C[i, 1])', 16),
     ],
 )  # fmt: skip
 def test_declared_buffers_that_are_the_whole_allocation_shrink(size, between, left):

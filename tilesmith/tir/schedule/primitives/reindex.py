@@ -207,7 +207,8 @@ def _through(
 ) -> BlockCursor:
     """Redirect the block to a new buffer, and insert the copying block before or after it.
 
-    A cache of a buffer that nothing here writes is filled before everything else.
+    A cache of a buffer that nothing here writes is filled before everything else, where its first
+    block sees what is copied.
     """
     cursor, scope = access.cursor, access.scope
     _check_mapping(access, indices)
