@@ -247,6 +247,7 @@ from tilesmith.script.tir_types import parameter_of as parameter_of
 from tilesmith.script.tir_types import region_of as region_of
 from tilesmith.support.errors import ScriptError as ScriptError
 from tilesmith.support.errors import TypeMismatchError as TypeMismatchError
+from tilesmith.support.errors import UnknownMemberError as UnknownMemberError
 from tilesmith.support.errors import UnsupportedError as UnsupportedError
 from tilesmith.target.target import Target as Target
 from tilesmith.tir.expr import BufferLoad as BufferLoad
