@@ -102,6 +102,27 @@ def _inside(
     return ends[0], ends[1]
 
 
+def _sample(
+    builder: IRBuilder, part: tuple[PrimExpr, PrimExpr, PrimExpr], index: PrimExpr, step: PrimExpr,
+    extent: PrimExpr, name: str,
+) -> _Samples:  # fmt: skip
+    """Return how sample ``step`` of a part reads the image along an axis."""
+    low, size, number = part
+    within = (_float(step) + _float(0.5)) / _float(number)
+    place = builder.let("at_" + name, low + size * (_float(index) + within))
+    return _Samples(builder, extent, place, name)
+
+
+def _of_all_samples(
+    kind: str, total: PrimExpr, ranges: list[tuple[PrimExpr, PrimExpr]], numbers: list[PrimExpr]
+) -> PrimExpr:
+    """Return the mean or the largest of all samples, where those outside of ``ranges`` are 0."""
+    if kind == "avg":
+        return total / (_float(numbers[0]) * _float(numbers[1]))
+    are_left = [end - begin < number for (begin, end), number in zip(ranges, numbers)]
+    return tir.Select(tir.Or(*are_left), op.maximum(total, _float(0.0)), total)
+
+
 def _roi_align(
     layout: str,
     data: Tensor,
@@ -133,12 +154,12 @@ def _roi_align(
                 for corner, count in zip((2, 1), pooled)
             ]
             c, i, j = loops(builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i")
-            ranges = [(const(0, "int32"), number) for _, _, number in parts]
-            if sample_ratio <= 0:
-                ranges = [
-                    _inside(builder, part, index, extent, name)
-                    for part, index, extent, name in zip(parts, (i, j), (height, width), "yx")
-                ]
+            ranges = [
+                _inside(builder, part, index, extent, name)
+                if sample_ratio <= 0
+                else (const(0, "int32"), part[2])
+                for part, index, extent, name in zip(parts, (i, j), (height, width), "yx")
+            ]
             first = _float(0.0) if kind == "avg" else lowest("float32")
             total = local(builder, "float32", "total", first)
             with ExitStack() as samples:
@@ -146,13 +167,12 @@ def _roi_align(
                     samples.enter_context(builder.for_range(begin, end, f"s{axis}"))
                     for axis, (begin, end) in enumerate(ranges)
                 ]
-                taps = []
-                for (low, size, number), index, step, extent, name in zip(
-                    parts, (i, j), (v, u), (height, width), "yx"
-                ):
-                    within = (_float(step) + _float(0.5)) / _float(number)
-                    place = builder.let("at_" + name, low + size * (_float(index) + within))
-                    taps.append(_Samples(builder, extent, place, name))
+                taps = [
+                    _sample(builder, part, index, step, extent, name)
+                    for part, index, step, extent, name in zip(
+                        parts, (i, j), (v, u), (height, width), "yx"
+                    )
+                ]
                 value: PrimExpr = _float(0.0)
                 for y, weight_y in taps[0].taps:
                     for x, weight_x in taps[1].taps:
@@ -161,15 +181,9 @@ def _roi_align(
                 nothing = tir.Or(taps[0].outside, taps[1].outside)
                 value = tir.Select(nothing, _float(0.0), value)
                 total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
-            made = total[0]
-            if kind == "avg":
-                made = made / (_float(parts[0][2]) * _float(parts[1][2]))
-            elif sample_ratio <= 0:  # samples that are left out are 0
-                some_left = [
-                    end - begin < number for (begin, end), (_, _, number) in zip(ranges, parts)
-                ]
-                made = tir.Select(tir.Or(*some_left), op.maximum(made, _float(0.0)), made)
-            out[pixel(roi, c, i, j)] = op.cast(data.dtype, made)
+            numbers = [number for _, _, number in parts]
+            value = _of_all_samples(kind, total[0], ranges, numbers)
+            out[pixel(roi, c, i, j)] = op.cast(data.dtype, value)
         return builder.get()
 
     shape = pixel(rois.shape[0], channels, *[const(size, "int32") for size in pooled])

@@ -203,7 +203,8 @@ class _First:
         self, builder: IRBuilder, source: BufferVar, values: BufferVar, places: BufferVar,
         planes: list[BufferVar], at: Row,
     ) -> None:  # fmt: skip
-        rows = DigitSort(builder, *planes, at, self.ascending)
+        keys, origins = planes
+        rows = DigitSort(builder, keys, origins, at, self.ascending)
         is_part = self.count is not None and not op.is_const(self.size, self.count)
         first = self.counted if is_part else None
         plane = rows.sort(lambda k: sortable(source[at(k)]), lambda k: k, self.size, first)
