@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from tilesmith import te, tir
@@ -113,6 +113,16 @@ def _sample(
     return _Samples(builder, extent, place, name)
 
 
+def _between(axes: list[_Samples], pixel: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> PrimExpr:
+    """Return the value between four pixels, 0 outside of the image."""
+    value: PrimExpr = _float(0.0)
+    for y, weight_y in axes[0].taps:
+        for x, weight_x in axes[1].taps:
+            value = value + pixel(y, x) * weight_y * weight_x
+    outside = tir.Or(axes[0].outside, axes[1].outside)
+    return tir.Select(outside, _float(0.0), value)
+
+
 def _of_all_samples(
     kind: str, total: PrimExpr, ranges: list[tuple[PrimExpr, PrimExpr]], numbers: list[PrimExpr]
 ) -> PrimExpr:
@@ -173,13 +183,7 @@ def _roi_align(
                         parts, (i, j), (v, u), (height, width), "yx"
                     )
                 ]
-                value: PrimExpr = _float(0.0)
-                for y, weight_y in taps[0].taps:
-                    for x, weight_x in taps[1].taps:
-                        read = _float(source[pixel(image, c, y, x)])
-                        value = value + read * weight_y * weight_x
-                nothing = tir.Or(taps[0].outside, taps[1].outside)
-                value = tir.Select(nothing, _float(0.0), value)
+                value = _between(taps, lambda y, x: _float(source[pixel(image, c, y, x)]))
                 total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
             numbers = [number for _, _, number in parts]
             value = _of_all_samples(kind, total[0], ranges, numbers)
