@@ -20,7 +20,7 @@ from typing import Any
 from tilesmith import relax
 from tilesmith.driver.graph_cells import Cell, load_cells
 from tilesmith.driver.graph_errors import not_lowered, unknown_shape
-from tilesmith.driver.graph_loop import find_loop, lower_loop
+from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
     describe_value,
@@ -377,7 +377,7 @@ class _Lowering:
             if spec.view_of is not None:
                 return self._view(variable, call, call.args[spec.view_of])
             if spec.execution is Execution.APPEND:
-                return self._append(variable, call)
+                return lower_append(self, call, self._new(call.struct_info, "append"))
             if spec.execution is Execution.SHAPE_OF:
                 return ShapeValue(self.value(call.args[0]).shape)
             if spec.execution is Execution.TENSOR_TO_SHAPE:
@@ -479,18 +479,6 @@ class _Lowering:
         shape = self._shape_of(info, f"'{name}'")
         self.sizes.check_view(source.shape, shape, call.op.name)
         return TensorValue(source.storage, shape, source.dtype)
-
-    def _append(self, variable: Any, call: relax.Call) -> TensorValue:
-        """Copy a tensor and a row to new memory; loops do better (`graph_loop`)."""
-        data, row = [self.value(argument) for argument in call.args]
-        info = variable.struct_info if variable is not None else call.struct_info
-        result: TensorValue = self._new(info, "append")
-        self.sizes.define_shape(result.shape, (data.shape[0] + 1, *row.shape), "append")
-        used = number_of_bytes(data.shape, data.dtype)
-        self.steps.append(copy_bytes(data.storage, result.storage, used))
-        size = number_of_bytes(row.shape, row.dtype)
-        self.steps.append(copy_bytes(row.storage, result.storage, size, used))
-        return result
 
     def _inline(self, call: relax.Call, function: Any) -> Any:
         """Inline a call of another graph function."""

@@ -35,7 +35,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir import BufferLoad, BufferStore, DeclBuffer, LetStmt, Stmt, While, decl_buffer
 from tilesmith.tir.stmt import stmt_seq
 
-__all__ = ["Loop", "find_loop", "lower_loop"]
+__all__ = ["Loop", "find_loop", "lower_append", "lower_loop"]
 
 _LEAST_ALTERNATING = 1024
 """Values of fewer bytes are copied: their place is known, so that LLVM can keep it in registers."""
@@ -158,6 +158,16 @@ def lower_loop(low: Any, name: str, loop: Loop, arguments: list[Any]) -> Any:
     low.bindings(loop.prefix)
     low.bindings(loop.exit)
     return low.value(loop.exit.body)
+
+
+def lower_append(low: Any, call: relax.Call, result: TensorValue) -> TensorValue:
+    """Lower a call of `relax.append` where it cannot be done in place: copy both to new memory."""
+    data, row = [low.value(argument) for argument in call.args]
+    low.sizes.define_shape(result.shape, (data.shape[0] + 1, *row.shape), "append")
+    used, size = [number_of_bytes(one.shape, one.dtype) for one in (data, row)]
+    low.steps.append(copy_bytes(data.storage, result.storage, used))
+    low.steps.append(copy_bytes(row.storage, result.storage, size, used))
+    return result
 
 
 @dataclass

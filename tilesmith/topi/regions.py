@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from tilesmith import te, tir
@@ -102,6 +102,37 @@ def _inside(
     return ends[0], ends[1]
 
 
+def _sample(
+    builder: IRBuilder, part: tuple[PrimExpr, PrimExpr, PrimExpr], index: PrimExpr, step: PrimExpr,
+    extent: PrimExpr, name: str,
+) -> _Samples:  # fmt: skip
+    """Return how sample ``step`` of a part reads the image along an axis."""
+    low, size, number = part
+    within = (_float(step) + _float(0.5)) / _float(number)
+    place = builder.let("at_" + name, low + size * (_float(index) + within))
+    return _Samples(builder, extent, place, name)
+
+
+def _between(axes: list[_Samples], pixel: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> PrimExpr:
+    """Return the value between four pixels, 0 outside of the image."""
+    value: PrimExpr = _float(0.0)
+    for y, weight_y in axes[0].taps:
+        for x, weight_x in axes[1].taps:
+            value = value + pixel(y, x) * weight_y * weight_x
+    outside = tir.Or(axes[0].outside, axes[1].outside)
+    return tir.Select(outside, _float(0.0), value)
+
+
+def _of_all_samples(
+    kind: str, total: PrimExpr, ranges: list[tuple[PrimExpr, PrimExpr]], numbers: list[PrimExpr]
+) -> PrimExpr:
+    """Return the mean or the largest of all samples, where those outside of ``ranges`` are 0."""
+    if kind == "avg":
+        return total / (_float(numbers[0]) * _float(numbers[1]))
+    are_left = [end - begin < number for (begin, end), number in zip(ranges, numbers)]
+    return tir.Select(tir.Or(*are_left), op.maximum(total, _float(0.0)), total)
+
+
 def _roi_align(
     layout: str,
     data: Tensor,
@@ -133,12 +164,12 @@ def _roi_align(
                 for corner, count in zip((2, 1), pooled)
             ]
             c, i, j = loops(builder, stack, [channels, *[const(n, "int32") for n in pooled]], "i")
-            ranges = [(const(0, "int32"), number) for _, _, number in parts]
-            if sample_ratio <= 0:
-                ranges = [
-                    _inside(builder, part, index, extent, name)
-                    for part, index, extent, name in zip(parts, (i, j), (height, width), "yx")
-                ]
+            ranges = [
+                _inside(builder, part, index, extent, name)
+                if sample_ratio <= 0
+                else (const(0, "int32"), part[2])
+                for part, index, extent, name in zip(parts, (i, j), (height, width), "yx")
+            ]
             first = _float(0.0) if kind == "avg" else lowest("float32")
             total = local(builder, "float32", "total", first)
             with ExitStack() as samples:
@@ -146,30 +177,17 @@ def _roi_align(
                     samples.enter_context(builder.for_range(begin, end, f"s{axis}"))
                     for axis, (begin, end) in enumerate(ranges)
                 ]
-                taps = []
-                for (low, size, number), index, step, extent, name in zip(
-                    parts, (i, j), (v, u), (height, width), "yx"
-                ):
-                    within = (_float(step) + _float(0.5)) / _float(number)
-                    place = builder.let("at_" + name, low + size * (_float(index) + within))
-                    taps.append(_Samples(builder, extent, place, name))
-                value: PrimExpr = _float(0.0)
-                for y, weight_y in taps[0].taps:
-                    for x, weight_x in taps[1].taps:
-                        read = _float(source[pixel(image, c, y, x)])
-                        value = value + read * weight_y * weight_x
-                nothing = tir.Or(taps[0].outside, taps[1].outside)
-                value = tir.Select(nothing, _float(0.0), value)
-                total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
-            made = total[0]
-            if kind == "avg":
-                made = made / (_float(parts[0][2]) * _float(parts[1][2]))
-            elif sample_ratio <= 0:  # samples that are left out are 0
-                some_left = [
-                    end - begin < number for (begin, end), (_, _, number) in zip(ranges, parts)
+                taps = [
+                    _sample(builder, part, index, step, extent, name)
+                    for part, index, step, extent, name in zip(
+                        parts, (i, j), (v, u), (height, width), "yx"
+                    )
                 ]
-                made = tir.Select(tir.Or(*some_left), op.maximum(made, _float(0.0)), made)
-            out[pixel(roi, c, i, j)] = op.cast(data.dtype, made)
+                value = _between(taps, lambda y, x: _float(source[pixel(image, c, y, x)]))
+                total[0] = total[0] + value if kind == "avg" else op.maximum(total[0], value)
+            numbers = [number for _, _, number in parts]
+            value = _of_all_samples(kind, total[0], ranges, numbers)
+            out[pixel(roi, c, i, j)] = op.cast(data.dtype, value)
         return builder.get()
 
     shape = pixel(rois.shape[0], channels, *[const(size, "int32") for size in pooled])

@@ -50,6 +50,10 @@ def any(x: Any, axis: Any = None, keepdims: Any = False) -> Call:
     """Whether any holds over ``axis`` (an axis, several, or all of them)."""
 
 @_operator
+def append(data: Any, row: Any) -> Call:
+    """A tensor with one more element along its first axis. A loop that carries it does not copy what is there already."""
+
+@_operator
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> Call:
     """Return ``start``, ``start + step``, … before ``end``; with one number: from 0 to before"""
 
