@@ -56,7 +56,6 @@ __all__ = [
     "cache_of",
     "cache_read",
     "cache_write",
-
     "first_block",
     "part_written",
     "region_of",
