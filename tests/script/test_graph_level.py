@@ -75,9 +75,9 @@ def test_constants_travel(dtype):
 def test_large_constants_are_quick():
     module, _ = constants_module(1_000_000)
     text = module.script()
-    start = time.perf_counter()
+    start = time.process_time()
     again = ts.script.from_source(text)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 5  # of CPU time: not element by element
     assert_structural_equal(module, again)
 
 

@@ -315,9 +315,9 @@ def test_large_constants_are_parsed_fast():
 
     values = numpy.zeros(5_000_000, dtype="float32")
     text = parse('c = T.allocate_const(v, "float32", [5000000])\nA[0] = 1.0\n', v=values).script()
-    start = time.perf_counter()
+    start = time.process_time()
     again = ts.script.from_source(text)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 5  # of CPU time: not element by element
     assert again.body.data_or_idx.shape == (5_000_000,)
 
 

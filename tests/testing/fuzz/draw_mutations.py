@@ -204,7 +204,7 @@ def copies_in_front_of_constants() -> None:
     """A cache is made where the constant memory that it copies is not declared yet."""
     for name in ("cache", "reindex"):
         owner = module("tir.schedule.primitives." + name)
-        replace(owner, "declares", lambda _: lambda place, buffer: False)
+        replace(owner, "is_declared_below", lambda _: lambda place, buffer: False)
 
 
 def constants_of_small_floats_as_they_are() -> None:
