@@ -302,3 +302,13 @@ def test_linear_inequalities() -> None:
     (new,) = moved.dst.variables
     assert analyzer.can_prove_equal(moved.src_to_dst[x], new + 3)
     assert moved.dst.ranges[new].extent.value == 7
+
+
+@pytest.mark.parametrize("compare", [op.less, op.equal, op.not_equal])
+def test_conditions_on_floats_bound_no_region(compare):
+    variable = Var("i", "int32")
+    condition = compare(op.cast("float32", variable), const(2.0, "float32"))
+    (found,) = estimate_region_upper_bound(
+        [Range.from_min_extent(variable, 1)], {variable: Range(0, 4)}, condition
+    )
+    assert (found.min_value.value, found.max_value.value) == (0, 3)

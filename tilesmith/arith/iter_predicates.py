@@ -60,6 +60,8 @@ class Predicates:
         """Reads a comparison as (sum, smallest, largest value)."""
         if not isinstance(part, CompareOp) or not isinstance(part, (LT, LE, GT, GE, EQ)):
             raise NotAffine(f"the predicate {part} is not a bound of a sum")
+        if not part.a.dtype.is_integer:
+            raise NotAffine(f"the predicate {part} compares values of {part.a.dtype}")
         kind, a, b = type(part), part.a, part.b
         if self.iterators.uses(b) and not self.iterators.uses(a):
             kind, a, b = _MIRRORED.get(kind, kind), b, a
