@@ -397,7 +397,7 @@ def part_written(
             f"block '{block.name_hint}' leaves gaps in the part of '{region.buffer.name}' that it "
             "writes, and the copy would fill them"
         )
-        if not always and not leaves_gaps(block.body, region.buffer):
+        if not always and not leaves_gaps(block, region.buffer):
             reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
         raise refuse(reason, cursor)
     if place != scope:

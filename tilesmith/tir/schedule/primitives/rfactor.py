@@ -9,6 +9,7 @@ from tilesmith.ir import PrimExpr, Range, Var, const
 from tilesmith.ir.intrinsics import if_then_else
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, mentions, variables
+from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
@@ -376,7 +377,7 @@ class _Rfactor:
         places = self._partial_indices(indices, factor.var)
         values = [BufferLoad(partial, places) for partial in self.partials]
         starts = [replace.visit(start) for start in combiner.starts]
-        return Block(
+        final = Block(
             tuple(iterators),
             [BufferRegion.from_point(partial, places) for partial in self.partials],
             [BufferRegion.from_point(target, indices) for target in combiner.buffers],
@@ -386,6 +387,10 @@ class _Rfactor:
             annotations=block.annotations,
             span=block.span,
         )
+        own = {*self.partials, *combiner.buffers}
+        found, _, _ = get_block_access_region(final, {})
+        others = [region for region in found if region.buffer not in own]  # of indices and starts
+        return final.with_fields(reads=(*final.reads, *others))
 
     def apply(self, loops: Sequence[LoopCursor], shared: int, scope: BlockCursor) -> BlockCursor:
         """Insert both blocks into the program; returns the first one."""

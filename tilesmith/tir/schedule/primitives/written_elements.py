@@ -10,6 +10,7 @@ from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.queries import loads, statements, stores
 from tilesmith.tir.stmt import (
@@ -47,7 +48,7 @@ def writes_always(block: Block, buffer: Buffer) -> bool:
     """Return whether a block stores all elements of a buffer that its region spans: no condition
     can skip a store, and no store leaves gaps.
     """
-    if leaves_gaps(block.body, buffer):
+    if leaves_gaps(block, buffer):
         return False
     for match in nodes(block.body, MatchBufferRegion):
         if match.source.buffer is buffer:
@@ -61,11 +62,36 @@ def writes_always(block: Block, buffer: Buffer) -> bool:
     return True
 
 
-def leaves_gaps(body: Stmt, buffer: Buffer) -> bool:
-    """Return whether the loops inside a block step over elements of a buffer, or its stores choose
-    elements by loaded values. The region that a block declares does not tell that.
+def leaves_gaps(block: Block, buffer: Buffer) -> bool:
+    """Return whether the stores inside a block may leave out elements of the region of a buffer
+    that it declares: loops that step over elements, places that loaded values choose, or a region
+    that is larger than what is written. What is written through pointers is believed.
     """
-    return any(_has_gaps(store, loops) for store, loops in _stores_in_loops(body, buffer, {}, {}))
+    analyzer = Analyzer()
+    for iterator in block.iter_vars:
+        analyzer.bind(iterator.var, iterator.domain)
+    regions = [region for region in block.writes if region.buffer is buffer]
+    regions += [
+        BufferRegion.full_region(match.buffer)
+        for match in block.match_buffers
+        if match.source.buffer is buffer
+    ]
+    return not all(_is_filled(block.body, region, analyzer) for region in regions)
+
+
+def _is_filled(body: Stmt, region: BufferRegion, analyzer: Analyzer) -> bool:
+    boxes: list[list[Range]] = []
+    for written, loops in _stores_in_loops(body, region.buffer, {}, {}):
+        box = _box_of(written, loops)
+        if box is None:
+            return False
+        boxes.append(box)
+    prove = analyzer.can_prove
+    return not boxes or all(
+        any(prove(box[axis].min <= part.min) for box in boxes)
+        and any(prove(box[axis].min + box[axis].extent >= part.min + part.extent) for box in boxes)
+        for axis, part in enumerate(region.region)
+    )
 
 
 def _stores_in_loops(
@@ -100,11 +126,12 @@ def _lanes(index: PrimExpr) -> Range:
     return Range.from_min_extent(index, const(extent, index.dtype.element))
 
 
-def _has_gaps(region: list[Range], loops: dict[Var, Range]) -> bool:
+def _box_of(region: list[Range], loops: dict[Var, Range]) -> list[Range] | None:
+    """Return the box that a store writes over its loops; None if it leaves gaps."""
     if any(is_const(one.extent, 0) or any(True for _ in loads(one.min)) for one in region):
-        return True
+        return None
     used = {var: loops[var] for var in _used_loops(region, loops)}
-    return exact_box(region, used) is None
+    return exact_box(region, used)
 
 
 def _used_loops(region: list[Range], loops: dict[Var, Range]) -> dict[Var, None]:
