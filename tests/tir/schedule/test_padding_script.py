@@ -343,3 +343,18 @@ def test_random_padding(data):
     for loop, factor in zip(sch.get_loops(block), padding):
         sch.split(loop, [None, factor])
     assert_same_results(product, main_of(sch))
+
+
+def test_padding_of_an_iterator_that_no_result_depends_on():
+    @T.prim_func
+    def program(A: T.Buffer((2,), "float32"), B: T.Buffer((3,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for k, p, i in T.grid(2, 1, 3):
+            with T.block("B"):
+                vk, vp, vi = T.axis.remap("RSS", [k, p, i])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vk]
+
+    check(program, lambda sch: sch.pad_einsum("B", [2, 1, 4]))
+    refused(program, lambda sch: sch.pad_einsum("B", [2, 4, 3]), "depends on iterator 'vp'")

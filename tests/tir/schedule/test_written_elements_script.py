@@ -149,3 +149,61 @@ def test_sizes_are_not_negative():
     sch = tir.Schedule(func)
     fused = sch.get(sch.fuse(*sch.get_loops("B")))
     assert "max" not in str(fused.extent)
+
+
+@T.prim_func
+def through_a_view(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi])
+            T.writes(B[0:3])
+            V = T.match_buffer(B[0:3], (3,), "int32", offset_factor=1)
+            V[vi] = A[vi]
+
+
+@T.prim_func
+def declared_too_large(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi])
+            T.writes(B[0:3])
+            B[vi] = A[vi]
+
+
+@pytest.mark.parametrize("program", [through_a_view, declared_too_large])
+def test_a_region_that_is_larger_than_what_is_written(program):
+    def steps(sch):
+        sch.write_at(sch.get_loops("B")[0], sch.get_block("B"), 0, "global")
+
+    refused(program, steps, "leaves gaps")
+
+
+@T.prim_func
+def summed(A: T.Buffer((4, 2), "int32"), B: T.Buffer((4,), "int32")):
+    T.func_attr({"global_symbol": "main"})
+    P = T.alloc_buffer((4,), "int32")
+    for i in range(4):
+        with T.block("P"):
+            vi = T.axis.spatial(4, i)
+            P[vi] = 3 - vi
+    for i, k in T.grid(4, 2):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk], P[vi])
+            T.writes(B[0:4])
+            with T.init():
+                B[P[vi]] = 0
+            B[P[vi]] = B[P[vi]] + A[vi, vk]
+
+
+def test_partial_results_are_put_where_loaded_places_say():
+    def steps(sch):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+        reads = [region.buffer.name for region in sch.get(sch.get_block("B")).reads]
+        assert reads == ["B_rf", "P"]
+
+    check(summed, steps)

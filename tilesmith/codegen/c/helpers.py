@@ -271,8 +271,11 @@ _NEGATIVE_POWER = """
 
 def is_helper(name: str) -> bool:
     """True if a helper may have this name."""
-    of_types = name.startswith("bits_") or name.rpartition("_")[0] in _BY_TYPE
+    of_types = _BITS.fullmatch(name) is not None or name.rpartition("_")[0] in _BY_TYPE
     return of_types or name in _FIXED
+
+
+_BITS = re.compile("bits_[a-z0-9]+_as_[a-z0-9]+")
 
 
 def helper_text(name: str, dtype: DataType | None = None) -> str:

@@ -177,13 +177,23 @@ class _Einsum:
         return found
 
     def check_zeros_add_nothing(self) -> None:
-        """Check that the terms of a padded reduction are zero in the padding."""
+        """Check that the terms of a padded reduction are zero in the padding, and that the padding
+        of other iterators has places of its own.
+        """
         padded = {
             iterator.var
             for iterator in self.block.iter_vars
             if iterator.iter_type == IterVar.CommReduce and not self.unchanged[iterator.var]
         }
         value = self.store.value
+        for iterator in self.block.iter_vars:
+            variable = iterator.var
+            is_placed = any(index is variable for index in self.store.indices)
+            if not (self.unchanged[variable] or variable in padded or is_placed):
+                raise self.refuse(
+                    f"no place of '{self.output.name}' depends on iterator '{variable.name}': the "
+                    "padding would write the same elements again"
+                )
         for variable in padded:
             terms = [value.a, value.b] if isinstance(value, Add) else []
             own = [t for t in terms if isinstance(t, BufferLoad) and t.buffer is self.output]
