@@ -387,9 +387,10 @@ class _Rfactor:
             annotations=block.annotations,
             span=block.span,
         )
-        own = {*self.partials, *combiner.buffers}
+        results = {*self.partials, *combiner.buffers}
         found, _, _ = get_block_access_region(final, {})
-        others = [region for region in found if region.buffer not in own]  # of indices and starts
+        # What the places and the starts read:
+        others = [region for region in found if region.buffer not in results]
         return final.with_fields(reads=(*final.reads, *others))
 
     def apply(self, loops: Sequence[LoopCursor], shared: int, scope: BlockCursor) -> BlockCursor:
