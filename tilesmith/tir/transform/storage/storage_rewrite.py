@@ -216,9 +216,8 @@ def _one_allocation(scope: str, slots: _Slots, body: Stmt) -> Stmt:
     for slot, members in slots:
         sizes = {bits for life in members for bits in life.element_bits}
         if not all(life.is_plain and life.is_flat for life in members) or min(sizes) < 8:
-            apart.append(
-                slot
-            )  # something computes with its address, or elements are parts of bytes
+            # Something computes with its address, or elements are parts of bytes.
+            apart.append(slot)
             continue
         alignment = lcm(8, widest, *sizes)
         total = -(-total // alignment) * alignment
