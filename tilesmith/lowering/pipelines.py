@@ -103,6 +103,7 @@ PHASES = (_blocks, _flat_loops, _vectors, _cleanup)
 def _blocks_on_threads() -> list[Pass]:
     """Return the passes of phase 0 for functions on threads or with pipelines."""
     return [
+        passes.VerifyKernelMemory(),
         passes.InjectPrefetch(),
         passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
         passes.LowerInitBlock(),

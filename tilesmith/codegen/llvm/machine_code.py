@@ -108,14 +108,13 @@ def is_valid(module: Any) -> bool:
     return True
 
 
-def without_single_lane_stores(module: Any) -> Any:
-    """Return the module with masked stores of one fixed lane of integers replaced by plain stores.
+def without_single_lane_stores(text: str) -> str:
+    """Return a module's text with masked stores of one fixed lane of integers replaced by plain
+    stores.
 
     LLVM 22 compiles a truncating one (``trunc <8 x i32> to <8 x i16>``) to a store of the wide
     element, which overwrites the memory after it.
     """
-    if not any(function.name.startswith("llvm.masked.store") for function in module.functions):
-        return module
     number = 0
 
     def plain(found: re.Match[str]) -> str:
@@ -137,8 +136,65 @@ def without_single_lane_stores(module: Any) -> Any:
         lines.append(f"{indent}store {element} {name}, ptr {pointer}, {aligned}")
         return "\n".join(lines)
 
-    text = _SINGLE_LANE_STORE.sub(plain, str(module))
-    return parse(text, []) if number else module
+    return _SINGLE_LANE_STORE.sub(plain, text) if "llvm.masked.store" in text else text
+
+
+_FUNCTION = re.compile(r"^define [^\n]* #(?P<group>\d+) [^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
+_SIGNS = re.compile(
+    r"(?P<mask>%\S+) = (?:icmp slt <\d+ x (?P<type>i\d+)> %\S+, zeroinitializer"
+    r"|icmp sgt <\d+ x (?P<inverted>i\d+)> %\S+, splat \(i\d+ -1\)"
+    r"|trunc <\d+ x (?P<bits>i\d+)> %\S+ to <\d+ x i1>)"
+)
+_SAME_LANES = re.compile(r"(?P<name>%\S+) = (?:freeze|xor) <\d+ x i1> (?P<mask>%[^\s,]+)")
+_MASK_AS_INTEGER = re.compile(
+    r"(?:extractelement|bitcast|@llvm\.vector\.reduce\.\w+\.v\d+i1\()"
+    r"[ ]?<\d+ x i1> (?P<mask>%[^\s,)]+)"
+)
+_MASK_INSTRUCTIONS = {"i8": "avx512bw", "i32": "avx512dq", "i64": "avx512dq"}
+
+
+def without_lost_masks(text: str) -> str:
+    """Return a module's text in which functions that use the signs of a vector as an integer, too,
+    do without the instructions of AVX-512 that make masks of signs.
+
+    LLVM 22 replaces ``vpmovd2m %xmm0, %k0; kmovd %k0, %eax`` by ``vmovmskps %xmm0, %eax`` although
+    a later instruction reads k0, if that instruction overwrites k0, too: its mask is then
+    undefined. Functions that call instructions by name stay, since these may be missing then.
+    """
+    if " x i1>" not in text:
+        return text
+    made: dict[str, str] = {}
+    groups = dict(re.findall(r"^attributes #(\d+) = (.*)$", text, re.MULTILINE))
+
+    def guarded(found: re.Match[str]) -> str:
+        body, group = found[0], found["group"]
+        without = [] if "@llvm.x86." in body else sorted(_sign_instructions(body))
+        if not without or group not in groups:
+            return body
+        new = str(1 + max(int(one) for one in (*groups, *made)))
+        names = "".join([f",-{name}" for name in without])
+        made[new] = re.sub(r'("target-features"="[^"]*)"', rf'\1{names}"', groups[group])
+        return body.replace(f" #{group} ", f" #{new} ", 1)
+
+    new_text = _FUNCTION.sub(guarded, text)
+    return new_text + "".join([f"attributes #{new} = {words}\n" for new, words in made.items()])
+
+
+def _sign_instructions(function: str) -> set[str]:
+    """Return the features of the instructions that would make masks of signs which the function
+    uses as integers.
+    """
+    signs = {
+        one["mask"]: one["type"] or one["inverted"] or one["bits"]
+        for one in _SIGNS.finditer(function)
+    }
+    if not signs:
+        return set()
+    for one in _SAME_LANES.finditer(function):
+        if one["mask"] in signs:
+            signs[one["name"]] = signs[one["mask"]]
+    types = [signs.get(one["mask"], "") for one in _MASK_AS_INTEGER.finditer(function)]
+    return {_MASK_INSTRUCTIONS[one] for one in types if one in _MASK_INSTRUCTIONS}
 
 
 def _set_options(options: list[str]) -> None:
@@ -171,7 +227,10 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     if packs_scalars and not is_valid(module):
         module = parse(text, request.get("imported", []))
         optimise(module, machine, level, packs_scalars=False)
-    module = without_single_lane_stores(module)
+    optimised = str(module)
+    text = without_lost_masks(without_single_lane_stores(optimised))
+    if text != optimised:
+        module = parse(text, [])
     made: dict[str, bytes] = {}
     for form in request["formats"]:
         if form == "ll":

@@ -8,6 +8,7 @@ the values of the moved block's iterators that belong to that part, and make loo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from tilesmith.arith import Analyzer, find_iter_map
@@ -290,6 +291,7 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
             ranges[stmt.loop_var] = loop_range(stmt)
     values = list(realize.iter_values)
     name = realize.block.name_hint
+    _check_runs_at_all(cursor, where, values)
     if values and not find_iter_map(values, ranges, realize.predicate).indices:
         reason = f"block '{name}' would be computed several times"
         raise refuse(reason, loop_cursor)
@@ -299,6 +301,30 @@ def _check_runs_once(cursor: BlockCursor, where: _Place, nest: Stmt) -> None:
         raise refuse(reason, loop_cursor)
     _check_reductions_ascend(where, realize, ranges)
     _check_carriers(cursor, where, values)
+
+
+def _check_runs_at_all(cursor: BlockCursor, where: _Place, values: list[PrimExpr]) -> None:
+    """Check that loops that choose none of the consumer's values have an iteration where the
+    consumer has one: what it reads only under a condition may be empty, and so may be the loops
+    that make it.
+    """
+    ranges = ranges_around(cursor, where.loop)
+    used = set(variables(values))
+    analyzer = Analyzer()
+    around = where.loop.loops()
+    shared = next((loop for loop in reversed(cursor.loops()) if loop in around), None)
+    if shared is not None:
+        learn_sizes(analyzer, shared)
+    with ExitStack() as stack:
+        for iterator in cursor.block.iter_vars:
+            stack.enter_context(analyzer.constraint_scope(iterator.domain.extent >= 1))
+        for variable, range_ in ranges.items():
+            if variable not in used and not analyzer.can_prove(range_.extent >= 1):
+                reason = (
+                    f"loop '{variable.name}' may have no iteration, and block "
+                    f"'{cursor.block.name_hint}' would not run"
+                )
+                raise refuse(reason, where.loop.loop_of(variable))
 
 
 def _check_carriers(cursor: BlockCursor, where: _Place, values: list[PrimExpr]) -> None:

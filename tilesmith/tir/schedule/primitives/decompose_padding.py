@@ -19,6 +19,7 @@ from tilesmith.ir.queries import conjuncts, is_call, mentions, variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import Substitution, substitute
+from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.schedule.blocks import scope_of, why_not_complete
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -285,9 +286,15 @@ class _Padding:
         for iterator in iterators:
             analyzer.bind(iterator.var, iterator.domain)
         shift = SimplifiedSubstitution(shifts, analyzer)
+        body = shift.visit(self.store.with_fields(value=self.value))
+        # What only the condition loaded is not read any more.
+        sources = [view.source for view in self.block.match_buffers]
+        kept = [
+            one for one in self.block.reads if uses_variable([body, *sources], {one.buffer.data})
+        ]
         return self.block.with_fields(
             iter_vars=tuple(iterators),
-            reads=tuple([shift.visit(region) for region in self.block.reads]),
+            reads=tuple([shift.visit(region) for region in kept]),
             writes=tuple([shift.visit(region) for region in self.block.writes]),
-            body=shift.visit(self.store.with_fields(value=self.value)),
+            body=body,
         )

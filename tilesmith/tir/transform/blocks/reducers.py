@@ -55,6 +55,13 @@ def reduction_of(block: Block) -> BlockReduction:
     buffers = [store.buffer for store in stores]
     fresh = [_operands(value, buffers, block) for value in values]
     rights = _assign(fresh, block)
+    for store, right in zip(stores, rights):
+        if right.dtype != store.buffer.dtype:
+            raise _refused(
+                block,
+                f"'{store.buffer.name}' is {store.buffer.dtype} and what is combined with it is "
+                f"{right.dtype}",
+            )
     lhs = tuple([Var(f"x{i}", value.dtype) for i, value in enumerate(values)])
     rhs = tuple([Var(f"y{i}", value.dtype) for i, value in enumerate(values)])
     combiner = _Abstract(dict(zip(buffers, lhs)), list(zip(rights, rhs)))
