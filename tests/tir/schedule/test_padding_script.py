@@ -358,3 +358,41 @@ def test_padding_of_an_iterator_that_no_result_depends_on():
 
     check(program, lambda sch: sch.pad_einsum("B", [2, 1, 4]))
     refused(program, lambda sch: sch.pad_einsum("B", [2, 4, 3]), "depends on iterator 'vp'")
+
+
+@T.prim_func
+def padded_by_itself(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    N = T.alloc_buffer((9,), "int32")
+    for i in range(9):
+        with T.block("N"):
+            vi = T.axis.spatial(9, i)
+            N[vi] = vi
+    for i in range(9):
+        with T.block("B"):
+            vi = T.axis.spatial(9, i)
+            B[vi] = T.if_then_else(N[vi] <= N[vi] and vi < 7, A[vi], T.float32(3))
+
+
+def test_what_only_the_condition_read_is_not_read_any_more():
+    @T.prim_func
+    def expected(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+        N = T.alloc_buffer((9,), "int32")
+        for i in range(9):
+            with T.block("N"):
+                vi = T.axis.spatial(9, i)
+                N[vi] = vi
+        for i_pad in range(9):
+            with T.block("B_pad_const"):
+                vi = T.axis.spatial(9, i_pad)
+                B[vi] = T.float32(3)
+        for i in range(7):
+            with T.block("B"):
+                vi = T.axis.spatial(7, i)
+                B[vi] = A[vi]
+
+    def steps(sch):
+        block = sch.get_block("B")
+        sch.decompose_padding(block, sch.get_loops(block)[0])
+
+    check(padded_by_itself, steps, expected)

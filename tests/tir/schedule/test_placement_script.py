@@ -420,3 +420,34 @@ def test_conditions_of_moved_blocks_are_simple():
                     C[vi] = T.if_then_else(2 <= vi and vi < 11, B[vi - 2], T.float32(0))
 
     check(shifted, steps, expected)
+
+
+@T.prim_func(check_well_formed=False)
+def without_rows(A: T.Buffer((0, 4), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    B = T.alloc_buffer((0, 4), "float32")
+    for j, i in T.grid(4, 0):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + 1.0
+    for j, k in T.grid(4, 3):
+        with T.block("C"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            T.reads(B[0:0, vj])
+            with T.init():
+                C[vj] = 0.0
+            C[vj] = C[vj] + T.if_then_else(vk > 5, B[0, vj], T.float32(2))
+
+
+def test_consumers_do_not_move_under_loops_without_iterations():
+    """What the consumer reads under a condition is empty, but it has results."""
+
+    def move(sch):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[1])
+
+    refused(without_rows, move, "loop 'i' may have no iteration, and block 'C' would not run")
+
+    def move_outside(sch):
+        sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
+
+    check(without_rows, move_outside)

@@ -197,3 +197,36 @@ def test_refusals():
                 Q[vi] = Q[vi] + S[vi]
 
     refused(in_turn, factor, "several results need their new values in variables first")
+
+
+def test_results_of_another_dtype_than_what_is_combined():
+    def widen(sch):
+        sch.unsafe_set_dtype(sch.get_block("argmax"), 1, "float64")
+
+    def factor(sch):
+        sch.rfactor(loops(sch, "argmax")[1], 0)
+
+    text = "'M' is float64 and what is combined with it is float32"
+    refused(local_maxima, [widen, factor], text)
+
+
+@T.prim_func
+def local_maxima(
+    A: T.Buffer((5, 12), "float32"), P: T.Buffer((5,), "int32"), C: T.Buffer((5,), "float32")
+):
+    T.func_attr({"global_symbol": "main"})
+    M = T.alloc_buffer((5,), "float32")
+    for i, k in T.grid(5, 12):
+        with T.block("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = -1
+                M[vi] = T.min_value("float32")
+            v_P: T.int32 = T.Select(M[vi] >= A[vi, vk], P[vi], vk)
+            v_M: T.float32 = T.Select(M[vi] >= A[vi, vk], M[vi], A[vi, vk])
+            P[vi] = v_P
+            M[vi] = v_M
+    for i in range(5):
+        with T.block("C"):
+            vi = T.axis.spatial(5, i)
+            C[vi] = M[vi]
