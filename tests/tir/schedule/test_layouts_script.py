@@ -412,3 +412,53 @@ def test_maps_over_symbolic_sizes():
     assert_structural_equal(main_of(sch), expected.with_attr(flat_between.attrs))
     for sizes in ({"n": 3, "m": 5}, {"n": 1, "m": 4}):
         assert_same_results(flat_between, main_of(sch), sizes)
+
+
+@T.prim_func
+def between_in_a_block(A: T.Buffer((4,), "float32"), C: T.Buffer((2,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for _ in range(1):
+        with T.block("outer"):
+            B = T.alloc_buffer((2,), "float32")
+            T.reads(A[0:2])
+            T.writes(C[0:2])
+            for i in range(2):
+                with T.block("B"):
+                    vi = T.axis.spatial(2, i)
+                    B[vi] = A[vi] + 1.0
+            for i in range(2):
+                with T.block("C"):
+                    vi = T.axis.spatial(2, i)
+                    C[vi] = B[vi]
+
+
+def test_padding_of_a_buffer_inside_of_a_block():
+    """The block around declares what the writer reads for the elements that are not padding."""
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), C: T.Buffer((2,), "float32")):
+        for _ in range(1):
+            with T.block("outer"):
+                B = T.alloc_buffer((1, 3), "float32")
+                T.reads(A[0:2])
+                T.writes(C[0:2])
+                for i in range(2):
+                    with T.block("B"):
+                        vi = T.axis.spatial(2, i)
+                        B[vi // 3, vi % 3] = A[vi] + 1.0
+                for axis0, axis1 in T.grid(1, 3):
+                    with T.block("buffer_B_padding"):
+                        v_axis0, v_axis1 = T.axis.remap("SS", [axis0, axis1])
+                        T.where(axis1 == 2)
+                        B[v_axis0, v_axis1] = T.float32(0)
+                for i in range(2):
+                    with T.block("C"):
+                        vi = T.axis.spatial(2, i)
+                        C[vi] = B[vi // 3, vi % 3]
+
+    def steps(sch):
+        sch.transform_layout(
+            sch.get_block("B"), ("write", 0), lambda i: (i // 3, i % 3), pad_value=0.0
+        )
+
+    check(between_in_a_block, steps, expected)

@@ -133,6 +133,9 @@ class WholeWriter:
         store = block.body
         if not isinstance(store, BufferStore) or store.buffer is not buffer:
             return None
+        blocks = [around for around in cursor.ancestors() if isinstance(around, BlockCursor)]
+        if len(blocks) > 1 and any(region.buffer is not buffer for region in block.reads):
+            return None  # the blocks around declare what it reads for the present elements only
         if not is_const(realize.predicate, 1) or len(loops) != len(realize.iter_values):
             return None
         for loop, inner in zip(loops, [*loops[1:], realize]):
