@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def vector_lengths(self) -> str:
-        """An attribute of functions: the possible lengths of Arm's vectors, in units of 128 bits."""
+        """An attribute of functions: the possible lengths of Arm vectors, in units of 128 bits."""
         return " vscale_range(1,16)" if self.features & {"sve", "sme"} else ""
 
     def computes_directly(self, dtype: DataType) -> bool:

@@ -4,10 +4,10 @@ What uses SME is in `arm_sme`; its names are found here too.
 """
 
 from tilesmith.schedule_rules.intrinsics.arm_sme import (
+    ARM_SME_INIT,
     ARM_SME_2SVLx2SVL_FP32_TRANSPOSE_INTERLEAVE,
     ARM_SME_2SVLx2SVL_GEMM_INTERLEAVED_MOPA,
     ARM_SME_BLOCK2_2SVLx1SVL_FP16_TRANSPOSE_INTERLEAVE,
-    ARM_SME_INIT,
     get_sme_gemm_interleaved_mopa_2svlx2svl_intrin,
     get_sme_init_intrin,
     get_sme_transpose_interleave_2svlx2svl_fp32_intrin,

@@ -53,25 +53,24 @@ def _mask(first: Any, limit: PrimExpr, lanes: str = _WORDS) -> PrimExpr:
     return T.get_active_lane_mask(lanes, T.int32(first) if isinstance(first, int) else first, limit)
 
 
-def _slice(name: str, mask: PrimExpr, element: Any, tile: int, number: Any) -> PrimExpr:
-    """Load or store a row or column of a tile of ZA, at the address of an element."""
-    return T.call_llvm_intrin(
-        "void", _SME + name, mask, T.address_of(element), T.int32(tile), number
+def _slice(
+    name: str, mask: PrimExpr, buffer: Any, row: Any, column: Any, tile: int, number: Any
+) -> PrimExpr:
+    """Load or store a row or column of a tile of ZA: part of a row of a buffer."""
+    place = buffer.access_ptr(
+        "w" if name.startswith("st") else "r", offset=row * buffer.strides[0] + column
     )
+    return T.call_llvm_intrin("void", _SME + name, mask, place, T.int32(tile), number)
 
 
 def _product(tile: int, a_mask: PrimExpr, b_mask: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Add an outer product to a tile (FMOPA)."""
-    return T.call_llvm_intrin(
-        "void", _SME + "mopa.nxv4f32", T.int32(tile), a_mask, b_mask, a, b
-    )
+    return T.call_llvm_intrin("void", _SME + "mopa.nxv4f32", T.int32(tile), a_mask, b_mask, a, b)
 
 
 def _wide_product(tile: int, mask: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Add two outer products of float16 vectors, whose elements alternate, to a float32 tile."""
-    return T.call_llvm_intrin(
-        "void", _SME + "mopa.wide.nxv8f16", T.int32(tile), mask, mask, a, b
-    )
+    return T.call_llvm_intrin("void", _SME + "mopa.wide.nxv8f16", T.int32(tile), mask, mask, a, b)
 
 
 def _paired(half: int, first: Any, second: Any) -> PrimExpr:
@@ -86,11 +85,11 @@ def _move_tiles(name, buffer, rows, columns):
     """Load or store the four float32 tiles, row by row."""
     lanes = T.meta_var(4 * T.vscale())
     for s in T.serial(T.min(rows, lanes)):
-        T.evaluate(_slice(name, _mask(0, columns), buffer[s, 0], 0, s))
-        T.evaluate(_slice(name, _mask(lanes, columns), buffer[s, lanes], 1, s))
+        T.evaluate(_slice(name, _mask(0, columns), buffer, s, 0, 0, s))
+        T.evaluate(_slice(name, _mask(lanes, columns), buffer, s, lanes, 1, s))
     for s in T.serial(T.max(rows - lanes, 0)):
-        T.evaluate(_slice(name, _mask(0, columns), buffer[s + lanes, 0], 2, s))
-        T.evaluate(_slice(name, _mask(lanes, columns), buffer[s + lanes, lanes], 3, s))
+        T.evaluate(_slice(name, _mask(0, columns), buffer, s + lanes, 0, 2, s))
+        T.evaluate(_slice(name, _mask(lanes, columns), buffer, s + lanes, lanes, 3, s))
 
 
 def _transpose_desc(rows: PrimExpr, columns: PrimExpr, dtype: str) -> PrimFunc:
@@ -141,11 +140,11 @@ def get_sme_transpose_interleave_2svlx2svl_fp32_intrin(
             columns: T.int32 = size
             _move_tiles("ld1w.horiz", A, rows, columns)
             for s in T.serial(T.min(columns, lanes)):
-                T.evaluate(_slice("st1w.vert", _mask(0, rows), A_t[s, 0], 0, s))
-                T.evaluate(_slice("st1w.vert", _mask(lanes, rows), A_t[s, lanes], 2, s))
+                T.evaluate(_slice("st1w.vert", _mask(0, rows), A_t, s, 0, 0, s))
+                T.evaluate(_slice("st1w.vert", _mask(lanes, rows), A_t, s, lanes, 2, s))
             for s in T.serial(T.max(columns - lanes, 0)):
-                T.evaluate(_slice("st1w.vert", _mask(0, rows), A_t[s + lanes, 0], 1, s))
-                T.evaluate(_slice("st1w.vert", _mask(lanes, rows), A_t[s + lanes, lanes], 3, s))
+                T.evaluate(_slice("st1w.vert", _mask(0, rows), A_t, s + lanes, 0, 1, s))
+                T.evaluate(_slice("st1w.vert", _mask(lanes, rows), A_t, s + lanes, lanes, 3, s))
 
     return _transpose_desc(size, size, "float32"), impl
 
@@ -153,8 +152,8 @@ def get_sme_transpose_interleave_2svlx2svl_fp32_intrin(
 def get_sme_transpose_interleave_block2_2svl_fp16_intrin() -> tuple[PrimFunc, PrimFunc]:
     """Return description and implementation of the transpose of 2 SVL x SVL float16 elements.
 
-    The rows of ``A`` are loaded into the two tiles of 16-bit elements, whose columns are stored. The
-    memory holds the plain transpose that the description says; the pairs of rows that FMOPA takes
+    The rows of ``A`` are loaded into the two tiles of 16-bit elements, whose columns are stored.
+    Memory holds the plain transpose that the description says; the pairs of rows that FMOPA takes
     are made in registers, by the matrix product.
     """
     lanes = 8 * T.vscale()
@@ -172,12 +171,12 @@ def get_sme_transpose_interleave_block2_2svl_fp16_intrin() -> tuple[PrimFunc, Pr
             rows: T.int32 = size
             columns: T.int32 = lanes
             for s in T.serial(T.min(rows, lanes)):
-                T.evaluate(_slice("ld1h.horiz", _mask(0, columns, _HALVES), A[s, 0], 0, s))
+                T.evaluate(_slice("ld1h.horiz", _mask(0, columns, _HALVES), A, s, 0, 0, s))
             for s in T.serial(T.max(rows - lanes, 0)):
-                T.evaluate(_slice("ld1h.horiz", _mask(0, columns, _HALVES), A[s + lanes, 0], 1, s))
+                T.evaluate(_slice("ld1h.horiz", _mask(0, columns, _HALVES), A, s + lanes, 0, 1, s))
             for s in T.serial(columns):
-                T.evaluate(_slice("st1h.vert", _mask(0, rows, _HALVES), A_t[s, 0], 0, s))
-                T.evaluate(_slice("st1h.vert", _mask(lanes, rows, _HALVES), A_t[s, lanes], 1, s))
+                T.evaluate(_slice("st1h.vert", _mask(0, rows, _HALVES), A_t, s, 0, 0, s))
+                T.evaluate(_slice("st1h.vert", _mask(lanes, rows, _HALVES), A_t, s, lanes, 1, s))
 
     return _transpose_desc(size, lanes, "float16"), impl
 

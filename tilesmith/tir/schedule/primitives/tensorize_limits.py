@@ -4,9 +4,13 @@ A loop over tiles may go beyond the end of a buffer (``split(..., disable_predic
 implementation that can handle a part of its tile binds sizes to variables, and its attribute
 `LIMITS` says which axes of its buffers limit each. ``tensorize`` knows where the tile begins:
 
-    T.func_attr({LIMITS: {"rows": (("A", 0),)}})    with T.block():
-    with T.block("root"):                               A = T.match_buffer(X[i * 8:i * 8 + 8], ...)
-        rows: T.int32 = 8                  ->           rows: T.int32 = T.max(T.min(8, 30 - i * 8), 0)
+    T.func_attr({LIMITS: {"rows": (("A", 0),)}})
+    with T.block("root"):
+        rows: T.int32 = 8
+  tensorized, where A is X[i * 8 : i * 8 + 8] and X has 30 elements:
+    with T.block():
+        A = T.match_buffer(X[i * 8 : i * 8 + 8], ...)
+        rows: T.int32 = T.max(T.min(8, 30 - i * 8), 0)
 
 A size that provably is inside stays as written.
 """
