@@ -160,7 +160,7 @@ def test_words_for_types():
     assert T.buffer is T.Buffer and T.Buffer[(16,), "float32"].shape[0].value == 16
     made = T.buffer_decl((16,), "int8", scope="shared")
     assert made.dtype == "int8" and made.scope() == "shared"
-    assert names_of(T.buffer_decl) == ["*args", "**kwargs"]
+    assert names_of(T.buffer_decl) == ["*args"]
     with pytest.raises(ScriptError, match="not a size"):
         T.ptr("int8", is_size_var=True)
 

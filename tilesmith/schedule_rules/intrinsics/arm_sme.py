@@ -68,7 +68,7 @@ def _product(tile: int, a_mask: PrimExpr, b_mask: PrimExpr, a: PrimExpr, b: Prim
     return T.call_llvm_intrin("void", _SME + "mopa.nxv4f32", T.int32(tile), a_mask, b_mask, a, b)
 
 
-def _wide_product(tile: int, mask: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def _wide_product(tile: int, mask: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Add two outer products of float16 vectors, whose elements alternate, to a float32 tile."""
     return T.call_llvm_intrin("void", _SME + "mopa.wide.nxv8f16", T.int32(tile), mask, mask, a, b)
 
