@@ -30,11 +30,12 @@ def is_tvm_backendallocworkspace_calls(mod: Module) -> bool:
 
 
 def _asks_for_memory(module: Module) -> bool:
-    kind = module.type_key
-    if kind not in ("c", "llvm"):
+    readable = [fmt for fmt in ("ll", "c") if fmt in module.formats]
+    if not readable:
         raise UnsupportedError(
-            f"whether a module of type '{kind}' asks for memory cannot be told from its code",
+            f"whether a module of type '{module.type_key}' asks for memory cannot be told from its "
+            "code",
             notes=("known: the modules of the targets 'llvm' and 'c' as they are built",),
         )
-    source = module.get_source("ll" if kind == "llvm" else "c")
+    source = module.get_source(readable[0])
     return any(pattern.search(source) for pattern in _WORKSPACE_CALLS)
