@@ -144,17 +144,26 @@ def test_sizes_are_narrowed_where_a_tile_may_end_outside():
     assert re.search(r"steps: T.int32 = T.max\(T.min\(20, 51 - \w+ \* 20\), 0\)\n", text)
 
 
-def test_limits_must_be_bound():
+@pytest.mark.parametrize(
+    "limits, message",
+    [
+        ({"columns": (("C", 1),)}, "limits columns, which its root block does not bind"),
+        ({"rows": (("D", 0),)}, "axis 0 of 'D' limits 'rows'"),
+        ({"rows": (("C", 2),)}, "axis 2 of 'C' limits 'rows'"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(limits, message):
     @T.prim_func(private=True)
     def without(c: T.handle):
-        T.func_attr({LIMITS: {"rows": (("C", 0),)}})
+        T.func_attr({LIMITS: limits})
         C = T.match_buffer(c, (8 * T.vscale(), 8 * T.vscale()), "float32", offset_factor=1)
         with T.block("root"):
             T.writes(C[0 : 8 * T.vscale(), 0 : 8 * T.vscale()])
-            C[0, 0] = T.float32(0)
+            rows: T.int32 = 8 * T.vscale()
+            C[0, 0] = T.Cast("float32", rows)
 
     sch, init, _ = tiled(30, 45, 51, "float32")
-    with pytest.raises(ScheduleError, match="limits rows, which its root block does not bind"):
+    with pytest.raises(ScheduleError, match=message):
         sch.tensorize(init, TensorIntrin(arm_cpu.get_sme_init_intrin()[0], without))
 
 

@@ -58,6 +58,11 @@ def _narrowed(
         )
     value, dtype = body.value, body.var.dtype
     for name, axis in limits.pop(body.var.name, ()):
+        if name not in left or not 0 <= int(axis) < len(left[name]):
+            raise ScheduleError(
+                f"axis {axis} of '{name}' limits '{body.var.name}' in the implementation of a "
+                "tensor intrinsic, which has no such buffer or axis"
+            )
         rest = analyzer.simplify(left[name][int(axis)].astype(dtype))
         if not analyzer.can_prove(value <= rest):
             value = minimum(value, rest)
