@@ -157,7 +157,10 @@ def test_words_for_types():
     assert T.float8_e4m3fnx4.dtype.lanes == 4 and T.e4m3_float8.dtype == "float8_e4m3fn"
     assert str(T.Ptr["float32", "shared"].type_annotation) == 'T.handle("float32", "shared")'
     assert str(T.Ptr(T.int8).type_annotation) == 'T.handle("int8", "global")'
-    assert T.buffer_decl is T.Buffer and T.Buffer[(16,), "float32"].shape[0].value == 16
+    assert T.buffer is T.Buffer and T.Buffer[(16,), "float32"].shape[0].value == 16
+    made = T.buffer_decl((16,), "int8", scope="shared")
+    assert made.dtype == "int8" and made.scope() == "shared"
+    assert names_of(T.buffer_decl) == ["*args"]
     with pytest.raises(ScriptError, match="not a size"):
         T.ptr("int8", is_size_var=True)
 

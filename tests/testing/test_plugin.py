@@ -42,3 +42,11 @@ def test_parameters_of_a_test_stay_in_one_process(session):
     assert done.returncode == 0, done.stdout
     workers = {line for line in done.stdout.splitlines() if line.startswith("[worker of first]")}
     assert len(workers) == 1, done.stdout
+
+
+def test_arguments_of_native_tests(session, tmp_path):
+    (tmp_path / "test_some.py").write_text(
+        "def test_native(gtest_args):\n    print('given:', repr(gtest_args))\n"
+    )
+    assert "given: '--gtest_filter=A.*'" in session("-s", "--gtest_args=--gtest_filter=A.*").stdout
+    assert "given: ''" in session("-s").stdout

@@ -68,6 +68,7 @@ from tilesmith.script.tir_loops import (
     vectorized,  # noqa: F401
 )
 from tilesmith.script.tir_types import (
+    BufferDeclWord,
     BufferWord,
     DTypeWord,
     HandleWord,
@@ -101,7 +102,8 @@ from tilesmith.tir.stmt import BufferStore, Evaluate, MatchBufferRegion, Prefetc
 
 Ptr = ptr = PtrWord()
 Buffer = BufferWord()  # noqa: F811 - the script's word makes buffers, it is not the class
-buffer = buffer_decl = Buffer
+buffer = Buffer
+buffer_decl = BufferDeclWord()
 handle = HandleWord()
 void = DTypeWord("void")
 boolean = DTypeWord("bool")

@@ -231,6 +231,8 @@ from tilesmith.script.tir_loops import serial as serial
 from tilesmith.script.tir_loops import thread_binding as thread_binding
 from tilesmith.script.tir_loops import unroll as unroll
 from tilesmith.script.tir_loops import vectorized as vectorized
+from tilesmith.script.tir_types import BufferDeclWord as BufferDeclWord
+from tilesmith.script.tir_types import BufferDeclWord as _BufferDeclWord
 from tilesmith.script.tir_types import BufferWord as BufferProxy
 from tilesmith.script.tir_types import BufferWord as BufferWord
 from tilesmith.script.tir_types import BufferWord as _BufferWord
@@ -287,7 +289,7 @@ bfloat16x8: _DTypeWord
 bool: _DTypeWord
 boolean: _DTypeWord
 buffer: _BufferWord
-buffer_decl: _BufferWord
+buffer_decl: _BufferDeclWord
 e4m3_float8: _DTypeWord
 e4m3_float8x16: _DTypeWord
 e4m3_float8x2: _DTypeWord

@@ -32,8 +32,8 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, check_rank
 from tilesmith.tir.ranges import extent_between
 
 __all__ = [
-    "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "check_kept", "index_vectors",
-    "load_of",
+    "BufferDeclWord", "BufferWord", "DTypeWord", "HandleWord", "PtrWord", "as_type", "check_kept",
+    "index_vectors", "load_of",
     "parameter_of", "region_of", "subscript_buffer",
 ]  # fmt: skip
 
@@ -143,6 +143,14 @@ class BufferWord:
 
     def __repr__(self) -> str:
         return "T.Buffer"
+
+
+class BufferDeclWord(BufferWord):
+    """``T.buffer_decl``: what older programs call ``T.buffer``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Buffer:
+        """Return the buffer that ``T.buffer`` makes of the same arguments."""
+        return super().__call__(*args, **kwargs)
 
 
 def _named_strides(strides: Sequence[Any], shape: Any) -> list[Any]:

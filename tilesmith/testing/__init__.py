@@ -30,6 +30,7 @@ _WHERE = {
         "initializer", "register_ffi", "slow_summation", "timeout_job",
     ),
     "tilesmith.testing.runner": ("local_run",),
+    "tilesmith.testing.span_filling": ("disable_span_filling", "enable_span_filling"),
     "tilesmith.testing.assertions": (
         "DEFAULT_TEST_TARGETS", "assert_allclose", "assert_prim_expr_equal",
         "check_bool_expr_is_true", "check_int_constraints_trans_consistency",

@@ -16,8 +16,9 @@ from tilesmith.target import Target
 from tilesmith.testing.assertions import device_enabled, enabled_targets
 
 __all__ = [
-    "HAVE_XDIST", "MARKERS", "dev", "pytest_collection_modifyitems", "pytest_configure",
-    "pytest_generate_tests", "pytest_sessionfinish", "pytest_xdist_make_scheduler",
+    "HAVE_XDIST", "MARKERS", "dev", "pytest_addoption", "pytest_collection_modifyitems",
+    "pytest_configure", "pytest_generate_tests", "pytest_sessionfinish",
+    "pytest_xdist_make_scheduler",
 ]  # fmt: skip
 
 HAVE_XDIST = importlib.util.find_spec("xdist") is not None
@@ -38,6 +39,15 @@ def pytest_configure(config: Any) -> None:
     """Declare the marks of ``tilesmith.testing``."""
     for mark, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{mark}: {meaning}")
+
+
+def pytest_addoption(parser: Any) -> None:
+    """Add the option ``--gtest_args``: arguments for the programs of C++ tests that a test runs. It
+    gets them as its parameter ``gtest_args``.
+    """
+    parser.addoption(
+        "--gtest_args", default="", help="arguments for C++ tests, the parameter gtest_args"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,8 +77,10 @@ def _kind(target: Any) -> str:
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """Parametrise ``target`` unless the test does so itself."""
+    """Parametrise ``target`` unless the test does so itself, and give ``gtest_args`` its value."""
     definition = metafunc.definition
+    if "gtest_args" in metafunc.fixturenames:
+        metafunc.parametrize("gtest_args", [metafunc.config.getoption("gtest_args")])
     given = [
         name.strip()
         for mark in definition.iter_markers("parametrize")

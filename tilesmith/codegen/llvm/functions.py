@@ -17,6 +17,7 @@ from tilesmith.codegen.llvm.module_text import ModuleText
 from tilesmith.codegen.llvm.pointers import natural_alignment
 from tilesmith.codegen.llvm.rules import Processor
 from tilesmith.codegen.llvm.statements import Divide, StatementEmitter
+from tilesmith.codegen.llvm.streaming import function_attributes
 from tilesmith.codegen.llvm.symbols import Symbols
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import PointerType, Var
@@ -113,6 +114,8 @@ class FunctionEmitter:
     def finished(self, head: str) -> str:
         """Return the function with its head, its stack space and its rare blocks."""
         out = self.out
+        if self.module.machine.uses_streaming_mode:
+            head += function_attributes((*out.allocas, *out.lines, *out.tail))
         if self.module.machine.attributes:
             head += f" {ATTRIBUTES}"
         if self.debug is not None:

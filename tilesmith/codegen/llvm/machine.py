@@ -32,6 +32,7 @@ class Machine:
     ``size_type`` is the integer of the width of a pointer, ``float_flags`` LLVM's fast-math flags
     with a blank before each. ``converts_float16`` and ``converts_bfloat16`` say that instructions
     convert these types to and from float32, ``has_float16`` that they compute with float16.
+    ``uses_streaming_mode``: scalable vectors are those of Arm's streaming mode (see `streaming`).
     ``requirements`` is what the code needs of the CPU that runs it, ``attributes`` the LLVM
     attributes of functions that say for which one they are compiled.
     """
@@ -43,6 +44,7 @@ class Machine:
         self.architecture = architecture(target)
         self.features = features = target_features(target)
         self.requirements = requirements_of(target)
+        self.uses_streaming_mode = "sme" in features and "sve" not in features
         first = self.triple.partition("-")[0]
         self.size_type = "i32" if first.startswith(_SMALL_POINTERS) else "i64"
         self.is_windows = "windows" in self.triple or "mingw" in self.triple
@@ -61,8 +63,8 @@ class Machine:
 
     @property
     def vector_lengths(self) -> str:
-        """An attribute of functions: the possible lengths of SVE vectors, in units of 128 bits."""
-        return " vscale_range(1,16)" if "sve" in self.features else ""
+        """An attribute of functions: the possible lengths of Arm vectors, in units of 128 bits."""
+        return " vscale_range(1,16)" if self.features & {"sve", "sme"} else ""
 
     def computes_directly(self, dtype: DataType) -> bool:
         """True if the CPU computes with values of a float dtype; else float32 is used."""

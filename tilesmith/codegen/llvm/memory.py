@@ -211,6 +211,7 @@ def _lane_of(emit: Values, index: PrimExpr, number: int) -> PrimExpr:
 def _gather(
     emit: Values, buffer: Buffer, index: PrimExpr, dtype: DataType, predicate: str | None
 ) -> str:
+    _require_gathers(emit, dtype)
     pointers, alignment = addresses(emit, buffer, index)
     lanes, kind = dtype.lanes, memory_type(dtype)
     mask = predicate or "splat (i1 true)"
@@ -219,6 +220,19 @@ def _gather(
         f"<{lanes} x i1> {mask}, {kind} zeroinitializer)"
     )
     return from_memory(emit.out, loaded, dtype)
+
+
+def _require_gathers(emit: Values, dtype: DataType) -> None:
+    """Raise CodegenError where vectors of this type have no elements apart from each other in
+    memory; LLVM cannot take a scalable vector to pieces.
+    """
+    if dtype.is_scalable and emit.machine.uses_streaming_mode:
+        raise emit.out.unsupported(
+            f"it loads or stores elements of a scalable vector ({dtype}) that are not next to each "
+            "other, which Arm CPUs cannot do in the streaming mode of SME",
+            "use vectors of a fixed length, or a stride of 1",
+            "code without SME runs in the normal mode where the target also has -mattr=+sve",
+        )
 
 
 # -- stores
@@ -249,6 +263,7 @@ def store(emit: Values, node: BufferStore) -> None:
     elif buffer.dtype.lanes > 1:
         _store_vectors(emit, node, index, value, predicate)
     else:
+        _require_gathers(emit, dtype)
         pointers, alignment = addresses(emit, buffer, index)
         emit.write(
             f"call void @llvm.masked.scatter({memory_type(dtype)} {value}, "

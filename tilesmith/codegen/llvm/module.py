@@ -24,6 +24,7 @@ from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module_text import ModuleText
 from tilesmith.codegen.llvm.parallel import ParallelLoops
 from tilesmith.codegen.llvm.rules import INTRINSICS, Processor
+from tilesmith.codegen.llvm.streaming import uses_streaming_mode
 from tilesmith.codegen.llvm.symbols import Symbols, kernel_symbol
 from tilesmith.ir import IRModule
 from tilesmith.ir.transform import PassContext
@@ -88,6 +89,8 @@ class ModuleEmitter:
         self.target = target
         self.functions = _functions_of(module)
         self.machine = self._machine(target)
+        if "sme" in self.machine.features and uses_streaming_mode(self.functions.values()):
+            self.machine.uses_streaming_mode = True
         self.parts = ModuleText(self.machine.size_type, module.attrs.get("constants", ()))
         self.symbols = Symbols(self.functions, self.parts)
         wanted = wants_debug_information() if debug is None else debug

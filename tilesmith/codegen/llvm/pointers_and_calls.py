@@ -11,6 +11,7 @@ from tilesmith.codegen.llvm.dtypes import memory_type, register_type
 from tilesmith.codegen.llvm.heap import allocate, release
 from tilesmith.codegen.llvm.memory import address, flat_index
 from tilesmith.codegen.llvm.rules import handles
+from tilesmith.codegen.llvm.streaming import SME_INTRINSICS
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm
 from tilesmith.runtime import amx
@@ -190,6 +191,12 @@ def _call_llvm(emit: Values, call: Call) -> str:
 
 def _mark_needs(emit: Values, intrinsic: str) -> None:
     """Let the code say what an instruction needs that LLVM never chooses by itself."""
+    if intrinsic.startswith(SME_INTRINSICS) and "sme" not in emit.machine.features:
+        raise emit.out.unsupported(
+            f"it uses '{intrinsic}', an instruction of Arm's Scalable Matrix Extension, which the "
+            "target does not have",
+            "AArch64 has it with -mattr=+sme",
+        )
     if intrinsic.startswith(_AMX_INTRINSICS):
         emit.text.mark(amx.SYMBOL)  # the runtime asks the system for permission to use tiles
     for prefix, feature in INTRINSIC_FEATURES.items():

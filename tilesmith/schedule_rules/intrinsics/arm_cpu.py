@@ -1,5 +1,19 @@
-"""Dot products and small matrix products of Arm CPUs: NEON, dot product and i8mm extensions."""
+"""Dot products and small matrix products of Arm CPUs: NEON, dot product and i8mm extensions.
 
+What uses SME is in `arm_sme`; its names are found here too.
+"""
+
+from tilesmith.schedule_rules.intrinsics.arm_sme import (
+    ARM_SME_INIT,
+    ARM_SME_2SVLx2SVL_FP32_TRANSPOSE_INTERLEAVE,
+    ARM_SME_2SVLx2SVL_GEMM_INTERLEAVED_MOPA,
+    ARM_SME_BLOCK2_2SVLx1SVL_FP16_TRANSPOSE_INTERLEAVE,
+    get_sme_gemm_interleaved_mopa_2svlx2svl_intrin,
+    get_sme_init_intrin,
+    get_sme_transpose_interleave_2svlx2svl_fp32_intrin,
+    get_sme_transpose_interleave_block2_2svl_fp16_intrin,
+    get_transpose_interleave_intrin_name,
+)
 from tilesmith.schedule_rules.intrinsics.dot_product_common import (
     DP4A_S8S8S32_INTRIN,
     DP4A_S8U8S32_INTRIN,
@@ -23,11 +37,20 @@ __all__ = [
     "ARM_MMA_2x2x8_i8_SMMLA_INTRIN",
     "ARM_MMA_2x2x8_u8_UMMLA_INTRIN",
     "ARM_MMA_2x2x8_u8i8_USMMLA_INTRIN",
+    "ARM_SME_2SVLx2SVL_FP32_TRANSPOSE_INTERLEAVE",
+    "ARM_SME_2SVLx2SVL_GEMM_INTERLEAVED_MOPA",
+    "ARM_SME_BLOCK2_2SVLx1SVL_FP16_TRANSPOSE_INTERLEAVE",
+    "ARM_SME_INIT",
     "DP4A_S8S8S32_INTRIN",
     "DP4A_S8U8S32_INTRIN",
     "DP4A_U8S8S32_INTRIN",
     "DP4A_U8U8U32_INTRIN",
     "get_dotprod_intrin",
+    "get_sme_gemm_interleaved_mopa_2svlx2svl_intrin",
+    "get_sme_init_intrin",
+    "get_sme_transpose_interleave_2svlx2svl_fp32_intrin",
+    "get_sme_transpose_interleave_block2_2svl_fp16_intrin",
+    "get_transpose_interleave_intrin_name",
     "neon_4x4_i8i8i32_desc",
     "neon_4x4_i8i8i32_impl",
 ]

@@ -39,6 +39,7 @@ from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
 from tilesmith.relax.frontend.onnx.tensors import attribute_value, is_packed, tensor_array
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
+from tilesmith.relax.frontend.options import fills_spans
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.ndarray import array as make_ndarray
 from tilesmith.support.errors import (
@@ -349,7 +350,9 @@ class ONNXGraphImporter:
 
     def _convert_checked(self, node: OnnxNode, index: int) -> list[Any]:
         outer = self.builder.place
-        if outer is None or node.proto.name:  # else the name of the function around says more
+        if not fills_spans():
+            self.builder.place = None
+        elif outer is None or node.proto.name:  # else the name of the function around says more
             self.builder.place = OperatorSpan(node.operator, node_name(node.proto, index))
         try:
             return self.convert(node)

@@ -30,6 +30,7 @@ from tilesmith.tir.schedule.primitives.tensorize_comparison import (
     DescriptionMatcher,
     Mismatch,
 )
+from tilesmith.tir.schedule.primitives.tensorize_limits import narrowed
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, MatchBufferRegion, Stmt
 from tilesmith.tir.tensor_intrin import TensorIntrin
@@ -151,7 +152,7 @@ class _Replacement:
     def implemented(self, block: Block) -> Block:
         """Return the block with the implementation's statements and matched buffers."""
         desc, impl = self.intrin.desc, renew_defs(self.intrin.impl)
-        matches = []
+        matches, left = [], {}
         for wanted, given in zip(desc.params, impl.params):
             source, target = desc.buffer_map.get(wanted), impl.buffer_map.get(given)
             if source is None or target is None:
@@ -161,12 +162,15 @@ class _Replacement:
                 raise self.refuse(f"the description of {self.name} does not use '{source.name}'")
             self.check_layout(impl, source, target, match)
             matches.append(MatchBufferRegion(target, _region(match, source)))
+            left[target.name] = _elements_left(match, source)
         inner = impl.body.block if isinstance(impl.body, BlockRealize) else None
         annotations = {**self.inner_annotations(block), **block.annotations}
         if inner is not None:
             annotations.update(inner.annotations)
         made = block.with_fields(
-            body=inner.body if inner is not None else impl.body,
+            body=narrowed(
+                impl, inner.body if inner is not None else impl.body, left, self.matcher.analyzer
+            ),
             alloc_buffers=(*block.alloc_buffers, *(inner.alloc_buffers if inner else ())),
             match_buffers=(*matches, *(inner.match_buffers if inner else ())),
             annotations=annotations,
@@ -253,6 +257,14 @@ def _region(match: BufferMatch, source: Buffer) -> BufferRegion:
             extent = source.shape[number - leading].astype(size.dtype)
         ranges.append(Range.from_min_extent(start.astype(size.dtype), extent))
     return BufferRegion(match.buffer, tuple(ranges))
+
+
+def _elements_left(match: BufferMatch, source: Buffer) -> list[PrimExpr]:
+    """Return how many elements the block's buffer has from the start of the box, by axis of the
+    description's buffer.
+    """
+    axes = list(zip(match.start, match.buffer.shape))[len(match.start) - len(source.shape) :]
+    return [size - start.astype(size.dtype) for start, size in axes]
 
 
 def _counts_on_layout(impl: PrimFunc, buffer: Buffer) -> bool:
