@@ -101,14 +101,16 @@ def configured(body):
 
 @pytest.mark.parametrize("lanes", ["8", "T.vscale() * 4"])
 @pytest.mark.parametrize("place", ["function", "region"])
-def test_guards_become_predicates_where_the_target_has_scalable_vectors(lanes, place):
+@pytest.mark.parametrize("feature", ["+sve", "+sme"])
+def test_guards_become_predicates_where_the_target_has_scalable_vectors(lanes, place, feature):
     body = LOOP.replace("LANES", lanes)
+    described = SVE.replace("+sve", feature)
     if place == "function":
-        target = f'    T.func_attr({{"global_symbol": "main", "target": {SVE}}})\n'
+        target = f'    T.func_attr({{"global_symbol": "main", "target": {described}}})\n'
         source = HEAD.rsplit("    T.func_attr", 1)[0] + target + body
     else:
         indented = "".join([f"    {line}\n" for line in body.splitlines()])
-        source = HEAD + f'    with T.attr({SVE}, "target", 0):\n' + indented
+        source = HEAD + f'    with T.attr({described}, "target", 0):\n' + indented
     func = from_source(source, {"T": T})
     got = apply(func, transform.VectorizeLoop())
     assert got.script().count("T.get_active_lane_mask") == 2

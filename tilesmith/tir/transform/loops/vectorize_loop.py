@@ -137,12 +137,14 @@ class _LoopVectorizer(ScopedAnalyzer, Rewriter):
         raise UnsupportedError(
             f"Failed to vectorize loop with extent {loop.extent} for target {self.target}",
             span=loop.span,
-            notes=("scalable vectors need a CPU that has them: -mattr=+sve, or +v of RISC-V",),
+            notes=(
+                "scalable vectors need a CPU that has them: -mattr=+sve or +sme, or +v of RISC-V",
+            ),
         )
 
     def has_scalable_vectors(self) -> bool:
         features = getattr(self.target, "features", None)
-        return features is not None and (features.has_sve or features.has_v)
+        return features is not None and (features.has_sve or features.has_sme or features.has_v)
 
     def without_idle_lanes(self, loop: For, lanes: int) -> tuple[For, int]:
         """Shorten a loop whose whole body is under `lane < constant` to that many lanes."""
