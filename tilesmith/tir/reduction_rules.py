@@ -61,9 +61,15 @@ def _needed_components(reduce: Reduce) -> Reduce:
             pending.extend([position[v] for v in used if v in position])
     if len(kept) == count:
         return reduce
-    sides = combiner.lhs, combiner.rhs, combiner.result, combiner.identity_element
+    smaller = CommReducer(
+        _only(kept, combiner.lhs),
+        _only(kept, combiner.rhs),
+        _only(kept, combiner.result),
+        _only(kept, combiner.identity_element),
+        combiner.span,
+    )
     return Reduce(
-        CommReducer(*[_only(kept, side) for side in sides], combiner.span),
+        smaller,
         _only(kept, reduce.source),
         reduce.axis,
         reduce.condition,

@@ -12,7 +12,17 @@ from tilesmith.arith import (
     subspace_divide,
 )
 from tilesmith.arith.iter_nodes import IterMark, IterSumExpr
-from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import (
+    LT,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    const,
+    structural_equal,
+)  # fmt: skip
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, variables
@@ -164,15 +174,15 @@ def _drop_units(parts: list[Part]) -> None:
     left = len(reductions)
     for part in parts:
         domain = part.outer_domain
-        if part.outer is None or domain is None or not is_const(domain.extent, 1):
+        if domain is None or not is_const(domain.extent, 1):
             continue
-        if not is_const(part.outer) or not structural_equal(part.outer, domain.min):
+        if not isinstance(part.outer, IntImm) or not structural_equal(part.outer, domain.min):
             continue
         if part.inner is None:
             if part in reductions and left == 1:
                 continue
             left -= part in reductions
-            part.value = const(int(part.outer), part.iterator.var.dtype)
+            part.value = const(part.outer.value, part.iterator.var.dtype)
         elif not is_const(part.outer, 0):
             continue
         part.outer = part.outer_domain = None
