@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.arith.meaning import meaning, same
 from tests.arith.test_facts import Known, read
 from tilesmith.arith import Analyzer, ConstIntBound
-from tilesmith.ir import Cast, Let, Range, Select, Var, const
+from tilesmith.ir import EQ, Cast, Let, Range, Select, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, floordiv, floormod, minimum, truncdiv, truncmod
 from tilesmith.tir import ceil, clz, log2, vscale
 
@@ -78,6 +78,10 @@ CONDITIONS = [
     "And(y > K, x * y + B * y <= z * y)",
     "And(x != y, And(x * K <= y * K, x == z))",
     "And(x != y, And(y == z, x != z))",
+    "And(y * C <= x, x < y * C + C)",
+    "And(x - y * C >= A, x - y * C < A + C)",
+    "And(0 <= x * K - y * C, And(z < B, x * K - y * C < C))",
+    "And(y * C - x <= 0, -C < y * C - x)",
 ]
 RANGES = ["", "x in 0 9", "x in -5 4, y in 0 2", "y in 1 7, z in 0 3", "x in 0 2", "x in -7 0"]
 
@@ -222,3 +226,56 @@ def test_what_holds_for_each_length_of_scalable_registers():
         assert not analyzer.can_prove((x + 2) * v <= v * v * 4)
     assert not analyzer.can_prove((x + 1) * v <= v * v * 4)  # nothing of it is left
     assert not analyzer.can_prove(v >= 2)
+
+
+@pytest.mark.parametrize(
+    "condition, simple",
+    [
+        ("And(0 <= x - y * 7, x - y * 7 < 7)", "y == x // 7"),
+        ("And(y * 7 <= x, x < y * 7 + 7)", "y == x // 7"),
+        ("And(x < 4 * y + 4, And(z < 3, y * 4 <= x))", "And(y == x // 4, z < 3)"),
+        ("And(y * 7 + 14 <= x, x < y * 7 + 21)", "y == x // 7 - 2"),
+        ("And(0 <= 2 * x - 14 * y, 2 * x - 14 * y < 14)", "y == x // 7"),
+        ("And(y * 7 <= x, x < y * 7 + 6)", "And(y * 7 <= x, x < y * 7 + 6)"),
+        ("And(y * 7 <= x, x < y * 7 + 8)", "And(y * 7 <= x, x < y * 7 + 8)"),
+    ],
+)
+def test_a_tile_is_a_quotient(condition: str, simple: str) -> None:
+    after = Analyzer().simplify(read(condition))
+    assert structural_equal(after, read(simple)), str(after)
+    assert Analyzer().simplify(after) is after
+
+
+@settings(max_examples=100)
+@given(rng=st.randoms(use_true_random=False))
+def test_what_a_tile_tells(rng: random.Random) -> None:
+    """Where ``y == x // C`` holds (however it is written, however the division rounds), each
+    comparison that is proved is true, and bounds of ``x`` and ``y`` tell about each other.
+    """
+    x, y = Var("x", "int32"), Var("y", "int32")
+    size, shift = rng.randint(1, 9), rng.randint(-3, 3)
+    divide = rng.choice((floordiv, floordiv, truncdiv))
+    equation = EQ(y * rng.choice((1, -1)), divide(x + rng.randint(-4, 4), const(size)) + shift)
+    pair = all_of(y * size <= x + size * shift, x + size * shift < y * size + size)
+    condition = rng.choice((equation, pair))
+    low, count = rng.randint(-6, 6), rng.randint(1, 5)
+    analyzer = Analyzer()
+    analyzer.bind(y, Range(low, low + count))
+    points = [
+        {x: a, y: b}
+        for a in range(-90, 90)
+        for b in range(low, low + count)
+        if meaning(condition, {x: a, y: b})
+    ]
+    with analyzer.constraint_scope(condition):
+        bound = analyzer.const_int_bound(x)
+        goals = [x < rng.randint(-90, 90), x - y * size >= rng.randint(-9, 9), x >= y, y * 2 <= x]
+        proved = [analyzer.can_prove(goal) for goal in goals]
+        end = (low + count - shift) * size
+        if condition is pair:
+            assert analyzer.can_prove(x < end)
+            assert analyzer.can_prove(x >= (low - shift) * size)
+    for env in points:
+        assert bound.min_value <= env[x] <= bound.max_value
+        for goal, holds in zip(goals, proved):
+            assert meaning(goal, env) or not holds, (str(condition), str(goal), str(env))

@@ -27,6 +27,7 @@ def module():
         ("tvm.runtime.script_printer", "PrinterConfig", "ir.printing:PrinterConfig"),
         ("tvm.runtime.script_printer", "Scriptable", "ir:Node"),
         ("tvm.ir.type", "PointerType", "ir:PointerType"),
+        ("tvm.arith.iter_affine_map", "subspace_divide", "arith:subspace_divide"),
         ("tvm.relax.op.nn.nn", "relu", "relax.op.nn:relu"),
         ("tvm.script.ir_builder", "IRBuilder", "script:IRBuilder"),
         ("tvm.script.ir_builder.base", "IRBuilderFrame", "script.builder:Frame"),

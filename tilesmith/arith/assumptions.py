@@ -221,8 +221,23 @@ class Assumptions:
         self.facts.narrow(form, (0, 0))
         self.facts.learn_residue(form)
         self._assume_remainder(form)
+        self._assume_quotients(form)
         self._solve(form)
         self.facts.forget()
+
+    def _assume_quotients(self, form: Sum) -> None:
+        """Records ``y * 4 <= x`` and ``x < y * 4 + 4`` from ``x // 4 == y``."""
+        if len(form.terms) < 2:
+            return
+        for atom, coefficient in form.terms.items():
+            if atom.__class__ is not Split or atom.upper or abs(coefficient) != 1:
+                continue
+            index, divisor = atom.index, atom.lower
+            value = times(plus(form, of_atom(atom), -coefficient), -coefficient * divisor)
+            rest = self.terms.combine(plus(index, value, -1))  # in [0, divisor)
+            for bound in (rest, shifted(times(rest, -1), divisor - 1)):
+                if bound.terms:
+                    self._assume_nonnegative(bound)
 
     def _assume_remainder(self, form: Sum) -> None:
         """Records the residue of ``x`` from ``x rem 4 == 1``, whichever way the division rounds."""

@@ -222,7 +222,7 @@ class Connectives:
         found = _rays(kind, this, that)
         if found is None and kind is And and this[3] and that[3]:
             low, high = max(this[1], that[1]), min(this[2], that[2])
-            return self._point(a, EQ, int(low)) if low == high else None
+            return self._point(a, EQ, int(low)) if low == high else self._tile(a, low, high)
         if found is None and kind is Or and this[3] and that[3]:
             return self._united(a, this, that)
         return found
@@ -341,6 +341,29 @@ class Connectives:
         if (not least) if kind is LE else scale < 0:  # sides as in the comparison
             form = times(form, -1)
         return self.comparisons.canonical(kind, form, False)
+
+    def _tile(self, comparison: Any, low: float, high: float) -> PrimExpr | None:
+        """Returns ``y == x // 4`` for ``0 <= x - y * 4 and x - y * 4 < 4``; None if the sum that
+        is compared, which lies in [low, high], is not of that form.
+        """
+        width = high - low + 1
+        form = self._difference(comparison)
+        if len(form.terms) != 2 or not 2 <= width < float("inf"):
+            return None
+        scale = direction(form)[1]
+        (x, one), (y, many) = sorted(form.terms.items(), key=lambda term: abs(term[1]))
+        one, many = one // scale, many // scale
+        if abs(one) != 1 or many != -one * width:
+            return None
+        start, size = int(low if one == 1 else -high), int(width)
+        if start % size:  # x - start might overflow where x does not
+            return None
+        divisor = self.comparisons.writer.constant(size, form.dtype)
+        dividend = self.comparisons.writer.to_expr(Sum(form.dtype, {x: 1}, 0))
+        quotient = self.normalizer.normal(FloorDiv(dividend, divisor))
+        difference = plus(quotient, Sum(form.dtype, {y: 1}, 0), -1)
+        difference = self.terms.combine(shifted(difference, -(start // size)))
+        return self.comparisons.canonical(EQ, difference, False)
 
     def _ray(self, expr: PrimExpr) -> Ray | None:
         """Describes a condition on one sum as (key of the sum, smallest value, largest value,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from tilesmith.arith.forms import Sum
-from tilesmith.ir import Call, PrimExpr
+from tilesmith.ir import Call, Node, PrimExpr
 
-Expr = TypeVar("Expr", bound=PrimExpr)
+Expr = TypeVar("Expr", bound=Node)
 
 __all__ = ["Digits", "Expr", "ExpressionRewriter", "Minima", "NormalForms"]
 

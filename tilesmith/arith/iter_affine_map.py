@@ -158,7 +158,7 @@ def _attempt(
     simplify_trivial: bool,
     overlaps: bool,
 ) -> IterMapResult:
-    paddings: dict[Any, int] = {}
+    paddings: dict[Any, list[tuple[int, int]]] = {}
     domains, predicate = narrowed(domains, predicate)
     for _ in range(8):
         parts = IterParts(level is not IterMapLevel.Bijective, paddings, overlaps)

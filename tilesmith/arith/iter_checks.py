@@ -12,7 +12,7 @@ from tilesmith.arith.iter_nodes import (
 )
 from tilesmith.arith.iter_sizes import NotAffine, Sizes, constant, value_of
 from tilesmith.arith.iterators import Iterators
-from tilesmith.ir import PrimExpr
+from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.ir import operators as op
 
 __all__ = ["DigitChecker"]
@@ -88,8 +88,29 @@ class DigitChecker:
         if level is IterMapLevel.Bijective and not self.sizes.equal(expected, mark.extent):
             raise NotAffine(f"a part of {expression_of(mark)} is not used")
         for padded, begin, end in self.padded:
-            if padded is mark and not _fill(ordered, value_of(begin), value_of(end)):
+            if padded is mark and not self._fill(ordered, begin, end):
                 raise NotAffine(f"some digits of {expression_of(mark)} only occur in its padding")
+
+    def _fill(self, digits: list[IterSplitExpr], begin: PrimExpr, end: PrimExpr) -> bool:
+        """Tells whether digits of a padded iterator take all of their combinations outside of the
+        padding, whatever the free variables in it are.
+        """
+        sizes = [size for digit in digits for size in (digit.lower_factor, digit.extent)]
+        if isinstance(begin, IntImm):
+            return _fill([value_of(size) for size in sizes], begin.value, value_of(end))
+        analyzer = self.sizes.analyzer
+        bound, residue = analyzer.const_int_bound(begin), analyzer.modular_set(begin)
+        if bound.max_value - bound.min_value >= _MOST_STARTS:
+            return False
+        for start in range(bound.min_value, bound.max_value + 1):
+            if residue.coeff and (start - residue.base) % residue.coeff:
+                continue
+            with analyzer.constraint_scope(op.equal(begin, constant(start, begin.dtype))):
+                known = [value_of(analyzer.simplify(size)) for size in sizes]
+                last = value_of(analyzer.simplify(end))
+            if not _fill(known, start, last):
+                return False
+        return True
 
     def _digit_at(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
         for split in splits:
@@ -110,14 +131,17 @@ class DigitChecker:
         return None
 
 
-def _fill(digits: list[IterSplitExpr], begin: int | None, end: int | None) -> bool:
-    """Tells whether digits of a padded iterator take all of their combinations outside of the
-    padding: what pads is known to be constant."""
-    sizes = [(value_of(digit.lower_factor), value_of(digit.extent)) for digit in digits]
-    known = [(lower, extent) for lower, extent in sizes if lower is not None and extent is not None]
-    if begin is None or end is None or len(known) < len(sizes):
+_MOST_STARTS = 256
+"""How many values the free part of a padding may have to be tried one by one."""
+
+
+def _fill(sizes: list[int | None], begin: int, end: int | None) -> bool:
+    """Tells whether the numbers in [begin, end) take all combinations of digits, which are given
+    by their lower factors and extents in turn."""
+    known = [size for size in sizes if size is not None]
+    if end is None or len(known) < len(sizes):
         return False
-    return _takes_all_values(known, begin, end)
+    return _takes_all_values(list(zip(known[::2], known[1::2])), begin, end)
 
 
 def _takes_all_values(digits: list[tuple[int, int]], begin: int, end: int) -> bool:

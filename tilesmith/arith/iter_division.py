@@ -7,7 +7,7 @@ iterator.
 
 from __future__ import annotations
 
-from math import lcm
+from math import gcd, lcm
 from typing import Any
 
 from tilesmith.arith.iter_fusing import Fuser
@@ -17,6 +17,7 @@ from tilesmith.arith.iter_sums import IterSums
 from tilesmith.arith.iterators import Iterators
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.ir import operators as op
+from tilesmith.ir.queries import variables
 
 __all__ = ["IterDivider"]
 
@@ -35,14 +36,15 @@ class IterDivider:
         sums: IterSums,
         fuser: Fuser,
         allow_padding: bool,
-        paddings: dict[Any, int] | None,
+        paddings: dict[Any, list[tuple[int, int]]] | None,
     ) -> None:
         self.sizes = sizes
         self.iterators = iterators
         self.sums = sums
         self.fuser = fuser
         self.allow_padding = allow_padding
-        # (digit, offset) -> what the padded extent is a multiple of; None: the last digit is cut
+        # digit -> what padded extents are multiples of, and what is before; None: the last digit is
+        # cut
         self.paddings = paddings
         # padded iterators, with where what is real begins and ends
         self.padded: list[tuple[IterMark, PrimExpr, PrimExpr]] = []
@@ -125,7 +127,8 @@ class IterDivider:
             return IterSumExpr((), zero), self._restored(remainder, digit.scale, residue)
         turns, rest = self.sizes.quotient(offset, width), self.sizes.remainder(offset, width)
         extent = plain.extent
-        if not (op.is_const(rest, 0) and self.sizes.divides(width, extent)):
+        is_even = op.is_const(rest, 0) and self.sizes.divides(width, extent)
+        if not is_even or (isinstance(offset, IntImm) and self._is_padded(plain)):
             if self.paddings is None and op.is_const(rest, 0):
                 extent = self.sizes.plus(extent, self.sizes.plus(width, constant(-1, width.dtype)))
             else:
@@ -163,20 +166,51 @@ class IterDivider:
         """
         if not self.allow_padding or self.paddings is None:
             raise NotAffine(f"{width} does not divide the extent {digit.extent}")
-        extent, start, unit = value_of(digit.extent), value_of(offset), value_of(width)
-        if extent is None or start is None or unit is None:
+        extent, unit, start = value_of(digit.extent), value_of(width), value_of(offset)
+        if extent is None or unit is None:
             raise NotAffine(f"{width} is not known to divide the extent {digit.extent}")
-        key = (self.iterators.split_key(digit), start)
-        common = lcm(unit, self.paddings.get(key, 1))
-        if self.paddings.get(key) != common:
-            self.paddings[key] = common
-            raise PaddingChanged
-        left = start % common
-        total = -(-(extent + left) // common) * common
         dtype = digit.dtype
-        source = IterSumExpr((digit,), constant(left, dtype))
-        mark = self.iterators.mark(source, constant(total, dtype))
-        end = constant(left + extent, dtype)
+        key = self._padding_key(digit, offset)
+        common, residue = self._padding(key, unit, start)
+        size = constant(common, dtype)
+        left = constant(residue, dtype) if start is not None else self.sizes.remainder(offset, size)
+        end = self.sizes.plus(left, constant(extent, dtype))
+        blocks = self.sizes.quotient(self.sizes.plus(end, constant(common - 1, dtype)), size)
+        mark = self.iterators.mark(IterSumExpr((digit,), left), self.sizes.times(blocks, size))
         if all(known is not mark for known, _, _ in self.padded):
-            self.padded.append((mark, constant(left, dtype), end))
-        return IterSplitExpr(mark), constant(start - left, dtype)
+            self.padded.append((mark, left, end))
+        rest = self.sizes.analyzer.simplify(op.cast(dtype, offset) - left)
+        return IterSplitExpr(mark), rest
+
+    def _padding_key(self, digit: IterSplitExpr, offset: PrimExpr) -> Any:
+        """Returns the key of the paddings of a digit: those by constants go together; others are
+        told apart by the offset, in terms that outlast this attempt.
+        """
+        key = self.iterators.split_key(digit)
+        if isinstance(offset, IntImm):
+            return key
+        return key, str(offset), tuple([id(variable) for variable in variables(offset)])
+
+    def _padding(self, key: Any, unit: int, start: int | None) -> tuple[int, int]:
+        """Returns what the extent of a padded digit is a multiple of, and how much is before it.
+
+        Paddings for several divisors and offsets are one if there is a number that is ``start`` by
+        each ``unit``: for ``(i + 9) % 8`` and ``(i + 5) % 4`` it is 1 by 8.
+        """
+        assert self.paddings is not None  # `_pad` refuses without
+        groups = self.paddings.setdefault(key, [])
+        first = 0 if start is None else start % unit
+        for number, (common, left) in enumerate(groups):
+            if (left - first) % gcd(common, unit) == 0:
+                both = lcm(common, unit)
+                if both != common:
+                    left = next(n for n in range(left, both, common) if n % unit == first)
+                    groups[number] = both, left
+                    raise PaddingChanged
+                return common, left
+        groups.append((unit, first))
+        raise PaddingChanged
+
+    def _is_padded(self, digit: IterSplitExpr) -> bool:
+        """Returns True if a digit is padded by constants for another division."""
+        return bool(self.paddings and self.paddings.get(self.iterators.split_key(digit)))

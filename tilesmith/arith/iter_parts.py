@@ -25,7 +25,10 @@ class IterParts:
     )  # fmt: skip
 
     def __init__(
-        self, allow_padding: bool, paddings: dict[Any, int] | None, overlaps: bool = False
+        self,
+        allow_padding: bool,
+        paddings: dict[Any, list[tuple[int, int]]] | None,
+        overlaps: bool = False,
     ) -> None:
         sizes = self.sizes = Sizes(Analyzer())
         iterators = self.iterators = Iterators(sizes)

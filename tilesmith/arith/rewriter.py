@@ -7,8 +7,8 @@ Floats get no rule that could change rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tilesmith.arith.assumptions import NEGATED, Assumptions
 from tilesmith.arith.bounds import Bounds
@@ -16,7 +16,7 @@ from tilesmith.arith.comparisons import Comparisons
 from tilesmith.arith.connectives import Connectives
 from tilesmith.arith.facts import Facts
 from tilesmith.arith.form_writer import FormWriter
-from tilesmith.arith.forms import same_expression
+from tilesmith.arith.forms import is_index, same_expression
 from tilesmith.arith.interfaces import Expr, NormalForms
 from tilesmith.arith.numbering import Numbering
 from tilesmith.arith.residues import Residues
@@ -51,6 +51,7 @@ from tilesmith.ir import (
     Or,
     PrimExpr,
     Ramp,
+    Range,
     Select,
     SizeVar,
     StringImm,
@@ -76,7 +77,7 @@ _EXACT_LOG2 = {"float32": 16, "float64": 40}
 """Powers up to which the logarithm of the next integer is rounded to more than that power."""
 _SCALAR = (Var, IntImm, FloatImm, BinaryOp, Not, Cast, Select, Let, Ramp, Broadcast)
 
-__all__ = ["Rewriter"]
+__all__ = ["Rewriter", "simplifies"]
 
 
 class Rewriter:
@@ -293,6 +294,24 @@ class Rewriter:
         finally:
             self.facts.close_layer(saved)
 
+    def rewrite_in_ranges(
+        self, ranges: Mapping[Var, Range], condition: PrimExpr, exprs: Sequence[PrimExpr]
+    ) -> tuple[PrimExpr, tuple[PrimExpr, ...]]:
+        """Returns ``condition`` simplified where the variables lie in their ranges, and ``exprs``
+        simplified where it holds besides.
+        """
+        saved = self.facts.open_layer()
+        try:
+            for var, range_ in ranges.items():
+                if is_index(var.dtype):
+                    self.assumptions.bind_range(var, range_)
+            condition = self.rewrite(condition)
+            if isinstance(condition, IntImm):
+                return condition, tuple([self.rewrite(expr) for expr in exprs])
+            return condition, tuple([self.rewrite_under(condition, expr) for expr in exprs])
+        finally:
+            self.facts.close_layer(saved)
+
     def _decided(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
         if yes is no or self.numbering.number(yes) == self.numbering.number(no):
             return yes
@@ -432,3 +451,19 @@ _LEAF_RULES: dict[type, Callable[[Any, Any], PrimExpr]] = {
     Cast: Rewriter._cast_value,
     Let: Rewriter._let,
 }
+
+
+NodeRule = TypeVar("NodeRule", bound=Callable[[Rewriter, Any], PrimExpr])
+
+
+def simplifies(kind: type[PrimExpr]) -> Callable[[NodeRule], NodeRule]:
+    """Registers how a node that is defined above this floor is simplified.
+
+    The function takes the rewriter and the node, and returns the same node if nothing changes.
+    """
+
+    def register(rule: NodeRule) -> NodeRule:
+        _RULES[kind] = _LEAF_RULES[kind] = rule
+        return rule
+
+    return register

@@ -4,6 +4,7 @@ from tilesmith.ir.expr import *  # noqa: F403
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import literal as const
 from tilesmith.support.lazy import lazy_attributes
+from tilesmith.tir import reduction_rules
 from tilesmith.tir.buffer import *  # noqa: F403
 from tilesmith.tir.expr import *  # noqa: F403
 from tilesmith.tir.function import *  # noqa: F403

@@ -8,6 +8,7 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, refused, schedule_of
 from tests.tir.transform.harness import assert_same_results
 from tilesmith.script import tir as T
+from tilesmith.tir import IterVar
 from tilesmith.tir.schedule import ScheduleError
 
 
@@ -88,6 +89,77 @@ def test_whole_nest(units, expected):
         lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[0], preserve_unit_iters=units),
         expected,
     )
+
+
+@T.prim_func
+def with_units(A: T.Buffer((32, 1, 48), "float32"), B: T.Buffer((32, 1, 48), "float32")):
+    for i, u, j in T.grid(32, 1, 48):
+        with T.block("B"):
+            vi, vu, vj = T.axis.remap("SSS", [i, u, j])
+            B[vi, vu, vj] = A[vi, vu, vj] * T.float32(2)
+
+
+@T.prim_func
+def with_units_in_rows(A: T.Buffer((32, 1, 48), "float32"), B: T.Buffer((32, 1, 48), "float32")):
+    for i in range(32):
+        with T.block("B_o"):
+            vi_o = T.axis.spatial(32, i)
+            T.reads(A[vi_o, 0, 0:48])
+            T.writes(B[vi_o, 0, 0:48])
+            for _u, j in T.grid(1, 48):
+                with T.block("B"):
+                    vj_i = T.axis.spatial(48, j)
+                    B[vi_o, 0, vj_i] = A[vi_o, 0, vj_i] * T.float32(2)
+
+
+def test_iterators_of_one_value_are_dropped():
+    """Without `preserve_unit_iters`, neither block has an iterator of extent 1."""
+    check(
+        with_units,
+        lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[1], preserve_unit_iters=False),
+        with_units_in_rows,
+    )
+
+
+@T.prim_func
+def sum_with_units(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 1), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, u, k, j in T.grid(3, 1, 1, 8):
+        with T.block("B"):
+            vi, vu, vk, vj = T.axis.remap("SSRR", [i, u, k, j])
+            with T.init():
+                B[vi, vu] = T.float32(0)
+            B[vi, vu] = B[vi, vu] + A[vi, vk * 8 + vj]
+
+
+@T.prim_func
+def sum_of_one(A: T.Buffer((3, 1), "float32"), B: T.Buffer((3, 1), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, u, k in T.grid(3, 1, 1):
+        with T.block("B"):
+            vi, vu, vk = T.axis.remap("SSR", [i, u, k])
+            with T.init():
+                B[vi, vu] = T.float32(0)
+            B[vi, vu] = B[vi, vu] + A[vi, vk]
+
+
+@pytest.mark.parametrize("program", [with_units, sum_with_units, sum_of_one])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_reductions_keep_one_iterator(program, number):
+    """The init of a reduction depends on an iterator of its own, even if it has one value."""
+    kept = []
+
+    def steps(sch):
+        loops = sch.get_loops(sch.get_block("B"))
+        outer = sch.blockize(loops[min(number, len(loops) - 1)], preserve_unit_iters=False)
+        for block in (sch.get(outer), sch.get(sch.get_block("B"))):
+            kept.extend([
+                one for one in block.iter_vars if one.dom.extent.value == 1  # extents are numbers
+            ])  # fmt: skip
+
+    check(program, steps)
+    expected = [IterVar.CommReduce] if program is sum_of_one else []
+    assert [one.iter_type for one in kept] == expected
 
 
 @T.prim_func

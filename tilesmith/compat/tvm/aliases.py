@@ -227,6 +227,7 @@ NAMES: dict[str, dict[str, str]] = {
             "estimate_region_upper_bound",
         )
     },
+    "tvm.arith.iter_affine_map": {"subspace_divide": "tilesmith.arith:subspace_divide"},
     "tvm": {
         # 0.5 and 0.6: tensor expressions at the top
         **{

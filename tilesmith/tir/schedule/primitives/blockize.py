@@ -65,7 +65,8 @@ def blockize(target: Targets, preserve_unit_iters: bool = True) -> BlockCursor:
 
     ``target``: a loop, a block, or a list of blocks that stand beside each other. The init of a
     reduction goes to the new block if that carries the reduction. With ``preserve_unit_iters``
-    an iterator that is wholly inside leaves one of extent 1 outside. Gives the new block.
+    an iterator that is wholly inside leaves one of extent 1 outside; without, the new block has
+    no iterator of one value, but the last one of a reduction. Gives the new block.
 
     Refuses iterators that are not ``outer * extent + inner`` at this place, other statements
     between the loops, and blocks of different scopes.
@@ -114,7 +115,8 @@ class _Blockizer:
         realize = cursor.stmt
         outside, inside = self.place.loops_around(cursor)
         keeps_units = self.preserve_unit_iters and not self.place.is_shared
-        division = divide(realize, outside, inside, keeps_units)
+        drops_units = not self.preserve_unit_iters
+        division = divide(realize, outside, inside, keeps_units, drops_units)
         if isinstance(division, str):
             name = realize.block.name_hint
             reason = f"the bindings of block '{name}' cannot be divided at this place: {division}"

@@ -12,7 +12,17 @@ from tilesmith.arith import (
     subspace_divide,
 )
 from tilesmith.arith.iter_nodes import IterMark, IterSumExpr
-from tilesmith.ir import LT, FloorDiv, FloorMod, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import (
+    LT,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    PrimExpr,
+    Range,
+    Var,
+    const,
+    structural_equal,
+)  # fmt: skip
 from tilesmith.ir.intrinsics import ceildiv
 from tilesmith.ir.operators import all_of, is_const
 from tilesmith.ir.queries import conjuncts, variables
@@ -25,7 +35,9 @@ __all__ = ["Division", "Part", "divide", "loops_in_terms_of"]
 
 
 class Part:
-    """One iterator: ``value = outer * scale + inner``; a missing part is None."""
+    """One iterator: ``value = outer * scale + inner``; a missing part is None. If both are missing,
+    the iterator has no other value than ``value``.
+    """
 
     def __init__(self, iterator: IterVar, value: PrimExpr) -> None:
         self.iterator = iterator
@@ -49,7 +61,7 @@ class Part:
     def replacement(self) -> PrimExpr:
         """Return the iterator in terms of the new ones."""
         if self.outer_var is None:
-            return self.inner_iterator().var
+            return self.value if self.inner is None else self.inner_iterator().var
         if self.inner is None:
             return self.outer_var
         domain = self.outer_domain
@@ -99,9 +111,17 @@ class Division:
 
 
 def divide(
-    realize: BlockRealize, outside: list[For], inside: list[For], preserve_unit_iters: bool
+    realize: BlockRealize,
+    outside: list[For],
+    inside: list[For],
+    preserve_unit_iters: bool,
+    drop_unit_iters: bool = False,
 ) -> Division | str:
-    """Divide the iterators of a block, or return the reason why that is not possible."""
+    """Divide the iterators of a block, or return the reason why that is not possible.
+
+    ``preserve_unit_iters`` leaves an outer iterator of extent 1 where all of an iterator is inside;
+    ``drop_unit_iters`` removes those that have only one value.
+    """
     ranges = {loop.loop_var: loop_range(loop) for loop in (*outside, *inside)}
     inner_vars = [loop.loop_var for loop in inside]
     outer_vars = {loop.loop_var for loop in outside}
@@ -141,7 +161,31 @@ def divide(
         reason = _divide_mixed(realize, parts, mixed, ranges, inner_vars, analyzer)
         if reason:
             return reason
+    if drop_unit_iters:
+        _drop_units(parts)
     return Division(realize, parts)
+
+
+def _drop_units(parts: list[Part]) -> None:
+    """Remove the outer parts that have only one value, but the last iterator of a reduction: the
+    init of its block depends on there being one.
+    """
+    reductions = [part for part in parts if part.iterator.iter_type == IterVar.CommReduce]
+    left = len(reductions)
+    for part in parts:
+        domain = part.outer_domain
+        if domain is None or not is_const(domain.extent, 1):
+            continue
+        if not isinstance(part.outer, IntImm) or not structural_equal(part.outer, domain.min):
+            continue
+        if part.inner is None:
+            if part in reductions and left == 1:
+                continue
+            left -= part in reductions
+            part.value = const(part.outer.value, part.iterator.var.dtype)
+        elif not is_const(part.outer, 0):
+            continue
+        part.outer = part.outer_domain = None
 
 
 def _is_single(iterator: IterVar) -> bool:
