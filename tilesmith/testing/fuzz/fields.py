@@ -244,10 +244,11 @@ def _memory(case: Case, rng: random.Random) -> None:
     """Keep many results in memory that threads share, special memory, or vectors, for the passes
     that let them share memory.
     """
-    stages = {name: STAGES[name] for name in MEMORY_STAGES}
-    generator = Generator(random.Random(case["seed"]), stages)
+    kind = rng.choice(["threads", "threads", "threads", "special", "vectors"])
+    names = ("compute",) if kind == "vectors" else MEMORY_STAGES
+    generator = Generator(random.Random(case["seed"]), {name: STAGES[name] for name in names})
     if rng.random() < 0.8:  # mostly sizes that threads and vectors divide
-        generator.dims.update({name: rng.choice([4, 4, 8, 8, 12, 16]) for name in generator.dims})
+        generator.dims.update({name: rng.choice([4, 4, 8, 8, 16]) for name in generator.dims})
     if rng.random() < 0.8:  # mostly known ones: else there is little to decide
         generator.recipe["symbolic"] = []
     case["recipe"] = recipe = generator.draw(rng.choice([3, 4, 5, 6, 8]))
@@ -255,11 +256,11 @@ def _memory(case: Case, rng: random.Random) -> None:
         return  # no form applied: the case stays one of blocks
     for stage in recipe["stages"]:
         stage["out"] = False  # all results but those that are not read stay in such memory
-    draw_memory(rng, recipe)
+    draw_memory(rng, recipe, kind)
     case["program"], case["steps"], case["config"] = "memory", [], {}
     case["extra"] = [
         [rng.choice(["tir.VectorizeLoop", "tir.UnrollLoop"]), rng.choice(_ON_MEMORY)]
-        for _ in range(rng.choice([0, 1, 1, 2]))
+        for _ in range(rng.choice([1, 2] if kind == "vectors" else [0, 1, 1, 2]))
     ]
     if recipe["threads"]:
         case["device"] = rng.choice(["cuda", "cuda", "opencl"])

@@ -35,11 +35,14 @@ _SHARED = ("shared", "shared", "shared.dyn", "shared.dyn", "shared.dyn")
 _ON_CPUS = ("global", "local", *SPECIAL_MEMORY)
 
 
-def draw_memory(rng: random.Random, recipe: Recipe) -> None:
-    """Add to a recipe where its stages keep their results, and which loops they have."""
-    recipe["threads"] = threads = rng.choice([0, 0, 2, 4, 4])
+def draw_memory(rng: random.Random, recipe: Recipe, kind: str) -> None:
+    """Add to a recipe where its stages keep their results, and which loops they have: ``kind`` is
+    what is drawn most, memory that "threads" share, "special" memory, or memory of "vectors".
+    """
+    recipe["threads"] = threads = rng.choice([2, 4, 4]) if kind == "threads" else 0
     scopes = rng.sample(_SHARED if threads else _ON_CPUS, rng.choice([1, 1, 2]))
-    has_vectors = not threads and rng.random() < 0.5
+    tensors = [*recipe["inputs"], *[one for stage in recipe["stages"] for one in stage["tensors"]]]
+    shapes = {one["name"]: one["shape"] for one in tensors}
     group = 0
     for stage in recipe["stages"]:
         if rng.random() < 0.3:
@@ -52,10 +55,22 @@ def draw_memory(rng: random.Random, recipe: Recipe) -> None:
         stage["binding"] = "plain"
         if threads:
             loops["kinds"] = {k: kind for k, kind in loops["kinds"].items() if kind != "parallel"}
-        if has_vectors:
+        if kind == "vectors":
             loops["margins"] = [0] * len(loops["margins"])  # rows begin at multiples of lanes
-            if stage["axes"][-1]["type"] == "S" and rng.random() < 0.9:
-                loops["kinds"][str(len(stage["axes"]) - 1)] = "vectorized"
+            loops["kinds"][str(len(stage["axes"]) - 1)] = "vectorized"
+            if rng.random() < 0.9:
+                stage["value"] = _in_rows(stage["value"], stage, shapes)
+
+
+def _in_rows(value: Any, stage: dict[str, Any], shapes: dict[str, Any]) -> Any:
+    """Return an expression that loads from tensors of the shape of a stage's result the element
+    that is computed: a vector of iterations then loads rows.
+    """
+    if not isinstance(value, list):
+        return value
+    if value[0] == "load" and shapes[value[1]] == stage["tensors"][0]["shape"]:
+        return ["load", value[1], *stage["indices"]]
+    return [_in_rows(part, stage, shapes) for part in value]
 
 
 def build_memory(recipe: Recipe) -> PrimFunc:
