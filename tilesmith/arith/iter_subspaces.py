@@ -55,7 +55,8 @@ def subspace_divide(
         if pair is None:
             return []
         pairs.append(pair)
-    divider.note_predicate(condition, domains)
+    if not divider.note_predicate(condition, domains):
+        return []
     true = const(True, "bool")
     outer = op.all_of(*divider.outer_conditions) if divider.outer_conditions else true
     inner = op.all_of(*divider.inner_conditions) if divider.inner_conditions else true
@@ -145,21 +146,30 @@ class _Divider:
         for part in source.args:
             self._note_extents(part, side)
 
-    def note_predicate(self, predicate: PrimExpr, domains: dict[Var, Range]) -> None:
+    def note_predicate(self, predicate: PrimExpr, domains: dict[Var, Range]) -> bool:
         """Adds what a predicate says of iterators of one side alone and the extents do not tell:
-        those that it narrows have no sum of their own.
+        those that it narrows have no sum of their own. Returns whether nothing is left that only
+        both sides together can say.
         """
         analyzer = analyzer_of(domains)
+        mixed: list[PrimExpr] = []
         for part in conjuncts(predicate, through_likely=True):
             used = {var for var in variables(part) if var in domains}
-            if not used or (used & self.inner and used - self.inner):
+            if not used:
+                continue
+            if used & self.inner and used - self.inner:
+                mixed.append(part)
                 continue
             into = self.inner_conditions if used <= self.inner else self.outer_conditions
-            known = op.all_of(*into) if into else const(True, "bool")
-            with analyzer.constraint_scope(known):
-                implied = analyzer.can_prove(part)
-            if not implied:
+            if not self._implied(analyzer, into, part):
                 into.append(part)
+        known = [*self.outer_conditions, *self.inner_conditions]
+        return all(self._implied(analyzer, known, part) for part in mixed)
+
+    @staticmethod
+    def _implied(analyzer: Analyzer, known: Sequence[PrimExpr], part: PrimExpr) -> bool:
+        with analyzer.constraint_scope(op.all_of(*known) if known else const(True, "bool")):
+            return analyzer.can_prove(part)
 
     def _mixed(
         self, form: IterSumExpr, arg: IterSplitExpr, empty: IterMark

@@ -311,12 +311,6 @@ def vectors_as_large_as_one_element() -> None:
         replace(owner, "element_bits", lambda right: lambda dtype: right(dtype.element))
 
 
-def vectors_that_begin_anywhere() -> None:
-    """Rows that do not begin at a multiple of their lanes become whole vectors."""
-    owner = module("tir.transform.storage.pointer_value_type_rewrite").Analyzer
-    replace(owner, "can_prove_equal", lambda _: lambda self, a, b: True)
-
-
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -352,7 +346,6 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (memory_that_does_not_grow, "pass: tir.StorageRewrite", "memory", "pass"),
         (special_memory_without_places, "pass: tir.StorageRewrite", "memory", "pass"),
         (vectors_as_large_as_one_element, "pass: tir.StorageRewrite", "memory", "pass"),
-        (vectors_that_begin_anywhere, "pass: tir.", "memory", "pass"),
     ]
 }
 """Name → what breaks the compiler, the begin of the signature expected, the field and the checks
