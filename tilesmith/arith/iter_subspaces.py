@@ -187,12 +187,12 @@ class _Divider:
         if not outer or not inner:
             mark = IterMark(IterSumExpr((*outer, *inner), form.base), self._span(arg))
             return [mark, empty] if outer else [empty, mark]
-        parts = self._apart(outer, inner, arg.extent)
-        if parts is None or not self._divides(parts.span, form.base):
+        divided = self._apart(outer, inner, arg.extent)
+        if divided is None or not self._divides(divided.span, form.base):
             return None
-        base = self.analyzer.simplify(op.floordiv(form.base, parts.span))
-        high = IterMark(IterSumExpr(parts.outer, base), parts.size)
-        return [high, IterMark(IterSumExpr(inner, const(0, form.dtype)), parts.span)]
+        base = self.analyzer.simplify(op.floordiv(form.base, divided.span))
+        high = IterMark(IterSumExpr(divided.outer, base), divided.size)
+        return [high, IterMark(IterSumExpr(inner, const(0, form.dtype)), divided.span)]
 
     def _divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         return self.analyzer.can_prove_equal(op.floormod(value, divisor), 0)

@@ -183,6 +183,7 @@ class _Threads(_Loops):
     def __init__(self, stage: dict[str, Any], program: _Program, form: dict[str, Any]) -> None:
         super().__init__(stage, program.buffers, program.sizes, program.index)
         self.thread: PrimExpr = program.thread
+        self.threads = program.threads
         self.count = const(program.threads, program.index)
         self.strided = form.get("strided", True)
         spatial = [k for k, axis in enumerate(self.axes) if axis["type"] == "S"]
@@ -202,6 +203,6 @@ class _Threads(_Loops):
         place = own * self.count + self.thread if self.strided else self.thread * each + own
         body = substitute(body, {self.iterators[number]: place})
         size = getattr(extent, "value", None)
-        if size is None or size % self.count.value:
+        if size is None or size % self.threads:
             body = IfThenElse(place < extent, body, None)
         return For(own, const(0, self.index), each, ForKind.SERIAL, body)
