@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arith.meaning import meaning
-from tilesmith.arith import normalize_iter_map_to_expr, subspace_divide
+from tilesmith.arith import IterMapLevel, normalize_iter_map_to_expr, subspace_divide
 from tilesmith.ir import And, PrimExpr, Range, Var, const
 from tilesmith.ir.queries import variables
 
@@ -110,3 +110,21 @@ def test_random_subspaces(rng: random.Random) -> None:
             digits[place : place + 1] = [(value // width, size // width), (value % width, width)]
     bindings = [value for value, _ in digits]
     check(bindings, sizes, list(sizes)[first:], predicate)
+
+
+@pytest.mark.parametrize(
+    ("limit", "level", "divided"),
+    [
+        (20, IterMapLevel.NoCheck, False),  # neither side can say it, and nothing else would
+        (20, IterMapLevel.Surjective, False),
+        (16, IterMapLevel.NoCheck, True),  # i < 2 says the same
+        (16, IterMapLevel.Surjective, True),
+    ],
+)
+def test_a_predicate_across_both_sides_is_not_lost(limit, level, divided):
+    i, j = Var("i", "int32"), Var("j", "int32")
+    domains = {i: Range(0, 8), j: Range(0, 8)}
+    found = subspace_divide([i, j], domains, [j], i * 8 + j < limit, level)
+    assert bool(found) == divided
+    if divided:
+        assert str(found[-1][0].extent) == "i < 2" and str(found[-1][1].extent) == "T.bool(True)"

@@ -1,11 +1,12 @@
 import io
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
 
-from tilesmith.support.errors import CodegenError, InternalError, ShapeError
+from tilesmith.support.errors import CodegenError, InternalError, ShapeError, WorkerStartError
 from tilesmith.support.workers import Worker, WorkerPool, read_message, write_message
 
 
@@ -78,6 +79,31 @@ def test_death_and_time(module):
     with pytest.raises(CodegenError, match="did not finish within 1 seconds"):
         worker.request({"job": "sleep"}, timeout=1)
     assert time.monotonic() - begin < 20 and not worker.alive
+
+
+def test_a_start_that_fails_says_why(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "worker_without_start.py").write_text(
+        "from tilesmith.support.workers import serve\n"
+        "def start(): return {}['the table']\n"
+        "serve(lambda request, blobs: (request, ()), start)\n"
+    )
+    worker = Worker("worker_without_start")
+    with pytest.raises(WorkerStartError, match="cannot start: KeyError: 'the table'") as error:
+        worker.request({"n": 1}, timeout=60)
+    assert "worker_without_start.py" in str(error.value)  # the traceback
+    assert worker.process.wait(60) == 1
+
+
+def test_a_worker_stops_at_once(module):
+    worker = Worker(module)
+    thread = threading.Timer(0.5, worker.stop)
+    thread.start()
+    begin = time.monotonic()
+    with pytest.raises(CodegenError, match="died"):
+        worker.request({"job": "sleep"})
+    assert time.monotonic() - begin < 30
+    thread.join()
 
 
 def test_pool_replaces_dead_workers(module):

@@ -9,7 +9,7 @@ Digits of a fused iterator that mixes both are cut where the inner part ends: wi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.arith.analyzer import Analyzer
 from tilesmith.arith.iter_affine_map import (
@@ -55,7 +55,8 @@ def subspace_divide(
         if pair is None:
             return []
         pairs.append(pair)
-    divider.note(condition, domains)
+    if not divider.note_predicate(condition, domains):
+        return []
     true = const(True, "bool")
     outer = op.all_of(*divider.outer_conditions) if divider.outer_conditions else true
     inner = op.all_of(*divider.inner_conditions) if divider.inner_conditions else true
@@ -73,15 +74,24 @@ def _unwrapped(form: IterSumExpr, arg: IterSplitExpr) -> Any:
     return arg
 
 
+class _Parts(NamedTuple):
+    """The outer digits of a mixed sum, divided by the extent of its inner part."""
+
+    outer: list[IterSplitExpr]
+    size: PrimExpr  # the extent of the outer part
+    span: PrimExpr  # and of the inner one
+
+
 class _Divider:
-    """Classifies digits as outer or inner ones."""
+    """Divides digits into outer and inner ones."""
 
     def __init__(self, inner: set[Var]) -> None:
         self.inner = inner
         self.outer_conditions: list[PrimExpr] = []
         self.inner_conditions: list[PrimExpr] = []
         self.analyzer = Analyzer()
-        self.divided: dict[int, tuple[IterMark, IterMark, PrimExpr] | None] = {}
+        # by the ids of iterators, which the bindings, and the halves here, keep alive
+        self.halves: dict[int, tuple[IterMark, IterMark, PrimExpr] | None] = {}
         self.bounded: list[IterMark] = []  # iterators whose conditions are noted
 
     def side(self, arg: IterSplitExpr) -> str:
@@ -105,17 +115,16 @@ class _Divider:
         if side == "both":
             return self._mixed(form, arg, empty)
         mark = IterMark(_unwrapped(form, arg), self._span(arg))
-        self._condition(arg, side)
+        self._note_extents(arg, side)
         return [empty, mark] if side == "inner" else [mark, empty]
 
     def _span(self, arg: IterSplitExpr) -> PrimExpr:
-        return (
-            arg.extent
-            if op.is_const(arg.scale, 1)
-            else self.analyzer.simplify(arg.extent * arg.scale)
-        )
+        """Returns the number of values from the least one to where the digit would begin again."""
+        if op.is_const(arg.scale, 1):
+            return arg.extent
+        return self.analyzer.simplify(arg.extent * arg.scale)
 
-    def _condition(self, arg: IterSplitExpr, side: str) -> None:
+    def _note_extents(self, arg: IterSplitExpr, side: str) -> None:
         """Adds the predicates of sums with capped extents, of the iterator of a digit and of those
         that it consists of, to the conditions of its side.
         """
@@ -135,23 +144,32 @@ class _Divider:
                 if not op.is_const(source.base, 0):
                     into.append(value >= 0)
         for part in source.args:
-            self._condition(part, side)
+            self._note_extents(part, side)
 
-    def note(self, predicate: PrimExpr, domains: dict[Var, Range]) -> None:
+    def note_predicate(self, predicate: PrimExpr, domains: dict[Var, Range]) -> bool:
         """Adds what a predicate says of iterators of one side alone and the extents do not tell:
-        those that it narrows have no sum of their own.
+        those that it narrows have no sum of their own. Returns whether nothing is left that only
+        both sides together can say.
         """
         analyzer = analyzer_of(domains)
+        mixed: list[PrimExpr] = []
         for part in conjuncts(predicate, through_likely=True):
             used = {var for var in variables(part) if var in domains}
-            if not used or (used & self.inner and used - self.inner):
+            if not used:
+                continue
+            if used & self.inner and used - self.inner:
+                mixed.append(part)
                 continue
             into = self.inner_conditions if used <= self.inner else self.outer_conditions
-            known = op.all_of(*into) if into else const(True, "bool")
-            with analyzer.constraint_scope(known):
-                implied = analyzer.can_prove(part)
-            if not implied:
+            if not self._implied(analyzer, into, part):
                 into.append(part)
+        known = [*self.outer_conditions, *self.inner_conditions]
+        return all(self._implied(analyzer, known, part) for part in mixed)
+
+    @staticmethod
+    def _implied(analyzer: Analyzer, known: Sequence[PrimExpr], part: PrimExpr) -> bool:
+        with analyzer.constraint_scope(op.all_of(*known) if known else const(True, "bool")):
+            return analyzer.can_prove(part)
 
     def _mixed(
         self, form: IterSumExpr, arg: IterSplitExpr, empty: IterMark
@@ -165,33 +183,41 @@ class _Divider:
         outer, inner = pieces
         for side, parts in (("outer", outer), ("inner", inner)):
             for part in parts:
-                self._condition(part, side)
+                self._note_extents(part, side)
         if not outer or not inner:
             mark = IterMark(IterSumExpr((*outer, *inner), form.base), self._span(arg))
             return [mark, empty] if outer else [empty, mark]
-        span = self.analyzer.simplify(inner[0].extent * inner[0].scale)
-        scaled = self._over(outer, span)
-        size = self.analyzer.simplify(outer[0].extent * scaled[0].scale)
-        zero = const(0, form.dtype)
-        if not self.analyzer.can_prove_equal(size * span, arg.extent):
-            return None  # a predicate across the two: neither side can say it alone
-        if not self._divides(span, form.base):
+        divided = self._apart(outer, inner, arg.extent)
+        if divided is None or not self._divides(divided.span, form.base):
             return None
-        base = self.analyzer.simplify(op.floordiv(form.base, span))
-        return [IterMark(IterSumExpr(scaled, base), size), IterMark(IterSumExpr(inner, zero), span)]
+        base = self.analyzer.simplify(op.floordiv(form.base, divided.span))
+        high = IterMark(IterSumExpr(divided.outer, base), divided.size)
+        return [high, IterMark(IterSumExpr(inner, const(0, form.dtype)), divided.span)]
 
     def _divides(self, divisor: PrimExpr, value: PrimExpr) -> bool:
         return self.analyzer.can_prove_equal(op.floormod(value, divisor), 0)
 
-    def _over(self, parts: Sequence[IterSplitExpr], span: PrimExpr) -> list[IterSplitExpr]:
-        """Returns digits divided by a span that divides their scales."""
-        return [
+    def _apart(
+        self, outer: Sequence[IterSplitExpr], inner: Sequence[IterSplitExpr], extent: PrimExpr
+    ) -> _Parts | None:
+        """Returns a sum of outer digits above inner ones, of an extent, as ``outer * span + inner``
+        with ``inner`` in [0, span); None if it is not one, or if a predicate across the two caps
+        its extent: neither side can say that alone.
+        """
+        simplify = self.analyzer.simplify
+        span = simplify(inner[0].extent * inner[0].scale)
+        if not all(self._divides(span, part.scale) for part in outer):
+            return None
+        scaled = [
             IterSplitExpr(
-                part.source, part.lower_factor, part.extent,
-                self.analyzer.simplify(op.floordiv(part.scale, span)),
+                part.source, part.lower_factor, part.extent, simplify(op.floordiv(part.scale, span))
             )
-            for part in parts
-        ]  # fmt: skip
+            for part in outer
+        ]
+        size = simplify(scaled[0].extent * scaled[0].scale)
+        if not self.analyzer.can_prove_equal(size * span, extent):
+            return None
+        return _Parts(scaled, size, span)
 
     def _pieces(
         self, args: Sequence[IterSplitExpr]
@@ -240,9 +266,9 @@ class _Divider:
         """Returns the outer and the inner iterator that a mixed one consists of, and the extent of
         the inner one; None if a predicate caps it, or their digits are interleaved.
         """
-        if id(mark) not in self.divided:
-            self.divided[id(mark)] = self._new_halves(mark)
-        return self.divided[id(mark)]
+        if id(mark) not in self.halves:
+            self.halves[id(mark)] = self._new_halves(mark)
+        return self.halves[id(mark)]
 
     def _new_halves(self, mark: IterMark) -> tuple[IterMark, IterMark, PrimExpr] | None:
         source = mark.source
@@ -252,14 +278,9 @@ class _Divider:
         if pieces is None or not pieces[0] or not pieces[1]:
             return None
         outer, inner = pieces
-        simplify = self.analyzer.simplify
-        span = simplify(inner[0].extent * inner[0].scale)
-        if not all(self._divides(span, part.scale) for part in outer):
-            return None
-        scaled = self._over(outer, span)
-        size = simplify(outer[0].extent * scaled[0].scale)
-        if not self.analyzer.can_prove_equal(size * span, mark.extent):
+        parts = self._apart(outer, inner, mark.extent)
+        if parts is None:
             return None
         zero = const(0, source.dtype)
-        inside = IterMark(IterSumExpr(inner, zero), span)
-        return IterMark(IterSumExpr(scaled, zero), size), inside, span
+        high = IterMark(IterSumExpr(parts.outer, zero), parts.size)
+        return high, IterMark(IterSumExpr(inner, zero), parts.span), parts.span

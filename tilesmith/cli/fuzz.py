@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tilesmith.cli.interruptions import Interruption, interruptible
 from tilesmith.cli.options import existing_file, json_option, print_json
 
 _COMMAND = "tilesmith.cli.main:tilesmith"
@@ -48,7 +49,8 @@ def tir_command(
 ) -> None:  # fmt: skip
     """Draw programs and schedules for some minutes.
 
-    The exit code is 1 when something failed; each failure is shrunk and saved as a test.
+    The exit code is 1 when something failed; each failure is shrunk and saved as a test. A run that
+    is interrupted shows what it did until then; the exit code is 130 (Ctrl-C) or 143 (SIGTERM).
     """
     import time
 
@@ -61,21 +63,26 @@ def tir_command(
 
     chosen = int(time.time()) % 10**6 * 1000 if seed is None else seed
     options = Options(60 * minutes, chosen, workers, only, field, output)
-    with progress("fuzzing", False if as_json else None) as report:
+    summary = Summary()
+    with (
+        interruptible() as interruption,
+        progress("fuzzing", False if as_json else None) as report,
+    ):
 
-        def show(summary: Summary) -> None:
+        def show(latest: Summary) -> None:
+            nonlocal summary
+            summary = latest
             found = len(summary.findings)
             text = f"{summary.counts['programs']} programs, {found} findings"
             report(summary.seconds, options.seconds, text)
 
-        summary = fuzz(options, show)
-    record = {"seed": chosen, **summary.as_json()}
+        fuzz(options, show)
+    record = _record(chosen, interruption, summary)
     if as_json:
         print_json(record)
     else:
         _print(record)
-    if summary.findings or summary.broken:
-        context.exit(1)
+    context.exit(interruption.exit_code or int(bool(summary.findings or summary.broken)))
 
 
 @fuzz_command.command("models")
@@ -104,6 +111,8 @@ def models_command(
     Each case runs in a process of its own, with limits of time and memory. Failures: the process
     dies or does not end, an error is not one of Tilesmith's or does not explain itself, a result is
     not onnxruntime's. The exit code is 1 when something failed; each failure is reduced and saved.
+    A run that is interrupted shows what it did until then; the exit code is 130 (Ctrl-C) or 143
+    (SIGTERM).
     """
     import time
 
@@ -121,23 +130,28 @@ def models_command(
     chosen = int(time.time()) % 10**6 * 1000 if seed is None else seed
     seconds = None if minutes is None else 60 * minutes
     options = Options(cases, seconds, chosen, jobs, kind, level, output, command=_COMMAND)
-    with progress("fuzzing", False if as_json else None) as report:
+    summary = Summary()
+    with (
+        interruptible() as interruption,
+        progress("fuzzing", False if as_json else None) as report,
+    ):
 
-        def show(summary: Summary) -> None:
+        def show(latest: Summary) -> None:
+            nonlocal summary
+            summary = latest
             found = len(summary.findings)
             done, whole = float(summary.cases), float(cases or 0)
             if seconds is not None and (not whole or summary.seconds / seconds > done / whole):
                 done, whole = summary.seconds, seconds
             report(done, whole, f"{summary.cases} cases, {found} findings")
 
-        summary = fuzz_models(options, show)
-    record = {"seed": chosen, **summary.as_json()}
+        fuzz_models(options, show)
+    record = _record(chosen, interruption, summary)
     if as_json:
         print_json(record)
     else:
         _print_models(record)
-    if summary.findings:
-        context.exit(1)
+    context.exit(interruption.exit_code or int(bool(summary.findings)))
 
 
 @fuzz_command.command("replay")
@@ -163,6 +177,12 @@ def replay_command(context: click.Context, file: Path, as_json: bool) -> None:
         click.echo(f"{file}: passes" if failed is None else f"{file}: fails\n{failed}")
     if failed is not None:
         context.exit(1)
+
+
+def _record(seed: int, interruption: Interruption, summary: Any) -> dict[str, Any]:
+    """Return a run as plain data."""
+    ended_by = None if interruption.signal is None else interruption.signal.name
+    return {"seed": seed, "interrupted_by": ended_by, **summary.as_json()}
 
 
 def _print(record: dict[str, Any]) -> None:
@@ -191,6 +211,8 @@ def _print(record: dict[str, Any]) -> None:
         click.echo(f"not supported, {count} times: {message}")
     for text in record["broken_cases"]:
         click.echo(f"broken case: {text}")
+    if record["interrupted_by"]:
+        click.echo(f"interrupted by {record['interrupted_by']}")
     if not record["findings"]:
         click.echo("nothing failed")
     for finding in record["findings"]:
@@ -212,6 +234,8 @@ def _print_models(record: dict[str, Any]) -> None:
         f"seed {record['seed']}, {record['seconds']} s: {record['cases']} cases "
         f"({record['cases_per_minute']} per minute)"
     )
+    if record["interrupted_by"]:
+        click.echo(f"interrupted by {record['interrupted_by']}")
     if not record["findings"]:
         click.echo("nothing failed")
     for finding in record["findings"]:

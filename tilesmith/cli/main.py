@@ -1,7 +1,8 @@
 """The command and its subcommands; reports errors as one line and an exit code.
 
 Exit codes: 0 success; 1 the model, the data or the machine is at fault (one line on standard error
-says what to do); 2 the command line is invalid; 70 an internal error of Tilesmith; 130 interrupted.
+says what to do); 2 the command line is invalid; 70 an internal error of Tilesmith; 130 interrupted
+(`tilesmith fuzz` also 143: ended by SIGTERM).
 With `--json` an error is also one JSON object on standard output: {"error", "kind", "exit_code"}.
 `TILESMITH_TRACEBACK=full` shows the internal frames of any error.
 """

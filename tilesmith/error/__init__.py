@@ -36,6 +36,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
     VerifyError,
+    WorkerStartError,
 )
 
 TVMError = TilesmithError
@@ -78,4 +79,5 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "VerifyError",
+    "WorkerStartError",
 ]

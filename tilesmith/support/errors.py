@@ -127,6 +127,10 @@ class MiscompileError(InternalError):
     """A step of the compiler changed what a program computes; raised by ``TILESMITH_CHECK=1``."""
 
 
+class WorkerStartError(InternalError):
+    """A worker process cannot start; the message says why."""
+
+
 class ExecutionError(TilesmithError):
     """The interpreter cannot go on: an assertion failed, a division by zero, a value is missing."""
 

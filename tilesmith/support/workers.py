@@ -32,7 +32,12 @@ from concurrent.futures import Future
 from typing import IO, Any
 
 from tilesmith.support import errors
-from tilesmith.support.errors import CodegenError, InternalError, TilesmithError
+from tilesmith.support.errors import (
+    CodegenError,
+    InternalError,
+    TilesmithError,
+    WorkerStartError,
+)
 
 Blobs = Sequence[bytes | memoryview]
 Reply = tuple[Any, Blobs]
@@ -70,8 +75,13 @@ def _read(stream: IO[bytes], size: int) -> bytes:
     return content
 
 
-def serve(handle: Callable[[Any, list[bytes]], Reply]) -> None:
+def serve(
+    handle: Callable[[Any, list[bytes]], Reply], start: Callable[[], object] | None = None
+) -> None:
     """Answer requests from the parent until its pipe closes; the worker's main program calls this.
+
+    ``start`` is called first. If it fails, the first request is answered with a WorkerStartError
+    that says why, and the worker ends.
 
     Output that code prints goes to standard error, so that it cannot disturb the messages.
     """
@@ -82,6 +92,15 @@ def serve(handle: Callable[[Any, list[bytes]], Reply]) -> None:
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
+    try:
+        if start is not None:
+            start()
+    except Exception as error:
+        failed = _describe(_start_error(error))
+        if read_message(requests) is not None:
+            with contextlib.suppress(BrokenPipeError):
+                write_message(replies, {"error": failed})
+        sys.exit(1)
     while True:
         message = read_message(requests)
         if message is None:
@@ -95,6 +114,14 @@ def serve(handle: Callable[[Any, list[bytes]], Reply]) -> None:
             write_message(replies, reply, blobs)
         except BrokenPipeError:
             return
+
+
+def _start_error(error: Exception) -> WorkerStartError:
+    words = error.message if isinstance(error, TilesmithError) else str(error)
+    return WorkerStartError(
+        f"the worker cannot start: {type(error).__name__}: {words}",
+        notes=("".join(traceback.format_exception(error)),),
+    )
 
 
 def _describe(error: Exception) -> dict[str, Any]:
@@ -180,6 +207,17 @@ class Worker:
     def alive(self) -> bool:
         """True if the process is running."""
         return self.process.poll() is None
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Ask the process to end at once, with the processes that it started; kill it if it does
+        not within some seconds.
+        """
+        with contextlib.suppress(OSError):
+            self.process.terminate()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def kill(self) -> None:
         """End the process at once."""

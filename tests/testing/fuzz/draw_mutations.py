@@ -236,6 +236,81 @@ def inlined_behind_functions() -> None:
     replace(owner, "is_used_as_pointer", lambda _: lambda *args: False)
 
 
+MERGING = "tir.transform.storage.merge_shared_memory_allocations"
+
+
+def merged_parts_that_begin_a_slot_early() -> None:
+    owner = module("tir.transform.storage.merged_memory").MergedMemory
+
+    def make(right: Any) -> Any:
+        def start(self: Any, pointer: Any, nbytes: int, dtype: Any) -> Any:
+            found = right(self, pointer, nbytes, dtype)
+            slot = 16 // nbytes
+            return found - slot if getattr(found, "value", 0) >= slot else found
+
+        return start
+
+    replace(owner, "start", make)
+
+
+def shared_memory_that_dies_an_epoch_early() -> None:
+    """What is merged is taken to be dead after the last barrier before its last use."""
+    owner = module(MERGING)._LifeFinder
+
+    def make(right: Any) -> Any:
+        def epochs(self: Any, root: Any) -> Any:
+            (first, last), *others = right(self, root)
+            return ((first, max(first, last - 1)), *others)
+
+        return epochs
+
+    replace(owner, "epochs", make)
+
+
+def shared_memory_that_loops_do_not_carry() -> None:
+    """What is used in a loop that does not allocate it is live from use to use only."""
+    owner = module(MERGING)._LifeFinder
+
+    def use(self: Any, pointer: Any) -> None:
+        for root in self.ranges.roots([pointer]):
+            if root in self.lives:
+                self.ranges.use(root, self.position)
+
+    owner.use = use
+
+
+def memory_that_does_not_grow() -> None:
+    """Memory for several results is as large as the first one needs."""
+    owner = module("tir.transform.storage.storage_rewrite")._Slot
+
+    def make(right: Any) -> Any:
+        def add(self: Any, life: Any) -> None:
+            bits = self.bits
+            right(self, life)
+            self.bits = bits
+
+        return add
+
+    replace(owner, "add", make)
+
+
+def special_memory_without_places() -> None:
+    """All that lies in the special memory of a device begins where that begins."""
+    owner = module("tir.transform.storage.storage_rewrite")
+
+    def make(right: Any) -> Any:
+        return lambda allocation, offset: right(allocation, 0)
+
+    replace(owner, "Part", make)
+
+
+def vectors_as_large_as_one_element() -> None:
+    """Memory of vectors is taken to be as large as one lane of each."""
+    for name in ("storage_rewrite", "allocation_lives"):
+        owner = module("tir.transform.storage." + name)
+        replace(owner, "element_bits", lambda right: lambda dtype: right(dtype.element))
+
+
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -265,6 +340,12 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (layouts_behind_functions, "primitive: ", "pointers", "primitive"),
         (memory_that_shrinks_under_its_users, "pass: tir.Compact", "pointers", "pass"),
         (inlined_behind_functions, "primitive: ", "pointers", "primitive"),
+        (merged_parts_that_begin_a_slot_early, "pass: tir.Merge", "memory", "pass"),
+        (shared_memory_that_dies_an_epoch_early, "pass: tir.Merge", "memory", "pass"),
+        (shared_memory_that_loops_do_not_carry, "pass: tir.Merge", "memory", "pass"),
+        (memory_that_does_not_grow, "pass: tir.StorageRewrite", "memory", "pass"),
+        (special_memory_without_places, "pass: tir.StorageRewrite", "memory", "pass"),
+        (vectors_as_large_as_one_element, "pass: tir.StorageRewrite", "memory", "pass"),
     ]
 }
 """Name → what breaks the compiler, the begin of the signature expected, the field and the checks

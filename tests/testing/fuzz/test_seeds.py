@@ -1,12 +1,22 @@
 """The hand-out of seeds to the threads of a run, and the count of findings."""
 
+import os
+import signal
+import threading
+
 import pytest
 
-from tilesmith.testing.fuzz.seeds import Findings, Seeds
+from tilesmith.testing.fuzz.seeds import Findings, Seeds, Stopped
 
 
 class _Runner:
     closed = 0
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
 
     def close(self) -> None:
         _Runner.closed += 1
@@ -43,6 +53,26 @@ def test_an_error_ends_the_run(threads):
     with pytest.raises(ValueError, match="three"):
         seeds.work(threads, _Runner, one)
     assert seeds.take() is None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_interruption_stops_the_runners(threads):
+    asked, finished = [], []
+
+    def one(runner, seed):
+        asked.append(seed)
+        if len(asked) == threads:
+            os.kill(os.getpid(), signal.SIGINT)  # which the main thread handles
+        assert runner.stopped.wait(60)
+        finished.append(seed)
+        raise Stopped
+
+    seeds = Seeds(0, None, None)
+    before = _Runner.closed
+    with pytest.raises(KeyboardInterrupt):
+        seeds.work(threads, _Runner, one)
+    assert sorted(asked) == sorted(finished) == list(range(threads))
+    assert seeds.take() is None and _Runner.closed == before + threads
 
 
 def test_findings_are_kept_once_and_counted():

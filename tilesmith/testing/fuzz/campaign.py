@@ -12,7 +12,7 @@ from typing import Any
 from tilesmith.testing.fuzz.cases import Case
 from tilesmith.testing.fuzz.isolated import HANGS, IsolatedRunner
 from tilesmith.testing.fuzz.replay import save
-from tilesmith.testing.fuzz.seeds import Findings, Seeds
+from tilesmith.testing.fuzz.seeds import Findings, Seeds, Stopped
 from tilesmith.testing.fuzz.shrink import shrink
 
 __all__ = ["Options", "Summary", "fuzz"]
@@ -124,7 +124,10 @@ class _Campaign:
         """Return the finding of the smallest case that fails in the same way."""
 
         def again(case: Case) -> dict[str, Any] | None:
-            found = runner.run(case)["finding"]
+            try:
+                found = runner.run(case)["finding"]
+            except Stopped:  # what is found so far is saved
+                return None
             alike = found is not None and found["signature"] == finding["signature"]
             return found if alike else None
 
@@ -143,8 +146,14 @@ class _Campaign:
 
 
 def fuzz(options: Options, report: Callable[[Summary], None] = lambda summary: None) -> Summary:
-    """Run the fuzzer; ``report`` is called after each program."""
+    """Run the fuzzer; ``report`` is called at the start, after each program and at the end, also
+    where a signal raises an exception, such as KeyboardInterrupt.
+    """
     campaign = _Campaign(options, report)
-    campaign.seeds.work(options.workers, campaign.runner, campaign.one)
-    campaign.summary.seconds = campaign.seeds.elapsed
+    report(campaign.summary)
+    try:
+        campaign.seeds.work(options.workers, campaign.runner, campaign.one)
+    finally:
+        campaign.summary.seconds = campaign.seeds.elapsed
+        report(campaign.summary)
     return campaign.summary

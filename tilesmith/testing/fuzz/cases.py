@@ -14,6 +14,7 @@ from tilesmith.testing.fuzz.fields import CONDITION_OPTIONS, apply_field, draw_f
 from tilesmith.testing.fuzz.generator import generate
 from tilesmith.testing.fuzz.graph_checks import check_graph
 from tilesmith.testing.fuzz.loop_programs import build_loops
+from tilesmith.testing.fuzz.memory_programs import build_memory
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.tensor_programs import build_tensors
@@ -109,7 +110,7 @@ def run_case(case: Case) -> dict[str, Any]:
 
 
 PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
-    "tensors": build_tensors, "loops": build_loops,
+    "tensors": build_tensors, "loops": build_loops, "memory": build_memory,
 }  # fmt: skip
 """Other programs that a recipe stands for; they compute what its program of blocks does."""
 
@@ -128,7 +129,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
     checker.device = case.get("device")
     checker.scripts = bool(case.get("scripts"))
-    if case.get("program") == "loops":
+    if case.get("program") in ("loops", "memory"):
         checker.check_lowering(
             IRModule({"main": checker.function}), case["back_ends"], only != "codegen",
             only != "pass",

@@ -18,6 +18,7 @@ from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
 from tilesmith.testing.fuzz.loop_programs import LOOP_STAGES, draw_loops
+from tilesmith.testing.fuzz.memory_programs import MEMORY_STAGES, draw_memory
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.recipe import parameters_of
 from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
@@ -239,6 +240,41 @@ def _loops(case: Case, rng: random.Random) -> None:
     case["program"], case["steps"] = "loops", []
 
 
+def _memory(case: Case, rng: random.Random) -> None:
+    """Keep many results in memory that threads share, special memory, or vectors, for the passes
+    that let them share memory.
+    """
+    kind = rng.choice(["threads", "threads", "threads", "special", "vectors"])
+    names = ("compute",) if kind == "vectors" else MEMORY_STAGES
+    generator = Generator(random.Random(case["seed"]), {name: STAGES[name] for name in names})
+    if rng.random() < 0.8:  # mostly sizes that threads and vectors divide
+        generator.dims.update({name: rng.choice([4, 4, 8, 8, 16]) for name in generator.dims})
+    if rng.random() < 0.8:  # mostly known ones: else there is little to decide
+        generator.recipe["symbolic"] = []
+    case["recipe"] = recipe = generator.draw(rng.choice([3, 4, 5, 6, 8]))
+    if not recipe["stages"]:
+        return  # no form applied: the case stays one of blocks
+    for stage in recipe["stages"]:
+        stage["out"] = False  # all results but those that are not read stay in such memory
+    draw_memory(rng, recipe, kind)
+    case["program"], case["steps"], case["config"] = "memory", [], {}
+    case["extra"] = [
+        [rng.choice(["tir.VectorizeLoop", "tir.UnrollLoop"]), rng.choice(_ON_MEMORY)]
+        for _ in range(rng.choice([1, 2] if kind == "vectors" else [0, 1, 1, 2]))
+    ]
+    if recipe["threads"]:
+        case["device"] = rng.choice(["cuda", "cuda", "opencl"])
+        case["config"] = dict(rng.sample(_SHARED_MEMORY_CONFIGS, rng.choice([0, 1, 1, 2])))
+
+
+_ON_MEMORY = ("StorageRewrite", "StorageRewrite", "PointerValueTypeRewrite")
+
+_SHARED_MEMORY_CONFIGS: tuple[tuple[str, Any], ...] = (
+    ("tir.merge_static_smem", True), ("tir.disable_storage_rewrite", True),
+)  # fmt: skip
+"""Merging has more to do where StorageRewrite has not let memory be shared before."""
+
+
 def _graphs(case: Case, rng: random.Random) -> None:
     """Make graph modules: a kernel for each stage, graph passes, and the compiled whole."""
     stages = {name: STAGES[name] for name in GRAPH_STAGES}
@@ -282,6 +318,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "pointers": (1.5, _pointers),
     "tensors": (1, _tensors),
     "loops": (1, _loops),
+    "memory": (1.5, _memory),
     "narrow": (1, _narrow),
     "graphs": (1, _graphs),
 }

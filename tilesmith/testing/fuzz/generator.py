@@ -52,11 +52,11 @@ class Generator:
     def dims(self) -> dict[str, int]:
         return self.recipe["dims"]
 
-    def draw(self) -> Recipe:
-        """Return the recipe."""
+    def draw(self, count: int | None = None) -> Recipe:
+        """Return the recipe, with a number of stages (None: drawn)."""
         for _ in range(self.rng.choice([1, 1, 2])):
             self.input([self.dim() for _ in range(self.rng.choice([1, 2, 2, 3]))])
-        for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4])):
+        for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4]) if count is None else count):
             weights = [weight for weight, _ in self.stages.values()]
             kind = self.rng.choices(list(self.stages), weights)[0]
             self.stages[kind][1](self)

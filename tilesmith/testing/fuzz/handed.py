@@ -48,6 +48,9 @@ __all__ = ["Hander", "draw_handed"]
 
 Handed = dict[str, str]
 
+_FIRST = (const(0, "int32"),)
+"""The place of the element of a buffer that has one."""
+
 
 def draw_handed(rng: random.Random) -> Handed:
     """Return a random form of handing pointers on."""
@@ -65,10 +68,11 @@ class Hander:
     def __init__(self, form: Handed) -> None:
         self.form = form
         self.functions: dict[GlobalVar, PrimFunc] = {}
+        self.extents: dict[Var, PrimExpr] = {}  # of the iterators of the block, from 0
 
     def block(self, block: Block, iterators: Sequence[Var], extents: Sequence[PrimExpr]) -> Block:
         """Return a block of which other functions do a part."""
-        self.rows = dict(zip(iterators, extents))
+        self.extents = dict(zip(iterators, extents))
         if self.form["part"] == "all":
             name = block.name_hint + "_part"
             return block.with_fields(body=self._outlined(block.body, name))
@@ -81,20 +85,19 @@ class Hander:
     def _outlined(self, part: Stmt, name: str) -> Stmt:
         """Return the call of a new function that does what a statement did."""
         free = set(free_variables(part))
-        used = [buffer for buffer in buffers(part) if buffer.data in free]
-        given: dict[Var, PrimExpr] = {}  # what the call passes for each parameter
-        for buffer in used:
-            part = self._through(buffer, part, given)
-        names = {one: Var(one.name, one.dtype) for one in free_variables(part, given)}
-        given.update({new: old for old, new in names.items()})
-        function = PrimFunc([*given], Substitution(names).visit(part))
+        arguments: dict[Var, PrimExpr] = {}  # what the call passes for each parameter
+        for buffer in [one for one in buffers(part) if one.data in free]:
+            pointer, passed, part = self._through(buffer, part)
+            arguments[pointer] = passed
+        scalars = {one: Var(one.name, one.dtype) for one in free_variables(part, arguments)}
+        arguments.update({own: outside for outside, own in scalars.items()})
         variable = GlobalVar(f"{name}{len(self.functions) or ''}")
-        self.functions[variable] = function
-        return Evaluate(Call("void", variable, tuple(given.values())))
+        self.functions[variable] = PrimFunc([*arguments], Substitution(scalars).visit(part))
+        return Evaluate(Call("void", variable, tuple(arguments.values())))
 
-    def _through(self, buffer: Buffer, part: Stmt, given: dict[Var, PrimExpr]) -> Stmt:
-        """Return a statement that accesses a buffer through a pointer, a parameter that is added to
-        what is given.
+    def _through(self, buffer: Buffer, part: Stmt) -> tuple[Var, PrimExpr, Stmt]:
+        """Return a pointer, what is passed for it, and a statement that accesses a buffer through
+        the pointer.
         """
         how = self.form["how"]
         kind = PointerType(prim_type(buffer.dtype), buffer.scope())
@@ -102,31 +105,33 @@ class Hander:
         row = self._row(buffer, part) if how == "row" else None
         changes: dict[str, Any] = {"data": pointer}
         if how == "data":
-            given[pointer] = buffer.data
+            passed: PrimExpr = buffer.data
         elif how == "access":
-            given[pointer] = buffer.access_ptr("rw")
+            passed = buffer.access_ptr("rw")
         else:
             zeros = [const(0, size.dtype) for size in buffer.shape]
             first = BufferLoad(buffer, zeros if row is None else [row, *zeros[1:]])
-            given[pointer] = tir.address_of(first)
+            passed = tir.address_of(first)
         if how != "data":
             changes["elem_offset"] = const(0, buffer.elem_offset.dtype)
         if row is not None:
             changes |= {"shape": buffer.shape[1:], "strides": buffer.strides[1:]}
         view = buffer.with_fields(**changes)
         part = _Through(buffer, view, row is not None).visit(part)
-        return DeclBuffer(view, part)
+        return pointer, passed, DeclBuffer(view, part)
 
     def _row(self, buffer: Buffer, part: Stmt) -> Var | None:
         """Return the iterator that all accesses of a buffer have as their first index, if there is
-        one, each value of it is in bounds, and there is another dimension."""
+        one, each value of it is in bounds, and there is another dimension.
+        """
         if len(buffer.shape) < 2 or mentions(part, {buffer.data}):
             return None
-        first, *others = [one.indices[0] for one in accesses(part, buffer)]
-        if not isinstance(first, Var) or any(other is not first for other in others):
+        row, *others = [one.indices[0] for one in accesses(part, buffer)]
+        if not isinstance(row, Var) or any(other is not row for other in others):
             return None
-        is_row = first in self.rows and structural_equal(self.rows[first], buffer.shape[0])
-        return first if is_row and first in set(free_variables(part)) else None
+        if row not in self.extents or row not in set(free_variables(part)):
+            return None  # a loop inside the part: the call knows no value of it
+        return row if structural_equal(self.extents[row], buffer.shape[0]) else None
 
     # Packed functions.
 
@@ -137,20 +142,21 @@ class Hander:
 
     def value(self, store: BufferStore, kept: Buffer, name: str) -> tuple[Stmt, list[Buffer]]:
         """Return a statement that stores the value of a store in a buffer of one element, for which
-        another function reads memory, and further buffers that it needs."""
-        here = BufferStore(kept, store.value, [const(0, "int32")])
+        another function reads memory, and further buffers that it needs.
+        """
+        here = BufferStore(kept, store.value, _FIRST)
         if self.form["to"] == "function":
             return self._outlined(here, name), []
         load = _first_load(store.value)
         if load is None:
             return here, []
         copy = decl_buffer((1,), load.buffer.dtype, kept.name + "_read", scope="local")
-        read = BufferLoad(copy, [const(0, "int32")])
+        read = BufferLoad(copy, _FIRST)
         return stmt_seq(self.moved(load, read), _Replace(load, read).visit(here)), [copy]
 
     def stored(self, store: BufferStore, kept: Buffer, name: str) -> Stmt:
         """Return a statement by which another function stores the element of a buffer."""
-        value = BufferLoad(kept, [const(0, "int32")])
+        value = BufferLoad(kept, _FIRST)
         if self.form["to"] == "function":
             return self._outlined(store.with_fields(value=value), name)
         return self.moved(value, store)
@@ -171,13 +177,12 @@ class _Stores(Rewriter):
         name = f"{self.name}_handed{len(self.kept) or ''}"
         kept = decl_buffer((1,), store.buffer.dtype, name, scope="local")
         self.kept.append(kept)
-        zero = [const(0, "int32")]
         if self.hander.form["part"] == "writes":
-            made: Stmt = BufferStore(kept, store.value, zero)
+            made: Stmt = BufferStore(kept, store.value, _FIRST)
             return stmt_seq(made, self.hander.stored(store, kept, name))
         made, more = self.hander.value(store, kept, name)
         self.kept += more
-        return stmt_seq(made, store.with_fields(value=BufferLoad(kept, zero)))
+        return stmt_seq(made, store.with_fields(value=BufferLoad(kept, _FIRST)))
 
 
 class _Through(AccessRedirection):
@@ -199,7 +204,7 @@ class _Through(AccessRedirection):
 
 
 class _Replace(Rewriter):
-    """Replaces one expression."""
+    """Replaces one expression, the same object: equal ones elsewhere stay."""
 
     def __init__(self, old: PrimExpr, new: PrimExpr) -> None:
         self.old = old
@@ -210,8 +215,9 @@ class _Replace(Rewriter):
 
 
 def _first_load(value: PrimExpr) -> BufferLoad | None:
-    """Return a load that an expression makes whatever its other values are, and that depends on no
-    variable of its own."""
+    """Return a load that an expression makes whatever its other values are, and whose indices load
+    nothing; None if there is none. Below a ``let``, a branch or a call there may be none.
+    """
     if isinstance(value, BufferLoad):
         return value if next(nodes(value.indices, BufferLoad), None) is None else None
     if not isinstance(value, (BinaryOp, Cast)) or isinstance(value, (And, Or)):

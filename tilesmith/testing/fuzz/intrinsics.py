@@ -1,5 +1,5 @@
 """Registers what the fuzzer's programs name: tensor intrinsics, such that ``tensorize`` finds one
-that fits, and a packed function that gets tensors.
+that fits, a packed function that gets tensors, and the memory of an invented device.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from tilesmith.runtime.registry import register_func
 from tilesmith.script import from_source
 from tilesmith.tir import BufferLoad, BufferStore, TensorIntrin
 from tilesmith.tir.stmt import Block, BlockRealize
+from tilesmith.tir.transform.storage.memory_info import MemoryInfo
 
-__all__ = ["MOVE", "driving_variable", "fitting", "register"]
+__all__ = ["MOVE", "SPECIAL_MEMORY", "driving_variable", "fitting", "register"]
 
 MOVE = "fuzz.move"
 """The name of the packed function that moves an element."""
+
+SPECIAL_MEMORY: dict[str, dict[str, int] | None] = {
+    "global.far": None,
+    "local.near": {"unit_bits": 8, "max_simd_bits": 64, "max_num_bits": 1 << 24},
+    "global.wide": {"unit_bits": 8, "max_simd_bits": 512, "max_num_bits": 1 << 24},
+    "shared.bank": {"unit_bits": 32, "max_simd_bits": 128, "max_num_bits": 1 << 24},
+}
+"""Scopes of an invented device, and what it says about them."""
 
 _COPY = """
 @T.prim_func
@@ -81,8 +90,12 @@ def _move(source: Any, target: Any, *indices: int) -> None:
 
 
 def register() -> None:
-    """Register the intrinsics and the function."""
+    """Register the intrinsics, the function and the memory."""
     register_func(MOVE, _move, override=True)
+    for scope, info in SPECIAL_MEMORY.items():
+        if info is not None:
+            made = MemoryInfo(**info)
+            register_func(f"tvm.info.mem.{scope}", lambda made=made: made, override=True)
     for kind, source in (("copy", _COPY), ("dot", _DOT)):
         for dtype in _DTYPES:
             text = source.replace("{dtype}", dtype)

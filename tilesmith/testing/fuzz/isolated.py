@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
-from tilesmith.support.errors import CodegenError, TilesmithError
+from tilesmith.support.errors import CodegenError, TilesmithError, WorkerStartError
 from tilesmith.support.workers import Worker
 from tilesmith.testing.fuzz.cases import Case, make_case
+from tilesmith.testing.fuzz.seeds import Stopped
 
 __all__ = ["HANGS", "IsolatedRunner"]
 
@@ -26,6 +28,8 @@ class IsolatedRunner:
     """Runs cases in a separate process; a crash or a hang is a finding about the case.
 
     A hang is a case that twice exceeds its time: ``timeout`` seconds, then three times as many.
+    Raises WorkerStartError if the process cannot start, and Stopped after ``stop``: neither says
+    anything about the case.
     """
 
     def __init__(self, patch: str | None = None, timeout: float = 60.0) -> None:
@@ -34,6 +38,8 @@ class IsolatedRunner:
         self._place.write_bytes(b"\0" * _PLACE_SIZE)
         self._arguments = ["--place", str(self._place)] + (["--patch", patch] if patch else [])
         self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._is_stopped = False
 
     def _request(self, request: dict[str, Any]) -> Any:
         try:
@@ -44,11 +50,31 @@ class IsolatedRunner:
             return self._request_within(_MORE_TIME * self.timeout, request)
 
     def _request_within(self, seconds: float, request: dict[str, Any]) -> Any:
-        if self._worker is None or not self._worker.alive:
-            self._worker = Worker(_MODULE, self._arguments)
+        worker = self._started()
+        try:
+            return worker.request(request, timeout=seconds)[0]
+        except CodegenError:
+            self._check_not_stopped()
+            raise
+
+    def _started(self) -> Worker:
+        """Return the process, after it has been started if there is none."""
+        if self._worker is not None and self._worker.alive:
+            return self._worker
+        with self._lock:
+            self._check_not_stopped()
+            worker = self._worker = Worker(_MODULE, self._arguments)
+        try:
             # starting takes a while, which is not the case's time
-            self._worker.request({"ready": True}, timeout=_START_SECONDS)
-        return self._worker.request(request, timeout=seconds)[0]
+            worker.request({"ready": True}, timeout=_START_SECONDS)
+        except CodegenError as error:
+            self._check_not_stopped()
+            raise WorkerStartError(f"the worker cannot start: {error.message}") from error
+        return worker
+
+    def _check_not_stopped(self) -> None:
+        if self._is_stopped:
+            raise Stopped
 
     def run(self, case: Case) -> dict[str, Any]:
         """Return the result of ``run_case``, or a finding about a crash."""
@@ -62,6 +88,8 @@ class IsolatedRunner:
     def _guarded(self, request: dict[str, Any], case: Any) -> dict[str, Any]:
         try:
             return self._request(request)
+        except WorkerStartError:
+            raise
         except CodegenError as error:
             if "worker" not in error.message:
                 raise
@@ -87,6 +115,15 @@ class IsolatedRunner:
             if "worker" not in error.message:
                 raise
             return error.message
+
+    def stop(self) -> None:
+        """End the process at once, from another thread: requests under way and later ones raise
+        Stopped.
+        """
+        with self._lock:
+            self._is_stopped = True
+        if self._worker is not None:
+            self._worker.stop()
 
     def close(self) -> None:
         """End the process."""

@@ -13,7 +13,7 @@ from tilesmith.testing.fuzz.stages import StageBuilder
 from tilesmith.tir import Buffer, ForKind, PrimFunc, decl_buffer
 from tilesmith.tir.stmt import AttrStmt, BufferRealize, For, Stmt, stmt_seq
 
-__all__ = ["LOOP_STAGES", "build_loops", "draw_loops"]
+__all__ = ["LOOP_STAGES", "Bodies", "build_loops", "draw_loops", "nest", "realized"]
 
 LOOP_STAGES = ("compute", "reduce", "contraction", "convolution", "epilogue", "padding", "argmax")
 """Stages that the generator draws for such programs."""
@@ -50,12 +50,15 @@ def build_loops(recipe: Recipe) -> PrimFunc:
     for one in every:
         shape = [sizes.expr(size) for size in one["shape"]]
         buffers[one["name"]] = decl_buffer(shape, one["dtype"], one["name"])
-    nests = [_nest(stage, buffers, sizes, index) for stage in recipe["stages"]]
+    nests = [
+        nest(Bodies(stage, buffers, sizes, index), stage.get("loops", {}))
+        for stage in recipe["stages"]
+    ]
     body = nests.pop()
     for stage in reversed(recipe["stages"]):
         for one in stage["tensors"]:
             if one["name"] not in names:
-                body = _realized(buffers[one["name"]], stage.get("loops", {}), body, index)
+                body = realized(buffers[one["name"]], stage.get("loops", {}), body, index)
         if nests:
             body = stmt_seq(nests.pop(), body)
     scalars: list[Any] = [sizes.variables[name] for name in unbound_sizes(recipe)]
@@ -66,7 +69,7 @@ def build_loops(recipe: Recipe) -> PrimFunc:
     )
 
 
-def _realized(buffer: Buffer, loops: dict[str, Any], body: Stmt, index: str) -> Stmt:
+def realized(buffer: Buffer, loops: dict[str, Any], body: Stmt, index: str) -> Stmt:
     """Realize a buffer around its uses, with margins that are not used."""
     margins = loops.get("margins", [0] * (2 * len(buffer.shape)))
     bounds = []
@@ -76,13 +79,11 @@ def _realized(buffer: Buffer, loops: dict[str, Any], body: Stmt, index: str) -> 
     return BufferRealize(buffer, bounds, const(True, "bool"), body)
 
 
-def _nest(stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: str) -> Stmt:
+def nest(builder: Bodies, form: dict[str, Any]) -> Stmt:
     """Return loops over the spatial axes; inside, initial values, and the reduction loops."""
-    builder = _Bodies(stage, buffers, sizes, index)
     body, init = builder.bodies()
-    form = stage.get("loops", {})
-    axes = range(len(stage["axes"]))
-    reduced = [k for k in axes if stage["axes"][k]["type"] == "R"]
+    axes = range(len(builder.axes))
+    reduced = [k for k in axes if builder.axes[k]["type"] == "R"]
     for number in reversed(reduced):
         body = builder.loop(number, form, body)
     if init is not None:
@@ -92,7 +93,7 @@ def _nest(stage: dict[str, Any], buffers: dict[str, Buffer], sizes: Any, index: 
     return body
 
 
-class _Bodies(StageBuilder):
+class Bodies(StageBuilder):
     """What a stage does in each iteration, without an enclosing block."""
 
     def bodies(self) -> tuple[Stmt, Stmt | None]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Findings", "Runner", "Seeds"]
+__all__ = ["Findings", "Runner", "Seeds", "Stopped"]
 
 
 @dataclass
@@ -31,8 +31,15 @@ class Findings:
         return True
 
 
+class Stopped(Exception):
+    """A runner was stopped: what it was asked last has no answer."""
+
+
 class Runner(Protocol):
     """A process in which programs are run."""
+
+    def stop(self) -> None:
+        """End the process at once, from another thread; requests then raise Stopped."""
 
     def close(self) -> None:
         """End the process."""
@@ -87,25 +94,47 @@ class Seeds:
         one: Callable[[AnyRunner, int], None],
     ) -> None:
         """Call ``one(runner, seed)`` for all seeds in ``count`` threads, each with a runner of its
-        own. The first error of a thread ends the run and is raised.
+        own. The first error of a thread ends the run and is raised. So does what a signal raises
+        here, such as KeyboardInterrupt: all runners are stopped, and ``one`` may finish without
+        them.
         """
+        runners: list[AnyRunner] = []
 
-        def loop() -> None:
+        def loop(done: threading.Event) -> None:
             mine: AnyRunner | None = None
             try:
-                mine = runner()
+                with self._lock:
+                    if self._over:
+                        return
+                    mine = runner()
+                    runners.append(mine)
                 while (seed := self.take()) is not None:
                     one(mine, seed)
+            except Stopped:
+                self._over = True
             except BaseException as error:  # raised below, in the thread of the caller
                 self._errors.append(error)
             finally:
                 if mine is not None:
                     mine.close()
+                done.set()
 
-        threads = [threading.Thread(target=loop) for _ in range(max(1, count))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        # Waited for by events: a join that is interrupted lets later ones return at once (3.11).
+        ends = [threading.Event() for _ in range(max(1, count))]
+        threads = [threading.Thread(target=loop, args=(end,)) for end in ends]
+        try:
+            for thread in threads:
+                thread.start()
+            for end in ends:
+                end.wait()
+        except BaseException:
+            with self._lock:
+                self._over = True
+            for each in runners:
+                each.stop()
+            for thread, end in zip(threads, ends):
+                if thread.ident is not None:
+                    end.wait()
+            raise
         if self._errors:
             raise self._errors[0]

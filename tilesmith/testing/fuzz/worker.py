@@ -52,12 +52,15 @@ def main() -> None:
     parser.add_argument("--place", type=Path)
     parser.add_argument("--patch")
     options = parser.parse_args()
-    if options.place is not None:
-        _note_places(options.place)
-    if options.patch:
-        module, _, function = options.patch.partition(":")
-        getattr(importlib.import_module(module), function)()
-    serve(handle)
+
+    def start() -> None:
+        if options.place is not None:
+            _note_places(options.place)
+        if options.patch:
+            module, _, function = options.patch.partition(":")
+            getattr(importlib.import_module(module), function)()
+
+    serve(handle, start)
 
 
 if __name__ == "__main__":

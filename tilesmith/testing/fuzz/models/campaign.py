@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from tilesmith.support.errors import CodegenError, InternalError
 from tilesmith.support.workers import Worker
 from tilesmith.testing.fuzz.models.finding import load_finding, save_finding
 from tilesmith.testing.fuzz.models.verdict import OUTCOMES
-from tilesmith.testing.fuzz.seeds import Findings, Seeds
+from tilesmith.testing.fuzz.seeds import Findings, Seeds, Stopped
 
 __all__ = [
     "Options", "Runner", "Summary", "fuzz_models", "replay_finding", "environment",
@@ -100,12 +101,30 @@ class Runner:
         if options.patch:
             self._arguments += ["--patch", options.patch]
         self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._is_stopped = False
 
     def ask(self, request: dict[str, Any], files: list[bytes] | None = None) -> Any:
-        """Return the record of a case and its files."""
-        if self._worker is None or not self._worker.alive:
-            self._worker = Worker(_MODULE, self._arguments)
-        return self._worker.request(request, files or [])
+        """Return the record of a case and its files. Raises Stopped after ``stop``."""
+        with self._lock:
+            if self._is_stopped:
+                raise Stopped
+            if self._worker is None or not self._worker.alive:
+                self._worker = Worker(_MODULE, self._arguments)
+            worker = self._worker
+        try:
+            return worker.request(request, files or [])
+        except CodegenError as error:
+            if self._is_stopped:
+                raise Stopped from error
+            raise
+
+    def stop(self) -> None:
+        """End the server and its child at once, from another thread."""
+        with self._lock:
+            self._is_stopped = True
+        if self._worker is not None:
+            self._worker.stop()
 
     def close(self) -> None:
         """End the server."""
@@ -151,7 +170,10 @@ class _Campaign:
         while place >= 0:
             case = record["case"]
             kept = [step for index, step in enumerate(case["mutations"]) if index != place]
-            found, found_files = runner.ask({"case": {**case, "mutations": kept}})
+            try:
+                found, found_files = runner.ask({"case": {**case, "mutations": kept}})
+            except Stopped:  # what is found so far is saved
+                break
             if found.get("signature") == record["signature"]:
                 record, files = found, found_files
             place -= 1
@@ -161,15 +183,21 @@ class _Campaign:
 def fuzz_models(
     options: Options, report: Callable[[Summary], None] = lambda summary: None
 ) -> Summary:
-    """Run the fuzzer; ``report`` is called after each case."""
+    """Run the fuzzer; ``report`` is called at the start of the cases, after each one, and at the
+    end, also where a signal raises an exception, such as KeyboardInterrupt.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="tilesmith-fuzz-") as folder,
         environment(folder),
     ):
         saved = _saved(options, Path(folder))
         campaign = _Campaign(options, saved, report)
-        campaign.seeds.work(options.jobs, campaign.runner, campaign.one)
-    campaign.summary.seconds = campaign.seeds.elapsed
+        report(campaign.summary)
+        try:
+            campaign.seeds.work(options.jobs, campaign.runner, campaign.one)
+        finally:
+            campaign.summary.seconds = campaign.seeds.elapsed
+            report(campaign.summary)
     return campaign.summary
 
 
@@ -227,7 +255,7 @@ def _saved(options: Options, folder: Path) -> Path:
     except CodegenError as error:
         raise InternalError(f"the server of the fuzzer does not start: {error}") from error
     finally:
-        runner.close()
+        runner.stop()  # also a child that compiles, if this is interrupted
     if record["outcome"] != "ok":
         raise InternalError("the fuzzer's models cannot be compiled", notes=(str(record),))
     return saved

@@ -94,10 +94,15 @@ class Server:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.close(reader)
             self._child(inside, outside, writer, work, seconds)
         os.close(writer)
-        lines, status = _wait(child, reader, seconds)
+        try:
+            lines, status = _wait(child, reader, seconds)
+        except SystemExit:
+            _end_group(child)
+            raise
         phase, record = "start", None
         for line in lines:
             kind, _, text = line.partition(" ")
@@ -233,13 +238,18 @@ def main() -> None:
     parser.add_argument("--command")
     parser.add_argument("--patch")
     options = parser.parse_args()
-    _warm_up(options.own_models)
-    if options.command:
-        actions.command = _named(options.command)
-    if options.patch:
-        _named(options.patch)()
+
+    def start() -> None:
+        _warm_up(options.own_models)
+        if options.command:
+            actions.command = _named(options.command)
+        if options.patch:
+            _named(options.patch)()
+
+    # So that whoever is asked to end ends the child, too, and removes its folder.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     server = Server(options.saved, options.seconds, options.memory, options.own_models)
-    serve(server.handle)
+    serve(server.handle, start)
 
 
 if __name__ == "__main__":

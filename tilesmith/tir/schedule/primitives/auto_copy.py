@@ -65,8 +65,8 @@ def read_at(
     analyzer = analyzer_inside(loop)
     read = [(one, region) for one in readers for region in one.block.reads
             if region.buffer is buffer]  # fmt: skip
-    for one, region in read:
-        check_made_at(one, region, loop)
+    for reader in readers:
+        check_made_at(reader, buffer, loop)
     bounds = hull(analyzer, [possible_region(analyzer, one.block, region) for one, region in read])
     part = hull(analyzer, [region_at(one, region, loop) for one, region in read])
     cache = cache_of(buffer, storage_scope)

@@ -47,7 +47,7 @@ from tilesmith.tir.schedule.primitives.copies import (
     writes_before_reads,
 )
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.schedule.primitives.written_elements import exact_box, leaves_gaps, writes_always
+from tilesmith.tir.schedule.primitives.written_elements import Writes, exact_box, writes_of
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 __all__ = [
@@ -307,8 +307,8 @@ def _part_read(
     if isinstance(place, BlockCursor):
         return bounds, bounds
     if isinstance(place, LoopCursor):
-        for one, region in read:
-            check_made_at(one, region, place)
+        for one, _ in read:
+            check_made_at(one, buffer, place)
     return hull(analyzer, [region_at(one, region, place) for one, region in read]), bounds
 
 
@@ -381,7 +381,8 @@ def part_written(
     block = cursor.block
     scope = scope_of(cursor)
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
-    always = writes_always(block, region.buffer)
+    writes = writes_of(block, region.buffer)
+    always = writes is Writes.ALWAYS
     bounds = exact_box(region.region, domains) if always else None
     if bounds is not None:  # the block's condition may cut off what lies outside of the buffer
         bounds = box_around(analyzer_inside(place), bounds, {}, region.buffer.shape)
@@ -397,7 +398,7 @@ def part_written(
             f"block '{block.name_hint}' leaves gaps in the part of '{region.buffer.name}' that it "
             "writes, and the copy would fill them"
         )
-        if not always and not leaves_gaps(block, region.buffer):
+        if writes is Writes.CONDITIONALLY:
             reason = f"block '{block.name_hint}' writes '{region.buffer.name}' under a condition"
         raise refuse(reason, cursor)
     if place != scope:

@@ -317,11 +317,11 @@ def region_at(cursor: BlockCursor, region: BufferRegion, place: Cursor) -> list[
     return box_around(analyzer, bound, ranges, region.buffer.shape, within=False)
 
 
-def check_made_at(cursor: BlockCursor, region: BufferRegion, place: LoopCursor) -> None:
+def check_made_at(cursor: BlockCursor, buffer: Buffer, place: LoopCursor) -> None:
     """Check that a block does not read by opaque iterators what earlier iterations of a loop have
-    written: for a copy inside of the loop, that buffer would be memory of one iteration.
+    written to a buffer: a copy inside of the loop would be memory of one iteration.
     """
-    buffer, realize = region.buffer, cursor.stmt
+    realize = cursor.stmt
     for loop in (place, *place.loops()):
         if all(
             buffer is not part.buffer for one in loop.blocks_below() for part in one.block.writes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound
@@ -25,7 +26,7 @@ from tilesmith.tir.stmt import (
     While,
 )
 
-__all__ = ["exact_box", "leaves_gaps", "writes_always"]
+__all__ = ["Writes", "exact_box", "writes_always", "writes_of"]
 
 
 def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] | None:
@@ -44,25 +45,38 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
     ]
 
 
-def writes_always(block: Block, buffer: Buffer) -> bool:
-    """Return whether a block stores all elements of a buffer that its region spans: no condition
-    can skip a store, and no store leaves gaps.
-    """
-    if leaves_gaps(block, buffer):
-        return False
+class Writes(Enum):
+    """Which elements of the region that it declares a block stores."""
+
+    ALWAYS = "all of them, always"
+    CONDITIONALLY = "all of them, but a condition may skip a store"
+    WITH_GAPS = "maybe not all of them"
+
+
+def writes_of(block: Block, buffer: Buffer) -> Writes:
+    """Return which elements of a buffer that its region spans a block stores."""
+    if _leaves_gaps(block, buffer):
+        return Writes.WITH_GAPS
     for match in nodes(block.body, MatchBufferRegion):
         if match.source.buffer is buffer:
-            return False  # nobody has looked what is written through the match
+            return Writes.CONDITIONALLY  # nobody has looked what is written through the match
     for stmt in statements(block.body):
         if isinstance(stmt, BufferStore):
             if stmt.buffer is buffer and stmt.predicate is not None:
-                return False
+                return Writes.CONDITIONALLY
         elif _is_conditional(stmt) and next(stores(stmt, buffer), None) is not None:
-            return False
-    return True
+            return Writes.CONDITIONALLY
+    return Writes.ALWAYS
 
 
-def leaves_gaps(block: Block, buffer: Buffer) -> bool:
+def writes_always(block: Block, buffer: Buffer) -> bool:
+    """Return whether a block stores all elements of a buffer that its region spans, and no
+    condition can skip a store.
+    """
+    return writes_of(block, buffer) is Writes.ALWAYS
+
+
+def _leaves_gaps(block: Block, buffer: Buffer) -> bool:
     """Return whether the stores inside a block may leave out elements of the region of a buffer
     that it declares: loops that step over elements, places that loaded values choose, or a region
     that is larger than what is written. What is written through pointers is believed.
