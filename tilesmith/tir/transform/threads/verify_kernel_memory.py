@@ -31,8 +31,8 @@ class _KernelMemory(Visitor):
     """Notes in which kernel each piece of memory on the chip is used first."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.kernel: Stmt | None = None  # around the present statement
-        self.first: dict[Var, Stmt | None] = {}  # by pointer
+        self.kernel: For | AttrStmt | None = None  # around the present statement
+        self.first: dict[Var, For | AttrStmt | None] = {}  # by pointer
         self.viewed: dict[Var, Var] = {}  # pointer of a view: that of its buffer
         self.visit(func.body)
 
