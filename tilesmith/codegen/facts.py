@@ -37,6 +37,7 @@ from tilesmith.ir import expr as ir
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.queries import called_name, is_call
 from tilesmith.tir import stmt as tir
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 
 
@@ -198,6 +199,16 @@ def _is_risky(node: Any) -> bool:
         divisor = node.b.value if isinstance(node.b, Broadcast) else node.b
         return not isinstance(divisor, IntImm) or divisor.value in (0, -1)
     return False
+
+
+def volatile_pointer(stmt: tir.AttrStmt) -> Var | None:
+    """Return the pointer whose memory an attribute declares volatile: devices or other threads may
+    read and write it at any time. None for other attributes.
+    """
+    if stmt.attr_key != "volatile_scope":
+        return None
+    pointer = stmt.node.data if isinstance(stmt.node, Buffer) else stmt.node
+    return pointer if isinstance(pointer, Var) else None
 
 
 def constant_value(expr: PrimExpr) -> int | None:

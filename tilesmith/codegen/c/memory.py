@@ -41,6 +41,11 @@ def place(emit: Values, access: BufferLoad | BufferStore) -> tuple[str, str]:
             f"buffer '{buffer.name}' is accessed with {len(access.indices)} indices",
             "FlattenBuffer has to run before code is generated",
         )
+    if is_packed(buffer.dtype) and buffer.data in emit.volatile:
+        raise emit.out.unsupported(
+            f"it accesses parts of bytes of '{buffer.name}', which is volatile",
+            "let elements be whole bytes",
+        )
     unit = buffer.dtype.lanes
     if not access.indices:
         index = "0" if unit == 1 else str(emit.lane)
@@ -59,6 +64,8 @@ def _pointer(emit: Values, var: Var, element: DataType) -> str:
     name = emit.names.get(var)
     if name is None:
         raise emit.out.unsupported(f"buffer '{var.name}' is not defined here")
+    if var in emit.volatile:
+        return f"((volatile {c_type(element)}*){name})"
     if emit.pointer_types.get(var) is element:
         return name
     return f"(({c_type(element)}*){name})"

@@ -84,6 +84,8 @@ class ParallelLoops:
             name = emit.names[var] = out.fresh(var.name)
             if var in outer.pointer_types:
                 emit.pointer_types[var] = outer.pointer_types[var]
+            if var in outer.volatile:
+                emit.volatile.add(var)
             out.write(f"{_member(_declared(outer, var), name)} = own->{field};")
         share, begin, end = out.fresh("share"), out.fresh("begin"), out.fresh("end")
         rest = out.fresh("rest")

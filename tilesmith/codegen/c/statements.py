@@ -13,7 +13,7 @@ from tilesmith.codegen.c.messages import raise_error
 from tilesmith.codegen.c.rules import PRODUCT, SHIFT, SUM, UNARY
 from tilesmith.codegen.c.symbols import is_on_stack
 from tilesmith.codegen.c.values import Values
-from tilesmith.codegen.facts import constant_bytes
+from tilesmith.codegen.facts import constant_bytes, volatile_pointer
 from tilesmith.ir import (
     Call,
     CallEffectKind,
@@ -136,6 +136,8 @@ class StatementWriter(Dispatcher[None]):
         outer = self.emit.operator
         if stmt.attr_key == "operator" and isinstance(stmt.value, StringImm):
             self.emit.operator = stmt.value.value
+        if (pointer := volatile_pointer(stmt)) is not None:
+            self.emit.volatile.add(pointer)
         self._import(stmt.attr_key, stmt.value)
         self.visit(stmt.body)
         self.emit.operator = outer

@@ -41,6 +41,7 @@ class Values:
         self.names: dict[Var, str] = {}
         self.arrays: set[Var] = set()  # vector variables, kept as arrays
         self.pointer_types: dict[Var, DataType | None] = {}
+        self.volatile: set[Var] = set()  # pointers to memory that devices may change at any time
         self.lane: str | None = None
         self.guarded = 0
         self.in_parallel = False

@@ -1,7 +1,8 @@
 """Defines rules of loads and stores: scalars, vectors, strided and scattered lanes, masks.
 
 The alignment that is written follows from the known alignment of the pointer and multiples of the
-index. A boolean is a byte in memory. Inactive lanes of a predicate do not access memory.
+index. A boolean is a byte in memory. Inactive lanes of a predicate do not access memory. Accesses
+of volatile memory are written as such; LLVM has none for some of the lanes, or for scattered ones.
 """
 
 from __future__ import annotations
@@ -84,6 +85,20 @@ def addresses(emit: Values, buffer: Buffer, index: PrimExpr) -> tuple[str, int]:
     return pointers, max(alignment, 1)
 
 
+def _volatile(emit: Values, buffer: Buffer) -> str:
+    """Return the word, and a blank, that marks accesses of a buffer if it is volatile."""
+    return "volatile " if buffer.data in emit.pointers.volatile else ""
+
+
+def _require_not_volatile(emit: Values, buffer: Buffer, what: str) -> None:
+    """Raise CodegenError for an access that LLVM cannot make to volatile memory."""
+    if buffer.data in emit.pointers.volatile:
+        raise emit.out.unsupported(
+            f"it {what} of '{buffer.name}', which is volatile",
+            "access single elements, or whole vectors of adjacent ones, under an `if`",
+        )
+
+
 # -- loads
 
 
@@ -92,6 +107,7 @@ def _load(emit: Values, load: BufferLoad) -> str:
     index, buffer, dtype = flat_index(emit, load), load.buffer, load.dtype
     predicate = predicate_of(emit, load.predicate, dtype.lanes)
     if dtype.bits < 8 and is_packed(dtype):
+        _require_not_volatile(emit, buffer, "loads parts of bytes")
         return packed_elements.load(emit, load, index, predicate)
     if dtype.lanes > 1:
         emit.scope.uses_vectors = True
@@ -150,9 +166,11 @@ def _load_row(
     kind = memory_type(dtype)
     pointer, alignment = address(emit, buffer, base, moved, safe=predicate is None)
     if predicate is None:
-        return from_memory(
-            emit.out, emit.define(f"load {kind}, ptr {pointer}, align {alignment}"), dtype
+        loaded = emit.define(
+            f"load {_volatile(emit, buffer)}{kind}, ptr {pointer}, align {alignment}"
         )
+        return from_memory(emit.out, loaded, dtype)
+    _require_not_volatile(emit, buffer, "loads elements under a predicate")
     if dtype.lanes == 1:
         # an inactive element is read from an address that is safe to read
         harmless = emit.text.zero_bytes(element_bytes(dtype))
@@ -212,6 +230,7 @@ def _gather(
     emit: Values, buffer: Buffer, index: PrimExpr, dtype: DataType, predicate: str | None
 ) -> str:
     _require_gathers(emit, dtype)
+    _require_not_volatile(emit, buffer, "loads scattered elements")
     pointers, alignment = addresses(emit, buffer, index)
     lanes, kind = dtype.lanes, memory_type(dtype)
     mask = predicate or "splat (i1 true)"
@@ -245,6 +264,7 @@ def store(emit: Values, node: BufferStore) -> None:
     value = to_memory(emit.out, emit.value(node.value), dtype)
     predicate = predicate_of(emit, node.predicate, dtype.lanes)
     if dtype.bits < 8 and is_packed(dtype):
+        _require_not_volatile(emit, buffer, "stores parts of bytes")
         packed_elements.store(emit, node, index, value, predicate)
         return
     if dtype.lanes > 1:
@@ -264,6 +284,7 @@ def store(emit: Values, node: BufferStore) -> None:
         _store_vectors(emit, node, index, value, predicate)
     else:
         _require_gathers(emit, dtype)
+        _require_not_volatile(emit, buffer, "stores scattered elements")
         pointers, alignment = addresses(emit, buffer, index)
         emit.write(
             f"call void @llvm.masked.scatter({memory_type(dtype)} {value}, "
@@ -284,8 +305,10 @@ def _store_row(
     kind = memory_type(dtype)
     if predicate is None:
         pointer, alignment = address(emit, buffer, base, moved)
-        emit.write(f"store {kind} {value}, ptr {pointer}, align {alignment}")
+        access = f"store {_volatile(emit, buffer)}{kind} {value}"
+        emit.write(f"{access}, ptr {pointer}, align {alignment}")
         return
+    _require_not_volatile(emit, buffer, "stores elements under a predicate")
     if dtype.lanes > 1:
         pointer, alignment = address(emit, buffer, base, moved, safe=False)
         emit.write(

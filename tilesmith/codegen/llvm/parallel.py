@@ -74,6 +74,7 @@ class ParallelLoops:
         emit.scope.in_parallel = True
         emit.scope.device = outer.scope.device
         emit.facts = outer.facts.copy()
+        emit.pointers.volatile = set(outer.pointers.volatile)
         parameters = []
         for var in captured:
             known = outer.pointers.alignment.get(var, 0)

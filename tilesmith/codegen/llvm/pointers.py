@@ -13,11 +13,14 @@ __all__ = ["Pointers", "natural_alignment"]
 
 
 class Pointers:
-    """The alignment of pointers in bytes, and the pointers that do not alias others."""
+    """The alignment of pointers in bytes, the pointers that do not alias others, and those to
+    volatile memory, which devices or other threads may read and write at any time.
+    """
 
     def __init__(self) -> None:
         self.alignment: dict[Var, int] = {}
         self.independent: set[Var] = set()
+        self.volatile: set[Var] = set()
 
     def alignment_of(self, value: PrimExpr, var: Var, facts: Facts) -> int:
         """Return the known alignment of the expression that a pointer variable is bound to."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.codegen.facts import constant_bytes, constant_value, has_load
+from tilesmith.codegen.facts import constant_bytes, constant_value, has_load, volatile_pointer
 from tilesmith.codegen.llvm import memory
 from tilesmith.codegen.llvm.constants import constant_array
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, annotate
@@ -124,6 +124,8 @@ class StatementEmitter(Dispatcher[None]):
         outer = scope.device, scope.operator
         if key == "storage_alignment" and isinstance(stmt.node, Var):
             self.emit.pointers.alignment[stmt.node] = constant_value(stmt.value) or 1
+        elif (pointer := volatile_pointer(stmt)) is not None:
+            self.emit.pointers.volatile.add(pointer)
         elif key == "device_type":
             scope.device = (constant_value(stmt.value) or 1, scope.device[1])
         elif key == "device_id":
