@@ -57,6 +57,8 @@ def test_an_error_ends_the_run(threads):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_an_interruption_stops_the_runners(threads):
+    # a shell lets what it starts in the background ignore the signal
+    before_test = signal.signal(signal.SIGINT, signal.default_int_handler)
     asked, finished = [], []
 
     def one(runner, seed):
@@ -69,8 +71,11 @@ def test_an_interruption_stops_the_runners(threads):
 
     seeds = Seeds(0, None, None)
     before = _Runner.closed
-    with pytest.raises(KeyboardInterrupt):
-        seeds.work(threads, _Runner, one)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            seeds.work(threads, _Runner, one)
+    finally:
+        signal.signal(signal.SIGINT, before_test)
     assert sorted(asked) == sorted(finished) == list(range(threads))
     assert seeds.take() is None and _Runner.closed == before + threads
 

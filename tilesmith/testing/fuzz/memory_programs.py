@@ -149,15 +149,15 @@ class _Program:
         body: Stmt | None = None
         for stage in reversed(stages):
             form = stage.get("memory", {})
-            loops = _Threads(stage, self, form) if self.threads else self.loops_of(stage)
-            found = loops.whole()
+            if self.threads:
+                found = _Threads(stage, self, form).whole()
+            else:
+                bodies = Bodies(stage, self.buffers, self.sizes, self.index)
+                found = nest(bodies, stage.get("loops", {}))
             body = found if body is None else stmt_seq(found, body)
             body = self.with_memory([stage], inside, body)
         assert body is not None
         return body
-
-    def loops_of(self, stage: dict[str, Any]) -> _Loops:
-        return _Loops(stage, self.buffers, self.sizes, self.index)
 
     def in_kernel(self, body: Stmt) -> Stmt:
         """Return a body that the threads of one block run."""
@@ -169,15 +169,7 @@ class _Program:
         return body
 
 
-class _Loops(Bodies):
-    """The loops of a stage that a CPU runs."""
-
-    def whole(self) -> Stmt:
-        """Return the stage."""
-        return nest(self, self.stage.get("loops", {}))
-
-
-class _Threads(_Loops):
+class _Threads(Bodies):
     """The loops of a stage whose iterations threads share."""
 
     def __init__(self, stage: dict[str, Any], program: _Program, form: dict[str, Any]) -> None:
@@ -190,8 +182,8 @@ class _Threads(_Loops):
         self.divided = spatial[form.get("axis", 0) % len(spatial)] if spatial else None
 
     def whole(self) -> Stmt:
-        """Return the stage, which only the first thread does if it has no axis to divide."""
-        body = super().whole()
+        """Return the loops, which only the first thread runs if there is no axis to divide."""
+        body = nest(self, self.stage.get("loops", {}))
         return body if self.divided is not None else IfThenElse(self.thread.equal(0), body, None)
 
     def loop(self, number: int, form: dict[str, Any], body: Stmt) -> Stmt:
