@@ -2,6 +2,7 @@
 which it writes too wide, and masks that it loses."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -126,3 +127,12 @@ def test_only_functions_that_use_signs_as_integers_change():
     assert without_lost_masks(as_mask_only) == as_mask_only
     named = program.replace("ret void", "call void @llvm.x86.sse2.mfence()\n  ret void")
     assert without_lost_masks(named) == named
+
+
+@pytest.mark.parametrize("triple", ["x86_64-linux-gnu", "aarch64-linux-gnu"])
+def test_other_cpus_keep_their_features(triple):
+    words = '"target-cpu"="" "target-features"="+given"'
+    program = re.sub(r'"target-cpu"=.*(?= \{)', words, signs_program(8, 32))
+    described = {"triple": triple, "cpu": "", "features": ""}
+    made = compile_text({"machine": described, "formats": ["ll"], "opt_level": 2}, program)
+    assert (b'"+given,-avx512dq"' in made["ll"]) == triple.startswith("x86_64")
