@@ -396,6 +396,16 @@ SUMS = [
     ("cast('int32', cast('int64', x))", "x", ""),
     ("cast('int64', x) + cast('int64', y) - cast('int64', x)", "cast('int64', y)", ""),
     ("cast('int64', x * 4) - cast('int64', x) * int64(4)", "int64(0)", ""),
+    (
+        "cast('int64', max(x - 1, 0)) + cast('int64', y) - cast('int64', y)",
+        "cast('int64', max(x - 1, 0))",
+        "",
+    ),
+    (
+        "(cast('int64', y) - cast('int64', min(x - 1, 0)) - cast('int64', y)) * cast('int64', z)",
+        "(int64(0) - cast('int64', min(x - 1, 0))) * cast('int64', z)",
+        "",
+    ),
     ("cast('int32', l)", "cast('int32', l)", ""),
     ("cast('int32', l) + 0", "cast('int32', l)", "l in 0 100"),
     ("u + u - u", "u", ""),

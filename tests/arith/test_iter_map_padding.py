@@ -54,8 +54,9 @@ def check_claims(
     [
         ([(x * 3 + y) // 4], 16, "surjective"),
         ([floormod(x * 3 + y, 4)], 16, "surjective"),
-        ([(x * 6 + z + y) // 8], 5, "nocheck"),
+        ([(x * 6 + z + y) // 8], 5, "surjective"),
         ([(x * 6 + y) // 8], 5, "surjective"),
+        ([(x * 6 + z + y) // 8, (x * 6 + z + y) % 8], 1, "surjective"),
         ([(y - x) // 4 % 2, (y - x) % 4], 16, "surjective"),
         ([(x + y) // 4, (x + y) % 4], 16, "nocheck"),
         ([(y + 1) // 4 % 2, (y + 5) % 4], 16, "surjective"),
@@ -94,7 +95,7 @@ def random_indices(rng: random.Random) -> tuple[list[PrimExpr], dict[Var, Range]
         inner_var = Var("j", "int32")
         domains[inner_var] = Range(0, inner)
         whole = y * inner + inner_var
-    unknown: list[Any] = [0, 0, x, x * 3, x * 4, x * 2 + z, -x, x * 8]
+    unknown: list[Any] = [0, 0, x, x * 3, x * 4, x * 2 + z, x * 6 + z, -x, x * 8]
     shared = rng.choice(unknown)
     period = rng.choice((4, 8, 16))
     indices = []

@@ -30,12 +30,13 @@ from tilesmith.arith import (
     union,
     union_lower_bound,
 )  # fmt: skip
-from tilesmith.ir import EQ, IntImm, Ramp, Range, Var, const
+from tilesmith.ir import EQ, IntImm, Ramp, Range, SizeVar, Var, const
 from tilesmith.ir import operators as op
 from tilesmith.ir.call_intrinsics import vscale
 from tilesmith.ir.structural import structural_equal
 
 x, y, z, n, m = (Var(name, "int32") for name in "x y z n m".split())
+size = SizeVar("size", "int32")
 
 
 def check(found: IntervalSet, low: Any, high: Any) -> None:
@@ -61,6 +62,9 @@ def check(found: IntervalSet, low: Any, high: Any) -> None:
         (y % 8, {y: Range(0, 5)}, 0, 4),
         (y % 8, {y: Range(z * 8, z * 8 + 5)}, 0, 4),
         (y % 8, {y: Range(3, 30)}, 0, 7),
+        ((x + y) % n, {y: Range(0, 1)}, x % n, x % n),
+        ((x + y) % size, {y: Range(0, 2)}, 0, size - 1),
+        ((x * n + y) % n, {y: Range(2, 3)}, (x * n + 2) % n, (x * n + 2) % n),
         (op.minimum(x, y), {x: Range(0, 8)}, op.minimum(y, 0), op.minimum(y, 7)),
         (op.maximum(x, 3), {x: Range(0, 8)}, 3, 7),
         (x, {x: IntervalSet(neg_inf(), 5)}, neg_inf(), 5),

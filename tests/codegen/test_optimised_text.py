@@ -1,5 +1,5 @@
 """Optimised text that LLVM 22 would compile wrongly is rewritten: masked stores of one fixed lane,
-which it writes too wide, and masks that it loses."""
+which it writes too wide, masks that it loses, and quotients of bytes that it takes for 0."""
 
 import ctypes
 import re
@@ -7,9 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from tilesmith.codegen.llvm.compile import compile_formats
 from tilesmith.codegen.llvm.machine_code import (
     compile_text,
     parse,
+    without_byte_divisions,
     without_lost_masks,
     without_single_lane_stores,
 )
@@ -136,3 +138,75 @@ def test_other_cpus_keep_their_features(triple):
     described = {"triple": triple, "cpu": "", "features": ""}
     made = compile_text({"machine": described, "formats": ["ll"], "opt_level": 2}, program)
     assert (b'"+given,-avx512dq"' in made["ll"]) == triple.startswith("x86_64")
+
+
+DIVISION = """
+define void @f(ptr %x, ptr %y) {
+  %a = load <LANES x i8>, ptr %x, align 1
+  %b = load <LANES x i8>, ptr %y, align 1
+  %1 = OPERATION <LANES x i8> %a, DIVISOR
+  %"in order" = shufflevector <LANES x i8> %1, <LANES x i8> poison, <LANES x i32> <ORDER>
+  %c = mul <LANES x i8> %"in order", %b
+  store <LANES x i8> %c, ptr %y, align 1
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("operation", ["udiv", "urem", "sdiv", "srem"])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 12, 16, 20, 32, 33])
+@pytest.mark.parametrize("divisors", [(3,), (-7,), (3, 100)])
+def test_products_of_reordered_quotients(operation, lanes, divisors):
+    given = np.resize(np.array(divisors, "int8"), lanes)
+    constants = ", ".join(f"i8 {value}" for value in given)
+    words = {
+        "LANES": str(lanes),
+        "OPERATION": operation,
+        "DIVISOR": f"<{constants}>",
+        "ORDER": ", ".join(f"i32 {lanes - 1 - lane}" for lane in range(lanes)),
+    }
+    program = DIVISION
+    for word, value in words.items():
+        program = program.replace(word, value)
+    changed = without_byte_divisions(str(parse(program, [])))
+    assert (
+        f"{operation} <{lanes} x i16>" in changed and f"{operation} <{lanes} x i8>" not in changed
+    )
+    library = compiled(program)
+    rng = np.random.default_rng(lanes)
+    kind = "uint8" if operation[0] == "u" else "int8"
+    for _ in range(4):
+        x = rng.integers(0, 256, lanes).astype("uint8").view(kind)
+        y = rng.integers(0, 256, lanes).astype("uint8").view(kind)
+        quotient = (x.astype("float64") / given.view(kind)).astype("int64")  # towards zero
+        rest = x.astype("int64") - quotient * given.view(kind)
+        exact = quotient if operation.endswith("div") else rest
+        expected = (exact[::-1] * y).astype("uint8")
+        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.symbol("f"))
+        call(x.ctypes.data, y.ctypes.data)
+        assert y.view("uint8").tolist() == expected.tolist()
+
+
+PAIRS = (
+    """
+define void @f(ptr noalias %x, ptr noalias %y) {
+"""
+    + "".join(
+        f"""  %x{k} = getelementptr i32, ptr %x, i64 {k}
+  %y{k} = getelementptr i32, ptr %y, i64 {k}
+  %a{k} = load i32, ptr %x{k}, align 4
+  %b{k} = mul i32 %a{k}, 3
+  store i32 %b{k}, ptr %y{k}, align 4
+"""
+        for k in range(4)
+    )
+    + """  ret void
+}
+"""
+)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -cl-opt=-vectorize-slp"])
+def test_adjacent_scalars_become_vectors_on_request(target):
+    made = compile_formats(PAIRS, Target(target), ("ll",))["ll"].decode()
+    assert ("<4 x i32>" in made) == ("slp" in target)

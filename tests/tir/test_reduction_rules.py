@@ -168,15 +168,39 @@ def test_values_survive(data: Any) -> None:
 @pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize("start", [None, 3])
 def test_computed_over_nothing(target: str, guarded: bool, start: int | None) -> None:
-    """``te.sum(e, axis=[])`` from the tensor expression to what runs."""
+    """``te.sum(e, axis=[])`` from the tensor expression to what runs: a block without an init,
+    which other primitives take like any other computation.
+    """
     B = te.compute(
         (10,),
         lambda i: te.sum(A[i], axis=[], where=i < 4 if guarded else None, init=start),
+        name="B",
     )
-    C = te.compute((10,), lambda i: te.max(B[i] + 1, []))
-    module = tilesmith.build(te.create_prim_func([A, C]), target=target)
+    C = te.compute((10,), lambda i: te.max(B[i] + 1, []), name="C")
+    schedule = tir.Schedule(te.create_prim_func([A, C]))
+    schedule.compute_inline("B")
+    assert schedule.get(schedule.get_block("C")).init is None
+    module = tilesmith.build(schedule.mod, target=target)
     given_values = numpy.arange(10, dtype="int32") - 3
     result = tilesmith.runtime.ndarray.array(numpy.zeros(10, "int32"))
     module["main"](tilesmith.runtime.ndarray.array(given_values), result)
     expected = numpy.where(numpy.arange(10) < 4, given_values, 0) if guarded else given_values
     assert numpy.array_equal(result.numpy(), expected + 1 + (start or 0))
+
+
+@pytest.mark.parametrize("start", [None, (7, 1, 5)])
+def test_tuples_computed_over_nothing(start: tuple[int, int, int] | None) -> None:
+    tensors = te.compute(
+        (10,), lambda i: largest_place((i, A[i], A[i]), axis=[], init=start), name="M"
+    )
+    module = tilesmith.build(te.create_prim_func([A, *tensors]), target="llvm")
+    given_values = numpy.arange(10, dtype="int32") - 3
+    results = [tilesmith.runtime.ndarray.array(numpy.zeros(10, "int32")) for _ in tensors]
+    module["main"](tilesmith.runtime.ndarray.array(given_values), *results)
+    keeps_first = given_values <= 1 if start else numpy.zeros(10, bool)
+    expected = [
+        numpy.where(keeps_first, 7, numpy.arange(10)),
+        numpy.where(keeps_first, 1, given_values),
+        given_values + (5 if start else 0),
+    ]
+    assert all(numpy.array_equal(one.numpy(), want) for one, want in zip(results, expected))

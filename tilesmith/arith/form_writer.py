@@ -78,6 +78,8 @@ class FormWriter:
         if len(terms) == 1:
             for atom, coefficient in terms.items():
                 if constant and atom.__class__ is Extreme and abs(coefficient) == 1:
+                    if atom.dtype is not dtype:
+                        break  # a cast extreme: the sum may not fit in its own dtype
                     pushed = self._push_constant(atom, coefficient, constant)
                     if pushed is not None:
                         return pushed

@@ -21,6 +21,7 @@ from tilesmith.arith.forms import (
     Split,
     Sum,
     is_index,
+    is_zero,
     of_atom,
     plus,
     retyped,
@@ -243,8 +244,7 @@ class IntervalEvaluator:
                 engine.divider.divide(low, atom.upper)[0],
                 engine.divider.divide(high, atom.upper)[0],
             )
-            difference = engine.terms.combine(plus(turns[1], turns[0], -1))
-            if not difference.terms and difference.const == 0:
+            if self._are_equal(*turns):
                 return self._digit(low, atom.lower, atom.upper), self._digit(
                     high, atom.lower, atom.upper
                 )
@@ -272,10 +272,25 @@ class IntervalEvaluator:
         return first, (None if high is None else engine.divider.floordiv(high, atom.divisor))
 
     def _remainder(self, atom: Remainder) -> Ends:
-        engine = self.engine
-        if engine.bounds.of(atom.divisor)[0] < 0 and not engine.prover.prove(
-            shifted(atom.divisor, -1)
-        ):
+        engine, divisor = self.engine, atom.divisor
+        ends = self._known(atom.index) if not self._varies(divisor) else None
+        if ends is not None and self._are_equal(*ends):
+            value = engine.divider.floormod(ends[0], divisor)
+            return value, value
+        if engine.bounds.of(divisor)[0] < 0 and not engine.prover.prove(shifted(divisor, -1)):
             return UNBOUNDED
-        largest = self._once(atom.divisor)[1]
+        if ends is not None:
+            low, high = ends
+            divide, remainder = engine.divider.floordiv, engine.divider.floormod
+            if self._are_equal(divide(low, divisor), divide(high, divisor)):
+                return remainder(low, divisor), remainder(high, divisor)
+        largest = self._once(divisor)[1]
         return Sum(atom.dtype, {}, 0), (None if largest is None else shifted(largest, -1))
+
+    def _known(self, form: Sum) -> tuple[Sum, Sum] | None:
+        """Return the smallest and the largest value if both are known."""
+        low, high = self._once(form)
+        return None if low is None or high is None else (low, high)
+
+    def _are_equal(self, a: Sum, b: Sum) -> bool:
+        return is_zero(self.engine.terms.combine(plus(a, b, -1)))

@@ -106,11 +106,16 @@ class DigitChecker:
             if residue.coeff and (start - residue.base) % residue.coeff:
                 continue
             with analyzer.constraint_scope(op.equal(begin, constant(start, begin.dtype))):
-                known = [value_of(analyzer.simplify(size)) for size in sizes]
-                last = value_of(analyzer.simplify(end))
+                known = [self._only_value(size) for size in sizes]
+                last = self._only_value(end)
             if not _fill(known, start, last):
                 return False
         return True
+
+    def _only_value(self, size: PrimExpr) -> int | None:
+        """Returns the value of a size, or None if more than one is possible."""
+        bound = self.sizes.analyzer.const_int_bound(self.sizes.analyzer.simplify(size))
+        return bound.min_value if bound.min_value == bound.max_value else None
 
     def _digit_at(self, splits: list[IterSplitExpr], lower: PrimExpr) -> IterSplitExpr | None:
         for split in splits:

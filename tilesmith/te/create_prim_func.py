@@ -355,9 +355,11 @@ class _Builder:
 
     def _reduction(
         self, reduce: Reduce, targets: list[Buffer], indices: list, rewrite: _Body
-    ) -> tuple[Stmt, Stmt]:
+    ) -> tuple[Stmt | None, Stmt]:
+        """Build the first values and the update. A reduction over nothing has one value only: it
+        is stored without a first one.
+        """
         combiner = reduce.combiner
-        own = [BufferLoad(target, indices) for target in targets]
         # An index among the values has the dtype of indices here; as a value it keeps its own.
         sources = [
             cast(variable.dtype, rewrite.visit(source))
@@ -371,11 +373,14 @@ class _Builder:
                 if_then_else(condition, source, identity)
                 for source, identity in zip(sources, combiner.identity_element)
             ]
-        initial = reduce.init or combiner.identity_element
-        init = stmt_seq(
-            *[BufferStore(t, rewrite.visit(v), indices) for t, v in zip(targets, initial)]
-        )
-        bind = dict(zip(combiner.lhs, own)) | dict(zip(combiner.rhs, sources))
+        initial = [rewrite.visit(value) for value in reduce.init or combiner.identity_element]
+        if not reduce.axis and not reduce.init:  # the identity and one value: the value
+            return None, stmt_seq(*[BufferStore(t, v, indices) for t, v in zip(targets, sources)])
+        init, before = None, initial
+        if reduce.axis:
+            init = stmt_seq(*[BufferStore(t, v, indices) for t, v in zip(targets, initial)])
+            before = [BufferLoad(target, indices) for target in targets]
+        bind = dict(zip(combiner.lhs, before)) | dict(zip(combiner.rhs, sources))
         if len(targets) == 1:
             value = _Body(self, bind).visit(combiner.result[0])
             return init, BufferStore(targets[0], value, indices)

@@ -443,6 +443,30 @@ def test_kinds_refuse_dependences(primitive):
 
 
 @pytest.mark.parametrize("primitive", ["parallel", "vectorize"])
+def test_lets_carry_reductions(primitive):
+    """Found by fuzzing: a reduction iterator bound to a let's variable did not count as driven."""
+
+    @T.prim_func
+    def summed(A: T.Buffer((4, 3), "float32"), B: T.Buffer((3,), "float32")):
+        for k, i in T.grid(4, 3):
+            at: T.int32 = k
+            with T.block("B"):
+                vk = T.axis.reduce(4, at)
+                vi = T.axis.spatial(3, i)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vk, vi]
+
+    reason = "carries the reduction iterator 'vk' of block 'B'"
+    refused(summed, lambda sch: getattr(sch, primitive)(loops(sch, "B")[0]), reason)
+    check(summed, lambda sch: getattr(sch, primitive)(loops(sch, "B")[1]))
+    sch = schedule_of(summed)
+    together = sch.fuse(*loops(sch, "B"))
+    with pytest.raises(ScheduleError, match=reason):
+        getattr(sch, primitive)(together)
+
+
+@pytest.mark.parametrize("primitive", ["parallel", "vectorize"])
 def test_iterations_that_write_the_same_elements(primitive):
     @T.prim_func
     def repeated(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

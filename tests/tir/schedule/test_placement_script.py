@@ -279,6 +279,21 @@ def test_memory_of_one_thread_is_read_by_that_thread(tag, scope):
     refused(fused_rows, [divide, move], "of which each thread has its own")
 
 
+@pytest.mark.parametrize("size", [1, 5, 9])
+def test_each_thread_copies_what_it_made_itself(size):
+    """Found by fuzzing: each thread copied its row, of which it had made one element."""
+
+    def steps(sch):
+        sch.cache_write(sch.get_block("B"), 0, "local")
+        outer, middle, _ = sch.split(sch.fuse(*loops(sch, "B")), [None, 16, 1])
+        sch.bind(outer, "blockIdx.x")
+        sch.bind(middle, "threadIdx.x")
+        sch.reverse_compute_at(sch.get_block("B_local"), loops(sch, "B")[1])
+
+    sch = check(fused_rows, steps, sizes={"n": size})
+    assert len(loops(sch, "B_local")) == 2
+
+
 @T.prim_func
 def symbolic_rows(a: T.handle, c: T.handle):
     T.func_attr({"global_symbol": "main"})

@@ -194,3 +194,35 @@ def test_buffers_that_a_reduction_block_allocates():
                 B[0] = B[0] + A[v] * own[0]
 
     refused(func, "'sum' .* uses a buffer that it allocates itself")
+
+
+@pytest.mark.parametrize("has_init", [True, False])
+@pytest.mark.parametrize("inner", [False, True])
+def test_lets_between_loops_and_the_block(has_init, inner):
+    """Found by fuzzing: a reduction over ``at``, which stands for a thread, was left as it is."""
+
+    @T.prim_func
+    def program(A: T.Buffer((3, 8), "int32"), B: T.Buffer((3,), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.thread_binding(3, thread="blockIdx.x"):
+            for k in T.thread_binding(8, thread="threadIdx.x"):
+                at: T.int32 = k
+                for u in range(1):
+                    last: T.int32 = at + u if inner else at
+                    with T.block("sum"):
+                        vi = T.axis.spatial(3, i)
+                        vk = T.axis.reduce(8, last)
+                        T.reads(A[vi, vk])
+                        T.writes(B[vi])
+                        if has_init:
+                            with T.init():
+                                B[vi] = 0
+                        B[vi] = B[vi] + A[vi, vk]
+
+    if has_init:
+        after = apply(program, LowerCrossThreadReduction())
+        assert "tvm_thread_allreduce" in after.script()
+        same(program, after)
+    else:
+        with pytest.raises(ReductionError, match="has no init and reduces over 'k'"):
+            apply(program, LowerCrossThreadReduction())

@@ -303,3 +303,25 @@ def test_constant_loops_are_divided_at_any_condition(case, loops):
     assert_same_results(func, got)
     plain = apply(got, transform.Simplify(), transform.RemoveNoOp()).script()
     assert plain.count("for ") == loops and " if " not in plain
+
+
+@pytest.mark.parametrize("source, loops", [("S[3 - tx]", 1), ("S[tx]", 1), ("A[i * 4 + tx]", 2)])
+@pytest.mark.parametrize("bound", ["tx", "more"])
+def test_threads_that_exchange_values_stay_in_one_iteration(source, loops, bound):
+    """Found by fuzzing: each thread left the first part of the loop at another iteration."""
+    func = from_source(
+        PARTS.format(f"""
+    tx = T.launch_thread("threadIdx.x", 4)
+    S = T.decl_buffer((4,), "float32", scope="shared")
+    more: T.int32 = tx * 2
+    for i in range(20):
+        S[tx] = A[i * 4 + tx]
+        if i + {bound} < 17:
+            B[i * 4 + tx] = {source}
+"""),
+        {"T": T},
+    )
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        got = apply(func, transform.LoopPartition())
+    assert got.script().count("for ") == loops
+    assert_same_results(func, apply(got, transform.ThreadSync("shared")))

@@ -71,11 +71,16 @@ def parse(text: str, imported: list[str]) -> Any:
     return module
 
 
-_STORES_TRUTH = re.compile(r"zext i1 %\S+ to i8\b")
+PACKS_SCALARS = "-vectorize-slp"
 
 
-def optimise(module: Any, machine: Any, opt_level: int, packs_scalars: bool = True) -> None:
-    """Run LLVM's standard pipeline in place; ``packs_scalars``: also vectorise adjacent scalars."""
+def optimise(module: Any, machine: Any, opt_level: int, packs_scalars: bool = False) -> None:
+    """Run LLVM's standard pipeline in place.
+
+    ``packs_scalars``: also make vectors of adjacent scalars ("superword-level parallelism"). LLVM
+    22 makes some of those for which it has no instructions, which ends the process, or puts uses in
+    front of definitions; so this is done on request only (``-cl-opt=-vectorize-slp``).
+    """
     from llvmlite import binding
 
     module.data_layout = str(machine.target_data)
@@ -97,15 +102,6 @@ _SINGLE_LANE_STORE = re.compile(
 )
 
 _ALIGNMENT = re.compile(r"align \d+")
-
-
-def is_valid(module: Any) -> bool:
-    """Return whether LLVM's verifier accepts a module."""
-    try:
-        module.verify()
-    except RuntimeError:
-        return False
-    return True
 
 
 def without_single_lane_stores(text: str) -> str:
@@ -197,6 +193,38 @@ def _sign_instructions(function: str) -> set[str]:
     return {_MASK_INSTRUCTIONS[one] for one in types if one in _MASK_INSTRUCTIONS}
 
 
+_BYTE_DIVISION = re.compile(
+    r"^(?P<indent> +)(?P<name>%\S+) = (?P<operation>[us](?:div|rem))(?: exact)? "
+    r"(?P<lanes><\d+ x )i8> (?P<dividend>%[^\s,]+), (?P<divisor>splat [^)]*\)|<[^>]*>)",
+    re.MULTILINE,
+)
+
+
+def without_byte_divisions(text: str) -> str:
+    """Return a module's text in which vectors of bytes are divided by constants in 16 bits.
+
+    LLVM 22 takes the product of a reordered quotient or remainder and something else for 0 if they
+    are vectors of less than 16 bytes. For others, 16 bits take fewer instructions, too.
+    """
+
+    def wide(found: re.Match[str]) -> str:
+        indent, name, lanes = found["indent"], found["name"], found["lanes"]
+        plain = name.strip('%"')
+        made = [f'{indent}%"{plain}.{part}" = ' for part in ("dividend", "divisor", "wide")]
+        values = [f'%"{plain}.{part}"' for part in ("dividend", "divisor", "wide")]
+        extended = "zext" if found["operation"].startswith("u") else "sext"
+        return "\n".join(
+            [
+                f"{made[0]}{extended} {lanes}i8> {found['dividend']} to {lanes}i16>",
+                f"{made[1]}{extended} {lanes}i8> {found['divisor']} to {lanes}i16>",
+                f"{made[2]}{found['operation']} {lanes}i16> {values[0]}, {values[1]}",
+                f"{indent}{name} = trunc {lanes}i16> {values[2]} to {lanes}i8>",
+            ]
+        )
+
+    return _BYTE_DIVISION.sub(wide, text) if " x i8> " in text else text
+
+
 def _set_options(options: list[str]) -> None:
     """Set LLVM's own options, once: they hold for the whole process, so only a child gets any.
 
@@ -219,18 +247,11 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     level = int(request.get("opt_level", 3))
     machine = target_machine(request["machine"], level)
     module = parse(text, request.get("imported", []))
-    # From adjacent stores of booleans LLVM 22 makes vectors for which it has no instructions.
-    packs_scalars = _STORES_TRUTH.search(text) is None
-    optimise(module, machine, level, packs_scalars)
-    # It may also put a use in front of its definition, on which instruction selection aborts
-    # ("Already set a value for this node").
-    if packs_scalars and not is_valid(module):
-        module = parse(text, request.get("imported", []))
-        optimise(module, machine, level, packs_scalars=False)
+    optimise(module, machine, level, PACKS_SCALARS in request.get("options", ()))
     optimised = str(module)
     text = without_single_lane_stores(optimised)
-    if request["machine"]["triple"].startswith("x86_64"):  # other CPUs have no such masks
-        text = without_lost_masks(text)
+    if request["machine"]["triple"].startswith("x86_64"):  # other CPUs compile these as they should
+        text = without_byte_divisions(without_lost_masks(text))
     if text != optimised:
         module = parse(text, [])
     made: dict[str, bytes] = {}

@@ -30,6 +30,7 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
     domain_of_loops,
+    iterator_values,
     loop_range,
 )
 from tilesmith.tir.schedule.repetition import repeats_updates
@@ -257,7 +258,7 @@ def has_affine_binding(cursor: BlockCursor, top: LoopCursor | None = None) -> bo
             if any(variable in domain for variable in variables(part))
         ]
         predicate = all_of(*parts)
-    values = list(realize.iter_values)
+    values = iterator_values(cursor)
     if find_iter_map(values, domain, predicate).indices:
         return True
     # Independence without the condition implies independence for the iterations that it leaves.

@@ -43,6 +43,7 @@ __all__ = [
     "parent_of",
     "remove_block",
     "rewrite",
+    "iterator_values",
     "without_lets",
     "without_views",
 ]
@@ -297,6 +298,13 @@ def remove_block(cursor: BlockCursor) -> None:
             raise refuse("it is the only statement of its scope", cursor)
         top, parent = parent, parent_of(parent)
     top.replace(stmt_seq())
+
+
+def iterator_values(cursor: BlockCursor) -> list[PrimExpr]:
+    """Return the values of a block's iterators in terms of loop variables: what lets between the
+    loops stand for is written out.
+    """
+    return without_lets(cursor, cursor.stmt.iter_values)
 
 
 def without_lets(cursor: Cursor, nodes: Sequence[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
-from tilesmith.tir.schedule.nests import loop_range, without_lets
+from tilesmith.tir.schedule.nests import iterator_values, loop_range
 from tilesmith.tir.stmt import Block, BlockRealize, For
 
 __all__ = [
@@ -94,7 +94,7 @@ def _with_plain_values(cursor: BlockCursor) -> BlockRealize:
     without the iterators that do not matter.
     """
     realize: BlockRealize = cursor.stmt
-    values = tuple(without_lets(cursor, realize.iter_values))
+    values = tuple(iterator_values(cursor))
     return without_idle_iterators(realize.with_fields(iter_values=values))
 
 

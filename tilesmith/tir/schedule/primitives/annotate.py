@@ -13,6 +13,7 @@ from tilesmith.tir.schedule.blocks import has_affine_binding, scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.flags import is_covered
+from tilesmith.tir.schedule.nests import iterator_values
 from tilesmith.tir.schedule.parameters import AnnotationValue
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.stmt import For, ForKind
@@ -46,7 +47,7 @@ def _check_independent(cursor: LoopCursor, thread: str = "", as_lanes: bool = Fa
                 reason = f"the binding of block '{block.name_hint}' is not affine"
                 raise refuse(reason, block_cursor)
         uses_loop = False
-        for iterator, value in zip(block.iter_vars, realize.iter_values):
+        for iterator, value in zip(block.iter_vars, iterator_values(block_cursor)):
             if not mentions(value, {loop.loop_var}):
                 continue
             uses_loop = True
@@ -241,7 +242,7 @@ def _fills_shared_memory(cursor: LoopCursor, outer: Var) -> bool:
     """
     for below in cursor.blocks_below():
         realize = below.stmt
-        if any(mentions(v, {outer}) for v in (*realize.iter_values, realize.predicate)):
+        if any(mentions(v, {outer}) for v in (*iterator_values(below), realize.predicate)):
             return False
         if not all(
             region.buffer.scope().startswith(("shared", "warp")) for region in realize.block.writes

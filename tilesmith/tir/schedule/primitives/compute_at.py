@@ -32,6 +32,7 @@ from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
+    iterator_values,
     loop_range,
     remove_block,
 )
@@ -139,35 +140,49 @@ def reverse_compute_at(
     _check_order(block, loop, scope, is_reverse=True)
     check_covers_domain(block)
     _check_finished(block, under, loop)
-    _check_own_memory(block, under, loop)
     buffers = [region.buffer for region in node.reads]
-    touched = touched_parts(under, loop, buffers, reads=False)
+    touched = touched_parts(under, loop, buffers, reads=False) | _own_parts(block, under, loop)
     domains, is_open = consumer_domains(block, loop, touched)
     place = _Place(loop, scope, preserve_unit_loops, index, is_reverse=True, is_open=is_open)
     _move(block, place, domains)
 
 
-def _check_own_memory(
+def _own_parts(
     cursor: BlockCursor, producers: Sequence[BlockCursor], loop_cursor: LoopCursor
-) -> None:
-    """Check that memory that is private to each thread is read by the thread that wrote it; the
-    region that a thread reads must be known.
+) -> dict[int, list[Interval]]:
+    """Return which parts of memory that is private to each thread the thread itself has made, by
+    buffer: a consumer can read no other ones. Refuses where they are not known.
     """
     around = [one.stmt for one in (loop_cursor, *loop_cursor.loops())]
     tags = [one.thread_binding.thread_tag for one in around if one.thread_binding is not None]
     if not any(tag.startswith(("threadIdx", "vthread")) for tag in tags):
-        return
+        return {}
     read = {region.buffer for region in cursor.block.reads}
+    parts: dict[int, list[Interval]] = {}
     for producer in producers:
         for region in producer.block.writes:
-            own = region.buffer in read and region.buffer.scope() == "local"
-            if own and exact_region_at(producer, region, loop_cursor) is None:
+            if region.buffer not in read or region.buffer.scope() != "local":
+                continue
+            box = exact_region_at(producer, region, loop_cursor)
+            made = [(one.min, one.min + one.extent - 1) for one in box or ()]
+            known = parts.setdefault(id(region.buffer), made)
+            if box is None or not _are_equal(known, made):
                 name = cursor.block.name_hint
                 reason = (
                     f"block '{name}' reads '{region.buffer.name}', of which each thread has its "
                     "own, and it is not known which part a thread makes"
                 )
                 raise refuse(reason, loop_cursor)
+    return parts
+
+
+def _are_equal(some: list[Interval], others: list[Interval]) -> bool:
+    analyzer = Analyzer()
+    return all(
+        analyzer.can_prove_equal(one, other)
+        for ends in zip(some, others)
+        for one, other in zip(*ends)
+    )
 
 
 def _check_place(cursor: BlockCursor, loop_cursor: LoopCursor) -> BlockCursor:
@@ -196,7 +211,7 @@ def _check_finished(
     around = ranges_around(cursor, loop_cursor)
     for producer in under:
         realize = producer.stmt
-        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        for iterator, value in zip(realize.block.iter_vars, iterator_values(producer)):
             if iterator.iter_type != IterVar.CommReduce:
                 continue
             for variable in variables(value):

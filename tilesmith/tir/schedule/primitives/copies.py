@@ -24,7 +24,7 @@ from tilesmith.tir.schedule.blocks import (
 )
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
-from tilesmith.tir.schedule.nests import analyzer_for, loop_range, without_lets
+from tilesmith.tir.schedule.nests import analyzer_for, iterator_values, loop_range, without_lets
 from tilesmith.tir.schedule.primitives.written_elements import exact_box, writes_always
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import (
@@ -155,7 +155,7 @@ def check_finished(cursor: BlockCursor, place: Cursor) -> None:
         if not isinstance(ancestor, LoopCursor):
             break
         outside[ancestor.stmt.loop_var] = ancestor
-    values = without_lets(cursor, realize.iter_values)
+    values = iterator_values(cursor)
     for iterator, value in zip(realize.block.iter_vars, values):
         if iterator.iter_type == IterVar.DataPar:
             continue
@@ -182,7 +182,7 @@ def check_fills(cursor: BlockCursor, buffer: Buffer, place: Cursor) -> None:
         return  # nothing else has written it
     check_no_condition(cursor)
     ranges, name = ranges_between(cursor, scope), block.name_hint
-    values = without_lets(cursor, realize.iter_values)
+    values = iterator_values(cursor)
     bound = realize.with_fields(iter_values=values)
     if place == scope:
         regions = [part for one in block.writes if one.buffer is buffer for part in one.region]
@@ -327,7 +327,7 @@ def check_made_at(cursor: BlockCursor, buffer: Buffer, place: LoopCursor) -> Non
             buffer is not part.buffer for one in loop.blocks_below() for part in one.block.writes
         ):
             continue
-        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        for iterator, value in zip(realize.block.iter_vars, iterator_values(cursor)):
             if iterator.iter_type == IterVar.Opaque and mentions(value, {loop.stmt.loop_var}):
                 raise refuse(
                     f"block '{realize.block.name_hint}' may read what earlier iterations have "

@@ -16,7 +16,7 @@ from tilesmith.tir.schedule.blocks import ranges_between
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.needed_regions import narrowed
-from tilesmith.tir.schedule.nests import analyzer_for, loop_range, simplified, without_lets
+from tilesmith.tir.schedule.nests import analyzer_for, iterator_values, loop_range, simplified
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.sizes import learn_sizes
 from tilesmith.tir.stmt import Block, For
@@ -50,7 +50,7 @@ def touched_parts(
     for cursor in blocks:
         realize = cursor.stmt
         ranges = ranges_between(cursor, loop_cursor)
-        values = without_lets(cursor, realize.iter_values)
+        values = iterator_values(cursor)
         bind = Substitution({i.var: v for i, v in zip(realize.block.iter_vars, values)})
         for region in realize.block.reads if reads else realize.block.writes:
             if id(region.buffer) not in wanted:

@@ -16,7 +16,7 @@ from tilesmith.tir.schedule.blocks import check_reduction_starts, scope_of, why_
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
-    without_lets,
+    iterator_values,
     without_views,
 )
 from tilesmith.tir.schedule.primitive import primitive
@@ -56,7 +56,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     if loop not in loops:
         raise refuse(f"the loop is not an ancestor of block '{node.name_hint}'", loop)
     inside = loops[loops.index(loop) :]
-    bound = realize.with_fields(iter_values=without_lets(block, realize.iter_values))
+    bound = realize.with_fields(iter_values=iterator_values(block))
     check_reduction_starts(block)
     _check_no_repetition(without_idle_iterators(bound), inside)
     _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)

@@ -19,8 +19,8 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import (
     analyzer_for,
     domain_of_loops,
+    iterator_values,
     loop_range,
-    without_lets,
 )
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.combiners import Combiner, combiner_of
@@ -63,7 +63,7 @@ def rfactor(loop: LoopCursor, factor_axis: int) -> BlockCursor:
     loops = block.loops()
     shared = _shared_loops(block, loops)
     combiner = combiner_of(block)
-    values = without_lets(block, realize.iter_values)
+    values = iterator_values(block)
     if any(one is not other for one, other in zip(values, realize.iter_values)):
         raise refuse(
             f"variables lie between block '{realize.block.name_hint}' and its loops (lets)",

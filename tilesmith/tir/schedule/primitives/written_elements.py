@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import compress
 from typing import Any
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound
 from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import nodes, variables
+from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
-from tilesmith.tir.functor import Substitution
+from tilesmith.tir.functor import Substitution, substitute
 from tilesmith.tir.queries import loads, statements, stores
 from tilesmith.tir.stmt import (
     Block,
@@ -33,16 +34,23 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
     """Return the box that a region covers without gaps over all values of some variables, else
     None.
     """
-    found = estimate_region_strict_bound(region, ranges)
+    single = {var: range_.min for var, range_ in ranges.items() if is_const(range_.extent, 1)}
+    if single:
+        region = [Range.from_min_extent(*substitute((r.min, r.extent), single)) for r in region]
+    changes = [mentions([part.min, part.extent], ranges) for part in region]
+    found = estimate_region_strict_bound(list(compress(region, changes)), ranges)
     if found is None:
         return None
     analyzer = Analyzer()
-    return [
-        Range.from_min_extent(
-            part.min_value, analyzer.simplify(part.max_value - part.min_value + 1)
-        )
-        for part in found
-    ]
+    boxes = iter(found)
+    box = []
+    for part, is_changing in zip(region, changes):
+        low, extent = part.min, part.extent
+        if is_changing:
+            covered = next(boxes)
+            low, extent = covered.min_value, covered.max_value - covered.min_value + 1
+        box.append(Range.from_min_extent(analyzer.simplify(low), analyzer.simplify(extent)))
+    return box
 
 
 class Writes(Enum):

@@ -9,7 +9,9 @@ It considers conditions inside ``T.likely``; in a loop with ``pragma_loop_partit
 conditions. Loops of constant extent are divided only if they have the hint, or the option
 ``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. The parts
 start at zero; in them the conditions are constants where they are decided, for Simplify to remove.
-Where the blocks of a grid count as a loop, a branch tells those without the condition.
+Where the blocks of a grid count as a loop, a branch tells those without the condition. A loop in
+which threads exchange values stays whole if each of them would divide it at another place: all have
+to be in the same iteration.
 """
 
 from __future__ import annotations
@@ -40,19 +42,24 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import called_name, is_call
+from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.queries import (
+    has_side_effect,
+    loads,
     reads_memory,
+    stores,
     uses_variable,
 )
-from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, stmt_seq
+from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = [
     "Conditions",
     "Partitioner",
     "Replacer",
+    "exchanges_values",
     "limit_of",
     "loop_partition",
     "loop_partition_as_configured",
@@ -168,6 +175,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
         self.hinted: For | None = None  # a loop under an attribute
+        self.differing: set[Var] = set()  # variables whose values differ between threads
 
     def visit_default(self, node: Any) -> Any:
         return node.map_children(self.visit) if isinstance(node, Stmt) else node
@@ -202,6 +210,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         if divided is None:
             return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
         (begin, end, decided), value = divided
+        if uses_variable([begin, end], self.differing) and exchanges_values(body):
+            return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
         stop = loop.min + loop.extent
         middle = Replacer(decided, value, fold=False).visit(body)
         parts = [
@@ -320,6 +330,11 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             return substitute(body, {var: zero})
         return loop.with_fields(loop_var=var, min=zero, extent=extent, body=body)
 
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        if uses_variable(let.value, self.differing):
+            self.differing.add(let.var)
+        return super().visit_LetStmt(let)
+
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         """Divide the blocks of a grid by a branch: those in the middle need no condition."""
         if attribute.attr_key == HINT:  # counts for the first loop inside
@@ -329,6 +344,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             self.hinted = body if isinstance(body, For) else None
             return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
+        if attribute.attr_key in ("thread_extent", "virtual_thread") and "thread" in tag:
+            self.differing.add(attribute.node.var)
         if attribute.attr_key != "thread_extent" or not tag.startswith("blockIdx"):
             return super().visit_AttrStmt(attribute)
         if not self.divide_constant and isinstance(attribute.value, IntImm):
@@ -351,6 +368,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         while isinstance(body := threads[-1].body, AttrStmt) and body.attr_key == "thread_extent":
             threads.append(body)
             dtype = body.node.var.dtype
+            if body.node.thread_tag.startswith("threadIdx"):
+                self.differing.add(body.node.var)
             self.analyzer.bind(body.node.var, Range(ops.cast(dtype, body.value)))
         middle = self.visit(Replacer(decided, fold=False).visit(body))
         if inside:
@@ -359,6 +378,19 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         for one in reversed(threads):
             middle = one.with_fields(body=middle)
         return middle
+
+
+def exchanges_values(stmt: Stmt) -> bool:
+    """Return whether threads may hand values to each other inside of a statement: through memory on
+    the chip, which it writes and reads, or by a call.
+    """
+    written = {one.buffer.data for one in stores(stmt) if _may_be_shared(one.buffer)}
+    return has_side_effect(stmt) or any(one.buffer.data in written for one in loads(stmt))
+
+
+def _may_be_shared(buffer: Buffer) -> bool:
+    scope = buffer.scope()
+    return scope not in ("", "global") and not scope.startswith("local")
 
 
 def limit_of(

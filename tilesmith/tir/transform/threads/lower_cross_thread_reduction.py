@@ -48,6 +48,7 @@ from tilesmith.tir.stmt import (
     Evaluate,
     For,
     ForKind,
+    LetStmt,
     MatchBufferRegion,
     Stmt,
     stmt_seq,
@@ -128,6 +129,30 @@ class _Memory:
         return sum(self.of(load.buffer) in memory for load in loads(root))
 
 
+class _BindingsWithoutLets(Rewriter):
+    """Writes out what lets around a block stand for in the values of its iterators, so that these
+    show the loops that drive them."""
+
+    def __init__(self) -> None:
+        self.values: dict[Var, PrimExpr] = {}
+
+    def visit_LetStmt(self, let: LetStmt) -> Stmt:
+        self.values[let.var] = substitute(let.value, self.values)
+        return self.children(let)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        new = self.children(realize)
+        if not uses_variable([*realize.iter_values, realize.predicate], self.values):
+            return new
+        return new.with_fields(
+            iter_values=substitute(realize.iter_values, self.values),
+            predicate=substitute(realize.predicate, self.values),
+        )
+
+    def visit_default(self, node: Any) -> Any:
+        return self.children(node) if isinstance(node, (Stmt, Block)) else node
+
+
 class _Lowering(Rewriter):
     def __init__(self, memory: _Memory) -> None:
         self.memory = memory
@@ -160,8 +185,6 @@ class _Lowering(Rewriter):
                 )
             ):
                 return self.lowered(loops, realize, outer)
-        if realize is not None and realize.block.init is None:
-            _refuse_updates_of_threads(realize, [*self.around, *loops], self.memory)
         self.around.append(loop)
         if loop.thread_binding is not None:
             self.bound.append(loop)
@@ -179,6 +202,8 @@ class _Lowering(Rewriter):
             outer = self.reduced_around(realize, [])
             if any(_is_thread(one) for one in outer):
                 return self.lowered([], realize, outer)
+        else:
+            _refuse_updates_of_threads(realize, self.around, self.memory)
         loops = self.missing_threads(realize.block) if self.written else []
         if loops:
             return self.on_threads(realize, loops)
@@ -487,8 +512,6 @@ def _first_elements(buffers: list[Buffer]) -> list[BufferRegion]:
 
 def _together(buffers: list[Buffer], values: tuple[PrimExpr, ...]) -> Stmt:
     """Store several values that are all computed before the first store."""
-    from tilesmith.tir.stmt import LetStmt
-
     names = [Var("v_" + buffer.name, buffer.dtype) for buffer in buffers]
     body = stmt_seq(*[BufferStore(buffer, name, (0,)) for buffer, name in zip(buffers, names)])
     for name, value in reversed(list(zip(names, values))):
@@ -503,6 +526,8 @@ def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
     Returns ``func`` with reductions over threads split into a part for each thread and an exchange.
     """
     threads = {loop.loop_var for loop in nodes(func.body, For) if _is_thread(loop)}
+    if threads:
+        func = func.with_body(_BindingsWithoutLets().visit(func.body))
     reducing = {
         realize.block
         for realize in nodes(func.body, BlockRealize)
