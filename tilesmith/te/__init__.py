@@ -1,5 +1,6 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
+from tilesmith.te.autodiff import gradient
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (
     compute,
@@ -38,6 +39,6 @@ __all__ = [
     "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "HybridOp", "Operation",
     "PlaceholderOp", "ScanOp", "Schedule", "Stage", "TagScope", "Tensor", "TensorComputeOp",
     "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const", "create_prim_func",
-    "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "placeholder",
+    "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "gradient", "placeholder",
     "reduce_axis", "scan", "size_var", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip
