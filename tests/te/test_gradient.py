@@ -75,10 +75,10 @@ def matmul():
 
 
 def softmax():
-    k, l = axis(5), axis(5)
+    k, m = axis(5), axis(5)
     top = te.compute((4,), lambda i: te.max(A[i, k], axis=k), name="top")
     exps = te.compute((4, 5), lambda i, j: te.exp(A[i, j] - top[i]), name="exps")
-    total = te.compute((4,), lambda i: te.sum(exps[i, l], axis=l), name="total")
+    total = te.compute((4,), lambda i: te.sum(exps[i, m], axis=m), name="total")
     return te.compute((4, 5), lambda i, j: exps[i, j] / total[i], name="softmax")
 
 
