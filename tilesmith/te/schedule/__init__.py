@@ -1,5 +1,10 @@
 """Classic schedules of tensor expressions: ``create_schedule``, its stages and their loops."""
 
+from tilesmith.te.schedule.auto_inline import (
+    auto_inline_broadcast,
+    auto_inline_element_wise,
+    auto_inline_injective,
+)
 from tilesmith.te.schedule.graph import create_read_graph, post_dfs_order
 from tilesmith.te.schedule.relations import (
     Fuse,
@@ -10,15 +15,24 @@ from tilesmith.te.schedule.relations import (
     Transform,
 )
 from tilesmith.te.schedule.schedule import Schedule, create_schedule
+from tilesmith.te.schedule.specialized_condition import SpecializedCondition
 from tilesmith.te.schedule.stage import AttachType, Stage
+from tilesmith.te.schedule.tensor_core import schedule_post_proc_rewrite_for_tensor_core
 from tilesmith.tir.index_map import IndexMap
 
 AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
+AutoInlineBroadcast = auto_inline_broadcast
+AutoInlineElemWise = auto_inline_element_wise
+AutoInlineInjective = auto_inline_injective
 CreateReadGraph = create_read_graph
 PostDFSOrder = post_dfs_order
+SchedulePostProcRewriteForTensorCore = schedule_post_proc_rewrite_for_tensor_core
 
 __all__ = [
-    "AXIS_SEPARATOR", "AttachType", "CreateReadGraph", "Fuse", "IterVarRelation", "PostDFSOrder",
-    "Rebase", "Schedule", "Singleton", "Split", "Stage", "Transform", "create_read_graph",
-    "create_schedule", "post_dfs_order",
+    "AXIS_SEPARATOR", "AttachType", "AutoInlineBroadcast", "AutoInlineElemWise",
+    "AutoInlineInjective", "CreateReadGraph", "Fuse", "IterVarRelation", "PostDFSOrder", "Rebase",
+    "Schedule", "SchedulePostProcRewriteForTensorCore", "Singleton", "SpecializedCondition",
+    "Split", "Stage", "Transform", "auto_inline_broadcast", "auto_inline_element_wise",
+    "auto_inline_injective", "create_read_graph", "create_schedule", "post_dfs_order",
+    "schedule_post_proc_rewrite_for_tensor_core",
 ]  # fmt: skip
