@@ -25,7 +25,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.redirection import ViewRedirection
 from tilesmith.tir.stmt import Block, For, MatchBufferRegion, Stmt
 
-__all__ = ["lower_match_buffer", "row_major_strides", "without_matches"]
+__all__ = ["lower_match", "lower_match_buffer", "row_major_strides", "without_matches"]
 
 
 def row_major_strides(buffer: Buffer) -> list[PrimExpr]:
@@ -139,6 +139,14 @@ def lower_match_buffer(func: PrimFunc) -> PrimFunc:
     Returns ``func`` without ``match_buffers`` in its blocks.
     """
     return without_matches(func)
+
+
+def lower_match(match: MatchBufferRegion, body: Stmt, known: set[Var]) -> Stmt:
+    """Return a statement with a buffer that is matched in it replaced by its region. ``known`` are
+    the variables that have a meaning outside.
+    """
+    block = Block((), (), (), match.buffer.name, body, None, (), (match,))
+    return _MatchLowerer(known, None).visit(block).body
 
 
 def without_matches(func: PrimFunc, blocks: Container[Block] | None = None) -> PrimFunc:

@@ -7,7 +7,8 @@
 ``BufferRealize`` tells which part of a buffer is live; memory is allocated for that part only and
 accesses are moved to its beginning. ``ProducerRealize``, ``ProducerStore`` and ``ProducerLoad``
 name tensors of tensor expressions: each one becomes a buffer, those that are not realized have to
-be parameters under the same name. Attributes ``buffer_dim_align`` leave gaps between rows.
+be parameters under the same name. Attributes ``buffer_dim_align`` leave gaps between rows, those
+of the name ``buffer_bind_scope`` let a buffer stand for a region of another one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, PrimExpr, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import BufferLoad, ProducerLoad
+from tilesmith.tir.expr import BufferLoad, BufferRegion, ProducerLoad
+from tilesmith.tir.free_variables import parameter_sizes
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.redirection import AccessRedirection
@@ -30,11 +32,15 @@ from tilesmith.tir.stmt import (
     BufferRealize,
     BufferStore,
     DeclBuffer,
+    For,
+    MatchBufferRegion,
+    NodeList,
     Prefetch,
     ProducerRealize,
     ProducerStore,
     Stmt,
 )
+from tilesmith.tir.transform.blocks.lower_match_buffer import lower_match
 from tilesmith.tir.transform.loops.inject_prefetch import inject_prefetch
 from tilesmith.tir.transform.storage.flatten_buffer import flatten_buffer
 
@@ -90,8 +96,9 @@ class _ProducersToBuffers(Rewriter):
 class _Realizer(AccessRedirection):
     """Replaces realized parts of buffers by allocations."""
 
-    def __init__(self, create_bound_attribute: bool) -> None:
+    def __init__(self, create_bound_attribute: bool, known: set[Var]) -> None:
         self.create_bound = create_bound_attribute
+        self.known = known  # parameters, sizes of their buffers, loop variables
         self.analyzer = Analyzer()
         self.places: dict[Buffer, tuple[Buffer, list[PrimExpr]]] = {}  # old → new, first indices
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
@@ -110,11 +117,7 @@ class _Realizer(AccessRedirection):
             self.alignments.setdefault(attribute.node, {})[axis] = (factor, offset)
             return self.visit(attribute.body)
         if attribute.attr_key == "buffer_bind_scope":
-            raise UnsupportedError(
-                "buffer_bind_scope binds a region to another buffer, which StorageFlatten does not",
-                span=attribute.span,
-                notes=("use T.match_buffer in a block and LowerMatchBuffer",),
-            )
+            return self.bound_to_region(attribute)
         if attribute.attr_key in ("realize_scope", "double_buffer_scope") and isinstance(
             attribute.node, Buffer
         ):
@@ -125,6 +128,32 @@ class _Realizer(AccessRedirection):
             pointer = attribute.node.data if new is None else new[0].data
             return attribute.with_fields(node=pointer, body=body)
         return self.children(attribute)
+
+    def bound_to_region(self, attribute: AttrStmt) -> Stmt:
+        """Return a statement in which a buffer stands for a region of another one, with the
+        accesses of that one instead: `[view, buffer]`, and a tuple of first index and extent for
+        each dimension.
+        """
+        subject: Any = attribute.node
+        ends: Any = attribute.value
+        if not isinstance(subject, NodeList) or len(subject) != 2:
+            raise UnsupportedError(
+                "buffer_bind_scope names two buffers: the one that stands for a region, and the "
+                "one that the region belongs to",
+                span=attribute.span,
+            )
+        view, buffer = subject.items
+        ends = [self.visit(part) for part in ends.args]
+        live = self.redirected(buffer)
+        firsts = ends[::2] if live is None else self.indices(buffer, tuple(ends[::2]))
+        ranges = [Range.from_min_extent(low, size) for low, size in zip(firsts, ends[1::2])]
+        region = BufferRegion(buffer if live is None else live, ranges)
+        match = MatchBufferRegion(view, region)
+        return self.visit(lower_match(match, attribute.body, self.known))
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.known.add(loop.loop_var)
+        return self.children(loop)
 
     def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
         buffer = realize.buffer
@@ -196,5 +225,6 @@ def storage_flatten(
     extents of each allocation are noted in an attribute ``buffer_bound``.
     """
     body = _ProducersToBuffers(func).visit(func.body)
-    body = _Realizer(create_bound_attribute).visit(body)
+    known = {*func.params, *parameter_sizes(func)}
+    body = _Realizer(create_bound_attribute, known).visit(body)
     return flatten_buffer(inject_prefetch(func.with_body(body), cache_line_size))
