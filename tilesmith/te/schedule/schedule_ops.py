@@ -21,7 +21,7 @@ from tilesmith.te.schedule.schedule import Schedule
 from tilesmith.te.schedule.stage import AttachType, Stage
 from tilesmith.te.tensor import Operation, PlaceholderOp, ScanOp, Tensor
 from tilesmith.tir.expr import IterVar, ProducerLoad
-from tilesmith.tir.stmt import AttrStmt, ProducerStore, Stmt, is_no_op, stmt_seq
+from tilesmith.tir.stmt import AttrStmt, NodeList, ProducerStore, Stmt, is_no_op, stmt_seq
 
 __all__ = ["schedule_ops"]
 
@@ -150,5 +150,8 @@ class _AliasRewriter(Rewriter):
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         new = self.children(attribute)
+        if isinstance(new.node, NodeList):
+            items = [self.aliases.get(one, one) for one in new.node.items]
+            return new.with_fields(node=NodeList(tuple(items)))
         found = self.aliases.get(attribute.node)
         return new if found is None else new.with_fields(node=found)
