@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilesmith.ir import Call, PrimExpr, Range, Rewriter, StringImm, Var, convert
+from tilesmith.ir import PrimExpr, Range, Rewriter, Var
 from tilesmith.ir.operators import cast
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.te.schedule.layouts import LAYOUT_SCOPE
 from tilesmith.te.schedule.loop_nest import PREFETCH_SCOPE
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.analysis.access_region import domain_touched
@@ -36,18 +38,16 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
+from tilesmith.tir.transform.storage.apply_layout_transforms import LAYOUT_TRANSFORMS
 
-__all__ = ["AXIS_SEPARATORS", "buffer_of_tensor", "schedule_post_proc_to_prim_func"]
+__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func"]
 
-AXIS_SEPARATORS = "axis_separators"
 _OF_MEMORY = ("buffer_dim_align", "double_buffer_scope", "rolling_buffer_scope")
 
 
-def buffer_of_tensor(tensor: Tensor, scope: str = "", axis_separators: Any = None) -> Buffer:
+def buffer_of_tensor(tensor: Tensor, scope: str = "", name: str = "") -> Buffer:
     """Return a buffer for the elements of a tensor."""
-    return decl_buffer(
-        tensor.shape, tensor.dtype, tensor.name, scope=scope, axis_separators=axis_separators
-    )
+    return decl_buffer(tensor.shape, tensor.dtype, name or tensor.name, scope=scope)
 
 
 @deep_recursion
@@ -60,7 +60,7 @@ def schedule_post_proc_to_prim_func(
     are buffers for some tensors.
     """
     bound: dict[Tensor, Buffer] = dict(binds or {})
-    separators = _separators(stmt)
+    layouts = _Layouts(stmt, [*bound, *[one for one in args if isinstance(one, Tensor)]])
     params: list[Var] = []
     buffers: dict[Var, Buffer] = {}
     for argument in args:
@@ -69,7 +69,7 @@ def schedule_post_proc_to_prim_func(
             continue
         if isinstance(argument, Tensor):
             if argument not in bound:
-                bound[argument] = buffer_of_tensor(argument, "", separators.get(argument))
+                bound[argument] = layouts.buffer(argument)
             buffer = bound[argument]
         elif isinstance(argument, Buffer):
             buffer = argument
@@ -80,34 +80,53 @@ def schedule_post_proc_to_prim_func(
             )
         params.append(Var(buffer.name, "handle"))
         buffers[params[-1]] = buffer
-    body = _Converter(bound, separators).visit(stmt)
-    return PrimFunc(params, body, None, buffers, {"from_legacy_te_schedule": True})
+    body = _Converter(bound, layouts).visit(stmt)
+    attrs: dict[str, Any] = {"from_legacy_te_schedule": True}
+    if changed := layouts.by_name(bound):
+        attrs[LAYOUT_TRANSFORMS] = changed
+    return PrimFunc(params, body, None, buffers, attrs)
 
 
-def _separators(stmt: Stmt) -> dict[Any, tuple[int, ...]]:
-    """Return the axis separators of tensors whose layout was changed."""
-    finder = _SeparatorFinder()
-    finder.visit(stmt)
-    return finder.found
+class _Layouts:
+    """The layouts that stages have given to tensors, and the buffers that get them: each has a name
+    of its own, by which ApplyLayoutTransforms knows it.
+    """
 
+    def __init__(self, stmt: Stmt, arguments: Sequence[Tensor]) -> None:
+        self.maps: dict[Any, tuple[Any, ...]] = {}
+        for attribute in nodes(stmt, AttrStmt):
+            if attribute.attr_key == LAYOUT_SCOPE:
+                tensor, *maps = attribute.node.items  # type: ignore[attr-defined]
+                self.maps[tensor] = tuple(maps)
+        self.names: dict[Any, str] = {}
+        if self.maps:
+            realized = [one.producer for one in nodes(stmt, ProducerRealize)]
+            tensors: dict[Any, None] = dict.fromkeys([*arguments, *realized, *self.maps])
+            taken = {tensor.name for tensor in tensors if tensor not in self.maps}
+            for tensor in self.maps:
+                name, number = tensor.name, 0
+                while name in taken:
+                    number += 1
+                    name = f"{tensor.name}_{number}"
+                taken.add(name)
+                self.names[tensor] = name
 
-class _SeparatorFinder(Rewriter):
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[int, ...]] = {}
+    def buffer(self, tensor: Any, scope: str = "") -> Buffer:
+        """Return a buffer for the elements of a tensor."""
+        return buffer_of_tensor(tensor, scope, self.names.get(tensor, ""))
 
-    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        if attribute.attr_key == AXIS_SEPARATORS:
-            value: Any = attribute.value
-            self.found[attribute.node] = tuple([part.value for part in value.args])
-        return self.children(attribute)
+    def by_name(self, bound: Mapping[Tensor, Buffer]) -> dict[str, tuple[Any, ...]]:
+        """Return the layouts by the names of the buffers that get them."""
+        return {
+            bound[tensor].name if tensor in bound else self.names[tensor]: maps
+            for tensor, maps in self.maps.items()
+        }
 
 
 class _Converter(Rewriter):
-    def __init__(
-        self, bound: Mapping[Tensor, Buffer], separators: Mapping[Any, tuple[int, ...]]
-    ) -> None:
+    def __init__(self, bound: Mapping[Tensor, Buffer], layouts: _Layouts) -> None:
         self.bound = bound
-        self.separators = separators
+        self.layouts = layouts
         self.realized: dict[Any, Buffer] = {}
         self.scopes: dict[Any, str] = {}  # of tensors whose memory comes further inside
         self.storing: list[str] = []  # names of the stages whose stores are being visited
@@ -138,9 +157,7 @@ class _Converter(Rewriter):
         if producer in self.bound:
             return None
         if producer not in self.realized:
-            self.realized[producer] = buffer_of_tensor(
-                producer, self.scopes.get(producer, ""), self.separators.get(producer)
-            )
+            self.realized[producer] = self.layouts.buffer(producer, self.scopes.get(producer, ""))
         return self.realized[producer]
 
     def visit_Var(self, variable: Var) -> PrimExpr:
@@ -155,9 +172,7 @@ class _Converter(Rewriter):
         outer = self.realized.get(producer)
         buffer = outer
         if buffer is None or buffer.scope() != realize.storage_scope:
-            buffer = buffer_of_tensor(
-                producer, realize.storage_scope, self.separators.get(producer)
-            )
+            buffer = self.layouts.buffer(producer, realize.storage_scope)
         self.realized[producer] = buffer
         bounds = tuple([self.visit(bound) for bound in realize.bounds])
         body = self.visit(realize.body)
@@ -186,7 +201,7 @@ class _Converter(Rewriter):
             return self.launch(attribute)
         if key == "pragma_debug_skip_region":
             return stmt_seq()
-        if key in (AXIS_SEPARATORS, "extern_scope"):
+        if key in (LAYOUT_SCOPE, "extern_scope"):
             return self.visit(attribute.body)
         if key == PREFETCH_SCOPE:
             return self.prefetch(attribute)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from tilesmith.ir import PrimExpr, Range, Rewriter, const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.te.schedule.layouts import with_layouts
 from tilesmith.te.schedule.operations import OPERATIONS
 from tilesmith.te.schedule.operations.rules import Bounds
 from tilesmith.te.schedule.placement import AttachPaths, attach_point, memory_scope
@@ -72,6 +73,7 @@ class _Writer:
                 None, "compute it at another loop, or at the root",
                 stage.group_spec().placed_at,
             )  # fmt: skip
+        body = with_layouts(self.sch.stages, body)
         names = self.original_tensors()
         names.update({one: names.get(other, other) for one, other in self.aliases.items()})
         return _AliasRewriter(names).visit(body) if names else body
