@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesmith.support.caller import CallerPlace
@@ -40,6 +40,10 @@ class LoopAttributes:
     dim_align_offset: int = 0
     pragmas: list[Pragma] = field(default_factory=list)
     prefetches: list[Prefetched] = field(default_factory=list)
+
+    def copy(self) -> LoopAttributes:
+        """Return attributes that can change on their own."""
+        return replace(self, pragmas=list(self.pragmas), prefetches=list(self.prefetches))
 
     @property
     def pragma_keys(self) -> list[str]:
