@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilesmith.ir import Node, PrimExpr, Range, Var, convert
+from tilesmith.ir import Node, PrimExpr, Range, Var, convert, note
 from tilesmith.ir import data as data_field
-from tilesmith.ir import note
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te.tensor import ComputeOp, Operation, Tensor, TensorIntrinCall, TensorSlice
 from tilesmith.tir.buffer import Buffer, decl_buffer
