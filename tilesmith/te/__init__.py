@@ -1,6 +1,7 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
 from tilesmith.te import schedule as classic_schedules
+from tilesmith.te.autodiff import gradient
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (
     compute,
@@ -43,5 +44,6 @@ __all__ = [
     "PlaceholderOp", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "TagScope", "Tensor",
     "TensorComputeOp", "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const",
     "create_prim_func", "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc",
-    "placeholder", "reduce_axis", "scan", "schedule", "size_var", "tag_scope", "thread_axis", "var",
+    "gradient", "placeholder", "reduce_axis", "scan", "schedule", "size_var", "tag_scope",
+    "thread_axis", "var",
 ]  # fmt: skip

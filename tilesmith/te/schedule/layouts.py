@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
+from tilesmith.ir import IntImm, PrimExpr, Range, Var
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.te.schedule.refusals import position, refuse
 from tilesmith.te.schedule.relations import Transform
 from tilesmith.te.tensor import ComputeOp
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.index_map import IndexMap
-from tilesmith.tir.stmt import AttrStmt, Stmt
 
 if TYPE_CHECKING:
     from tilesmith.te.schedule.stage import Stage
 
-__all__ = ["LAYOUT_SCOPE", "transform_layout", "with_layouts"]
-
-LAYOUT_SCOPE = "layout_transforms"
-"""The attribute of a statement that gives layouts to a tensor: `[tensor, index maps…]`."""
-
-
-def with_layouts(stages: Sequence[Stage], body: Stmt) -> Stmt:
-    """Return the statement of a schedule with the layouts of its tensors around it."""
-    for stage in stages:
-        if stage.layout_transforms:
-            for number in range(stage.op.num_outputs):
-                given = [stage.op.output(number), *stage.layout_transforms]
-                body = AttrStmt(given, LAYOUT_SCOPE, const(1, "int32"), body)
-    return body
+__all__ = ["transform_layout"]
 
 
 def transform_layout(stage: Stage, mapping_function: Callable[..., Any]) -> list[IterVar] | None:
@@ -44,7 +30,7 @@ def transform_layout(stage: Stage, mapping_function: Callable[..., Any]) -> list
         loops = _transform_loops(stage, index_map, shape)
     else:
         _inverse(stage, index_map, shape)  # an input's elements need a place each as well
-    stage.layout_transforms.append(index_map.with_fields(axis_separators=tuple(separators)))
+    stage.layout_transforms.append(index_map)
     stage.axis_separators = tuple(separators)
     return loops
 

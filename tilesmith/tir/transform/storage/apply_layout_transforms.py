@@ -6,24 +6,22 @@ The attribute ``layout_transform_map`` of a function gives, by the name of a buf
     A: (16, 8), lambda i, j: [j, i]             A: (8, 16)
     A[i, j] = ...                               A[j, i] = ...
 
-Parameters change their shape as well: callers pass arrays in the new layout. Of a buffer that is
-realized in part (``BufferRealize``), that part is laid out, counted from its first element.
+Parameters change their shape as well: callers pass arrays in the new layout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import PrimExpr, Range, const
+from tilesmith.ir import PrimExpr
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.redirection import AccessRedirection
-from tilesmith.tir.stmt import AttrStmt, Block, BufferRealize, NodeList, Prefetch, Stmt
+from tilesmith.tir.stmt import Block, BufferRealize, Stmt
 
 __all__ = ["LAYOUT_TRANSFORMS", "apply_layout_transforms"]
 
@@ -35,7 +33,6 @@ class _LayoutApplier(AccessRedirection):
         self.maps = maps
         self.analyzer = Analyzer()
         self.buffers: dict[Buffer, Buffer] = {}
-        self.firsts: dict[Buffer, list[PrimExpr]] = {}  # of those that are realized in part
         self.seen: set[str] = set()
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
@@ -47,70 +44,32 @@ class _LayoutApplier(AccessRedirection):
         return found
 
     def transformed(self, buffer: Buffer) -> Buffer:
-        new = self.laid_out(buffer, buffer.shape)
-        if not self.analyzer.can_prove_equal(_product(new.shape), _product(buffer.shape)):
+        self.seen.add(buffer.name)
+        if buffer.strides:
+            raise UnsupportedError(f"buffer '{buffer.name}' has strides, its layout cannot change")
+        shape = list(buffer.shape)
+        for index_map in self.maps[buffer.name]:
+            shape = [self.analyzer.simplify(size) for size in index_map.map_shape(shape)]
+        if not self.analyzer.can_prove_equal(_product(shape), _product(buffer.shape)):
             raise UnsupportedError(
                 f"the new layout of buffer '{buffer.name}' has more elements than the old one",
                 notes=("a layout with padding needs blocks: sch.transform_layout(..., pad_value)",),
             )
-        return new
-
-    def laid_out(self, buffer: Buffer, shape: Sequence[PrimExpr]) -> Buffer:
-        """Return a buffer for so many elements of another one, in its new layout."""
-        self.seen.add(buffer.name)
-        if buffer.strides:
-            raise UnsupportedError(f"buffer '{buffer.name}' has strides, its layout cannot change")
-        separators: tuple[int, ...] = ()
-        for index_map in self.maps[buffer.name]:
-            shape = [self.analyzer.simplify(size) for size in index_map.map_shape(shape)]
-            separators = index_map.axis_separators
-        return buffer.with_fields(shape=tuple(shape), axis_separators=separators)
+        return buffer.with_fields(shape=tuple(shape), axis_separators=())
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
         new = list(indices)
-        if buffer in self.firsts:
-            new = [index - first for index, first in zip(new, self.firsts[buffer])]
         for index_map in self.maps[buffer.name]:
             new = [self.analyzer.simplify(index) for index in index_map.map_indices(new)]
         return new
 
     def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
-        buffer = realize.buffer
-        if buffer.name not in self.maps:
-            return self.children(realize)
-        firsts = [self.visit(one.min) for one in realize.bounds]
-        extents = [self.visit(one.extent) for one in realize.bounds]
-        new = self.buffers[buffer] = self.laid_out(buffer, extents)
-        self.firsts[buffer] = firsts
-        body, condition = self.visit(realize.body), self.visit(realize.condition)
-        del self.buffers[buffer], self.firsts[buffer]
-        bounds = tuple([Range.from_min_extent(const(0, size.dtype), size) for size in new.shape])
-        return BufferRealize(new, bounds, condition, body, realize.span)
-
-    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        """Let attributes of memory follow; those that speak of the old dimensions cannot."""
-        node = attribute.node
-        items = node.items if isinstance(node, NodeList) else (node,)
-        named = [one for one in items if isinstance(one, Buffer) and one.name in self.maps]
-        new: AttrStmt = self.children(attribute)
-        if not named:
-            return new
-        moved = self.buffers.get(named[0])
-        if attribute.attr_key == "double_buffer_scope" and moved is not None:
-            return new.with_fields(node=moved)
-        raise self.needs_old_layout(named[0], f"'{attribute.attr_key}'", attribute.span)
-
-    def visit_Prefetch(self, prefetch: Prefetch) -> Stmt:
-        if prefetch.buffer.name in self.maps:
-            raise self.needs_old_layout(prefetch.buffer, "a prefetch", prefetch.span)
-        return self.children(prefetch)
-
-    def needs_old_layout(self, buffer: Buffer, what: str, span: Any) -> UnsupportedError:
-        return UnsupportedError(
-            f"the layout of buffer '{buffer.name}' cannot change: {what} counts on its dimensions",
-            span=span,
-            notes=("leave out the change of the layout, or what counts on the old one",),
-        )
+        if realize.buffer.name in self.maps:
+            raise UnsupportedError(
+                f"buffer '{realize.buffer.name}' is realized in part, its layout cannot change",
+                span=realize.span,
+            )
+        return self.children(realize)
 
     def visit_Block(self, block: Block) -> Block:
         raise UnsupportedError(
