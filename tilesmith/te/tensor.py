@@ -318,7 +318,9 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place", "
         """Return the operation with other values, over the same iterators."""
         if body is self.body:
             return self
-        return ComputeOp(self.name, self.tag, self.attrs, self.axis, body, self.place)
+        return ComputeOp(
+            self.name, self.tag, self.attrs, self.axis, body, self.place, self.read_refusal
+        )
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
@@ -389,15 +391,19 @@ class TensorComputeOp(BaseComputeOp, key="te.TensorComputeOp", slots=("_tensors"
         return list(dict.fromkeys([*self.inputs, *inside]))
 
     def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
-        inputs = _replaced(self.inputs, mapping)
-        scalars = self.scalar_inputs
-        if scalars:
-            scalars = read_other_tensors(scalars, mapping)
-        if inputs is self.inputs and scalars is self.scalar_inputs:
+        if not any(tensor in mapping for tensor in self.input_tensors):
             return self
+        return self.with_parts(
+            _replaced(self.inputs, mapping), read_other_tensors(self.scalar_inputs, mapping)
+        )
+
+    def with_parts(
+        self, inputs: tuple[Tensor, ...], scalar_inputs: tuple[PrimExpr, ...]
+    ) -> TensorComputeOp:
+        """Return the operation with the same parts of other tensors, and other scalars."""
         return TensorComputeOp(
             self.name, self.tag, self.axis, self.reduce_axis, self.schedulable_ndim, self.intrin,
-            inputs, self.input_regions, scalars, self.attrs,
+            inputs, self.input_regions, scalar_inputs, self.attrs,
         )  # fmt: skip
 
     def output(self, index: int) -> Tensor:

@@ -34,6 +34,7 @@ class LoopAttributes:
 
     iter_type: int = IterVar.DataPar
     bind_thread: IterVar | None = None
+    bound_at: CallerPlace | None = None
     tensor_intrin: Any = None
     dim_align_factor: int = 0
     dim_align_offset: int = 0

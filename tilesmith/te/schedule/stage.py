@@ -230,7 +230,8 @@ class Stage:
             )  # fmt: skip
         if ivar.iter_type == IterVar.ThreadIndex:
             raise refuse("bind", self, f"{describe(ivar)} is a thread already", ivar)
-        self.attributes(ivar).bind_thread = thread_ivar
+        found = self.attributes(ivar)
+        found.bind_thread, found.bound_at = thread_ivar, place_of_caller()
 
     def vectorize(self, var: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors."""

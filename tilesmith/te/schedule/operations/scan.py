@@ -101,4 +101,3 @@ def _aliases(op: ScanOp) -> dict[Tensor, Tensor]:
 
 
 OPERATIONS.handles(ScanOp)(OperationRules(_reads, _domains, _realize, _provide, _aliases))
-
