@@ -52,8 +52,8 @@ class HybridModule:
                 f"hybrid script '{self.name}' takes arrays of numpy, or tensors"
             )
         tensors = [
-            placeholder(one.shape, str(one.dtype), f"arg{k}") if isinstance(one, np.ndarray) else one
-            for k, one in enumerate(args)
+            one if isinstance(one, (bool, int, float)) else placeholder(one.shape, one.dtype.name)
+            for one in args
         ]
         made = source_to_op(source, tensors, {}, {})
         outputs = made if isinstance(made, list) else [made]

@@ -75,9 +75,7 @@ EXPRESSIONS: NodeRules[Callable[[_Writer, Any], str]] = NodeRules("hybrid script
 STATEMENTS: NodeRules[Callable[[_Writer, Any], None]] = NodeRules("hybrid script of statements")
 
 
-def hybrid_source(
-    body: Stmt, inputs: Sequence[Any], outputs: Sequence[Tensor], name: str
-) -> str:
+def hybrid_source(body: Stmt, inputs: Sequence[Any], outputs: Sequence[Tensor], name: str) -> str:
     """Return the text of a function that does what a statement does."""
     writer = _Writer()
     parameters = []
@@ -349,4 +347,3 @@ def _attribute(writer: _Writer, attribute: AttrStmt) -> None:
         raise _refused(attribute)
     writer.line(f"# {attribute.attr_key}")
     writer.statement(attribute.body)
-

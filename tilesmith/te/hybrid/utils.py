@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tilesmith.ir import FloatImm, IntImm, PrimExpr, Rewriter, StringImm, Var, const
+from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, const
 from tilesmith.ir.span import Span
 from tilesmith.support.errors import ScriptError, TypeMismatchError
+from tilesmith.te.bodies import replace_tensors
 from tilesmith.te.tensor import Tensor
-from tilesmith.tir.expr import ProducerLoad
-from tilesmith.tir.stmt import Evaluate, ProducerRealize, ProducerStore, Stmt
+from tilesmith.tir.stmt import Evaluate, Stmt
 
 __all__ = [
     "Source", "are_symbolic", "halide_imm_types", "is_docstring", "make_nop", "np_arg_types",
@@ -77,9 +77,7 @@ def are_symbolic(args: Any, name: str) -> bool:
     """Return whether a hybrid script is called with tensors (or expressions), to become an
     operation; refuse arrays among them.
     """
-    flat = [
-        part for one in args for part in (one if isinstance(one, (list, tuple)) else [one])
-    ]
+    flat = [part for one in args for part in (one if isinstance(one, (list, tuple)) else [one])]
     if not any(isinstance(one, tvm_arg_types) for one in flat):
         return False
     for one in flat:
@@ -102,30 +100,6 @@ def is_docstring(node: ast.AST) -> bool:
     return is_text and isinstance(node.value.value, str)  # type: ignore[attr-defined]
 
 
-class _Replacement(Rewriter):
-    def __init__(self, tensors: Mapping[Tensor, Tensor], variables: Mapping[Var, PrimExpr]) -> None:
-        self.tensors = tensors
-        self.variables = variables
-
-    def visit_Var(self, var: Var) -> PrimExpr:
-        return self.variables.get(var, var)
-
-    def visit_ProducerStore(self, store: ProducerStore) -> Stmt:
-        new = self.children(store)
-        found = self.tensors.get(store.producer)  # type: ignore[call-overload]
-        return new if found is None else new.with_fields(producer=found)
-
-    def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
-        new = self.children(load)
-        found = self.tensors.get(load.producer)  # type: ignore[call-overload]
-        return new if found is None else ProducerLoad(found, new.indices, new.span)
-
-    def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
-        new = self.children(realize)
-        found = self.tensors.get(realize.producer)  # type: ignore[call-overload]
-        return new if found is None else new.with_fields(producer=found)
-
-
 def replace_io(body: Stmt, rmap: Mapping[Any, Tensor]) -> Stmt:
     """Return a statement with other tensors in the place of some (given as tensors, or as the
     operations that make them).
@@ -133,4 +107,4 @@ def replace_io(body: Stmt, rmap: Mapping[Any, Tensor]) -> Stmt:
     tensors = {
         (key if isinstance(key, Tensor) else key.output(0)): value for key, value in rmap.items()
     }
-    return _Replacement(tensors, {}).visit(body)
+    return replace_tensors(body, tensors)
