@@ -39,9 +39,7 @@ def convolution(n=9):
     W = te.placeholder((3, 3), name="W")
     P = te.compute(
         (n + 2, n + 2),
-        lambda y, x: te.if_then_else(
-            te.all(y >= 1, y <= n, x >= 1, x <= n), A[y - 1, x - 1], 0.0
-        ),
+        lambda y, x: te.if_then_else(te.all(y >= 1, y <= n, x >= 1, x <= n), A[y - 1, x - 1], 0.0),
         name="P",
     )
     ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
