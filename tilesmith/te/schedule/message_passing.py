@@ -149,7 +149,7 @@ def pass_up_values(stage: Stage, domains: Domains, values: Values) -> None:
             known = [values[axis] for axis in relation.transformed_variables]
             found = relation.inverse_transformation.map_indices(known)
             for axis, value in zip(relation.original_variables, found):
-                values[axis] = cast(axis.var.dtype, value)
+                values[axis] = _based(value, axis, domains)
 
 
 def pass_down_values(stage: Stage, domains: Domains, values: Values) -> None:
@@ -171,7 +171,7 @@ def pass_down_values(stage: Stage, domains: Domains, values: Values) -> None:
         elif isinstance(relation, Singleton):
             values[relation.iter] = const(0, relation.iter.var.dtype)
         elif isinstance(relation, Transform):
-            known = [values[axis] for axis in relation.original_variables]
+            known = [_counter(axis, domains, values) for axis in relation.original_variables]
             found = relation.forward_transformation.map_indices(known)
             values.update(zip(relation.transformed_variables, found))
 
@@ -224,7 +224,7 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             known = {axis.var: sets[axis] for axis in relation.transformed_variables}
             found = relation.inverse_transformation.map_indices(list(known))
             for axis, value in zip(relation.original_variables, found):
-                sets[axis] = eval_set(value, known, analyzer)
+                sets[axis] = _moved(eval_set(value, known, analyzer), domains[axis].min)
 
 
 def _interval(low: PrimExpr, high: PrimExpr, is_point: bool) -> IntervalSet:
