@@ -3,12 +3,13 @@
 import numpy as np
 
 from tilesmith import lower, te
-from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS
 
 rng = np.random.default_rng(0)
 
 
-def interpreted(s, args, *inputs, options=Options()):
+def interpreted(s, args, *inputs, options=DEFAULT_OPTIONS):
     """The last argument after the lowered schedule has run in the interpreter on ``inputs``."""
     result = args[-1]
     shape = [int(size) for size in result.shape]
@@ -17,7 +18,7 @@ def interpreted(s, args, *inputs, options=Options()):
     return found
 
 
-def check(s, args, wanted, *inputs, rtol=1e-5, options=Options()):
+def check(s, args, wanted, *inputs, rtol=1e-5, options=DEFAULT_OPTIONS):
     """Compare the last argument with what is wanted."""
     found = interpreted(s, args, *inputs, options=options)
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=1e-5)
