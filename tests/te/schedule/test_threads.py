@@ -119,6 +119,56 @@ def test_one_thread_axis_runs_loops_of_several_stages():
     check(s, [A, C], wanted, a)
 
 
+def product(n, uses_double_buffers):
+    """A product of matrices in blocks: virtual threads, shared memory, registers."""
+    A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[k, i] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    shared = [s.cache_read(one, "shared", [C]) for one in (A, B)]
+    local = [s.cache_read(one, "local", [C]) for one in shared]
+    results = s.cache_write(C, "local")
+    threads = {
+        "y": [("blockIdx.y", None), ("vthread", 2), ("threadIdx.y", 2)],
+        "x": [("blockIdx.x", None), ("vthread", 2), ("threadIdx.x", 2)],
+    }
+    loops, bound = {}, {}
+    for axis, direction in zip(C.op.axis, threads):
+        outer, inner = s[C].split(axis, factor=8)
+        virtual, inner = s[C].split(inner, nparts=2)
+        thread, inner = s[C].split(inner, nparts=2)
+        loops[direction] = [outer, virtual, thread, inner]
+        bound[direction] = [te.thread_axis(tag) for tag, _ in threads[direction]]
+    s[C].reorder(*[loop for pair in zip(loops["y"], loops["x"]) for loop in pair])
+    for direction, axes in bound.items():
+        for loop, thread in zip(loops[direction], axes):
+            s[C].bind(loop, thread)
+    s[results].compute_at(s[C], loops["x"][2])
+    ko, ki = s[results].split(s[results].op.reduce_axis[0], factor=4)
+    s[results].reorder(ko, ki, *s[results].op.axis)
+    s[results].unroll(ki)
+    for one in shared:
+        s[one].compute_at(s[results], ko)
+        for axis, direction in zip(s[one].op.axis, ("y", "x")):
+            outer, _ = s[one].split(axis, nparts=2)
+            s[one].bind(outer, bound[direction][2])
+        if uses_double_buffers:
+            s[one].double_buffer()
+    for one in local:
+        s[one].compute_at(s[results], ki)
+    return A, B, C, s
+
+
+@pytest.mark.parametrize("uses_double_buffers", [False, True])
+@pytest.mark.parametrize("n", [8, 12])
+def test_a_product_in_blocks_with_shared_memory_and_registers(n, uses_double_buffers):
+    A, B, C, s = product(n, uses_double_buffers)
+    a, b = rng.random((n, n), dtype="float32"), rng.random((n, n), dtype="float32")
+    check(s, [A, B, C], a.T @ b, a, b)
+    kernels = build(s, [A, B, C], target="nvptx").imported_modules[0].get_source()
+    assert "bar.sync" in kernels and ".shared" in kernels
+
+
 def test_stages_of_their_own_become_kernels_of_their_own():
     A, D, C, a, wanted = rows()
     s = te.create_schedule(C.op)
