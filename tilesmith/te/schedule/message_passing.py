@@ -330,17 +330,16 @@ def guards(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar] = (),
-    with_shape: bool = True,
 ) -> list[PrimExpr]:
     """Return the conditions that have to be checked for an iteration to count: those that are not
     proven of the loops' ranges (which the analyzer knows).
 
-    ``with_shape``: root axes are kept inside of the shape too, where a consumer asks for more than
-    there is. Axes of ``left_out``, and those without a value, are not considered.
+    Root axes are kept inside of the shape too, where a consumer asks for more than there is. Axes
+    of ``left_out``, and those without a value, are not considered.
     """
     found: list[PrimExpr] = []
     scopes = []
-    for condition in _conditions(stage, domains, values, analyzer, left_out, with_shape):
+    for condition in _conditions(stage, domains, values, analyzer, left_out):
         simple = analyzer.simplify(condition)
         if is_const(simple, 1):
             continue
@@ -359,9 +358,8 @@ def _conditions(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar],
-    with_shape: bool,
 ) -> Iterator[PrimExpr]:
-    if with_shape and stage.op is not None:
+    if stage.op is not None:
         for axis in stage.op.root_iter_vars:
             if axis in left_out or axis not in values or axis.iter_type == IterVar.Opaque:
                 continue
