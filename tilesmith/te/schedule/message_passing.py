@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, MutableMapping
 
 from tilesmith.arith import Analyzer, IntervalSet, IntSet, eval_set
-from tilesmith.ir import IntImm, PrimExpr, Range, const
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, equal, floordiv, floormod, is_const
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.relations import Fuse, Rebase, Singleton, Split, Transform
@@ -221,10 +221,16 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             found, first = sets[relation.rebased], domains[relation.parent].min
             sets[relation.parent] = _moved(found, first)
         elif isinstance(relation, Transform):
-            known = {axis.var: sets[axis] for axis in relation.transformed_variables}
+            # other variables than those of the loops: the sets may mention these
+            known = {
+                Var("axis", one.var.dtype): sets[one] for one in relation.transformed_variables
+            }
             found = relation.inverse_transformation.map_indices(list(known))
             for axis, value in zip(relation.original_variables, found):
-                sets[axis] = _moved(eval_set(value, known, analyzer), domains[axis].min)
+                reached = eval_set(value, known, analyzer)
+                if not (reached.has_lower_bound() and reached.has_upper_bound()):
+                    reached = IntSet.from_min_extent(const(0, axis.var.dtype), domains[axis].extent)
+                sets[axis] = _moved(reached, domains[axis].min)
 
 
 def _interval(low: PrimExpr, high: PrimExpr, is_point: bool) -> IntervalSet:
@@ -324,17 +330,16 @@ def guards(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar] = (),
-    with_shape: bool = True,
 ) -> list[PrimExpr]:
     """Return the conditions that have to be checked for an iteration to count: those that are not
     proven of the loops' ranges (which the analyzer knows).
 
-    ``with_shape``: root axes are kept inside of the shape too, where a consumer asks for more than
-    there is. Axes of ``left_out``, and those without a value, are not considered.
+    Root axes are kept inside of the shape too, where a consumer asks for more than there is. Axes
+    of ``left_out``, and those without a value, are not considered.
     """
     found: list[PrimExpr] = []
     scopes = []
-    for condition in _conditions(stage, domains, values, analyzer, left_out, with_shape):
+    for condition in _conditions(stage, domains, values, analyzer, left_out):
         simple = analyzer.simplify(condition)
         if is_const(simple, 1):
             continue
@@ -353,9 +358,8 @@ def _conditions(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar],
-    with_shape: bool,
 ) -> Iterator[PrimExpr]:
-    if with_shape and stage.op is not None:
+    if stage.op is not None:
         for axis in stage.op.root_iter_vars:
             if axis in left_out or axis not in values or axis.iter_type == IterVar.Opaque:
                 continue

@@ -16,9 +16,11 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import cast
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.schedule.loop_nest import PREFETCH_SCOPE
+from tilesmith.te.schedule.operations.extern import BIND_SCOPE
 from tilesmith.te.schedule.schedule_ops import AXIS_SEPARATORS, LAYOUT_TRANSFORMS
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.analysis.access_region import domain_touched
@@ -40,7 +42,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func"]
+__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func", "verify_compact_buffer"]
 
 _OF_MEMORY = ("buffer_dim_align", "double_buffer_scope", "rolling_buffer_scope")
 
@@ -77,6 +79,17 @@ def buffer_of_tensor(tensor: Tensor, scope: str = "", layout: Layout = _PLAIN) -
     shape = layout.shape(tensor.shape)
     separators = layout.separators or None
     return decl_buffer(shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators)
+
+
+def verify_compact_buffer(stmt: Stmt) -> bool:
+    """Return whether a buffer that stands for a region of a tensor is declared without strides: it
+    has to be compact.
+    """
+    return any(
+        isinstance(attribute.node, NodeList) and not attribute.node[0].strides  # type: ignore[attr-defined]
+        for attribute in nodes(stmt, AttrStmt)
+        if attribute.attr_key == BIND_SCOPE
+    )
 
 
 @deep_recursion
@@ -279,7 +292,14 @@ class _Converter(Rewriter):
     def prefetch(self, attribute: AttrStmt) -> Stmt:
         """Return a loop's body after a prefetch of what a later iteration reads."""
         body = self.visit(attribute.body)
-        buffer = self.buffer(attribute.node)
+        tensor: Any = attribute.node
+        if tensor not in self.bound and tensor not in self.realized:
+            raise ScheduleError(
+                f"prefetch: '{tensor.name}' has no memory where the loop begins: its stage is "
+                "inlined, or computed further inside",
+                notes=("prefetch arguments, and what is computed as a whole before",),
+            )
+        buffer = self.buffer(tensor)
         region = domain_touched(body, buffer, True, False)
         if not region or not self.loops:
             raise ScheduleError(

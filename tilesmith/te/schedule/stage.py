@@ -392,7 +392,7 @@ class Stage:
             raise refuse("compute_inline", self, "an input of the program has no expression")
         if not isinstance(self.op, ComputeOp):
             kind = type(self.op).__name__
-            raise refuse("compute_inline", self, f"a {kind} is not an expression of its indices")
+            raise refuse("compute_inline", self, f"its {kind} is not an expression of its indices")
         if self.op.reduce_axis:
             raise refuse(
                 "compute_inline", self, "it is a reduction, which is no part of an expression",
