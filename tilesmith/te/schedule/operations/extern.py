@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilesmith.arith import Analyzer, IntervalSet, IntSet
 from tilesmith.ir import Call, IRModule, PrimExpr, Range, Var, const
@@ -77,7 +78,8 @@ def _without_blocks(op: ExternOp) -> Stmt:
         passes.LowerOpaqueBlock(),
     ):
         module = step(module)
-    return module["main"].body  # type: ignore[no-any-return]
+    lowered: Any = module["main"]
+    return lowered.body  # type: ignore[no-any-return]
 
 
 def _buffers(op: ExternOp) -> list[Buffer]:
@@ -87,7 +89,7 @@ def _buffers(op: ExternOp) -> list[Buffer]:
 def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     op = stage.op
     outputs = [op.output(number) for number in range(op.num_outputs)]
-    body = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), _without_blocks(op))
+    body: Stmt = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), _without_blocks(op))
     pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, outputs)]
     for buffer, tensor in reversed(pairs):
         body = bound_to_region(buffer, tensor, whole_ranges(tensor), body)
