@@ -274,6 +274,10 @@ class MissingDependencyError(TilesmithError, ImportError):
     """An optional package is not installed; `extra` is the extra of Tilesmith that brings it."""
 
     def __init__(self, package: str, extra: str | None = None, purpose: str = "") -> None:
+        if " " in package:  # the text of such an error, from which native code makes it again
+            super().__init__(package)
+            self.package, self.extra, self.command = "", extra, ""
+            return
         command = install_command(package, extra)
         needed = f"{purpose} needs the package '{package}'" if purpose else f"package '{package}'"
         super().__init__(f"{needed}, which is not installed", notes=(f"install it: {command}",))
