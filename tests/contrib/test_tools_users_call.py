@@ -94,7 +94,17 @@ def test_sizes_of_convolutions(tensor_format, order):
 
 
 @pytest.mark.parametrize(
-    "name", ["conv_forward", "conv_backward_data", "conv_backward_filter", "softmax", "log_softmax"]
+    "name",
+    [
+        "conv_forward",
+        "conv_forward_find_algo",
+        "conv_backward_data",
+        "conv_backward_data_find_algo",
+        "conv_backward_filter",
+        "conv_backward_filter_find_algo",
+        "softmax",
+        "log_softmax",
+    ],
 )
 def test_cudnn_is_not_called(name):
     with pytest.raises(UnsupportedError, match=f"cudnn.{name}: cuDNN is not called"):

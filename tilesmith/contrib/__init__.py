@@ -1,4 +1,4 @@
-"""Public names that users know: thin wrappers over the runtime, and libraries and tools of others."""
+"""Public names that users know, as thin wrappers over the runtime and what others provide."""
 
 from tilesmith.support.lazy import lazy_attributes
 

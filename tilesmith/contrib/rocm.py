@@ -83,9 +83,7 @@ def have_matrixcore(compute_version: str | None = None) -> bool:
     The first GPUs of 9.0 lack them; the version does not tell them apart.
     """
     if compute_version is None:
-        digits = re.match(r"gfx(\d+)", get_rocm_arch())
-        number = digits[1] if digits else "0"
-        major = int(number[:-2] or 0)
+        major = int(get_rocm_arch().removeprefix("gfx")[:-2])  # gfx90a, gfx1100
     else:
         major, _ = parse_compute_version(compute_version)
     return major == 9 or major >= 11
@@ -95,7 +93,7 @@ def get_rocm_arch(rocm_path: str | None = None) -> str:
     """Return the architecture of this machine's GPU ("gfx90a"), as `rocminfo` tells it."""
     program = os.path.join(rocm_path or find_rocm_path(), "bin", "rocminfo")
     text = run_program([find_program((program, "rocminfo"), _ADVICE)])
-    found = re.search(r"Name:\s+(gfx[0-9a-f]+)", text)
+    found = re.search(r"Name:\s+(gfx\d+[0-9a-f]{2})\b", text)
     if found is None:
         raise ConfigError("'rocminfo' names no GPU", notes=("name it: -mcpu=gfx90a",))
     return found[1]
