@@ -400,7 +400,7 @@ NAMES: dict[str, dict[str, str]] = {
         "TYPE_CHECKING": "typing:TYPE_CHECKING",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},
-    "tvm.target.codegen": {"build_module": "tilesmith.codegen:build"},
+    "tvm.target.codegen": {"build_module": "tilesmith.compat.tvm.target_codegen:build_module"},
     "tvm.target.target": {"*": "tilesmith.target.factories"},
     "tvm.tir": {
         "SBlock": "tilesmith.tir:Block",
