@@ -5,13 +5,13 @@ outputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
-from tilesmith.support.errors import TypeMismatchError, UnknownNameError
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 
 
 def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...]:
@@ -121,6 +121,13 @@ class GraphModule:
                 notes=("call run() first",) if not self._outputs else (),
             )
         return self._outputs[index] if out is None else out.copyfrom(self._outputs[index])
+
+    def debug_get_output(self, node: str | int, out: NDArray | None = None) -> NoReturn:
+        """Raise UnsupportedError: values between fused operators are not stored."""
+        raise UnsupportedError(
+            f"the value of node {node!r} is not stored: operators are fused",
+            notes=("make it an output of the model, or run relax.interpreter on the graph",),
+        )
 
     def load_params(self, params_bytes: bytes) -> None:
         """Set inputs from the bytes of `save_param_dict`."""

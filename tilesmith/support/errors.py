@@ -202,6 +202,10 @@ class UnsupportedError(TilesmithError):
     """Something that Tilesmith understands but does not support (here)."""
 
 
+class UnsupportedModuleError(UnsupportedError, ModuleNotFoundError):
+    """A module of users' programs that is not there; the message says why, and what to do."""
+
+
 class ReductionError(UnsupportedError, ValueError):
     """A reduction that cannot be divided among threads."""
 

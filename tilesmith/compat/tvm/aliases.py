@@ -23,8 +23,11 @@ MODULES: dict[str, str] = {
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
     "tvm.container": "tvm.ir.container",
+    "tvm.contrib.cuda_graph": "tilesmith.compat.tvm.refused_module",
+    "tvm.contrib.cuda_graph.cuda_graph_executor": "tilesmith.compat.tvm.refused_module",
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
     "tvm.contrib.nvcc": "tilesmith.target.nvcc",
+    "tvm.contrib.sdaccel": "tilesmith.compat.tvm.refused_module",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
     "tvm.instrument": "tilesmith.ir.instrument",
@@ -462,10 +465,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.topi.utils": {"*": "tilesmith.topi.helpers"},
     "tvm.tir.transform": {
-        **{
-            name: "tilesmith.compat.tvm.refused:" + name
-            for name in ("LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch")
-        },
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }
