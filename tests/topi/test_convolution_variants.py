@@ -392,6 +392,13 @@ def placeholder(*shape, dtype="float32"):
             ShapeError,
             "4 channels, the filter takes 3",
         ),
+        (
+            lambda: topi.nn.conv2d_winograd_nhwc(
+                placeholder(1, 9, 9, 4), placeholder(3, 3, 4, 5), 1, 0, 1, "int32"
+            ),
+            UnsupportedError,
+            "fractions",
+        ),
         (lambda: topi.nn.winograd_matrices(8, 9), OpAttributeInvalid, "tiles of 8 with 9 taps"),
         (
             lambda: topi.nn.conv2d_winograd_nnpack_weight_transform(

@@ -59,7 +59,7 @@ def bitpack(
     shape[pack_axis] = size // width
     shape.insert(bit_axis, bits)
 
-    def element(*indices: Any) -> PrimExpr:
+    def element(*indices: Any) -> Any:
         at = list(indices)
         bit = op.cast(data.dtype, at.pop(bit_axis))
         word: Any = const(0, pack_type)
@@ -129,7 +129,7 @@ def _convolution(
     ry, rx = te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
     b1, b2 = te.reduce_axis((0, bits[0]), name="b1"), te.reduce_axis((0, bits[1]), name="b2")
 
-    def element(*indices: Any) -> PrimExpr:
+    def element(*indices: Any) -> Any:
         at = dict(zip(layout, indices))
         source = {"N": at["N"], "C": rc, "H": at["H"] * sy + ry, "W": at["W"] * sx + rx, "B": b1}
         place = {"O": at["C"], "I": rc, "H": ry, "W": rx, "B": b2}

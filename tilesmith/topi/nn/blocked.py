@@ -129,7 +129,7 @@ def conv2d_NCHWc(
     ic = te.reduce_axis((0, own), name="ic")
     kh, kw = g.places()
 
-    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> PrimExpr:
+    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> Any:
         value = g.read(n, _first_channel(g, own, oc_chunk) + ic, oh, ow, kh, kw)
         chunk, inside = _split(ic, block)
         weight = kernel(oc_chunk, chunk, kh, kw, inside, oc_block)
@@ -168,7 +168,7 @@ def conv2d_NCHWc_int8(
     part = te.reduce_axis((0, parts), name="ic_f_inner")
     one = te.reduce_axis((0, n_elems), name="ic_s_inner")
 
-    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> PrimExpr:
+    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> Any:
         channel = chunks * block + part * n_elems + one
         value = g.read(n, _first_channel(g, own, oc_chunk) + channel, oh, ow, kh, kw)
         weight = kernel(oc_chunk, chunks, kh, kw, part, oc_block, one)
@@ -205,7 +205,7 @@ def depthwise_conv2d_NCHWc(
     dtype = accumulator(out_dtype)
     kh, kw = g.places()
 
-    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> PrimExpr:
+    def element(n: Any, oc_chunk: Any, oh: Any, ow: Any, oc_block: Any) -> Any:
         if multiplier == 1 and g.block == g.out_block:
             value = g.read_block(n, oc_chunk, oc_block, oh, ow, kh, kw)
         else:

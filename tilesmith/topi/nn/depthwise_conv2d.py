@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
@@ -149,7 +149,7 @@ def depthwise_conv2d_backward_input_nhwc(
     dh, dw = te.reduce_axis((0, ky), name="dh"), te.reduce_axis((0, kx), name="dw")
     dc = te.reduce_axis((0, multiplier), name="dc")
 
-    def element(b: Any, h: Any, w: Any, c: Any) -> PrimExpr:
+    def element(b: Any, h: Any, w: Any, c: Any) -> Any:
         # row * stride + place - padding = h, solved for the row of the result
         source, inside = [], []
         for numerator, step, size in (
@@ -191,7 +191,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     db = te.reduce_axis((0, batch), name="db")
     dh, dw = te.reduce_axis((0, rows), name="dh"), te.reduce_axis((0, columns), name="dw")
 
-    def element(fh: Any, fw: Any, c: Any, m: Any) -> PrimExpr:
+    def element(fh: Any, fw: Any, c: Any, m: Any) -> Any:
         gradient = Out_grad(db, dh, dw, c * multiplier + m)
         value = padded(db, dh * sy + fh, dw * sx + fw, c)
         return te.sum(op.cast(dtype, gradient) * op.cast(dtype, value), axis=[db, dh, dw])

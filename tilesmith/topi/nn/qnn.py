@@ -32,7 +32,7 @@ SQNN_DTYPE_TO_CODE = {
 SQNN_CODE_TO_DTYPE = {code: dtype for dtype, code in SQNN_DTYPE_TO_CODE.items()}
 
 
-def _code(dtype: Any) -> PrimExpr:
+def _code(dtype: Any) -> Any:
     """Return the code of a dtype as an expression; a tensor holds it as its only element."""
     if isinstance(dtype, str):
         return const(SQNN_DTYPE_TO_CODE[dtype], "int32")

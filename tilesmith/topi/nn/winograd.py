@@ -70,6 +70,11 @@ def winograd_transform_matrices(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the matrices A, B and G of `winograd_matrices` as tensors of constants."""
     dtype = DataType(out_dtype)
+    if not dtype.is_float:
+        raise UnsupportedError(
+            f"Winograd's matrices hold fractions, there are none in {dtype}",
+            notes=("compute in floats, or use a direct convolution",),
+        )
     made = winograd_matrices(tile_size, kernel_size)
     attrs = {"schedule_rule": "None", "const_matrix": True}
     a, b, g = [
@@ -100,7 +105,7 @@ def _weight_transform(
     letters = {3: "dhw", 2: "hw"}[len(axes)]
     places = [te.reduce_axis((0, taps), name="r_k" + letter) for letter in letters]
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: Any) -> Any:
         at = {**dict(zip(axes, places)), **dict(zip(others, i[len(axes) :]))}
         value = op.cast(dtype, kernel(*[at[axis] for axis in range(len(kernel.shape))]))
         for index, place in zip(i, places):
@@ -238,20 +243,28 @@ def _winograd(
     tiles = _Tiles(data, layout, taps, strides, padding, dilation)
     out_dtype = out_dtype or data.dtype
     dtype = accumulator(out_dtype)
-    if pre_computed:
-        kernel, outer = weight, weight.shape[2 if is_last else 3]
-    else:
+    a, b, _ = winograd_transform_matrices(_TILE, taps, dtype)
+    kernel = weight
+    if not pre_computed:
         kernel = _weight_transform(rounded(weight, dtype), taps, _TILE, sides, "kernel_pack")
-        outer = weight.shape[3 if is_last else 0]
-    # Which of the last two axes of the transformed filter are its outputs.
+    # Whether the outputs are the last but one axis of the transformed filter, or the last one.
     outer_first = is_last if pre_computed else not is_last
-    inner = kernel.shape[3 if outer_first else 2]
+    outer, inner = kernel.shape[2:] if outer_first else kernel.shape[:1:-1]
     if get_const_int(inner) != get_const_int(tiles.channels):
         raise ShapeError(
             f"{name}: the data has {tiles.channels} channels, the filter takes {inner}"
         )
+    return _by_tiles(tiles, layout, kernel, outer_first, outer, (a, b), out_dtype)
+
+
+def _by_tiles(
+    tiles: _Tiles, layout: str, kernel: Tensor, outer_first: bool, outer: PrimExpr,
+    matrices: tuple[Tensor, Tensor], out_dtype: DType,
+) -> Tensor:  # fmt: skip
+    """Return the convolution by a transformed filter."""
+    is_last, dtype = layout == "NHWC", accumulator(out_dtype)
     alpha, count, channels = tiles.alpha, tiles.count, tiles.channels
-    a, b, _ = winograd_transform_matrices(_TILE, taps, dtype)
+    a, b = matrices
 
     def ordered(tile: Any, channel: Any) -> tuple[Any, Any]:
         return (tile, channel) if is_last else (channel, tile)
@@ -260,15 +273,11 @@ def _winograd(
         tile, channel = ordered(*i[2:])
         return op.cast(dtype, tiles.read(tile, i[0], i[1], channel))
 
-    cut = compute(
-        (alpha, alpha, *ordered(count, channels)),
-        seen,
-        name="input_tile",
-    )
+    cut = compute((alpha, alpha, *ordered(count, channels)), seen, name="input_tile")
     packed = _transformed(cut, b, alpha, "data_pack")
     k = te.reduce_axis((0, channels), name="ci")
 
-    def product(*i: Any) -> PrimExpr:
+    def product(*i: Any) -> Any:
         tile, channel = ordered(*i[2:])
         factor = kernel(*i[:2], *((channel, k) if outer_first else (k, channel)))
         return te.sum(packed(*i[:2], *ordered(tile, k)) * op.cast(dtype, factor), axis=[k])
@@ -283,7 +292,8 @@ def _winograd(
         inside = [op.floormod(at[letter], _TILE) for letter in "HW"]
         return op.cast(out_dtype, inverse(*inside, *place))
 
-    return compute([size[letter] for letter in layout], result, name="conv2d_winograd", tag=name)
+    tag = "conv2d_winograd_" + layout.lower()
+    return compute([size[letter] for letter in layout], result, "conv2d_winograd", tag)
 
 
 def conv2d_winograd_nhwc(

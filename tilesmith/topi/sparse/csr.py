@@ -22,13 +22,13 @@ def _is_sparse(operand: Any) -> bool:
     return all(isinstance(getattr(operand, part, None), Tensor) for part in _PARTS)
 
 
-def _parts(operand: Any, name: str) -> list[Tensor]:
+def _parts(operand: Any, name: str) -> tuple[Tensor, Tensor, Tensor]:
     if not _is_sparse(operand):
         raise TypeMismatchError(
             f"{name}: a sparse placeholder is needed, got {type(operand).__name__}",
             notes=("an object with the tensors data, indices and indptr",),
         )
-    return [getattr(operand, part) for part in _PARTS]
+    return operand.data, operand.indices, operand.indptr
 
 
 def _biased(product: Tensor, bias: Tensor | None, axis: int) -> Tensor:
