@@ -7,8 +7,11 @@ import pytest
 
 from tests.topi.harness import Case, check, real, torch_function
 from tilesmith import te, topi
+from tilesmith.lowering import build
+from tilesmith.runtime import nd
 from tilesmith.support.errors import (
     OpAttributeInvalid,
+    OutOfBoundsError,
     ShapeError,
     TypeMismatchError,
     UnsupportedError,
@@ -44,7 +47,7 @@ def product(block, is_left, dtype="float32", sizes=(5, 6, 8)):
     else:
         meaning = lambda *_: dense.astype("float64") @ matrix.T.astype("float64")
     return Case(
-        f"product_{block}_{is_left}_{dtype}",
+        f"product_{block}_{is_left}_{dtype}_{m}",
         lambda x, *weight: topi.nn.sparse_dense(x, *weight, sparse_lhs=is_left),
         meaning,
         (dense, *parts(matrix, block)),
@@ -86,6 +89,8 @@ CASES = [
     product((3, 2), False, sizes=(1, 6, 8)),
     product((3, 2), True, sizes=(6, 5, 8)),
     product((1, 8), True, sizes=(6, 1, 8)),
+    product(None, False, sizes=(9, 6, 8)),
+    product((3, 2), False, sizes=(11, 6, 8)),
     product(None, False, "float16"),
     product((2, 4), False, "float64"),
     *[
@@ -197,6 +202,22 @@ def test_inputs_of_a_sparse_product_are_found():
     assert topi.nn.try_get_sparse_input([convolution]) == {}
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [(1, 9, "sparse_dense_sp_rhs: the index 9 .* of size 4"), (2, 500, "stored values, row 1")],
+)
+def test_indices_are_checked_when_a_program_runs(place, value, text):
+    given = [real(2, 8), *parts(sparse(6, 8, (2, 2)), (2, 2))]
+    inputs = [te.placeholder(x.shape, str(x.dtype)) for x in given]
+    made = topi.nn.sparse_dense(*inputs)
+    function = build(te.create_prim_func([*inputs, made]), target="llvm")
+    given[1 + place] = given[1 + place].copy()
+    given[1 + place][place] = value
+    out = nd.array(np.zeros((2, 6), "float32"))
+    with pytest.raises(OutOfBoundsError, match=text):
+        function["main"](*[nd.array(x) for x in given], out)
+
+
 def tensors(*shapes, dtype="float32"):
     return [te.placeholder(shape, dtype, "x") for shape in shapes]
 
@@ -210,6 +231,11 @@ def tensors(*shapes, dtype="float32"):
             "indices and indptr have 1; got 1, 2 and 1",
         ),
         (lambda d, i, p, x: topi.nn.sparse_dense(x, d, d, p), TypeMismatchError, "are integers"),
+        (
+            lambda d, i, p, x: topi.nn.sparse_conv2d(x, d, i, p),
+            ShapeError,
+            "4 dimensions, got 2",
+        ),
         (
             lambda d, i, p, x: topi.nn.sparse_dense(x, *tensors((3, 2, 3)), i, p),
             ShapeError,

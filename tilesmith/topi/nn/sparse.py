@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from tilesmith import te
-from tilesmith.ir import PrimExpr, const
+from tilesmith import te, tir
+from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
 from tilesmith.te import Tensor
@@ -22,7 +22,8 @@ from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.procedure import loops, pointers, rows_along
-from tilesmith.topi.utils import get_const_int, product, simplify, unravel_index
+from tilesmith.topi.transform import transpose
+from tilesmith.topi.utils import checked_index, get_const_int, product, simplify, unravel_index
 
 __all__ = [
     "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
@@ -33,7 +34,9 @@ __all__ = [
 class SparseMatrix:
     """The three tensors of a sparse matrix: its sizes, and how its values are found."""
 
-    def __init__(self, name: str, data: Tensor, indices: Tensor, indptr: Tensor) -> None:
+    def __init__(
+        self, name: str, data: Tensor, indices: Tensor, indptr: Tensor, columns: Any
+    ) -> None:
         if len(data.shape) not in (1, 3) or len(indices.shape) != 1 or len(indptr.shape) != 1:
             raise ShapeError(
                 f"{name}: the data of a sparse matrix has 1 or 3 dimensions, indices and indptr "
@@ -41,6 +44,7 @@ class SparseMatrix:
             )
         if not indices.dtype.is_integer or not indptr.dtype.is_integer:
             raise TypeMismatchError(f"{name}: indices and indptr of a sparse matrix are integers")
+        self._name = name
         self.tensors = [data, indices, indptr]
         self.is_blocked = len(data.shape) == 3
         self.block_rows, self.block_columns = (
@@ -48,6 +52,10 @@ class SparseMatrix:
         )
         self.outer_rows = simplify(indptr.shape[0] - 1)
         self.rows: PrimExpr = simplify(self.outer_rows * self.block_rows)
+        self.columns: PrimExpr = simplify(convert(columns))
+        if self.block_columns > 1 and get_const_int(self.columns) % self.block_columns:
+            raise ShapeError(f"{name}: {columns} columns are not blocks of {self.block_columns}")
+        self._outer_columns = simplify(op.floordiv(self.columns, self.block_columns))
 
     def entries(
         self, builder: IRBuilder, stack: ExitStack, buffers: list[BufferVar], row: PrimExpr
@@ -57,53 +65,69 @@ class SparseMatrix:
         """
         _, indices, indptr = buffers
         first = builder.let("first", indptr[row])
-        count = builder.let("count", indptr[row + 1] - first)
+        end = builder.let("end", indptr[row + 1])
+        stored = op.cast(first.dtype, self.tensors[0].shape[0])
+        inside = tir.all(op.greater_equal(first, 0), op.less_equal(end, stored))
+        text = f"OutOfBoundsError: {self._name}: indptr leads outside of the stored values, row "
+        count = builder.let("count", tir.checked(end - first, inside, text, op.cast("int64", row)))
         k = stack.enter_context(builder.for_range(const(0, count.dtype), count, "k"))
         place = builder.let("place", first + k)
-        return place, builder.let("column", op.cast(row.dtype, indices[place]))
+        given = indices[place]
+        column = checked_index(given, self._outer_columns, self._name, given)
+        return place, builder.let("column", op.cast(row.dtype, column))
 
     def value(self, buffers: list[BufferVar], place: PrimExpr, row: Any, column: Any) -> PrimExpr:
         """Return a stored value, in a block that of a row and a column."""
         return buffers[0][place, row, column] if self.is_blocked else buffers[0][place]
 
 
-def _inner(matrix: SparseMatrix, size: Any, name: str) -> None:
-    """Refuse sizes that are not whole blocks; that indices are below them is only known later."""
-    number = simplify(size)
-    if matrix.block_columns > 1 and get_const_int(number) % matrix.block_columns:
-        raise ShapeError(f"{name}: {number} columns are not blocks of {matrix.block_columns}")
+def _check_rank(name: str, dense: Tensor, rank: int = 2) -> None:
+    if len(dense.shape) != rank:
+        raise ShapeError(f"{name}: the dense operand has {rank} dimensions, got {len(dense.shape)}")
+
+
+_FEW = 8
+"""Fewer rows of dense data than that are multiplied one by one; more are neighbours in memory, so
+that one instruction multiplies many of them by a stored value.
+"""
 
 
 def sparse_dense_sp_rhs(
     data: Tensor, weight_data: Tensor, weight_indices: Tensor, weight_indptr: Tensor
 ) -> Tensor:
     """Return ``data @ weight.T`` for dense data (M, K) and a sparse weight (N, K)."""
-    matrix = SparseMatrix("sparse_dense", weight_data, weight_indices, weight_indptr)
-    _inner(matrix, data.shape[1], "sparse_dense")
+    name = "sparse_dense_sp_rhs"
+    _check_rank(name, data)
+    matrix = SparseMatrix(name, weight_data, weight_indices, weight_indptr, data.shape[1])
+    rows = data.shape[0]
+    if isinstance(rows, IntImm) and rows.value < _FEW:
+        return _row_by_row(data, matrix, name)
+    return transpose(_sparse_product(matrix, transpose(data), name, dense_first=True))
+
+
+def _row_by_row(data: Tensor, matrix: SparseMatrix, name: str) -> Tensor:
+    """Return ``data @ weight.T``, each element after the other."""
     dtype = accumulator(data.dtype)
 
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder = ir_builder.create()
         dense, *weight, out = pointers(builder, [*inputs, *outputs])
-        shape = [data.shape[0], matrix.outer_rows]
-        with rows_along(builder, [*shape, data.shape[1]], 2, work=1) as row:
+        with rows_along(builder, [data.shape[0], matrix.outer_rows, data.shape[1]], 2) as row:
             m, n = row.outer
             first = n * matrix.block_rows
             with builder.for_range(0, matrix.block_rows, "r") as r:
                 out[m, first + r] = const(0, dtype)
             with ExitStack() as stack:
                 place, column = matrix.entries(builder, stack, weight, n)
-                r, c = loops(builder, stack, _block(matrix), "b")
+                c, r = loops(builder, stack, _block(matrix)[::-1], "b")
                 term = op.cast(dtype, dense[m, column * matrix.block_columns + c]) * op.cast(
                     dtype, matrix.value(weight, place, r, c)
                 )
                 out[m, first + r] = out[m, first + r] + term
         return builder.get()
 
-    tag = "sparse_dense_sp_rhs_bsrmm" if matrix.is_blocked else "sparse_dense_sp_rhs_csrmm"
-    return _made(
-        [data.shape[0], matrix.rows], [data, *matrix.tensors], body, dtype, data, tag, data.shape[1]
-    )
+    shape = [data.shape[0], matrix.rows]
+    return _made(shape, [data, *matrix.tensors], body, data, name, matrix)
 
 
 def _block(matrix: SparseMatrix) -> list[PrimExpr]:
@@ -111,11 +135,13 @@ def _block(matrix: SparseMatrix) -> list[PrimExpr]:
 
 
 def _made(
-    shape: list[Any], inputs: list[Tensor], body: Callable[..., Stmt], dtype: Any, data: Tensor,
-    tag: str, columns: Any,
+    shape: list[Any], inputs: list[Tensor], body: Callable[..., Stmt], data: Tensor, name: str,
+    matrix: SparseMatrix,
 ) -> Tensor:  # fmt: skip
-    """Return a result in the dtype of the data; ``columns`` are those of the sparse operand."""
-    attrs = {"sparse_columns": columns}
+    """Return a result in the dtype of the data."""
+    tag = f"{name}_{'bsrmm' if matrix.is_blocked else 'csrmm'}"
+    attrs = {"sparse_columns": matrix.columns}
+    dtype = accumulator(data.dtype)
     made: Tensor = te.extern([shape], inputs, body, tag, [dtype], tag=tag, attrs=attrs)
     return rounded(made, data.dtype)
 
@@ -124,19 +150,24 @@ def sparse_dense_sp_lhs(
     data_data: Tensor, data_indices: Tensor, data_indptr: Tensor, weight: Tensor
 ) -> Tensor:
     """Return ``data @ weight.T`` for sparse data (M, K) and a dense weight (N, K)."""
-    matrix = SparseMatrix("sparse_dense", data_data, data_indices, data_indptr)
-    return _sparse_product(matrix, weight, True, "sparse_dense_sp_lhs")
+    _check_rank("sparse_dense_sp_lhs", weight)
+    matrix = SparseMatrix(
+        "sparse_dense_sp_lhs", data_data, data_indices, data_indptr, weight.shape[1]
+    )
+    return _sparse_product(matrix, transpose(weight), "sparse_dense_sp_lhs")
 
 
-def _sparse_product(matrix: SparseMatrix, dense: Tensor, is_transposed: bool, name: str) -> Tensor:
-    """Return the product of a sparse matrix (M, K) and a dense one, (N, K) or (K, N)."""
-    inner, outer = dense.shape[is_transposed], dense.shape[not is_transposed]
-    _inner(matrix, inner, name)
+def _sparse_product(
+    matrix: SparseMatrix, dense: Tensor, name: str, dense_first: bool = False
+) -> Tensor:
+    """Return the product of a sparse matrix (M, K) and a dense one (K, N)."""
+    outer = dense.shape[1]
     dtype = accumulator(dense.dtype)
 
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder = ir_builder.create()
-        *left, right, out = pointers(builder, [*inputs, *outputs])
+        *given, out = pointers(builder, [*inputs, *outputs])
+        right = given.pop(0 if dense_first else -1)
         with rows_along(builder, [matrix.outer_rows, outer], 1) as row:
             (m,) = row.outer
             first = m * matrix.block_rows
@@ -144,21 +175,22 @@ def _sparse_product(matrix: SparseMatrix, dense: Tensor, is_transposed: bool, na
                 r, n = loops(builder, stack, [_block(matrix)[0], outer], "z")
                 out[first + r, n] = const(0, dtype)
             with ExitStack() as stack:
-                place, column = matrix.entries(builder, stack, left, m)
+                place, column = matrix.entries(builder, stack, given, m)
                 r, c, n = loops(builder, stack, [*_block(matrix), outer], "b")
-                k = column * matrix.block_columns + c
-                other = right[n, k] if is_transposed else right[k, n]
-                term = op.cast(dtype, matrix.value(left, place, r, c)) * op.cast(dtype, other)
-                out[first + r, n] = out[first + r, n] + term
+                value = op.cast(dtype, matrix.value(given, place, r, c))
+                other = op.cast(dtype, right[column * matrix.block_columns + c, n])
+                out[first + r, n] = out[first + r, n] + value * other
         return builder.get()
 
-    tag = f"{name}_bsrmm" if matrix.is_blocked else f"{name}_csrmm"
-    return _made([matrix.rows, outer], [*matrix.tensors, dense], body, dtype, dense, tag, inner)
+    operands = [dense, *matrix.tensors] if dense_first else [*matrix.tensors, dense]
+    return _made([matrix.rows, outer], operands, body, dense, name, matrix)
 
 
 def csr_times_dense(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor) -> Tensor:
     """Return the product of a sparse matrix (M, K) and a dense one (K, N)."""
-    return _sparse_product(SparseMatrix("csrmm", data, indices, indptr), dense, False, "csrmm")
+    return _sparse_product(
+        SparseMatrix("csrmm", data, indices, indptr, dense.shape[0]), dense, "csrmm"
+    )
 
 
 def sparse_dense(
@@ -181,10 +213,10 @@ def sparse_transpose(
     stand in the order of the columns.
     """
     name = "sparse_transpose"
-    matrix = SparseMatrix(name, sparse_data, sparse_indices, sparse_indptr)
-    if matrix.is_blocked:
+    if len(sparse_data.shape) != 1:
         raise ShapeError(f"{name}: blocks are not transposed, the data has 1 dimension")
-    size = matrix.outer_rows
+    size = simplify(sparse_indptr.shape[0] - 1)
+    matrix = SparseMatrix(name, sparse_data, sparse_indices, sparse_indptr, size)
 
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder = ir_builder.create()
@@ -220,8 +252,10 @@ def sparse_add(
     dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor
 ) -> Tensor:
     """Return the sum of a dense matrix and a sparse one of its shape."""
-    matrix = SparseMatrix("sparse_add", sparse_data, sparse_indices, sparse_indptr)
-    _inner(matrix, dense_data.shape[1], "sparse_add")
+    _check_rank("sparse_add", dense_data)
+    matrix = SparseMatrix(
+        "sparse_add", sparse_data, sparse_indices, sparse_indptr, dense_data.shape[1]
+    )
     dtype = dense_data.dtype
 
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
@@ -238,11 +272,10 @@ def sparse_add(
             out[at] = out[at] + op.cast(dtype, matrix.value(sparse, k, r, c))
         return builder.get()
 
-    columns = dense_data.shape[1]
-    return _made(
-        list(dense_data.shape), [dense_data, *matrix.tensors], body, dtype, dense_data,
-        "sparse_add", columns,
-    )  # fmt: skip
+    shape = [dense_data.shape]
+    operands = [dense_data, *matrix.tensors]
+    made: Tensor = te.extern(shape, operands, body, "sparse_add", [dtype], tag="sparse_add")
+    return made
 
 
 def sparse_conv2d(
@@ -264,45 +297,46 @@ def sparse_conv2d(
         raise OpAttributeInvalid(f"{name}: layout '{layout}' is neither NHWC nor NCHW")
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise OpAttributeInvalid(f"{name}: a window of {kernel_size}: an odd size is needed")
-    matrix = SparseMatrix(name, sparse_data, sparse_indices, sparse_indptr)
-    size = dict(zip(layout, dense_data.shape))
-    columns = simplify(size["C"] * kernel_size * kernel_size)
-    _inner(matrix, columns, name)
-    dtype = accumulator(dense_data.dtype)
-    reach = kernel_size // 2
-    width = [reach if letter in "HW" else 0 for letter in layout]
-    padded = pad(dense_data, width, width, name="pad_temp")
-    window = [size["C"] if letter == "C" else const(kernel_size, "int32") for letter in layout[1:]]
+    _check_rank(name, dense_data, 4)
+    image = dense_data if layout == "NCHW" else transpose(dense_data, (0, 3, 1, 2))
+    batch, channels, height, width = image.shape
+    matrix = SparseMatrix(
+        name, sparse_data, sparse_indices, sparse_indptr, channels * kernel_size * kernel_size
+    )
+    dtype = accumulator(image.dtype)
+    around = [0, 0, kernel_size // 2, kernel_size // 2]
+    padded = pad(image, around, around, name="pad_temp")
+    size = const(kernel_size, "int32")
+    window = [channels if letter == "C" else size for letter in layout[1:]]
 
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder = ir_builder.create()
         source, *sparse, out = pointers(builder, [*inputs, *outputs])
-        shape = [size["N"], size["H"], size["W"], matrix.outer_rows]
-        with rows_along(builder, [*shape, product(window)], 4) as row:
-            n, y, x, block = row.outer
-
-            def result(r: Any) -> list[Any]:
-                at = {"N": n, "H": y, "W": x, "C": block * matrix.block_rows + r}
-                return [at[letter] for letter in layout]
-
-            with builder.for_range(0, matrix.block_rows, "r") as r:
-                out[result(r)] = const(0, dtype)
+        rows = [batch, matrix.outer_rows, height, width]
+        with rows_along(builder, rows, 3, work=kernel_size * kernel_size) as row:
+            n, block, y = row.outer
+            first = block * matrix.block_rows
+            with ExitStack() as stack:
+                r, x = loops(builder, stack, [_block(matrix)[0], width], "z")
+                out[n, first + r, y, x] = const(0, dtype)
             with ExitStack() as stack:
                 place, column = matrix.entries(builder, stack, sparse, block)
                 r, c = loops(builder, stack, _block(matrix), "b")
                 within = unravel_index(column * matrix.block_columns + c, window)
-                own = dict(zip(layout[1:], within))
-                at = {"N": n, "H": y + own["H"], "W": x + own["W"], "C": own["C"]}
-                value = source[[at[letter] for letter in layout]]
-                weight = matrix.value(sparse, place, r, c)
-                term = op.cast(dtype, value) * op.cast(dtype, weight)
-                out[result(r)] = out[result(r)] + term
+                at = {
+                    letter: builder.let(letter.lower(), index)
+                    for letter, index in zip(layout[1:], within)
+                }
+                (x,) = loops(builder, stack, [width], "x")
+                value = op.cast(dtype, source[n, at["C"], y + at["H"], x + at["W"]])
+                weight = op.cast(dtype, matrix.value(sparse, place, r, c))
+                out[n, first + r, y, x] = out[n, first + r, y, x] + value * weight
         return builder.get()
 
-    shape = [matrix.rows if letter == "C" else size[letter] for letter in layout]
-    kind = "bsr" if matrix.is_blocked else "csr"
-    tag = f"sparse_conv2d_sp_{kind}mm"
-    return _made(shape, [padded, *matrix.tensors], body, dtype, dense_data, tag, columns)
+    shape = [batch, matrix.rows, height, width]
+    operands = [padded, *matrix.tensors]
+    made = _made(shape, operands, body, image, "sparse_conv2d_sp", matrix)
+    return made if layout == "NCHW" else transpose(made, (0, 2, 3, 1))
 
 
 def _sparse_inputs(args: list[Tensor], start: str, kind: str) -> dict[Tensor, str]:
@@ -319,8 +353,8 @@ def _sparse_inputs(args: list[Tensor], start: str, kind: str) -> dict[Tensor, st
             continue
         first = 0 if "sp_lhs" in operation.tag else 1
         data, indices, indptr = inputs[first : first + 3]
-        matrix = SparseMatrix(kind, data, indices, indptr)
         columns = operation.attrs["sparse_columns"]
+        matrix = SparseMatrix(kind, data, indices, indptr, columns)
         stored = get_const_int(product(data.shape))
         density = stored / (get_const_int(matrix.rows) * get_const_int(columns))
         sizes = [matrix.rows, columns, matrix.block_rows, matrix.block_columns]
