@@ -38,16 +38,19 @@ CASES = [
             (data,),
         )
         for factor, shift, data in [
-            (1 << 30, 0, BIG), (1518500250, -4, BIG), (1073741825, 3, SMALL), (-(1 << 30), 1, SMALL),
+            (1 << 30, 0, BIG),
+            (1518500250, -4, BIG),
+            (1073741825, 3, SMALL),
+            (-(1 << 30), 1, SMALL),
         ]
     ],
     *[
         Case(
             f"fixed_point_multiply_per_axis_{left}_{right}",
-            lambda x, y, a, b, l=left, r=right: topi.fixed_point_multiply_per_axis(
-                x, y, a, b, l, r, [0]
+            lambda x, y, a, b, left=left, right=right: topi.fixed_point_multiply_per_axis(
+                x, y, a, b, left, right, [0]
             ),
-            lambda x, y, a, b, l=left, r=right: per_axis(x, y, a, b, l, r),
+            lambda x, y, a, b, left=left, right=right: per_axis(x, y, a, b, left, right),
             (SMALL, *FACTORS),
         )
         for left, right in [(True, True), (False, True), (1, 0)]

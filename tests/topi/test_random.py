@@ -24,6 +24,9 @@ VECTORS = [
 ]
 
 
+WRONG = TypeMismatchError
+
+
 def words(text):
     found = [int(word, 16) for word in text.split()]
     return found if len(found) == 4 else found * 4
@@ -190,8 +193,8 @@ def test_the_sum_of_words_wraps():
 @pytest.mark.parametrize(
     "build, error",
     [
-        (lambda g: random.threefry_generate(te.placeholder((9,), "uint64"), (4,)), TypeMismatchError),
-        (lambda g: random.threefry_split(te.placeholder((10,), "int64")), TypeMismatchError),
+        (lambda g: random.threefry_generate(te.placeholder((9,), "uint64"), (4,)), WRONG),
+        (lambda g: random.threefry_split(te.placeholder((10,), "int64")), WRONG),
         (lambda g: random.uniform(g, 0.0, 1.0, (4,), "int32"), UnsupportedError),
         (lambda g: random.normal(g, te.placeholder((2,)), 1.0, (4,), "float32"), ShapeError),
         (lambda g: random.multinomial(g, te.placeholder(()), 3), ShapeError),

@@ -18,8 +18,9 @@ from tilesmith.topi.utils import DType
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "ceil_log2",
     "clip", "cos", "cosh", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh",
-    "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "reinterpret",
-    "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite",
+    "isinf", "isnan", "log", "log10", "log2", "negative", "reinterpret", "round", "rsqrt",
+    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -157,12 +158,12 @@ def reinterpret(x: Any, dtype: DType) -> Any:
 
 
 def left_shift(x: Any, n: Any) -> Any:
-    """Shift the bits of x by ``n`` to the left. `topi.left_shift` takes a tensor as ``n``, too."""
+    """Shift the bits of x by ``n`` to the left; `topi.left_shift` takes a tensor as ``n``."""
     return _unary("T_left_shift", lambda v: v << n, x)
 
 
 def right_shift(x: Any, n: Any) -> Any:
-    """Shift the bits of x by ``n`` to the right. `topi.right_shift` takes a tensor as ``n``, too."""
+    """Shift the bits of x by ``n`` to the right; `topi.right_shift` takes a tensor as ``n``."""
     return _unary("T_right_shift", lambda v: v >> n, x)
 
 

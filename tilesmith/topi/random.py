@@ -23,7 +23,7 @@ has it with two words as well; a key of four words and a path take four.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy

@@ -91,7 +91,7 @@ def get_inx(
 
 
 def rounded(place: PrimExpr, rounding: str) -> PrimExpr:
-    """Return a place rounded by a rule to a whole number, as a float; "round" rounds halves down."""
+    """Round a place by a rule to a whole number, which is a float; "round" rounds halves down."""
     _known("rounding_method", rounding, ROUNDINGS)
     half = const(0.5, place.dtype)
     if rounding in ("round", "round_prefer_floor"):
@@ -153,7 +153,7 @@ def _split_indices(
 ) -> tuple[PrimExpr, ...]:
     order = _order(layout, letters)
     found = [indices[place] if place >= 0 else _ZERO for place in order]
-    return tuple([*found, *[_ZERO] * (count - len(found))])
+    return (*found, *[_ZERO] * (count - len(found)))
 
 
 def get_1d_indices(indices: _Indices, layout: str = "NCW") -> tuple[PrimExpr, ...]:
