@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilesmith.target import generic_func
+from tilesmith.target.generic_func import generic_func
 
 __all__ = ["erf_legalize", "take_legalize"]
 

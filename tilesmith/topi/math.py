@@ -174,8 +174,11 @@ def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:
     ``frexp`` gives for a real factor.
     """
     factor, exponent = const(multiplier, "int32"), const(-shift, "int32")
-    return _unary(
-        "T_fixed_point_multiply", lambda v: tir.q_multiply_shift(v, factor, _POINT, exponent), x
+    return compute(
+        x.shape,
+        lambda *i: tir.q_multiply_shift(x(*i), factor, _POINT, exponent),
+        name="T_fixed_point_multiply",
+        tag=tag.ELEMWISE,
     )
 
 

@@ -50,7 +50,7 @@ def local(builder: IRBuilder, dtype: DType, name: str, first: Any) -> BufferVar:
 def flat_load(buffer: BufferVar, position: PrimExpr) -> PrimExpr:
     """Return the element at a flat, row-major position of a buffer of any number of dimensions."""
     shape = buffer.asobject().shape
-    return buffer[unravel_index(position, shape) if len(shape) > 1 else position]
+    return buffer[unravel_index(position, shape)]
 
 
 def loops(

@@ -76,7 +76,7 @@ def _block(builder: IRBuilder, key: Sequence[PrimExpr], text: Sequence[PrimExpr]
     for word in key:
         parity = op.bitwise_xor(parity, word)
     keys = [*key, builder.let("parity", parity)]
-    x = [builder.let(f"x{i}", text[i] + keys[i]) for i in range(4)]
+    x: list[PrimExpr] = [builder.let(f"x{i}", text[i] + keys[i]) for i in range(4)]
     for number in range(_ROUNDS):
         for half, (a, b) in enumerate(((0, 1), (2, 3)) if number % 2 == 0 else ((0, 3), (2, 1))):
             left = _ROTATIONS[number % 8][half]

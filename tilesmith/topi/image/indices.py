@@ -94,11 +94,14 @@ def rounded(place: PrimExpr, rounding: str) -> PrimExpr:
     """Round a place by a rule to a whole number, which is a float; "round" rounds halves down."""
     _known("rounding_method", rounding, ROUNDINGS)
     half = const(0.5, place.dtype)
+    made: PrimExpr
     if rounding in ("round", "round_prefer_floor"):
-        return tir.ceil(place - half)
-    if rounding == "round_prefer_ceil":
-        return tir.floor(place + half)
-    return tir.floor(place) if rounding == "floor" else tir.ceil(place)
+        made = tir.ceil(place - half)
+    elif rounding == "round_prefer_ceil":
+        made = tir.floor(place + half)
+    else:
+        made = tir.floor(place) if rounding == "floor" else tir.ceil(place)
+    return made
 
 
 def get_closest_index(

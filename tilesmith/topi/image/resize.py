@@ -128,7 +128,7 @@ def _region(roi: Sequence[Number] | None, rank: int, rule: _Rule) -> list[Number
                 f"{rule.coordinates}",
                 notes=("slice the image",),
             )
-        return [0.0] * rank + [1.0] * rank
+        return [0.0 if number < rank else 1.0 for number in range(2 * rank)]
     if roi is None or len(roi) != 2 * rank:
         raise ShapeError(f"resize: tf_crop_and_resize needs a region of {2 * rank} numbers")
     return list(roi)
@@ -184,7 +184,8 @@ def _resize(
         if not rule.crops:
             return value
         inside = [rule.is_inside(i[axis], way) for axis, way in zip(axes, ways)]
-        return tir.if_then_else(tir.all(*inside), value, outside)
+        made: PrimExpr = tir.if_then_else(tir.all(*inside), value, outside)
+        return made
 
     return compute(shape, element, name="resize", tag=tag.INJECTIVE)
 

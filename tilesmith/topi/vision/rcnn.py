@@ -232,7 +232,7 @@ def proposal(
     boxes = te.extern(
         [(batch, total, 5)], [cls_prob, bbox_pred, im_info],
         lambda i, o: predict_bbox_ir(
-            *i, o[0], scales, ratios, feature_stride, rpn_min_size, iou_loss
+            i[0], i[1], i[2], o[0], scales, ratios, feature_stride, rpn_min_size, iou_loss
         ),
         "predict_bbox", [dtype],
     )  # fmt: skip

@@ -94,6 +94,23 @@ def multibox_prior(
     return limit(boxes, 0, 1) if clip else boxes
 
 
+def _moved(
+    moves: list[PrimExpr], box: list[PrimExpr], scales: list[float], clip: bool
+) -> list[PrimExpr]:
+    """Return the corners of a box that moves by parts of its size and grows by powers of e."""
+    dtype = box[0].dtype
+    half = const(0.5, dtype)
+    ends: list[PrimExpr] = []
+    for axis in (0, 1):
+        extent = box[axis + 2] - box[axis]
+        middle = (box[axis] + box[axis + 2]) * half
+        middle = moves[axis] * const(scales[axis], dtype) * extent + middle
+        reach = tir.exp(moves[axis + 2] * const(scales[axis + 2], dtype)) * extent * half
+        ends += [middle - reach, middle + reach]
+    ordered = [ends[0], ends[2], ends[1], ends[3]]
+    return [limit(end, 0, 1) for end in ordered] if clip else ordered
+
+
 def hybrid_multibox_transform_loc(
     cls_prob: Tensor,
     loc_pred: Tensor,
@@ -114,18 +131,6 @@ def hybrid_multibox_transform_loc(
         raise OpAttributeInvalid("multibox_transform_loc: four variances, of x, y, width, height")
     dtype, first = cls_prob.dtype, 0 if bool(keep_background) else 1
 
-    def corners(k: PrimExpr, moves: list[PrimExpr], box: list[PrimExpr]) -> list[PrimExpr]:
-        half = const(0.5, dtype)
-        ends: list[PrimExpr] = []
-        for axis in (0, 1):
-            extent = box[axis + 2] - box[axis]
-            middle = (box[axis] + box[axis + 2]) * half
-            middle = moves[axis] * const(scales[axis], dtype) * extent + middle
-            reach = tir.exp(moves[axis + 2] * const(scales[axis + 2], dtype)) * extent * half
-            ends += [middle - reach, middle + reach]
-        ordered = [ends[0], ends[2], ends[1], ends[3]]
-        return [limit(end, 0, 1) for end in ordered] if bool(clip) else ordered
-
     def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder = ir_builder.create()
         chances, moves, anchors, out, counted = pointers(builder, [*inputs, *outputs])
@@ -145,7 +150,11 @@ def hybrid_multibox_transform_loc(
                 with builder.if_scope(known):
                     own = [moves[[n, k * 4 + v]] for v in range(4)]
                     box = [anchors[[0, k, v]] for v in range(4)]
-                    values = [op.cast(dtype, kind[0]), best[0], *corners(k, own, box)]
+                    values = [
+                        op.cast(dtype, kind[0]),
+                        best[0],
+                        *_moved(own, box, scales, bool(clip)),
+                    ]
                     for v, value in enumerate(values):
                         out[[n, count[0], v]] = value
                     count[0] = count[0] + 1
@@ -198,8 +207,7 @@ def multibox_detection(
     """
     boxes, count = multibox_transform_loc(cls_prob, loc_pred, anchor, clip, threshold, variances)
     numbers = compute(boxes.shape[:2], lambda n, k: op.cast("int32", k), name="multibox_numbers")
-    made: Any = non_max_suppression(
+    made: Tensor | list[Tensor] = non_max_suppression(
         boxes, count, numbers, -1, nms_threshold, force_suppress, nms_topk, return_indices=False
     )
-
-    return made
+    return made if isinstance(made, Tensor) else made[0]
