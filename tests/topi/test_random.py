@@ -203,3 +203,13 @@ def test_the_sum_of_words_wraps():
 def test_what_does_not_fit_is_refused(build, error):
     with pytest.raises(error):
         build(te.placeholder((10,), "uint64", "g"))
+
+
+def test_shapes_may_be_known_when_the_program_runs():
+    gen, n = te.placeholder((10,), "uint64", "g"), te.var("n", "int64")
+    function = te.create_prim_func([gen, *random.threefry_generate(gen, (n, 3))])
+    outputs = [ts.nd.array(np.zeros(10, "uint64")), ts.nd.array(np.zeros((667, 3), "uint64"))]
+    ts.build(function, target="llvm")["main"](ts.nd.array(np.array(FRESH, "uint64")), *outputs)
+    wanted, after = numbers(FRESH, 2001)
+    assert outputs[1].numpy().ravel().tolist() == wanted
+    assert outputs[0].numpy().tolist() == after
