@@ -118,6 +118,8 @@ MODULES: dict[str, str] = {
     "tvm.tir.transform.transform": "tvm.tir.transform",
     "tvm.tirx": "tvm.tir",
     "tvm.topi.argwhere": "tilesmith.topi",
+    "tvm.topi.cpp": "tilesmith.topi",
+    "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
     **dict.fromkeys(
         [
             "tvm.topi.nn." + name
@@ -152,17 +154,21 @@ MODULES: dict[str, str] = {
         ],
         "tilesmith.topi.nn",
     ),
+    "tvm.topi.random.kernel": "tilesmith.topi.random",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
     "tvm.topi.sparse.csrmm": "tilesmith.topi.sparse",
     "tvm.topi.sparse.csrmv": "tilesmith.topi.sparse",
     "tvm.topi.sparse.dense": "tilesmith.topi.sparse",
+    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
+    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
-    "tvm.topi.vision.rcnn": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
     "tvm.topi.vision.rcnn.roi_align": "tilesmith.topi.regions",
     "tvm.topi.vision.rcnn.roi_pool": "tilesmith.topi.regions",
     "tvm.topi.vision.reorg": "tilesmith.topi.regions",
+    "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
     **dict.fromkeys(
@@ -456,9 +462,12 @@ NAMES: dict[str, dict[str, str]] = {
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
     },
-    "tvm.topi.math": {
-        name: "tilesmith.topi.broadcast:" + name for name in ("left_shift", "right_shift")
+    "tvm.topi.cpp.utils": {"*": "tilesmith.topi.helpers"},
+    "tvm.topi.image.resize": {
+        "*": "tilesmith.topi.image.indices",
+        "crop_and_resize": "tilesmith.topi.image.crop_and_resize:crop_and_resize",
     },
+    "tvm.topi.math": {"erf_legalize": "tilesmith.topi.legalization:erf_legalize"},
     "tvm.topi.nn.conv2d": {
         "Workload": _WORKLOADS + "Workload",
         "_get_workload": _WORKLOADS + "conv2d_workload",
@@ -468,6 +477,7 @@ NAMES: dict[str, dict[str, str]] = {
         "_get_workload": _WORKLOADS + "depthwise_workload",
     },
     "tvm.topi.transform": {
+        "take_legalize": "tilesmith.topi.legalization:take_legalize",
         **{
             name: "tilesmith.topi.indexing:" + name
             for name in (
