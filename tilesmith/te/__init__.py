@@ -11,6 +11,7 @@ from tilesmith.te.operation import (
     thread_axis,
     var,
 )
+from tilesmith.te.schedule import Schedule, Stage, create_schedule
 from tilesmith.te.tag import TagScope, tag_scope
 from tilesmith.te.tensor import (
     BaseComputeOp,
@@ -18,6 +19,7 @@ from tilesmith.te.tensor import (
     ExternOp,
     Operation,
     PlaceholderOp,
+    ScanOp,
     Tensor,
     TensorSlice,
 )
@@ -30,6 +32,7 @@ AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 
 __all__ = [
     "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp",
-    "TagScope", "Tensor", "TensorSlice", "compute", "const", "create_prim_func", "extern",
-    "extern_primfunc", "placeholder", "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
+    "ScanOp", "Schedule", "Stage", "TagScope", "Tensor", "TensorSlice", "compute", "const",
+    "create_prim_func", "create_schedule", "extern", "extern_primfunc", "placeholder",
+    "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip

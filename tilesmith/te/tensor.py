@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import ExprOp, IntImm, Node, PrimExpr, attributes, convert, note, operators
+from tilesmith.ir import (
+    ExprOp,
+    IntImm,
+    Node,
+    PrimExpr,
+    Range,
+    attributes,
+    convert,
+    note,
+    operators,
+)
 from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
@@ -17,7 +27,8 @@ from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 from tilesmith.tir.stmt import Stmt
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Tensor", "TensorSlice",
+    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor",
+    "TensorSlice",
 ]  # fmt: skip
 
 
@@ -198,6 +209,13 @@ class Operation(Node, key="te.Operation"):
         """The distinct tensors that the operation reads, in order of first use."""
         return []
 
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The iterators that a schedule starts from: data-parallel ones, then those of a
+        reduction.
+        """
+        return ()
+
     def output(self, index: int) -> Tensor:
         """Return a result of the operation, by number."""
         raise TypeError(f"{type(self).__name__} '{self.name}' has no output {index}")
@@ -260,6 +278,10 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place")):
         return first.axis if isinstance(first, Reduce) else ()
 
     @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return (*self.axis, *self.reduce_axis)
+
+    @property
     def input_tensors(self) -> list[Tensor]:
         read = [load.producer for load in nodes(self.body, ProducerLoad)]
         return list(dict.fromkeys([one for one in read if isinstance(one, Tensor)]))
@@ -308,6 +330,64 @@ class ExternOp(Operation, key="te.ExternOp", slots=("_tensors",)):
     @property
     def input_tensors(self) -> list[Tensor]:
         return list(dict.fromkeys(self.inputs))
+
+    def output(self, index: int) -> Tensor:
+        return self._tensors[index]
+
+
+class ScanOp(Operation, key="te.ScanOp", slots=("_tensors",)):
+    """Tensors whose elements along the first axis, the time, follow from earlier ones.
+
+    ``state_placeholder`` stand for the whole results; ``init`` computes their first rows,
+    ``update`` the row ``scan_axis`` from rows of the state before it. ``inputs`` are read besides.
+    """
+
+    scan_axis: IterVar = data_field()
+    init: tuple[Tensor, ...] = data_field()
+    update: tuple[Tensor, ...] = data_field()
+    state_placeholder: tuple[Tensor, ...] = data_field()
+    inputs: tuple[Tensor, ...] = data_field()
+    spatial_axis_: tuple[IterVar, ...] = data_field()
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        attrs: Any,
+        scan_axis: IterVar,
+        init: Any,
+        update: Any,
+        state_placeholder: Any,
+        inputs: Any = (),
+        spatial_axis_: Any = None,
+    ) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.scan_axis = scan_axis
+        self.init, self.update = tuple(init), tuple(update)
+        self.state_placeholder, self.inputs = tuple(state_placeholder), tuple(inputs)
+        if spatial_axis_ is None:
+            spatial_axis_ = [
+                IterVar(Range(0, size), f"{name}.out{k}.i{number}", IterVar.Opaque)
+                for k, state in enumerate(self.state_placeholder)
+                for number, size in enumerate(state.shape[1:], 1)
+            ]
+        self.spatial_axis_ = tuple(spatial_axis_)
+        self._tensors = [
+            Tensor(state.shape, state.dtype, self, k)
+            for k, state in enumerate(self.state_placeholder)
+        ]
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return (self.scan_axis, *self.spatial_axis_)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.update)
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        return list(dict.fromkeys([*self.init, *self.update]))
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
