@@ -20,11 +20,10 @@ from tilesmith.support.knobs import knobs
 __all__ = [
     "add", "all_of", "ambiguous_division", "any_of", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "cast", "const", "divide", "equal", "floordiv", "floormod", "greater",
-    "greater_equal", "held", "is_const", "is_signed",
-    "less", "less_equal", "literal", "logical_and", "logical_not", "logical_or",
-    "match_to_expression", "match_types", "maximum", "minimum", "multiply", "negate", "not_equal",
-    "number_of_dtype", "shift_left", "shift_right", "subtract", "truncdiv", "truncmod",
-    "truth_of_equality", "wrap",
+    "greater_equal", "held", "is_const", "is_signed", "less", "less_equal", "literal",
+    "logical_and", "logical_not", "logical_or", "match_to_expression", "match_types", "maximum",
+    "minimum", "moved", "multiply", "negate", "not_equal", "number_of_dtype", "shift_left",
+    "shift_right", "subtract", "truncdiv", "truncmod", "truth_of_equality", "wrap",
 ]  # fmt: skip
 
 
@@ -269,6 +268,15 @@ def _adds_nothing(zero: Any) -> bool:
     number: Any = zero.value if isinstance(zero, ir.Broadcast) else zero
     value = number.value
     return not isinstance(value, float) or math.copysign(1.0, value) < 0
+
+
+def moved(value: Any, distance: int) -> Any:
+    """Return ``value + distance`` in the dtype of an index: no wider, as ``index + 1`` would be."""
+    if not isinstance(value, ir.PrimExpr):
+        return value + distance
+    if distance < 0:
+        return subtract(value, const(-distance, value.dtype))
+    return add(value, const(distance, value.dtype))
 
 
 def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:

@@ -230,7 +230,7 @@ class _BoundsFinder(Visitor):
             if index.dtype.lanes == 1:
                 self.check(access, where, index, size)
             elif isinstance(index, Ramp):
-                last = index.base + index.stride * (index.lanes - 1)
+                last = index.base + index.stride * const(index.lanes - 1, index.stride.dtype)
                 self.check(access, where, index.base, size)
                 if axis > 0 and axis == len(shape) - 1 and not node.buffer.strides:
                     # a vector may run on into the next rows
@@ -245,7 +245,8 @@ class _BoundsFinder(Visitor):
         bound = self.analyzer.const_int_bound(index)
         low, high = bound.min_value, bound.max_value
         limit = self.analyzer.const_int_bound(size)
-        outside = self.analyzer.can_prove(index < 0) or self.analyzer.can_prove(index >= size)
+        below = index < const(0, index.dtype)
+        outside = self.analyzer.can_prove(below) or self.analyzer.can_prove(index >= size)
         ends = None if outside else self.reached(substitute(index, self.values))
         if ends is not None:
             low, high = ends
