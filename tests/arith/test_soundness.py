@@ -32,10 +32,10 @@ from tilesmith.ir import (
     Var,
     const,
 )  # fmt: skip
+from tilesmith.ir import operators as op
 
 LOWEST, LARGEST = -(1 << 31), (1 << 31) - 1
 x, y, z = (Var(name, "int32") for name in "xyz")
-from tilesmith.ir import operators as op
 
 wide, other = Var("wide", "int64"), Var("other", "int64")
 b8, u8, u64 = Var("b8", "int8"), Var("u8", "uint8"), Var("u64", "uint64")
