@@ -110,7 +110,7 @@ class Alias(ModuleType):
         names = {*dir(self._target), *self._rows, *_children(self.__name__)}
         for name in names - vars(self).keys():
             # Tools that list names look at them next. A name that fails says why when it is used.
-            with contextlib.suppress(ImportError, TilesmithError):
+            with contextlib.suppress(AttributeError, ImportError, TilesmithError):
                 getattr(self, name)
         return sorted(names)
 
