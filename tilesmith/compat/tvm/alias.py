@@ -110,8 +110,11 @@ class Alias(ModuleType):
         names = {*dir(self._target), *self._rows, *_children(self.__name__)}
         for name in names - vars(self).keys():
             # Tools that list names look at them next. A name that fails says why when it is used.
-            with contextlib.suppress(AttributeError, ImportError, TilesmithError):
-                getattr(self, name)
+            with contextlib.suppress(ImportError, TilesmithError):
+                try:
+                    getattr(self, name)
+                except AttributeError:  # a row whose other end is not there
+                    names.discard(name)
         return sorted(names)
 
     def _hold(self, name: str, value: Any) -> Any:
