@@ -414,7 +414,8 @@ def _driving(values: list[PrimExpr], ranges: dict[Var, Range]) -> dict[Var, Rang
 
 
 def _last(range_: Range) -> PrimExpr:
-    return moved(range_.min + range_.extent, -1)
+    last: PrimExpr = moved(range_.min + range_.extent, -1)
+    return last
 
 
 def _covers(analyzer: Analyzer, low: PrimExpr, last: PrimExpr, iterator: IterVar) -> bool:
