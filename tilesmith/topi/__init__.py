@@ -1,6 +1,6 @@
 """Operators as tensor expressions (TOPI)."""
 
-from tilesmith.topi import image, nn, random, tag, utils, vision
+from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
