@@ -8,6 +8,8 @@ names of one). Names that a module has here need no row.
 
 from __future__ import annotations
 
+from tilesmith.compat.tvm import rows_2018
+
 VERSION = "0.18.0"
 """What ``tvm.__version__`` says: the generation whose names count where generations differ."""
 
@@ -172,6 +174,7 @@ MODULES: dict[str, str] = {
     "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
+    **rows_2018.MODULES,
     **dict.fromkeys(
         [
             "tvm.topi.testing." + name
@@ -230,10 +233,7 @@ MODULES: dict[str, str] = {
     ),
 }
 
-_TE = "tilesmith.te:"
-_TIR = "tilesmith.tir:"
 _WORKLOADS = "tilesmith.topi.nn.workloads:"
-
 _OBJECTS = "tilesmith.compat.tvm.object_generic:"
 _EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
 _SHORT_DEVICES = {
@@ -256,50 +256,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.arith.iter_affine_map": {"subspace_divide": "tilesmith.arith:subspace_divide"},
     "tvm": {
-        # 0.5 and 0.6: tensor expressions at the top
-        **{
-            name: _TE + name
-            for name in (
-                "placeholder",
-                "compute",
-                "reduce_axis",
-                "thread_axis",
-                "var",
-                "extern",
-                "tag_scope",
-            )
-        },
-        **{
-            name: _TIR + name
-            for name in (
-                "sum",
-                "min",
-                "max",
-                "all",
-                "any",
-                "if_then_else",
-                "exp",
-                "log",
-                "sqrt",
-                "tanh",
-                "floor",
-                "ceil",
-                "round",
-                "abs",
-                "power",
-                "popcount",
-                "decl_buffer",
-                "call_extern",
-                "call_packed",
-                "call_pure_extern",
-                "select",
-                "comm_reducer",
-                "likely",
-                "const",
-                "min_value",
-                "max_value",
-            )
-        },
         "__version__": "tilesmith.compat.tvm.aliases:VERSION",
         "context": "tilesmith.runtime.devices:device",
         **_SHORT_DEVICES,
@@ -308,10 +264,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tvm_wrap_excepthook": _OBJECTS + "tvm_wrap_excepthook",
         "vpi": "tilesmith.runtime.devices:vpi",
         "convert": "tilesmith.compat.tvm.convert:convert",
-        "expr": "tilesmith.tir",
         "instrument": "tilesmith.ir.instrument",
-        "stmt": "tilesmith.tir",
-        "select": "tilesmith.tir:Select",
         **{
             name: "tilesmith.ir.memory_pools:" + name
             for name in (
@@ -505,3 +458,5 @@ NAMES: dict[str, dict[str, str]] = {
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }
+for _module, _rows in rows_2018.NAMES.items():
+    NAMES[_module] = {**_rows, **NAMES.get(_module, {})}
