@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
-from tilesmith.ir import PrimExpr, StringImm, Var, convert
+from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, convert
 from tilesmith.support.caller import CallerPlace, place_of_caller
-from tilesmith.te.schedule.attach_type import AttachType
 from tilesmith.te.schedule.layouts import transform_layout
 from tilesmith.te.schedule.loop_attributes import LoopAttributes, Pragma, Prefetched
 from tilesmith.te.schedule.refusals import check_scope, describe, position, refuse
 from tilesmith.te.schedule.relations import Fuse, IterVarRelation, Singleton, Split
-from tilesmith.te.schedule.stage_checks import (
-    check_loops,
-    check_place,
-    leaf_position,
-    loop_size,
-)
 from tilesmith.te.tensor import ComputeOp, HybridOp, Operation, PlaceholderOp, ScanOp
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.index_map import IndexMap
 
 __all__ = ["AttachType", "Stage"]
+
+
+class AttachType(IntEnum):
+    """Where a stage is computed. The numbers are those that users know."""
+
+    GROUP_ROOT = 1
+    INLINE = 2
+    INLINED_ALREADY = 3
+    SCOPE = 4
+    SCAN_UPDATE = 5
 
 
 _SPLITTABLE = (IterVar.DataPar, IterVar.CommReduce, IterVar.Ordered)
@@ -134,8 +138,8 @@ class Stage:
 
         ``disable_predication`` leaves out the guard: the extent must be known to divide.
         """
-        check_loops("split", self)
-        where = leaf_position("split", self, parent)
+        _check_loops(self, "split")
+        where = _position_of_loop(self, "split", parent)
         if parent.iter_type not in _SPLITTABLE:
             raise refuse("split", self, f"{describe(parent)} cannot be split", parent)
         if (factor is None) == (nparts is None):
@@ -145,7 +149,7 @@ class Stage:
             )  # fmt: skip
         name, kind = parent.var.name, parent.iter_type
         dtype = parent.var.dtype
-        size = loop_size("split", self, parent, factor if nparts is None else nparts)
+        size = _number_of_iterations(self, "split", parent, factor if nparts is None else nparts)
         outer = IterVar(None, Var(f"{name}.outer", dtype), kind)
         inner = IterVar(None, Var(f"{name}.inner", dtype), kind)
         factor, nparts = (size, None) if nparts is None else (None, size)
@@ -159,7 +163,7 @@ class Stage:
         for i in range(4):
             for j in range(8): …         for i_j_fused in range(32): …
         """
-        check_loops("fuse", self)
+        _check_loops(self, "fuse")
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
         if not loops:
             if self.leaf_iter_vars:
@@ -168,15 +172,15 @@ class Stage:
             self.relate(Singleton(single), 0)
             return single
         fused: IterVar = loops[0]
-        leaf_position("fuse", self, fused)
+        _position_of_loop(self, "fuse", fused)
         for inner in loops[1:]:
             fused = _fuse_two(self, fused, inner)
         return fused
 
     def reorder(self, *args: IterVar) -> None:
         """Bring loops into the order in which they are given, at the places that they have now."""
-        check_loops("reorder", self)
-        where = [leaf_position("reorder", self, axis) for axis in args]
+        _check_loops(self, "reorder")
+        where = [_position_of_loop(self, "reorder", axis) for axis in args]
         for axis, place in zip(args, where):
             if axis.iter_type not in _MOVABLE:
                 raise refuse("reorder", self, f"{describe(axis)} keeps its place", axis)
@@ -198,8 +202,8 @@ class Stage:
 
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
         """Run the iterations of a loop on the threads of ``te.thread_axis(…)``."""
-        check_loops("bind", self)
-        leaf_position("bind", self, ivar)
+        _check_loops(self, "bind")
+        _position_of_loop(self, "bind", ivar)
         if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type != IterVar.ThreadIndex:
             raise refuse(
                 "bind", self, f"a thread axis is needed, got {thread_ivar!r}", ivar,
@@ -212,31 +216,41 @@ class Stage:
 
     def vectorize(self, var: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors."""
-        _set_kind(self, "vectorize", var, IterVar.Vectorized)
+        self._set_kind("vectorize", var, IterVar.Vectorized)
 
     def unroll(self, var: IterVar) -> None:
         """Write out the iterations of a loop."""
-        _set_kind(self, "unroll", var, IterVar.Unrolled)
+        self._set_kind("unroll", var, IterVar.Unrolled)
 
     def parallel(self, var: IterVar) -> None:
         """Divide the iterations of a loop among the threads of the CPU."""
-        _set_kind(self, "parallel", var, IterVar.Parallelized)
+        self._set_kind("parallel", var, IterVar.Parallelized)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Replace a loop and what is inside of it by a tensor intrinsic (te.decl_tensor_intrin)."""
-        check_loops("tensorize", self)
-        leaf_position("tensorize", self, var)
+        _check_loops(self, "tensorize")
+        _position_of_loop(self, "tensorize", var)
         found = self.attributes(var)
         found.iter_type = IterVar.Tensorized
         found.tensor_intrin = tensor_intrin
         self.tensorized_at = place_of_caller()
+
+    def _set_kind(self, primitive: str, axis: IterVar, kind: int) -> None:
+        _check_loops(self, primitive)
+        _position_of_loop(self, primitive, axis)
+        if primitive != "unroll" and axis.iter_type == IterVar.CommReduce:
+            raise refuse(
+                primitive, self, f"{describe(axis)} adds to the same element in each iteration",
+                axis, "rfactor makes partial results that are independent",
+            )  # fmt: skip
+        self.attributes(axis).iter_type = kind
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a pragma to a loop, such as "auto_unroll_max_step" with a number.
 
         "unroll", "vectorize" and "parallel" are the primitives of these names.
         """
-        leaf_position("pragma", self, var)
+        _position_of_loop(self, "pragma", var)
         if pragma_type in ("unroll", "vectorize", "parallel"):
             getattr(self, pragma_type)(var)
             return
@@ -246,7 +260,7 @@ class Stage:
 
     def prefetch(self, tensor: Any, var: IterVar, offset: Any) -> None:
         """Fetch what a tensor's elements will be ``offset`` iterations of a loop ahead."""
-        leaf_position("prefetch", self, var)
+        _position_of_loop(self, "prefetch", var)
         self.attributes(var).prefetches.append(Prefetched(tensor, convert(offset)))
 
     # Memory
@@ -265,7 +279,7 @@ class Stage:
         function may give ``te.AXIS_SEPARATOR``: a border that flattening keeps.
         """
         if not isinstance(self.op, PlaceholderOp):
-            check_loops("transform_layout", self)
+            _check_loops(self, "transform_layout")
         return transform_layout(self, mapping_function)
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
@@ -282,14 +296,14 @@ class Stage:
 
     def double_buffer(self) -> None:
         """Compute the next part while the current one is used, in a second copy of the memory."""
-        check_loops("double_buffer", self)
+        _check_loops(self, "double_buffer")
         if self.is_output:
             raise refuse("double_buffer", self, "memory of an output cannot be doubled")
         self.has_double_buffer = True
 
     def rolling_buffer(self) -> None:
         """Keep rows that the next iteration needs again, instead of computing them twice."""
-        check_loops("rolling_buffer", self)
+        _check_loops(self, "rolling_buffer")
         if self.is_output:
             raise refuse("rolling_buffer", self, "an output is kept as a whole")
         self.has_rolling_buffer = True
@@ -319,7 +333,7 @@ class Stage:
         """Compute the stage inside of a loop of the stage that uses it: what that iteration
         needs.
         """
-        check_place("compute_at", self)
+        _check_place(self, "compute_at")
         if not isinstance(parent, Stage):
             raise refuse("compute_at", self, f"a stage of the schedule is needed, got {parent!r}")
         for stage, role in ((self, "is computed as a whole"), (parent, "reads all it reads")):
@@ -354,7 +368,7 @@ class Stage:
 
     def compute_inline(self) -> None:
         """Write the expression of the stage wherever it is read, and compute nothing before."""
-        check_place("compute_inline", self)
+        _check_place(self, "compute_inline")
         if isinstance(self.op, PlaceholderOp):
             raise refuse("compute_inline", self, "an input of the program has no expression")
         if not isinstance(self.op, ComputeOp):
@@ -372,7 +386,7 @@ class Stage:
 
     def compute_root(self) -> None:
         """Compute the stage as a whole, before those that use it."""
-        check_place("compute_root", self)
+        _check_place(self, "compute_root")
         self.attach_type, self.attach_stage, self.attach_ivar = AttachType.GROUP_ROOT, None, None
         self.placed_at = place_of_caller()
 
@@ -381,7 +395,7 @@ class Stage:
 
 
 def _fuse_two(stage: Stage, outer: IterVar, inner: IterVar) -> IterVar:
-    first, second = leaf_position("fuse", stage, outer), leaf_position("fuse", stage, inner)
+    first, second = _position_of_loop(stage, "fuse", outer), _position_of_loop(stage, "fuse", inner)
     if first == second + 1:
         outer, inner, first, second = inner, outer, second, first
     for axis in (outer, inner):
@@ -400,12 +414,40 @@ def _fuse_two(stage: Stage, outer: IterVar, inner: IterVar) -> IterVar:
     return fused
 
 
-def _set_kind(stage: Stage, primitive: str, axis: IterVar, kind: int) -> None:
-    check_loops(primitive, stage)
-    leaf_position(primitive, stage, axis)
-    if primitive != "unroll" and axis.iter_type == IterVar.CommReduce:
+def _check_place(stage: Stage, primitive: str) -> None:
+    if stage.attach_type == AttachType.SCAN_UPDATE:
+        raise refuse(primitive, stage, "the update of a scan is computed inside of the scan")
+
+
+def _check_loops(stage: Stage, primitive: str) -> None:
+    if stage.attach_type in (AttachType.INLINE, AttachType.INLINED_ALREADY):
         raise refuse(
-            primitive, stage, f"{describe(axis)} adds to the same element in each iteration",
-            axis, "rfactor makes partial results that are independent",
+            primitive, stage, "the stage is inlined: it has no loops of its own", None,
+            "schedule its loops before, or leave out compute_inline",
         )  # fmt: skip
-    stage.attributes(axis).iter_type = kind
+    if isinstance(stage.op, PlaceholderOp):
+        raise refuse(
+            primitive, stage, "an input of the program has no loops", None,
+            "cache_read makes a copy that has",
+        )  # fmt: skip
+
+
+def _position_of_loop(stage: Stage, primitive: str, axis: Any) -> int:
+    """Return the position of a loop among the leaves."""
+    if not isinstance(axis, IterVar):
+        raise refuse(primitive, stage, f"a loop of the stage is needed, got {axis!r}")
+    found = position(stage.leaf_iter_vars, axis)
+    if found is None:
+        raise refuse(primitive, stage, f"{describe(axis)} is not a loop of the stage", axis)
+    return found
+
+
+def _number_of_iterations(stage: Stage, primitive: str, axis: IterVar, given: Any) -> PrimExpr:
+    size = convert(given)
+    if not isinstance(size, PrimExpr) or not size.dtype.is_integer:
+        raise refuse(primitive, stage, f"a number of iterations is an integer, got {given!r}")
+    if isinstance(size, IntImm):
+        if size.value < 1:
+            raise refuse(primitive, stage, f"{size.value} iterations are not possible", axis)
+        return IntImm(axis.var.dtype, size.value)
+    return size
