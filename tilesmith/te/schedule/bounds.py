@@ -19,7 +19,12 @@ from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.schedule.message_passing import pass_down_domains, pass_up_sets, thread_of
+from tilesmith.te.schedule.message_passing import (
+    is_virtual_thread,
+    pass_down_domains,
+    pass_up_sets,
+    thread_of,
+)
 from tilesmith.te.schedule.operations import OPERATIONS
 from tilesmith.te.schedule.operations.rules import Bounds, Regions
 from tilesmith.te.schedule.placement import (
@@ -74,10 +79,14 @@ class _Inference:
             pass_down_domains(stage, self.bounds, self.analyzer)
             for thread in stage.env_thread_axes:
                 self.env_thread(stage, thread)
+            taken: dict[str, IterVar] = {}
             for axis in stage.leaf_iter_vars:
                 self.learn(axis)
                 bound = thread_of(stage, axis)
                 if bound is not None and bound is not axis:
+                    other = taken.setdefault(_thread_key(bound), axis)
+                    if other is not axis:
+                        raise _bound_twice(stage, other, axis, bound)
                     self.bind(stage, axis, bound)
         return self.bounds
 
@@ -216,6 +225,21 @@ class _Inference:
         if found is None:
             found = IntSet.from_range(self.bounds[axis])
         return eval_set(found, relaxed, self.analyzer) if relaxed else found
+
+
+def _thread_key(thread: IterVar) -> str:
+    """Return what tells threads apart: their tag; virtual ones are as many as there are axes."""
+    return f"{id(thread)}" if is_virtual_thread(thread) else thread.thread_tag
+
+
+def _bound_twice(stage: Stage, one: IterVar, other: IterVar, thread: IterVar) -> ScheduleError:
+    return refuse(
+        "bind", stage,
+        f"'{one.var.name}' and '{other.var.name}' both run on '{thread.thread_tag}': only pairs "
+        "of equal values would be computed",
+        other, "bind them to different threads, or fuse them first",
+        stage.attributes(other).bound_at,
+    )  # fmt: skip
 
 
 def needs_relaxing(thread: IterVar | None, is_fixed: bool, scope: str) -> bool:

@@ -61,9 +61,7 @@ def read_boxes(
     }
 
 
-def _values(
-    index: PrimExpr, known: Mapping[Var, IntervalSet], analyzer: Analyzer
-) -> IntervalSet:
+def _values(index: PrimExpr, known: Mapping[Var, IntervalSet], analyzer: Analyzer) -> IntervalSet:
     """Return the values of an index; what is read from memory may be anything."""
     if any_node(index, lambda node: isinstance(node, ProducerLoad)):
         return IntSet.everything()
