@@ -347,16 +347,40 @@ STEPS = (
 )  # fmt: skip
 
 
-def random_schedule(pick, results, note=lambda text: None):
+def bind(pick, s):
+    """Run a loop on threads; blocks do not reduce together."""
+    stage = pick.one(_with_loops(s))
+    loop = pick.one(stage.leaf_iter_vars)
+    tag = pick.one(["blockIdx.x", "threadIdx.x", "threadIdx.x", "threadIdx.y"])
+    if loop.iter_type != tir.IterVar.CommReduce or tag.startswith("threadIdx"):
+        stage.bind(loop, te.thread_axis(tag))
+
+
+def scope(pick, s):
+    stage = pick.one(_with_loops(s))
+    if not stage.is_output:
+        stage.set_scope(pick.one(["shared", "local", ""]))
+
+
+STEPS_ON_THREADS = (
+    split, split, fuse, reorder, compute_at, compute_at, compute_inline, cache_read, cache_write,
+    rfactor, bind, bind, bind, bind, scope, scope, scope,
+)  # fmt: skip
+
+
+def random_schedule(pick, results, note=lambda text: None, on_threads=False):
     """Return a schedule of a program to which random primitives were applied; what is refused is
     left out.
     """
     s = te.create_schedule([one.op for one in results])
     for _ in range(pick.number(1, 8)):
-        step = pick.one(STEPS)
+        step = pick.one(STEPS_ON_THREADS if on_threads else STEPS)
         try:
             step(pick, s)
             note(step.__name__)
         except ScheduleError as error:
             note(f"{step.__name__} refused: {error.message}")
+    if on_threads:  # the threads around a cache tell its memory
+        for stage in s.stages:
+            stage.scope = "" if stage.scope == "global" else stage.scope
     return s
