@@ -348,12 +348,15 @@ STEPS = (
 
 
 def bind(pick, s):
-    """Run a loop on threads; blocks do not reduce together."""
+    """Run a loop on threads. What threads reduce together they all have afterwards, but only on a
+    device, where a launch does not end before its kernel.
+    """
     stage = pick.one(_with_loops(s))
     loop = pick.one(stage.leaf_iter_vars)
     tag = pick.one(["blockIdx.x", "threadIdx.x", "threadIdx.x", "threadIdx.y"])
-    if loop.iter_type != tir.IterVar.CommReduce or tag.startswith("threadIdx"):
-        stage.bind(loop, te.thread_axis(tag))
+    if loop.iter_type != tir.IterVar.CommReduce or stage.is_output:
+        if loop.iter_type != tir.IterVar.CommReduce or tag.startswith("threadIdx"):
+            stage.bind(loop, te.thread_axis(tag))
 
 
 def scope(pick, s):

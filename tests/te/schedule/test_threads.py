@@ -234,7 +234,14 @@ def bind_other_extents(s, D, C, thread):
     s[D].bind(D.op.axis[1], thread())
 
 
+def fill_in_parts(s, D, C, thread):
+    s[C].bind(C.op.axis[0], thread())
+    s[D].compute_at(s[C], C.op.axis[0])
+    s[D].bind(D.op.axis[1], te.thread_axis("threadIdx.y"))
+
+
 MEANINGLESS = {
+    "the threads 'threadIdx.y' of 'j' fill \"local\" memory": fill_in_parts,
     "'D'.*\"local\" memory, and computed outside of the threads 'threadIdx.x'": keep_outside,
     "'D'.*\"shared\" memory ends with the threads 'threadIdx.x'": fill_by_ended_threads,
     "'i' and 'j' both run on the threads 'threadIdx.x'": bind_twice,

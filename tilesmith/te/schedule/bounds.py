@@ -19,7 +19,12 @@ from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.schedule.message_passing import pass_down_domains, pass_up_sets, thread_of
+from tilesmith.te.schedule.message_passing import (
+    pass_down_domains,
+    pass_down_marks,
+    pass_up_sets,
+    thread_of,
+)
 from tilesmith.te.schedule.operations import OPERATIONS
 from tilesmith.te.schedule.operations.rules import Bounds, Regions
 from tilesmith.te.schedule.placement import (
@@ -53,6 +58,7 @@ class _Inference:
         self.bounds: Bounds = {}
         self.threads: dict[IterVar, tuple[Stage, IterVar]] = {}  # who gave a thread its extent
         self.consumers: dict[Operation, list[Stage]] = {}
+        self.in_others: set[Operation] = set()  # that live in the memory of others
         for stage in sch.stages:
             if stage.attach_type == AttachType.INLINED_ALREADY:
                 continue
@@ -62,6 +68,8 @@ class _Inference:
                     "are inferred",
                     notes=("call sch = sch.normalize() first; lower and build do so",),
                 )
+            aliases = OPERATIONS[stage.op.__class__].aliases(stage.op)
+            self.in_others.update([tensor.op for tensor in aliases])
             for op in dict.fromkeys([tensor.op for tensor in stage.op.input_tensors]):
                 self.consumers.setdefault(op, []).append(stage)
 
@@ -115,6 +123,17 @@ class _Inference:
                 f"its \"{stage.scope}\" memory ends with the threads '{tag}' that fill it", axis,
                 "compute it inside of the threads that read it, or keep it in \"global\" memory",
             )  # fmt: skip
+        scope = memory_scope(stage, self.paths[stage])
+        is_private = not needs_relaxing(stage.attributes(axis).bind_thread, True, scope)
+        is_alone = stage.is_output or stage.op in self.in_others or is_const(extent, 1)
+        if is_private and not is_alone and not self.is_reduced(stage, axis):
+            raise refuse(
+                "bind", stage,
+                f"the threads '{tag}' of '{axis.var.name}' fill \"{scope}\" memory, of which each "
+                "has its own",
+                axis, 'keep the result in memory that they share: set_scope("shared")',
+                stage.attributes(axis).bound_at,
+            )  # fmt: skip
         for loop, thread in threads:
             running = self.bounds[loop.axis].extent
             if thread.thread_tag != tag or self.analyzer.can_prove_equal(extent, running):
@@ -127,6 +146,14 @@ class _Inference:
                 axis, "split the loop by nparts, so that both have the same extent",
                 stage.attributes(axis).bound_at,
             )  # fmt: skip
+
+    def is_reduced(self, stage: Stage, axis: IterVar) -> bool:
+        """Return whether the iterations of a loop are those of a reduction: all threads get its
+        result.
+        """
+        marks = dict.fromkeys(stage.op.axis, 1)
+        pass_down_marks(stage, marks)
+        return not marks.get(axis)
 
     def check_tag(self, stage: Stage, axis: IterVar, tag: str, tags: dict[str, IterVar]) -> None:
         """Refuse two loops of a stage that run on the same threads (virtual ones may be nested)."""
