@@ -383,7 +383,11 @@ def random_schedule(pick, results, note=lambda text: None, on_threads=False):
             note(step.__name__)
         except ScheduleError as error:
             note(f"{step.__name__} refused: {error.message}")
-    if on_threads:  # the threads around a cache tell its memory
-        for stage in s.stages:
-            stage.scope = "" if stage.scope == "global" else stage.scope
+    for stage in s.stages if on_threads else ():
+        is_bound = any(one.bind_thread is not None for one in stage.iter_var_attrs.values())
+        if is_bound and stage.attach_type == AttachType.SCOPE:
+            # For the interpreter memory of a thread ends with the launch, not with the kernel.
+            stage.set_scope("shared")
+        elif stage.scope == "global":  # the threads around a cache tell its memory
+            stage.set_scope("")
     return s
