@@ -12,23 +12,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import is_call
-from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.checks import check_variables
-from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+from tilesmith.te.checks import (
+    check_late_reads,
+    check_states,
+    check_variables,
+    in_order_of_time,
+    update_operations,
+)
+from tilesmith.te.index_dtype import IndexDtype, MatchDtypes, same_dtype
+from tilesmith.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    HybridOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    Tensor,
+    TensorComputeOp,
+)
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, ProducerLoad, Reduce
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import (
+    Allocate,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
+    Evaluate,
     For,
     ForKind,
     LetStmt,
@@ -81,65 +100,7 @@ def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
     return list(order)
 
 
-def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Cast both operands to the wider of their dtypes; needed where indices of the old and the new
-    dtype meet.
-    """
-    if a.dtype is b.dtype:
-        return a, b
-    wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-    return cast(wide, a), cast(wide, b)
-
-
-class _MatchDtypes(Rewriter):
-    """Rewrites expressions and gives operands of one operator a common dtype again."""
-
-    def visit_BinaryOp(self, node: Any) -> PrimExpr:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if a is node.a and b is node.b:
-            return node
-        return type(node)(*_same_dtype(a, b))
-
-    def visit_Cast(self, node: Any) -> PrimExpr:
-        value = self.visit(node.value)
-        return node if value is node.value else cast(node.dtype, value)
-
-    def visit_Select(self, node: Any) -> PrimExpr:
-        condition = self.visit(node.condition)
-        a, b = self.visit(node.true_value), self.visit(node.false_value)
-        if condition is node.condition and a is node.true_value and b is node.false_value:
-            return node
-        return type(node)(condition, *_same_dtype(a, b))
-
-
-class _IndexDtype(_MatchDtypes):
-    """Changes the dtype of integers in index arithmetic."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = DataType(dtype)
-        self.variables: dict[Var, Var] = {}
-
-    def convert(self, expr: PrimExpr) -> PrimExpr:
-        """Convert an index or size to the dtype."""
-        if expr.dtype is self.dtype or not expr.dtype.is_integer:
-            return expr
-        converted = self.visit(expr)
-        return cast(self.dtype, converted)
-
-    def visit_IntImm(self, node: Any) -> PrimExpr:
-        return const(node.value, self.dtype) if node.dtype == "int32" else node
-
-    def visit_Var(self, variable: Var) -> PrimExpr:
-        return self.variables.get(variable, variable)
-
-    def visit_Call(self, call: Any) -> PrimExpr:
-        return call
-
-    def visit_ProducerLoad(self, load: Any) -> PrimExpr:
-        return load
-
-
-class _Body(_MatchDtypes):
+class _Body(MatchDtypes):
     """Rewrites a body: tensor reads become buffer loads, iterators become those of the block."""
 
     def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
@@ -159,7 +120,7 @@ class _Body(_MatchDtypes):
         new = self.children(call)
         if new is not call and is_call(new, "tir.if_then_else"):
             condition, a, b = new.args
-            a, b = _same_dtype(a, b)
+            a, b = same_dtype(a, b)
             return type(new)(a.dtype, new.op, (condition, a, b))
         return new
 
@@ -172,12 +133,40 @@ class _Body(_MatchDtypes):
         return type(node)(node.var, value, self.visit(node.body))
 
 
+class _Statements(_Body):
+    """Rewrites statements over tensors: stores become stores to buffers, realized tensors memory
+    for the statement around them, launches of threads loops.
+    """
+
+    def visit_ProducerStore(self, store: Any) -> Stmt:
+        buffer = self.builder.buffers[store.producer]
+        indices = [self.builder.index(self.visit(index)) for index in store.indices]
+        return BufferStore(buffer, self.visit(store.value), indices, None, store.span)
+
+    def visit_ProducerRealize(self, realize: Any) -> Stmt:
+        tensor = realize.producer
+        shape = [self.builder.index(size) for size in tensor.shape]
+        buffer = decl_buffer(shape, tensor.dtype, tensor.name, scope=realize.storage_scope)
+        self.builder.buffers[tensor] = buffer
+        body = DeclBuffer(buffer, self.visit(realize.body))
+        return Allocate(buffer.data, buffer.dtype, shape, const(True, "bool"), body)
+
+    def visit_AttrStmt(self, attribute: Any) -> Stmt:
+        if attribute.attr_key != "thread_extent":
+            return self.children(attribute)
+        thread = attribute.node
+        launched = IterVar(None, thread.thread_tag, IterVar.ThreadIndex, thread.thread_tag)
+        extent, body = self.visit(attribute.value), self.visit(attribute.body)
+        kind = ForKind.THREAD_BINDING
+        return For(thread.var, const(0, extent.dtype), extent, kind, body, launched)
+
+
 class _Builder:
     """Builds the function: buffers of all tensors, one block per operation."""
 
     def __init__(self, arguments: list[Any], index_dtype: str | None) -> None:
         self.arguments = arguments
-        self.index_dtype = _IndexDtype(index_dtype) if index_dtype else None
+        self.index_dtype = IndexDtype(index_dtype) if index_dtype else None
         self.sizes: dict[Var, Var] = {}
         self.buffers: dict[Any, Buffer] = {}
         self.names: dict[str, int] = {}
@@ -224,11 +213,17 @@ class _Builder:
         """Build the function."""
         tensors = [argument for argument in self.arguments if isinstance(argument, Tensor)]
         operations = operations_in_order(tensors)
+        check_late_reads(operations)
+        check_states(operations)
         outputs = [op.output(k) for op in operations for k in range(op.num_outputs)]
         self._collect_sizes(outputs)
         given = set(tensors)
+        scans = [op for op in operations if isinstance(op, ScanOp)]
+        updates = {op: scan for scan in scans for op in update_operations(scan)}
+        states = self._shared_memory(scans)
         for tensor in outputs:
-            if isinstance(tensor.op, PlaceholderOp) and tensor not in given:
+            is_input = isinstance(tensor.op, PlaceholderOp) and tensor not in states
+            if is_input and tensor not in given:
                 raise TypeMismatchError(
                     f"placeholder '{tensor.name}' is read, but it is not among the arguments of"
                     " create_prim_func"
@@ -242,10 +237,15 @@ class _Builder:
                 params.append((argument, self.sizes.get(argument, argument)))
         allocated = []
         for tensor in outputs:
-            if tensor not in self.buffers:
+            if tensor not in self.buffers and tensor not in states:
                 self.buffers[tensor] = self._buffer(tensor)
                 allocated.append(self.buffers[tensor])
-        statements = [self._statement(op) for op in operations if not isinstance(op, PlaceholderOp)]
+        self.buffers.update({tensor: self.buffers[whole] for tensor, whole in states.items()})
+        statements = [
+            self._statement(op)
+            for op in operations
+            if not isinstance(op, PlaceholderOp) and op not in updates
+        ]
         root = Block((), (), (), "root", stmt_seq(*statements), None, allocated)
         return PrimFunc(
             [variable for _, variable in params],
@@ -254,6 +254,22 @@ class _Builder:
             {variable: self.buffers[t] for t, variable in params if isinstance(t, Tensor)},
             {"global_symbol": "main", **self._layout_free(operations), "tir.noalias": True},
         )
+
+    def _shared_memory(self, scans: list[ScanOp]) -> dict[Tensor, Tensor]:
+        """Return the tensors that live in the memory of a scan's results."""
+        found: dict[Tensor, Tensor] = {}
+        for scan in scans:
+            for k in range(scan.num_outputs):
+                parts = scan.init[k], scan.update[k], scan.state_placeholder[k]
+                for tensor in parts:
+                    if self._is_argument(tensor):
+                        raise TypeMismatchError(
+                            f"'{tensor.name}', a part of scan '{scan.name}', is no argument: it "
+                            "lives in the memory of the result",
+                            notes=("give the result of te.scan",),
+                        )
+                    found[tensor] = scan.output(k)
+        return found
 
     def _layout_free(self, operations: list[Operation]) -> dict[str, Any]:
         """Return the positions of the parameters whose layout the compiler may choose (by an
@@ -275,6 +291,12 @@ class _Builder:
             return self._compute(op)
         if isinstance(op, ExternOp):
             return self._extern(op)
+        if isinstance(op, ScanOp):
+            return self._scan(op)
+        if isinstance(op, TensorComputeOp):
+            return self._intrinsic_calls(op)
+        if isinstance(op, HybridOp):
+            return self._hybrid(op)
         raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
 
     def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
@@ -307,7 +329,7 @@ class _Builder:
         inner = [one for one in op.attrs.get(LAYOUT_FREE, ()) if not self._is_argument(one)]
         if inner:
             annotations[LAYOUT_FREE] = [self.buffers[tensor] for tensor in inner]
-        if isinstance(op.body[0], Reduce) or op.num_outputs == 1:
+        if self._is_one_block(op):
             loops, values, block = self._compute_block(op, None, annotations)
             return self._nest(loops, BlockRealize(values, const(True, "bool"), block))
         realizes: list[Stmt] = []
@@ -425,3 +447,84 @@ class _Builder:
         else:
             block = Block((), reads, writes, name, body, None, (), matches)
         return BlockRealize((), const(True, "bool"), block)
+
+    def _scan(self, scan: ScanOp) -> Stmt:
+        """Build the loop over the time: in it, a block for each operation of the update, whose
+        first iterator is bound to the time and keeps its order.
+        """
+        domain = scan.scan_axis.domain
+        low, extent = self.index(domain.min), self.index(domain.extent)
+        time = Var(scan.scan_axis.var.name.replace(".", "_"), extent.dtype)
+        steps = []
+        for op in update_operations(scan):
+            timed = in_order_of_time(op, scan)
+            for k in range(op.num_outputs):
+                self.buffers[timed.output(k)] = self.buffers[op.output(k)]
+            for number in [None] if self._is_one_block(timed) else range(op.num_outputs):
+                loops, values, block = self._compute_block(timed, number, {})
+                realize = BlockRealize([time, *values[1:]], const(True, "bool"), block)
+                steps.append(self._nest(loops[1:], realize))
+        return For(time, low, extent, ForKind.SERIAL, stmt_seq(*steps))
+
+    def _is_one_block(self, op: ComputeOp) -> bool:
+        return isinstance(op.body[0], Reduce) or op.num_outputs == 1
+
+    def _intrinsic_calls(self, op: TensorComputeOp) -> Stmt:
+        """Build the loops around a block that is one call of a tensor intrinsic."""
+        intrin, mapping = op.intrin, {}
+        outer = op.axis[: op.schedulable_ndim]
+        loops, iterators, values = self._iterators([*outer, *op.reduce_axis], mapping)
+        rewrite = _Body(self, mapping)
+        regions = [
+            self._region(tensor, [rewrite.visit(one) for one in region])
+            for tensor, region in zip(op.inputs, op.input_regions)
+        ]
+        reads = len(regions)
+        point = [Range.from_min_extent(mapping[axis.var], const(1, "int32")) for axis in outer]
+        inner = [axis.domain for axis in op.axis[op.schedulable_ndim :]]
+        regions += [self._region(op.output(k), [*point, *inner]) for k in range(op.num_outputs)]
+        matches = [MatchBufferRegion(*pair) for pair in zip(intrin.buffers, regions)]
+        init, body = None, intrin.body
+        if op.reduce_axis or body is None:
+            init, body = intrin.reduce_init, intrin.reduce_update
+        if body is None or (op.reduce_axis and init is None):
+            raise UnsupportedError(
+                f"compute '{op.name}' reduces around the calls of '{intrin.name}', which has no "
+                "statements for the start and one part of a reduction",
+                notes=("let fcompute return three statements: the whole, the start, an update",),
+            )
+        if not op.reduce_axis and init is not None:
+            init, body = None, stmt_seq(init, body)
+        for parameter, value in reversed(list(zip(intrin.scalar_params, op.scalar_inputs))):
+            body = LetStmt(parameter, cast(parameter.dtype, rewrite.visit(value)), body)
+        name = self._unique(self.block_names, op.name)
+        scalars = get_block_access_region(
+            Block((), (), (), name, Evaluate(_tuple_of(rewrite, op)), None),
+            {b.data: b for b in self.buffers.values()},
+        )[0]
+        block = Block(
+            iterators, [*regions[:reads], *scalars], regions[reads:], name, body, init, (), matches
+        )
+        return self._nest(loops, BlockRealize(values, const(True, "bool"), renew_defs(block)))
+
+    def _hybrid(self, op: HybridOp) -> Stmt:
+        """Build an opaque block with the loops of a hybrid script."""
+        for k, placeholder in enumerate(op.outputs):
+            self.buffers[placeholder] = self.buffers[op.output(k)]
+        body = _Statements(self, {}).visit(op.body)
+        reads = [BufferRegion.full_region(self.buffers[tensor]) for tensor in op.input_tensors]
+        results = [op.output(k) for k in range(op.num_outputs)]
+        writes = [BufferRegion.full_region(self.buffers[tensor]) for tensor in results]
+        name = self._unique(self.block_names, op.name)
+        return BlockRealize((), const(True, "bool"), Block((), reads, writes, name, body))
+
+    def _region(self, tensor: Tensor, ranges: list[Range]) -> BufferRegion:
+        indexed = [
+            Range.from_min_extent(self.index(one.min), self.index(one.extent)) for one in ranges
+        ]
+        return BufferRegion(self.buffers[tensor], indexed)
+
+
+def _tuple_of(rewrite: _Body, op: TensorComputeOp) -> PrimExpr:
+    """Return a call that reads what the scalars of intrinsic calls read."""
+    return Call("handle", "tir.tvm_tuple", [rewrite.visit(one) for one in op.scalar_inputs])
