@@ -1,6 +1,6 @@
 """Operators as tensor expressions (TOPI)."""
 
-from tilesmith.topi import image, nn, tag, utils, vision
+from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
@@ -25,6 +25,7 @@ from tilesmith.topi.helpers import (
     within_index,
 )
 from tilesmith.topi.indexing import *  # noqa: F403
+from tilesmith.topi.legalization import *  # noqa: F403
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403
 from tilesmith.topi.reduction import *  # noqa: F403
@@ -35,6 +36,8 @@ from tilesmith.topi.sequence import *  # noqa: F403
 from tilesmith.topi.signal import *  # noqa: F403
 from tilesmith.topi.slicing import *  # noqa: F403
 from tilesmith.topi.sort import *  # noqa: F403
+from tilesmith.topi.sparse_indices import *  # noqa: F403
+from tilesmith.topi.tag import is_broadcast, is_injective
 from tilesmith.topi.tensor import *  # noqa: F403
 from tilesmith.topi.transform import *  # noqa: F403
 from tilesmith.topi.utils import (

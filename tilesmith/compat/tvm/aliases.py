@@ -23,10 +23,11 @@ MODULES: dict[str, str] = {
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
     "tvm.container": "tvm.ir.container",
-    "tvm.contrib.cblas": "tilesmith.compat.tvm.blas",
+    "tvm.contrib.cuda_graph": "tilesmith.compat.tvm.refused_module",
+    "tvm.contrib.cuda_graph.cuda_graph_executor": "tilesmith.compat.tvm.refused_module",
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
-    "tvm.contrib.mkl": "tilesmith.compat.tvm.blas",
     "tvm.contrib.nvcc": "tilesmith.target.nvcc",
+    "tvm.contrib.sdaccel": "tilesmith.compat.tvm.refused_module",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
     "tvm.instrument": "tilesmith.ir.instrument",
@@ -118,32 +119,57 @@ MODULES: dict[str, str] = {
     "tvm.tir.transform.transform": "tvm.tir.transform",
     "tvm.tirx": "tvm.tir",
     "tvm.topi.argwhere": "tilesmith.topi",
-    "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_to_space_nd": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.depth_to_space": "tilesmith.topi.nn",
-    "tvm.topi.nn.fifo_buffer": "tilesmith.topi.nn",
-    "tvm.topi.nn.flatten": "tilesmith.topi.nn",
-    "tvm.topi.nn.group_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.instance_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.layer_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.softmax": "tilesmith.topi.nn",
+    "tvm.topi.cpp": "tilesmith.topi",
+    "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
+    **dict.fromkeys(
+        [
+            "tvm.topi.nn." + name
+            for name in (
+                "batch_matmul",
+                "batch_norm",
+                "batch_to_space_nd",
+                "bitserial_conv2d",
+                "bitserial_dense",
+                "bitserial_util",
+                "conv1d",
+                "conv1d_transpose",
+                "conv2d",
+                "conv2d_transpose",
+                "conv3d",
+                "conv3d_transpose",
+                "dense",
+                "depth_to_space",
+                "depthwise_conv2d",
+                "fifo_buffer",
+                "flatten",
+                "group_norm",
+                "instance_norm",
+                "layer_norm",
+                "local_response_norm",
+                "pooling",
+                "qnn",
+                "rms_norm",
+                "softmax",
+                "sparse",
+            )
+        ],
+        "tilesmith.topi.nn",
+    ),
+    "tvm.topi.random.kernel": "tilesmith.topi.random",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
+    "tvm.topi.sparse.csrmm": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.csrmv": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.dense": "tilesmith.topi.sparse",
+    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
+    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
-    "tvm.topi.vision.rcnn": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
     "tvm.topi.vision.rcnn.roi_align": "tilesmith.topi.regions",
     "tvm.topi.vision.rcnn.roi_pool": "tilesmith.topi.regions",
     "tvm.topi.vision.reorg": "tilesmith.topi.regions",
+    "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
     **dict.fromkeys(
@@ -206,6 +232,7 @@ MODULES: dict[str, str] = {
 
 _TE = "tilesmith.te:"
 _TIR = "tilesmith.tir:"
+_WORKLOADS = "tilesmith.topi.nn.workloads:"
 
 _OBJECTS = "tilesmith.compat.tvm.object_generic:"
 _EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
@@ -402,7 +429,7 @@ NAMES: dict[str, dict[str, str]] = {
         "TYPE_CHECKING": "typing:TYPE_CHECKING",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},
-    "tvm.target.codegen": {"build_module": "tilesmith.codegen:build"},
+    "tvm.target.codegen": {"build_module": "tilesmith.compat.tvm.target_codegen:build_module"},
     "tvm.target.target": {"*": "tilesmith.target.factories"},
     "tvm.tir": {
         "SBlock": "tilesmith.tir:Block",
@@ -436,11 +463,22 @@ NAMES: dict[str, dict[str, str]] = {
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
     },
-    "tvm.topi.math": {
-        name: "tilesmith.topi.broadcast:" + name for name in ("left_shift", "right_shift")
+    "tvm.topi.cpp.utils": {"*": "tilesmith.topi.helpers"},
+    "tvm.topi.image.resize": {
+        "*": "tilesmith.topi.image.indices",
+        "crop_and_resize": "tilesmith.topi.image.crop_and_resize:crop_and_resize",
     },
-    "tvm.topi.nn.pooling": {"pool_grad": "tilesmith.topi.nn:pool_grad"},
+    "tvm.topi.math": {"erf_legalize": "tilesmith.topi.legalization:erf_legalize"},
+    "tvm.topi.nn.conv2d": {
+        "Workload": _WORKLOADS + "Workload",
+        "_get_workload": _WORKLOADS + "conv2d_workload",
+    },
+    "tvm.topi.nn.depthwise_conv2d": {
+        "Workload": _WORKLOADS + "DepthwiseWorkload",
+        "_get_workload": _WORKLOADS + "depthwise_workload",
+    },
     "tvm.topi.transform": {
+        "take_legalize": "tilesmith.topi.legalization:take_legalize",
         **{
             name: "tilesmith.topi.indexing:" + name
             for name in (
@@ -464,10 +502,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.topi.utils": {"*": "tilesmith.topi.helpers"},
     "tvm.tir.transform": {
-        **{
-            name: "tilesmith.compat.tvm.refused:" + name
-            for name in ("LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch")
-        },
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }

@@ -20,6 +20,7 @@ from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.schedule.message_passing import (
+    is_virtual_thread,
     pass_down_domains,
     pass_down_marks,
     pass_up_sets,
@@ -82,14 +83,15 @@ class _Inference:
             pass_down_domains(stage, self.bounds, self.analyzer)
             for thread in stage.env_thread_axes:
                 self.env_thread(stage, thread)
-            tags: dict[str, IterVar] = {}
+            taken: dict[str, IterVar] = {}
             for axis in stage.leaf_iter_vars:
                 self.learn(axis)
                 bound = thread_of(stage, axis)
-                if bound is not None:
-                    self.check_tag(stage, axis, bound.thread_tag, tags)
-                    if bound is not axis:
-                        self.bind(stage, axis, bound)
+                if bound is not None and bound is not axis:
+                    other = taken.setdefault(_thread_key(bound), axis)
+                    if other is not axis:
+                        raise _bound_twice(stage, other, axis, bound)
+                    self.bind(stage, axis, bound)
         return self.bounds
 
     def learn(self, axis: IterVar) -> None:
@@ -155,17 +157,6 @@ class _Inference:
         pass_down_marks(stage, marks)
         return not marks.get(axis)
 
-    def check_tag(self, stage: Stage, axis: IterVar, tag: str, tags: dict[str, IterVar]) -> None:
-        """Refuse two loops of a stage that run on the same threads (virtual ones may be nested)."""
-        other = tags.setdefault(tag, axis)
-        if other is not axis and tag.startswith(("blockIdx", "threadIdx")):
-            raise refuse(
-                "bind", stage,
-                f"'{other.var.name}' and '{axis.var.name}' both run on the threads '{tag}'",
-                axis, "fuse the loops and bind the fused one, or bind them to different threads",
-                stage.attributes(axis).bound_at,
-            )  # fmt: skip
-
     def set_thread(self, stage: Stage, axis: IterVar, thread: IterVar, domain: Range) -> None:
         """Record the extent of a thread axis, which has to be the same wherever it is used."""
         known, who = self.bounds.get(thread), "another stage"
@@ -230,12 +221,10 @@ class _Inference:
         sets: dict[IterVar, IntervalSet] = {}
         for axis in reversed(consumer.leaf_iter_vars):
             is_fixed = is_fixed or axis is point
-            self.check_seen(stage, Loop(axis, consumer), is_fixed, scope)
             sets[axis] = self.loop_set(consumer, axis, is_fixed, scope)
         relaxed: dict[Var, IntervalSet] = {}
         for loop in self.paths[consumer]:
             is_fixed = is_fixed or loop.axis is point
-            self.check_seen(stage, loop, is_fixed, scope)
             relaxed.update(self.relaxed_variables(loop, is_fixed, scope))
         if point is not None and not is_fixed:
             assert parent is not None
@@ -252,24 +241,6 @@ class _Inference:
         found = {axis.var: self.axis_set(axis, sets, relaxed) for axis in axes}
         # A loop that is fixed stands for itself.
         return {var: values for var, values in found.items() if values.min_value is not var}
-
-    def check_seen(self, stage: Stage, loop: Loop, is_fixed: bool, scope: str) -> None:
-        """Refuse a stage outside of threads that use it, in memory that each has for itself."""
-        thread = thread_of(loop.stage, loop.axis)
-        if thread is None or is_fixed or is_const(self.bounds[loop.axis].extent, 1):
-            return
-        running = [thread_of(around.stage, around.axis) for around in self.paths[stage]]
-        if any(one is not None and one.thread_tag == thread.thread_tag for one in running):
-            return
-        if not needs_relaxing(thread, is_fixed, scope):
-            raise refuse(
-                "set_scope", stage,
-                f"it is kept in \"{scope}\" memory, and computed outside of the threads "
-                f"'{thread.thread_tag}' of stage '{loop.stage.name}' that read it",
-                None,
-                f"compute it inside: s[{stage.name}].compute_at(s[{loop.stage.name}], loop), or "
-                'keep it in "global" memory',
-            )  # fmt: skip
 
     def loop_set(self, consumer: Stage, axis: IterVar, is_fixed: bool, scope: str) -> IntervalSet:
         """Return the iterations of a consumer's loop that count: one of them, or all."""
@@ -305,10 +276,25 @@ class _Inference:
         return eval_set(found, relaxed, self.analyzer) if relaxed else found
 
 
+def _thread_key(thread: IterVar) -> str:
+    """Return what tells threads apart: their tag; virtual ones are as many as there are axes."""
+    return f"{id(thread)}" if is_virtual_thread(thread) else thread.thread_tag
+
+
+def _bound_twice(stage: Stage, one: IterVar, other: IterVar, thread: IterVar) -> ScheduleError:
+    return refuse(
+        "bind", stage,
+        f"'{one.var.name}' and '{other.var.name}' both run on '{thread.thread_tag}': only pairs "
+        "of equal values would be computed",
+        other, "bind them to different threads, or fuse them first",
+        stage.attributes(other).bound_at,
+    )  # fmt: skip
+
+
 def needs_relaxing(thread: IterVar | None, is_fixed: bool, scope: str) -> bool:
     """Return whether all iterations of a loop share one part of a stage in some memory."""
     rank = None if thread is None else thread_rank(thread.thread_tag)
-    if thread is None or rank is None:
+    if thread is None or rank is None or not is_fixed:
         return not is_fixed
     if scope.startswith("warp") and thread.thread_tag == "threadIdx.x":
         return True
