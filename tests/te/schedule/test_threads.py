@@ -212,11 +212,6 @@ def on_threads(change):
     return lower(s, [A, C])
 
 
-def keep_outside(s, D, C, thread):
-    s[D].set_scope("local")
-    s[C].bind(C.op.axis[0], thread())
-
-
 def fill_by_ended_threads(s, D, C, thread):
     s[D].set_scope("shared")
     s[D].bind(D.op.axis[0], thread())
@@ -242,9 +237,8 @@ def fill_in_parts(s, D, C, thread):
 
 MEANINGLESS = {
     "the threads 'threadIdx.y' of 'j' fill \"local\" memory": fill_in_parts,
-    "'D'.*\"local\" memory, and computed outside of the threads 'threadIdx.x'": keep_outside,
     "'D'.*\"shared\" memory ends with the threads 'threadIdx.x'": fill_by_ended_threads,
-    "'i' and 'j' both run on the threads 'threadIdx.x'": bind_twice,
+    "'i' and 'j' both run on 'threadIdx.x'": bind_twice,
     "'j' runs over 6 values, and inside of 'i' of stage 'C', which runs over 4": bind_other_extents,
 }
 
