@@ -1,6 +1,24 @@
 """Operators as tensor expressions (TOPI)."""
 
-from tilesmith.topi import image, nn, tag, utils, vision
+from tilesmith.topi import (  # after the operators, which they schedule
+    adreno,
+    arm_cpu,
+    bifrost,
+    cuda,
+    generic,
+    gpu,
+    hexagon,
+    hls,
+    image,
+    intel_graphics,
+    mali,
+    nn,
+    rocm,
+    tag,
+    utils,
+    vision,
+    x86,
+)
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
@@ -43,4 +61,5 @@ from tilesmith.topi.utils import (
     get_const_tuple,
     ravel_index,
     simplify,
+    traverse_inline,
 )
