@@ -17,6 +17,7 @@ from tilesmith.lowering.checking import (
 from tilesmith.lowering.devices import build_for_device
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
+from tilesmith.lowering.te_schedules import check_pragmas, check_schedule, schedule_to_module
 from tilesmith.runtime.module import Module
 from tilesmith.support.errors import (
     ConfigError,
@@ -29,6 +30,7 @@ from tilesmith.support.knobs import knobs
 from tilesmith.support.memory_planner import check_algorithm
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, find_back_end, part
+from tilesmith.te.schedule import Schedule as ClassicSchedule
 from tilesmith.tir.analysis.out_of_bounds import find_out_of_bounds
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
@@ -47,18 +49,22 @@ def lower(
     binds: Mapping[Any, Any] | None = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """Lower a PrimFunc or a module of PrimFuncs to a module of flat loops.
+    """Lower a schedule, a PrimFunc or a module of PrimFuncs to a module of flat loops.
 
-    ``name`` is the public name of a PrimFunc; by default it keeps the name that it has. ``args``
-    and ``binds`` belong to classic schedules. ``simple_mode`` stops before loops are vectorized and
+    ``name`` is the public name of the function; by default a PrimFunc keeps the name that it has.
+    ``args`` (the tensors, buffers and variables that are the parameters) and ``binds`` (buffers for
+    tensors) belong to classic schedules. ``simple_mode`` stops before loops are vectorized and
     unrolled. Raises UnsupportedError for inputs that cannot be lowered.
     """
-    module = _as_module(inp, args, name)
+    module = _as_module(inp, args, name, binds)
     context = PassContext.current()
     check_options(context)
     added = _added_passes(context)
     with checked_passes():
-        return _lowered(module, added, simple_mode)
+        lowered = _lowered(module, added, simple_mode)
+    if isinstance(inp, ClassicSchedule) and not added:
+        check_pragmas(inp, lowered)
+    return lowered
 
 
 def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool) -> IRModule:
@@ -74,6 +80,8 @@ def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool)
             passes = lower_passes(added, on_threads=kind is ProgramKind.THREADS)
         if simple_mode:
             unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
+            if kind is ProgramKind.CLASSIC:
+                unwanted += ("tir.LoopPartition", "tir.PeelVectorTails")
             passes = [step for step in passes if step.info.name not in unwanted]
         sequence = Sequential(passes, name="tir.lower")
         if len(set(kinds.values())) == 1:
@@ -84,7 +92,12 @@ def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool)
     return lowered
 
 
-def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
+def _as_module(
+    inp: Any,
+    args: Sequence[Any] | None,
+    name: str,
+    binds: Mapping[Any, Any] | None = None,
+) -> IRModule:
     if isinstance(inp, IRModule):
         others = [v.name_hint for v, f in inp.functions.items() if not isinstance(f, PrimFunc)]
         if others:
@@ -99,7 +112,9 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
         if "tir.noalias" not in inp.attrs and _no_alias():
             inp = inp.with_attr("tir.noalias", True)
         return IRModule({str(inp.attrs["global_symbol"]): inp})
-    if isinstance(inp, (list, tuple)) and all(isinstance(part, PrimFunc) for part in inp):
+    if isinstance(inp, (list, tuple)) and all(
+        isinstance(part, (PrimFunc, IRModule)) for part in inp
+    ):
         module = IRModule()
         for part in inp:
             for variable, func in _as_module(part, None, name).items():
@@ -117,11 +132,10 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str) -> IRModule:
         )
     if isinstance(inp, Schedule):
         return _as_module(inp.mod, args, name)
-    if type(inp).__name__ == "Schedule":
-        raise UnsupportedError(
-            "classic schedules (te.create_schedule) cannot be lowered yet",
-            notes=("use te.create_prim_func and tir.Schedule",),
-        )
+    if isinstance(inp, ClassicSchedule):
+        module = schedule_to_module(inp, args, name, binds)
+        func = module[name]
+        return IRModule({name: func.with_attr("tir.noalias", True)}) if _no_alias() else module
     raise TypeMismatchError(
         f"lower and build take a PrimFunc, an IRModule or a schedule, got {type(inp).__name__}",
         notes=("a tensor expression becomes a PrimFunc by te.create_prim_func",),
@@ -205,7 +219,8 @@ def build(
     """Compile tensor programs to a ``runtime.Module`` of callable functions.
 
     ``inputs`` is a PrimFunc, an IRModule of PrimFuncs, a ``tir.Schedule``, a list of PrimFuncs, or
-    a mapping from targets to such.
+    a mapping from targets to such; or a classic schedule with the arguments ``args`` (tensors,
+    buffers, variables) and with ``binds``, buffers for some tensors.
     ``target`` is a Target or its text; without one the attribute ``target`` of each function
     counts, the current target, else "llvm". The loops are compiled as they are given: no schedule
     is chosen here. ``runtime`` is "cpp" or "crt": the code is the same for both.
@@ -269,8 +284,11 @@ def _by_target(module: IRModule) -> dict[Target, IRModule]:
 
 def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds: Any) -> Module:
     """Build for one target."""
-    _refuse_out_of_bounds(_as_module(inputs, args, name))
-    module = _with_public_functions(lower(inputs, args, name, binds))
+    given = _as_module(inputs, args, name, binds)
+    _refuse_out_of_bounds(given)
+    module = _with_public_functions(lower(given))
+    if isinstance(inputs, ClassicSchedule):
+        check_schedule(inputs, module)
     if target is None:
         for func in module.functions.values():
             if "target" in func.attrs:
@@ -280,7 +298,7 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
     level = PassContext.current().opt_level
     built = generate(_for_host(module, chosen), chosen, level if level < 2 else None)
     if is_checking():
-        original = _with_public_functions(_as_module(inputs, args, name))
+        original = _with_public_functions(given)
         check_builds(original, lambda: built, lambda part: _plainest_build(part, chosen))
     return built
 

@@ -1,5 +1,6 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
+from tilesmith.te.autodiff import gradient
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (
     compute,
@@ -7,6 +8,7 @@ from tilesmith.te.operation import (
     extern_primfunc,
     placeholder,
     reduce_axis,
+    scan,
     size_var,
     thread_axis,
     var,
@@ -17,12 +19,15 @@ from tilesmith.te.tensor import (
     BaseComputeOp,
     ComputeOp,
     ExternOp,
+    HybridOp,
     Operation,
     PlaceholderOp,
     ScanOp,
     Tensor,
+    TensorComputeOp,
     TensorSlice,
 )
+from tilesmith.te.tensor_intrin import TensorIntrin, TensorIntrinCall, decl_tensor_intrin
 from tilesmith.tir import *  # noqa: F403
 from tilesmith.tir import const
 from tilesmith.tir.index_map import IndexMap
@@ -31,8 +36,9 @@ AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 """Between the indices that an index map returns: a border between groups of axes."""
 
 __all__ = [
-    "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp",
-    "ScanOp", "Schedule", "Stage", "TagScope", "Tensor", "TensorSlice", "compute", "const",
-    "create_prim_func", "create_schedule", "extern", "extern_primfunc", "placeholder",
-    "reduce_axis", "size_var", "tag_scope", "thread_axis", "var",
+    "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "HybridOp", "Operation",
+    "PlaceholderOp", "ScanOp", "Schedule", "Stage", "TagScope", "Tensor", "TensorComputeOp",
+    "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const", "create_prim_func",
+    "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "gradient", "placeholder",
+    "reduce_axis", "scan", "size_var", "tag_scope", "thread_axis", "var",
 ]  # fmt: skip

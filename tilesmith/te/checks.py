@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tilesmith.ir import PrimExpr, StringImm, Var, convert
-from tilesmith.ir.queries import any_node
-from tilesmith.support.errors import OutOfBoundsError, TypeMismatchError
-from tilesmith.tir.analysis.out_of_bounds import find_reads_outside
+from tilesmith.arith import Analyzer
+from tilesmith.ir import (
+    IntImm,
+    PrimExpr,
+    Range,
+    StringImm,
+    Var,
+    const,
+    convert,
+    structural_equal,
+)
+from tilesmith.ir.queries import any_node, nodes
+from tilesmith.support.errors import OutOfBoundsError, ScheduleError, TypeMismatchError
+from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp
+from tilesmith.tir.analysis.out_of_bounds import Outside, find_reads_outside
 from tilesmith.tir.analysis.variables import undefined_vars
-from tilesmith.tir.expr import IterVar, Reduce
+from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 
-__all__ = ["check_reads", "check_variables", "element_values"]
+__all__ = [
+    "check_late_reads", "check_reads", "check_scan", "check_variables", "element_values",
+    "update_operations",
+]  # fmt: skip
 
 
 def element_values(name: str, given: Any) -> tuple[PrimExpr, ...]:
@@ -57,17 +71,112 @@ def _element(name: str, value: Any) -> PrimExpr:
     return converted
 
 
-def check_reads(name: str, values: Sequence[PrimExpr], axes: Sequence[IterVar]) -> None:
-    """Refuse a computation that is known to read a tensor beyond its shape."""
+def check_reads(
+    name: str, values: Sequence[PrimExpr], axes: Sequence[IterVar]
+) -> OutOfBoundsError | None:
+    """Refuse a computation that is known to read a tensor beyond its shape.
+
+    The update of a scan reads earlier rows, ``state[t - 1, i]``, and is computed from some row on.
+    Whether a computation is one shows only later: for it the refusal is returned.
+    """
     reached = [one for one in find_reads_outside(values, axes) if one.is_reached]
-    if reached:
-        raise OutOfBoundsError(
-            f"in compute '{name}' {reached[0].text}",
-            notes=(
-                *[access.text for access in reached[1:3]],
-                "guard the read: te.if_then_else(condition, value, 0.0)",
-            ),
-        )
+    if not reached:
+        return None
+    refusal = OutOfBoundsError(
+        f"in compute '{name}' {reached[0].text}",
+        notes=(
+            *[access.text for access in reached[1:3]],
+            "guard the read: te.if_then_else(condition, value, 0.0)",
+        ),
+    )
+    back = _rows_back(values, axes)
+    if back == 0 or _outside_from(values, axes, const(back, axes[0].var.dtype)):
+        raise refusal
+    return refusal
+
+
+def _rows_back(values: Sequence[PrimExpr], axes: Sequence[IterVar]) -> int:
+    """Return how many rows before its own a computation reads inputs at, if it does."""
+    back = 0
+    for load in nodes(values, ProducerLoad):
+        if axes and load.indices and isinstance(getattr(load.producer, "op", None), PlaceholderOp):
+            distance = Analyzer().simplify(axes[0].var - load.indices[0])
+            if isinstance(distance, IntImm):
+                back = max(back, distance.value)
+    return back
+
+
+def _outside_from(
+    values: Sequence[PrimExpr], axes: Sequence[IterVar], first: PrimExpr
+) -> list[Outside]:
+    """Return the reads outside of tensors that are made if the first axis begins at a row."""
+    end = axes[0].domain.min + axes[0].domain.extent
+    later = axes[0].with_fields(dom=Range(first, end))
+    found = find_reads_outside(values, [later, *axes[1:]])
+    return [one for one in found if one.is_reached]
+
+
+def update_operations(scan: ScanOp) -> list[Operation]:
+    """Return the operations that compute a row of a scan from the rows before it."""
+    borders = {tensor.op for tensor in (*scan.inputs, *scan.state_placeholder)}
+    outside: set[Operation] = set()
+    found: dict[Operation, bool] = {}  # whether it depends on the state
+    states = {tensor.op for tensor in scan.state_placeholder}
+    waiting = [tensor.op for tensor in scan.update]
+    roots = set(waiting)
+    while waiting:
+        op = waiting[-1]
+        inputs = [tensor.op for tensor in op.input_tensors if tensor.op not in borders]
+        missing = [one for one in inputs if one not in found and one not in outside]
+        outside.update(missing)
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        reads_state = any(tensor.op in states for tensor in op.input_tensors)
+        found[op] = reads_state or op in roots or any(found.get(one) for one in inputs)
+    return [op for op, depends in found.items() if depends]
+
+
+def check_scan(scan: ScanOp) -> None:
+    """Refuse a scan whose update reads rows that are not computed yet, or rows before the first."""
+    first = scan.scan_axis.domain.min
+    states = set(scan.state_placeholder)
+    for op in update_operations(scan):
+        if not isinstance(op, ComputeOp):
+            continue
+        if op.axis and not _same(op.axis[0].domain.extent, scan.state_placeholder[0].shape[0]):
+            continue  # an axis other than the time
+        if outside := op.axis and _outside_from(op.body, op.axis, first):
+            raise OutOfBoundsError(
+                f"in compute '{op.name}', from which scan '{scan.name}' is updated, "
+                f"{outside[0].text}",
+                op.place,
+                (f"the first rows of the scan, which init gives, are {first} in number",),
+            )
+        for load in nodes(op.body, ProducerLoad):
+            if load.producer not in states:
+                continue
+            if op.axis and Analyzer().can_prove(load.indices[0] >= op.axis[0].var):
+                raise ScheduleError(
+                    f"compute '{op.name}' reads row {load.indices[0]} of the state "
+                    f"'{load.producer.name}', which is not computed before row {op.axis[0].var}",
+                    op.place,
+                    (f"read an earlier row: {load.producer.name}[{op.axis[0].var} - 1, ...]",),
+                )
+
+
+def _same(a: PrimExpr, b: PrimExpr) -> bool:
+    return structural_equal(a, b) or Analyzer().can_prove_equal(a, b)
+
+
+def check_late_reads(operations: Iterable[Operation]) -> None:
+    """Refuse computations that read rows before the first one and are no updates of scans."""
+    listed = list(operations)
+    updates = {one for op in listed if isinstance(op, ScanOp) for one in update_operations(op)}
+    for op in listed:
+        if isinstance(op, ComputeOp) and op.read_refusal is not None and op not in updates:
+            raise op.read_refusal
 
 
 def check_variables(

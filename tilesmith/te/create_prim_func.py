@@ -18,7 +18,7 @@ from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.checks import check_variables
+from tilesmith.te.checks import check_late_reads, check_variables
 from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.analysis.variables import undefined_vars
@@ -224,6 +224,7 @@ class _Builder:
         """Build the function."""
         tensors = [argument for argument in self.arguments if isinstance(argument, Tensor)]
         operations = operations_in_order(tensors)
+        check_late_reads(operations)
         outputs = [op.output(k) for op in operations for k in range(op.num_outputs)]
         self._collect_sizes(outputs)
         given = set(tensors)

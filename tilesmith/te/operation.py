@@ -7,20 +7,39 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, Range, SizeVar, StringImm, Var, const, convert
+from tilesmith.ir import (
+    IntImm,
+    PrimExpr,
+    Range,
+    SizeVar,
+    StringImm,
+    Var,
+    const,
+    convert,
+    structural_equal,
+)
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.caller import is_internal, place_of_caller
 from tilesmith.support.errors import ShapeError, TypeMismatchError
-from tilesmith.te.checks import check_reads, element_values
+from tilesmith.te.checks import check_reads, check_scan, element_values
 from tilesmith.te.tag import TagScope
-from tilesmith.te.tensor import ComputeOp, ExternOp, PlaceholderOp, Tensor
+from tilesmith.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    Tensor,
+    TensorComputeOp,
+    TensorIntrinCall,
+)
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.stmt import Evaluate, Stmt
 
 __all__ = [
-    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "size_var", "thread_axis",
-    "var",
+    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "scan", "size_var",
+    "thread_axis", "var",
 ]  # fmt: skip
 
 
@@ -84,12 +103,59 @@ def compute(
         )
         for label, size in zip(names, shape)
     ]
-    values = element_values(name, fcompute(*[iterator.var for iterator in axis]))
+    given = fcompute(*[iterator.var for iterator in axis])
+    if isinstance(given, TensorIntrinCall):
+        return _outputs(_tensor_compute(name, tag, attrs, shape, axis, given))
+    if len(axis) < len(shape):
+        raise _wrong_parameters(names, len(shape))
+    values = element_values(name, given)
+    refusal = None
     if not is_internal(sys._getframe(1)):  # what TOPI reads is checked by its tests
-        check_reads(name, values, axis)
-    op = ComputeOp(name, tag, attrs, axis, values, place_of_caller())
+        refusal = check_reads(name, values, axis)
+    return _outputs(ComputeOp(name, tag, attrs, axis, values, place_of_caller(), refusal))
+
+
+def _outputs(op: Operation) -> Any:
+    """Return the result of an operation, or a tuple of several."""
     outputs = tuple([op.output(k) for k in range(op.num_outputs)])
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _tensor_compute(
+    name: str,
+    tag: str,
+    attrs: Any,
+    shape: tuple[PrimExpr, ...],
+    axis: list[IterVar],
+    call: TensorIntrinCall,
+) -> TensorComputeOp:
+    """Make the operation of a computation whose parts a tensor intrinsic makes. Dimensions that
+    ``fcompute`` has no index for belong to the intrinsic.
+    """
+    inner = [
+        IterVar(Range.from_min_extent(const(0, size.dtype), size), f"ax{k}", IterVar.Opaque)
+        for k, size in enumerate(shape[len(axis) :])
+    ]
+    outputs = call.intrin.buffers[len(call.intrin.inputs) :]
+    for buffer in outputs:
+        if len(inner) > len(buffer.shape):
+            raise ShapeError(
+                f"compute '{name}' leaves {_counted(len(inner), 'dimension', 'dimensions')} to the "
+                f"intrinsic '{call.intrin.name}', which makes {len(buffer.shape)}",
+                notes=("give fcompute a parameter for each dimension that is a loop",),
+            )
+    return TensorComputeOp(
+        name,
+        tag,
+        [*axis, *inner],
+        call.reduce_axis,
+        len(axis),
+        call.intrin,
+        call.tensors,
+        call.regions,
+        call.scalar_inputs,
+        attrs,
+    )
 
 
 def _counted(count: int, one: str, several: str) -> str:
@@ -108,13 +174,9 @@ def _iterator_names(
     rest = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
     if rest is None:
         required = [p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
-        if not len(required) <= ndim <= len(names) and len(names) != ndim:
-            raise ShapeError(
-                f"fcompute takes {_counted(len(names), 'index', 'indices')}, the shape has "
-                f"{_counted(ndim, 'dimension', 'dimensions')}",
-                notes=("give it one parameter for each dimension, or take all: lambda *indices:",),
-            )
-        return names[:ndim]
+        if len(required) > ndim:
+            raise _wrong_parameters(names, ndim)
+        return names[:ndim]  # fewer where a tensor intrinsic makes the other dimensions
     if varargs_names is not None:
         if len(names) + len(varargs_names) != ndim:
             raise ShapeError(
@@ -124,6 +186,14 @@ def _iterator_names(
             )
         return names + list(varargs_names)
     return names + [f"i{k}" for k in range(ndim - len(names))]
+
+
+def _wrong_parameters(names: list[str], ndim: int) -> ShapeError:
+    return ShapeError(
+        f"fcompute takes {_counted(len(names), 'index', 'indices')}, the shape has "
+        f"{_counted(ndim, 'dimension', 'dimensions')}",
+        notes=("give it one parameter for each dimension, or take all: lambda *indices:",),
+    )
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
@@ -165,6 +235,95 @@ def var(name: str = "tindex", dtype: str = "int32", span: Any = None) -> Var:
 def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> SizeVar:
     """Make a variable that is not negative: the size of a dimension."""
     return SizeVar(name, dtype, span)
+
+
+def scan(
+    init: Any,
+    update: Any,
+    state_placeholder: Any,
+    inputs: Any = None,
+    name: str = "scan",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Any:
+    """Make a tensor whose rows follow from earlier rows: ``init`` computes the first ones,
+    ``update`` each later one from rows of ``state_placeholder``, which stands for the result.
+
+        state = te.placeholder((m, n))
+        init = te.compute((1, n), lambda _, i: X[0, i])
+        update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
+        sums = te.scan(init, update, state, inputs=[X])
+
+    The first axis is the time. Lists of tensors make a scan with several states, and a list of
+    results. ``inputs`` are tensors that the update reads besides: what computes them is no part of
+    the time loop.
+    """
+    first, later = _tensors(init, name, "init"), _tensors(update, name, "update")
+    states = _tensors(state_placeholder, name, "state_placeholder")
+    read = [] if inputs is None else _tensors(inputs, name, "inputs")
+    if not len(first) == len(later) == len(states) or not states:
+        raise ShapeError(
+            f"scan '{name}' has {len(first)} init, {len(later)} update and {len(states)} state "
+            "tensors",
+            notes=("give one of each for each state",),
+        )
+    for one in zip(first, later, states):
+        _check_state(name, *one)
+    for label, group in (("init", first), ("update", later)):
+        for one in group[1:]:
+            if not structural_equal(one.shape[0], group[0].shape[0]):
+                raise ShapeError(
+                    f"scan '{name}': {label} '{group[0].name}' has {group[0].shape[0]} rows, "
+                    f"'{one.name}' has {one.shape[0]}",
+                    notes=("all states of a scan have the same time axis",),
+                )
+    rows, end = first[0].shape[0], later[0].shape[0]
+    time = IterVar(Range(rows, end), f"{name}.idx", IterVar.Ordered)
+    op = ScanOp(name, tag or TagScope.current_tag(), attrs, time, first, later, states, read)
+    check_scan(op)
+    outputs = [op.output(k) for k in range(op.num_outputs)]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _tensors(given: Any, name: str, what: str) -> list[Tensor]:
+    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in listed:
+        if not isinstance(one, Tensor):
+            raise TypeMismatchError(f"{what} of scan '{name}' is a tensor or a list, got {one!r}")
+    return listed
+
+
+def _check_state(name: str, init: Tensor, update: Tensor, state: Tensor) -> None:
+    """Refuse a state whose tensors do not fit together."""
+    if not isinstance(state.op, PlaceholderOp):
+        raise TypeMismatchError(
+            f"scan '{name}': the state '{state.name}' is computed; it stands for the result",
+            notes=("make it with te.placeholder, with the shape of the result",),
+        )
+    for label, one in (("init", init), ("update", update)):
+        if one.dtype is not state.dtype:
+            raise TypeMismatchError(
+                f"scan '{name}': {label} '{one.name}' is {one.dtype}, the state is {state.dtype}"
+            )
+        if one.ndim != state.ndim or not state.ndim:
+            raise ShapeError(
+                f"scan '{name}': {label} '{one.name}' has {one.ndim} dimensions, the state has "
+                f"{state.ndim}",
+                notes=("the first one is the time, the others are those of one row",),
+            )
+        compared = range(0 if label == "update" else 1, state.ndim)
+        for axis in compared:
+            if not structural_equal(one.shape[axis], state.shape[axis]):
+                raise ShapeError(
+                    f"scan '{name}': axis {axis} of {label} '{one.name}' has the size "
+                    f"{one.shape[axis]}, that of the state has {state.shape[axis]}"
+                )
+    rows = init.shape[0], state.shape[0]
+    if isinstance(rows[0], IntImm) and isinstance(rows[1], IntImm):
+        if not 0 <= rows[0].value <= rows[1].value:
+            raise ShapeError(
+                f"scan '{name}': init '{init.name}' has {rows[0]} rows, the state has {rows[1]}"
+            )
 
 
 def extern(

@@ -10,15 +10,15 @@ from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.caller import CallerPlace
-from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 from tilesmith.tir.stmt import Stmt
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor",
-    "TensorSlice",
+    "BaseComputeOp", "ComputeOp", "ExternOp", "HybridOp", "Operation", "PlaceholderOp", "ScanOp",
+    "Tensor", "TensorComputeOp", "TensorIntrinCall", "TensorSlice",
 ]  # fmt: skip
 
 
@@ -90,7 +90,10 @@ class Tensor(DataProducer, key="te.Tensor"):
             if isinstance(index, slice):
                 raise TypeMismatchError(
                     f"a part of tensor '{self.name}' cannot be taken as a whole",
-                    notes=("index one element, or use topi.strided_slice",),
+                    notes=(
+                        "index one element, or use topi.strided_slice; only a tensor intrinsic "
+                        "takes parts of tensors",
+                    ),
                 )
             expression = index if isinstance(index, PrimExpr) else convert(index)
             if not (expression.dtype.is_integer or expression.dtype.is_bool):
@@ -227,14 +230,22 @@ class PlaceholderOp(Operation, key="te.PlaceholderOp", slots=("_tensor",)):
 class BaseComputeOp(Operation, key="te.BaseComputeOp"):
     """Base of operations over a grid of iterators."""
 
+    axis: tuple[IterVar, ...] = data_field()
 
-class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place")):
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The iterators that the values are reduced over."""
+        return ()
+
+
+class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place", "read_refusal")):
     """Elements given by expressions over the iterators ``axis``; several for a tuple reduction."""
 
-    axis: tuple[IterVar, ...] = data_field()
     body: tuple[PrimExpr, ...] = data_field()
     place: CallerPlace | None
     """Where the user's program made it, for errors that show later."""
+    read_refusal: TilesmithError | None
+    """What is wrong with its reads unless it is the update of a scan (see ``te.checks``)."""
 
     def __init__(
         self,
@@ -244,9 +255,11 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place")):
         axis: Any,
         body: Any,
         place: CallerPlace | None = None,
+        read_refusal: TilesmithError | None = None,
     ) -> None:
         self.name, self.tag, self.attrs = name, tag, attributes(attrs)
         self.axis, self.body, self.place = tuple(axis), tuple(body), place
+        self.read_refusal = read_refusal
         shape = tuple([iterator.dom.extent for iterator in self.axis])
         self._tensors = [Tensor(shape, value.dtype, self, k) for k, value in enumerate(self.body)]
 
@@ -268,6 +281,74 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place")):
     def input_tensors(self) -> list[Tensor]:
         read = [load.producer for load in nodes(self.body, ProducerLoad)]
         return list(dict.fromkeys([one for one in read if isinstance(one, Tensor)]))
+
+    def output(self, index: int) -> Tensor:
+        return self._tensors[index]
+
+
+class TensorIntrinCall(Node, key="te.TensorIntrinCall"):
+    """A tensor intrinsic applied to parts of tensors: what ``fcompute`` of a computation gives
+    instead of the value of one element.
+    """
+
+    is_leaf = True
+
+    intrin: Any = data_field()
+    tensors: tuple[Tensor, ...] = data_field()
+    regions: tuple[tuple[Range, ...], ...] = data_field()
+    reduce_axis: tuple[IterVar, ...] = data_field()
+    scalar_inputs: tuple[PrimExpr, ...] = data_field()
+
+
+class TensorComputeOp(BaseComputeOp, key="te.TensorComputeOp", slots=("_tensors",)):
+    """Parts of tensors made by a tensor intrinsic.
+
+    The first ``schedulable_ndim`` axes are loops, the others belong to the intrinsic: one call
+    makes all elements along them. ``input_regions`` are the parts of ``inputs`` that a call reads.
+    """
+
+    reduce_axis: tuple[IterVar, ...] = data_field()
+    schedulable_ndim: int = data_field()
+    intrin: Any = data_field()
+    inputs: tuple[Tensor, ...] = data_field()
+    input_regions: tuple[tuple[Range, ...], ...] = data_field()
+    scalar_inputs: tuple[PrimExpr, ...] = data_field()
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        axis: Any,
+        reduce_axis: Any,
+        schedulable_ndim: int,
+        intrin: Any,
+        tensors: Any,
+        regions: Any,
+        scalar_inputs: Any = (),
+        attrs: Any = None,
+    ) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.axis, self.reduce_axis = tuple(axis), tuple(reduce_axis)
+        self.schedulable_ndim, self.intrin = int(schedulable_ndim), intrin
+        self.inputs = tuple(tensors)
+        self.input_regions = tuple([tuple(region) for region in regions])
+        self.scalar_inputs = tuple(scalar_inputs)
+        shape = tuple([iterator.dom.extent for iterator in self.axis])
+        made = intrin.buffers[len(self.inputs) :]
+        self._tensors = [Tensor(shape, buffer.dtype, self, k) for k, buffer in enumerate(made)]
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return (*self.axis, *self.reduce_axis)
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        inside = [load.producer for load in nodes(self.scalar_inputs, ProducerLoad)]
+        return list(dict.fromkeys([*self.inputs, *inside]))
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
@@ -371,6 +452,44 @@ class ScanOp(Operation, key="te.ScanOp", slots=("_tensors",)):
     @property
     def input_tensors(self) -> list[Tensor]:
         return list(dict.fromkeys([*self.init, *self.update]))
+
+    def output(self, index: int) -> Tensor:
+        return self._tensors[index]
+
+
+class HybridOp(Operation, key="te.HybridOp", slots=("_tensors",)):
+    """Tensors made by loops that a hybrid script describes.
+
+    ``outputs`` stand for the results inside of ``body``, which reads and stores elements of
+    tensors; ``axis`` are its loops, each with the variable of its ``For``.
+    """
+
+    inputs: tuple[Tensor, ...] = data_field()
+    outputs: tuple[Tensor, ...] = data_field()
+    axis: tuple[IterVar, ...] = data_field()
+    body: Stmt = data_field()
+
+    def __init__(
+        self, name: str, tag: str, attrs: Any, inputs: Any, outputs: Any, axis: Any, body: Stmt
+    ) -> None:
+        self.name, self.tag, self.attrs = name, tag, attributes(attrs)
+        self.inputs, self.outputs, self.axis = tuple(inputs), tuple(outputs), tuple(axis)
+        self.body = body
+        self._tensors = [
+            Tensor(one.shape, one.dtype, self, k) for k, one in enumerate(self.outputs)
+        ]
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        return self.axis
+
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        return list(dict.fromkeys(self.inputs))
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]

@@ -34,7 +34,7 @@ from tilesmith.tir.schedule.primitives.tensorize_limits import narrowed
 from tilesmith.tir.schedule.state import child_statements
 from tilesmith.tir.stmt import Block, BlockRealize, For, MatchBufferRegion, Stmt
 from tilesmith.tir.tensor_intrin import TensorIntrin
-from tilesmith.tir.transform.blocks.lower_match_buffer import row_major_strides
+from tilesmith.tir.transform.storage.view_binder import row_major_strides
 
 __all__ = ["as_tensor_intrin", "described_statement", "tensorize"]
 

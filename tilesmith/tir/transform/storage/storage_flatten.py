@@ -7,7 +7,10 @@
 ``BufferRealize`` tells which part of a buffer is live; memory is allocated for that part only and
 accesses are moved to its beginning. ``ProducerRealize``, ``ProducerStore`` and ``ProducerLoad``
 name tensors of tensor expressions: each one becomes a buffer, those that are not realized have to
-be parameters under the same name. Attributes ``buffer_dim_align`` leave gaps between rows.
+be parameters under the same name. Attributes ``buffer_dim_align`` leave gaps between rows;
+``buffer_bind_scope`` makes a buffer a view of a region:
+
+    T.attr([sub, A], "buffer_bind_scope", T.tvm_tuple(i, 4, 0, 8))      sub is A[i:i + 4, 0:8]
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, PrimExpr, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
-from tilesmith.tir.expr import BufferLoad, ProducerLoad
+from tilesmith.tir.expr import BufferLoad, BufferRegion, ProducerLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.redirection import AccessRedirection
@@ -30,6 +34,7 @@ from tilesmith.tir.stmt import (
     BufferRealize,
     BufferStore,
     DeclBuffer,
+    For,
     Prefetch,
     ProducerRealize,
     ProducerStore,
@@ -37,9 +42,11 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.loops.inject_prefetch import inject_prefetch
 from tilesmith.tir.transform.storage.flatten_buffer import flatten_buffer
+from tilesmith.tir.transform.storage.view_binder import ViewBinder
 
 __all__ = ["storage_flatten"]
 
+BIND = "buffer_bind_scope"
 DIM_ALIGN = "buffer_dim_align"
 
 
@@ -83,6 +90,12 @@ class _ProducersToBuffers(Rewriter):
         return BufferLoad(self.buffer(load.producer), [self.visit(index) for index in load.indices])
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        if attribute.attr_key == BIND:
+            view, producer = attribute.node.items
+            value = self.visit(attribute.value)
+            node = [view, self.buffer(producer)]
+            body = self.visit(attribute.body)
+            return attribute.with_fields(node=node, value=value, body=body)
         new = attribute.with_fields(body=self.visit(attribute.body))
         return new if new.body is not attribute.body else attribute
 
@@ -90,12 +103,14 @@ class _ProducersToBuffers(Rewriter):
 class _Realizer(AccessRedirection):
     """Replaces realized parts of buffers by allocations."""
 
-    def __init__(self, create_bound_attribute: bool) -> None:
+    def __init__(self, create_bound_attribute: bool, known: set[Var]) -> None:
         self.create_bound = create_bound_attribute
         self.analyzer = Analyzer()
         self.places: dict[Buffer, tuple[Buffer, list[PrimExpr]]] = {}  # old → new, first indices
         self.alignments: dict[Buffer, dict[int, tuple[int, int]]] = {}
         self.allocated: set[Var] = set()  # around the statement that is visited
+        self.views: dict[Buffer, tuple[Buffer, list[PrimExpr], int]] = {}
+        self.binder = ViewBinder(known, self.visit)
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         self.allocated.add(allocation.buffer_var)
@@ -109,12 +124,8 @@ class _Realizer(AccessRedirection):
             axis, factor, offset = [part.value for part in alignment.args]
             self.alignments.setdefault(attribute.node, {})[axis] = (factor, offset)
             return self.visit(attribute.body)
-        if attribute.attr_key == "buffer_bind_scope":
-            raise UnsupportedError(
-                "buffer_bind_scope binds a region to another buffer, which StorageFlatten does not",
-                span=attribute.span,
-                notes=("use T.match_buffer in a block and LowerMatchBuffer",),
-            )
+        if attribute.attr_key == BIND:
+            return self.bind(attribute)
         if attribute.attr_key in ("realize_scope", "double_buffer_scope") and isinstance(
             attribute.node, Buffer
         ):
@@ -125,6 +136,29 @@ class _Realizer(AccessRedirection):
             pointer = attribute.node.data if new is None else new[0].data
             return attribute.with_fields(node=pointer, body=body)
         return self.children(attribute)
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.binder.values.get(var, var)
+
+    def visit_For(self, loop: For) -> Stmt:
+        self.binder.known.add(loop.loop_var)
+        return self.children(loop)
+
+    def bind(self, attribute: AttrStmt) -> Stmt:
+        """Make a buffer a view of a region, and bind the variables of its declaration."""
+        view, buffer = attribute.node.items
+        parts = [self.visit(part) for part in attribute.value.args]
+        region = [Range.from_min_extent(*part) for part in zip(parts[::2], parts[1::2])]
+        source = BufferRegion(buffer, region)
+        target = self.visit(source)
+        where = f"buffer_bind_scope of '{buffer.name}'"
+        self.binder.bind_view(view, target, where, attribute.span)
+        # The accesses of the view become those of the memory itself.
+        leading = len(region) - len(view.shape)
+        self.views[view] = (target.buffer, [one.min for one in target.region], leading)
+        body = self.visit(attribute.body)
+        del self.views[view]
+        return body
 
     def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
         buffer = realize.buffer
@@ -168,9 +202,18 @@ class _Realizer(AccessRedirection):
         return tuple(reversed(strides))
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
+        if buffer in self.views:
+            return self.views[buffer][0]
         return self.places[buffer][0] if buffer in self.places else None
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
+        if buffer in self.views:
+            _, starts, leading = self.views[buffer]
+            moved = [
+                index + (start if index.dtype.lanes == 1 else ops.cast(index.dtype, start))
+                for start, index in zip(starts[leading:], indices)
+            ]
+            return [*starts[:leading], *moved]
         return [
             index - first if index.dtype.lanes == 1 else index - ops.cast(index.dtype, first)
             for index, first in zip(indices, self.places[buffer][1])
@@ -196,5 +239,6 @@ def storage_flatten(
     extents of each allocation are noted in an attribute ``buffer_bound``.
     """
     body = _ProducersToBuffers(func).visit(func.body)
-    body = _Realizer(create_bound_attribute).visit(body)
+    sizes = [size for buffer in func.buffers for size in variables(buffer.shape)]
+    body = _Realizer(create_bound_attribute, {*func.params, *sizes}).visit(body)
     return flatten_buffer(inject_prefetch(func.with_body(body), cache_line_size))
