@@ -18,7 +18,7 @@ from tilesmith.te.schedule.postprocessing import (
 )
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.schedule_ops import schedule_ops
-from tilesmith.te.tensor import Tensor
+from tilesmith.te.tensor import ComputeOp, Tensor
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.function import PrimFunc
@@ -74,11 +74,24 @@ def schedule_to_module(
             notes=("for example lower(s, [A, B, C])",),
         )
     arguments = [args] if isinstance(args, (Tensor, Buffer, Var)) else list(args)
+    _check_outputs(sch, arguments, binds or {})
     normal = sch.normalize() if hasattr(sch, "normalize") else sch
     stmt = schedule_ops(normal, infer_bound(normal))
     func = schedule_post_proc_to_prim_func(arguments, stmt, binds)
     func = func.with_attr("global_symbol", name)
     return IRModule({name: func})
+
+
+def _check_outputs(sch: Schedule, arguments: list[Any], binds: Mapping[Any, Any]) -> None:
+    """Refuse a function that computes what nobody gets."""
+    for op in sch.outputs:
+        outputs = [op.output(number) for number in range(op.num_outputs)]
+        given = any(any(one is tensor for one in arguments) for tensor in outputs)
+        if isinstance(op, ComputeOp) and not given and not any(one in binds for one in outputs):
+            raise ScheduleError(
+                f"stage '{op.name}' is an output of the schedule, which is not among the arguments",
+                notes=(f"give it: lower(s, [..., {op.name}])",),
+            )
 
 
 PRAGMAS = (

@@ -76,7 +76,8 @@ def is_internal(frame: FrameType) -> bool:
     """Return whether a stack frame belongs to Tilesmith."""
     if str(frame.f_globals.get("__name__", "")).startswith("tilesmith."):
         return True
-    return frame.f_code.co_filename.startswith(_PACKAGE)  # `python -m tilesmith` is "__main__"
+    # `python -m tilesmith` is "__main__"; code that is generated for nodes has a name in brackets
+    return frame.f_code.co_filename.startswith((_PACKAGE, "<tilesmith."))
 
 
 def is_standard(frame: FrameType) -> bool:

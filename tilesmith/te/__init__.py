@@ -1,5 +1,6 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
+from tilesmith.te import schedule as classic_schedules
 from tilesmith.te.autodiff import gradient
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (
@@ -13,7 +14,7 @@ from tilesmith.te.operation import (
     thread_axis,
     var,
 )
-from tilesmith.te.schedule import Schedule, Stage, create_schedule
+from tilesmith.te.schedule import Schedule, SpecializedCondition, Stage, create_schedule
 from tilesmith.te.tag import TagScope, tag_scope
 from tilesmith.te.tensor import (
     BaseComputeOp,
@@ -32,13 +33,17 @@ from tilesmith.tir import *  # noqa: F403
 from tilesmith.tir import const
 from tilesmith.tir.index_map import IndexMap
 
+schedule = classic_schedules
+"""The star above brings the schedules of blocks under this name."""
+
 AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 """Between the indices that an index map returns: a border between groups of axes."""
 
 __all__ = [
     "AXIS_SEPARATOR", "BaseComputeOp", "ComputeOp", "ExternOp", "HybridOp", "Operation",
-    "PlaceholderOp", "ScanOp", "Schedule", "Stage", "TagScope", "Tensor", "TensorComputeOp",
-    "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const", "create_prim_func",
-    "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc", "gradient", "placeholder",
-    "reduce_axis", "scan", "size_var", "tag_scope", "thread_axis", "var",
+    "PlaceholderOp", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "TagScope", "Tensor",
+    "TensorComputeOp", "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const",
+    "create_prim_func", "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc",
+    "gradient", "placeholder", "reduce_axis", "scan", "schedule", "size_var", "tag_scope",
+    "thread_axis", "var",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.caller import CallerPlace
 from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.support.lazy import resolve
+from tilesmith.te.bodies import read_other_tensors
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 from tilesmith.tir.stmt import Stmt
@@ -59,6 +60,19 @@ class Tensor(DataProducer, key="te.Tensor"):
     dtype: DataType = data_field(convert=DataType)
     op: Operation = data_field()
     value_index: int = data_field()
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both are the same result of one operation."""
+        if self is other:
+            return True
+        return (
+            isinstance(other, Tensor)
+            and self.op is other.op
+            and self.value_index == other.value_index
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.op), self.value_index))
 
     @property
     def name(self) -> str:
@@ -178,6 +192,13 @@ def _topi(name: str, *arguments: Any) -> Any:
     return resolve(f"tilesmith.topi:{name}")(*arguments)
 
 
+def _replaced(tensors: tuple[Tensor, ...], mapping: Mapping[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    """Return tensors with others in the place of some; the same tuple where nothing changes."""
+    if not any(tensor in mapping for tensor in tensors):
+        return tensors
+    return tuple([mapping.get(tensor, tensor) for tensor in tensors])
+
+
 class Operation(Node, key="te.Operation"):
     """An operation that makes one or several tensors."""
 
@@ -205,6 +226,14 @@ class Operation(Node, key="te.Operation"):
     def output(self, index: int) -> Tensor:
         """Return a result of the operation, by number."""
         raise TypeError(f"{type(self).__name__} '{self.name}' has no output {index}")
+
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
+        """Return this operation with other tensors read in the place of some; the same one if it
+        reads none of them.
+        """
+        if any(tensor in mapping for tensor in self.input_tensors):
+            raise TypeError(f"{type(self).__name__} '{self.name}' cannot read other tensors")
+        return self
 
 
 class PlaceholderOp(Operation, key="te.PlaceholderOp", slots=("_tensor",)):
@@ -281,6 +310,15 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place", "
     def input_tensors(self) -> list[Tensor]:
         read = [load.producer for load in nodes(self.body, ProducerLoad)]
         return list(dict.fromkeys([one for one in read if isinstance(one, Tensor)]))
+
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> ComputeOp:
+        return self.with_body(read_other_tensors(self.body, mapping))
+
+    def with_body(self, body: tuple[PrimExpr, ...]) -> ComputeOp:
+        """Return the operation with other values, over the same iterators."""
+        if body is self.body:
+            return self
+        return ComputeOp(self.name, self.tag, self.attrs, self.axis, body, self.place)
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
@@ -395,6 +433,10 @@ class ExternOp(Operation, key="te.ExternOp", slots=("_tensors",)):
     def input_tensors(self) -> list[Tensor]:
         return list(dict.fromkeys(self.inputs))
 
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
+        inputs = _replaced(self.inputs, mapping)
+        return self if inputs is self.inputs else self.with_fields(inputs=inputs)
+
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
 
@@ -452,6 +494,12 @@ class ScanOp(Operation, key="te.ScanOp", slots=("_tensors",)):
     @property
     def input_tensors(self) -> list[Tensor]:
         return list(dict.fromkeys([*self.init, *self.update]))
+
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
+        init, update = _replaced(self.init, mapping), _replaced(self.update, mapping)
+        if init is self.init and update is self.update:
+            return self
+        return self.with_fields(init=init, update=update)
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]

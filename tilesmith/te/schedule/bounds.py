@@ -114,6 +114,7 @@ class _Inference:
                 axis,
                 "all loops that run on one thread axis have the same extent: split this one by "
                 "nparts or factor, or bind it to a thread axis of its own",
+                stage.attributes(axis).bound_at,
             )  # fmt: skip
         self.threads.setdefault(thread, (stage, axis))
         self.bounds[thread] = domain
@@ -178,7 +179,10 @@ class _Inference:
                 stage.group_spec().placed_at,
             )  # fmt: skip
         pass_up_sets(consumer, self.bounds, sets, self.analyzer)
-        return {axis.var: self.axis_set(axis, sets, relaxed) for axis in consumer.op.root_iter_vars}
+        axes = consumer.op.root_iter_vars
+        found = {axis.var: self.axis_set(axis, sets, relaxed) for axis in axes}
+        # A loop that is fixed stands for itself.
+        return {var: values for var, values in found.items() if values.min_value is not var}
 
     def loop_set(self, consumer: Stage, axis: IterVar, is_fixed: bool, scope: str) -> IntervalSet:
         """Return the iterations of a consumer's loop that count: one of them, or all."""

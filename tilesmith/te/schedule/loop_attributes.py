@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesmith.support.caller import CallerPlace
@@ -34,11 +34,16 @@ class LoopAttributes:
 
     iter_type: int = IterVar.DataPar
     bind_thread: IterVar | None = None
+    bound_at: CallerPlace | None = None
     tensor_intrin: Any = None
     dim_align_factor: int = 0
     dim_align_offset: int = 0
     pragmas: list[Pragma] = field(default_factory=list)
     prefetches: list[Prefetched] = field(default_factory=list)
+
+    def copy(self) -> LoopAttributes:
+        """Return attributes that can change on their own."""
+        return replace(self, pragmas=list(self.pragmas), prefetches=list(self.prefetches))
 
     @property
     def pragma_keys(self) -> list[str]:

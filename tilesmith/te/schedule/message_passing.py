@@ -249,27 +249,47 @@ def _split_set(split: Split, domains: Domains, sets: Sets) -> IntervalSet:
 
 
 def _fused_sets(fuse: Fuse, domains: Domains, sets: Sets, analyzer: Analyzer) -> None:
-    found, size = sets[fuse.fused], domains[fuse.inner].extent
-    size = cast(found.min_value.dtype, size)
+    found, rows = sets[fuse.fused], domains[fuse.outer].extent
     low, high = found.min_value, found.max_value
-    is_point = found.is_single_point()
-    outer = _interval(floordiv(low, size), floordiv(high, size), is_point)
-    first = floormod(low, size)
-    if is_point:
-        inner = IntSet.single_point(first)
+    size = cast(low.dtype, domains[fuse.inner].extent)
+    row, first = floordiv(low, size), floormod(low, size)
+    length = analyzer.simplify(high - low + 1)
+    if found.is_single_point():
+        outer, inner = IntSet.single_point(row), IntSet.single_point(first)
+    elif _divides(length, size, analyzer) and _divides(length, low, analyzer):
+        # a part of a row, which does not reach into the next one
+        outer, inner = IntSet.single_point(row), IntSet.interval(first, first + length - 1)
     else:
-        length = analyzer.simplify(high - low + 1)
-        # parts of a row that do not reach into the next one
-        aligned = analyzer.can_prove(equal(floormod(size, length), 0)) and analyzer.can_prove(
-            equal(floormod(low, length), 0)
-        )
-        if aligned:
-            inner = IntSet.interval(first, first + length - 1)
-            outer = IntSet.single_point(outer.min_value)
-        else:
-            inner = IntSet.interval(const(0, size.dtype), size - 1)
+        outer = IntSet.interval(row, _last_row(row, high, length, size, rows, analyzer))
+        inner = IntSet.interval(const(0, size.dtype), size - 1)
     sets[fuse.outer] = _moved(outer, domains[fuse.outer].min)
     sets[fuse.inner] = _moved(inner, domains[fuse.inner].min)
+
+
+def _divides(divisor: PrimExpr, value: PrimExpr, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove(equal(floormod(value, divisor), 0))
+
+
+def _last_row(
+    row: PrimExpr,
+    last: PrimExpr,
+    length: PrimExpr,
+    size: PrimExpr,
+    rows: PrimExpr,
+    analyzer: Analyzer,
+) -> PrimExpr:
+    """Return the last row that is reached; where the number of rows is a constant at most, as if
+    that many were, so that memory for them has a constant size.
+    """
+    if not (isinstance(length, IntImm) and isinstance(size, IntImm)):
+        return floordiv(last, size)
+    if length.value % size.value == 0 and _divides(size, last + 1, analyzer):
+        count = length.value // size.value
+    else:
+        count = (length.value + size.value - 2) // size.value + 1
+    if isinstance(rows, IntImm) and count >= rows.value:
+        return floordiv(last, size)
+    return row + (count - 1)
 
 
 # Marks

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.storage_scopes import SCOPES_TEXT, is_storage_scope
 
 if TYPE_CHECKING:
     from tilesmith.te.schedule.stage import Stage
 
-__all__ = ["describe", "position", "refuse"]
+__all__ = ["check_scope", "describe", "position", "refuse"]
 
 _KINDS = {
     IterVar.DataPar: "the data-parallel axis",
@@ -56,6 +57,12 @@ def refuse(
         notes.append(advice)
     message = f"{primitive}: stage '{stage.name}': {reason}"
     return ScheduleError(message, place, tuple(notes))
+
+
+def check_scope(primitive: str, stage: Stage, scope: Any) -> None:
+    """Refuse a kind of memory that targets do not know."""
+    if not isinstance(scope, str) or (scope and not is_storage_scope(scope)):
+        raise refuse(primitive, stage, f"{scope!r} is not a storage scope", None, SCOPES_TEXT)
 
 
 def _children(stage: Stage, axis: IterVar) -> str:

@@ -6,9 +6,15 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
+from tilesmith.te.schedule.caches import cache_read, cache_write
+from tilesmith.te.schedule.factored_reduction import rfactor
 from tilesmith.te.schedule.graph import create_read_graph, operations_between, post_dfs_order
+from tilesmith.te.schedule.normalization import normalized
+from tilesmith.te.schedule.refusals import refuse
+from tilesmith.te.schedule.replacement import current_tensor
 from tilesmith.te.schedule.stage import AttachType, Stage
 from tilesmith.te.tensor import Operation, ScanOp, Tensor
+from tilesmith.tir.expr import IterVar
 
 __all__ = ["Schedule", "create_schedule"]
 
@@ -72,29 +78,123 @@ class Schedule:
         """
         outs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
         ins = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        outs, ins = (
+            [current_tensor(self, one) for one in outs],
+            [current_tensor(self, one) for one in ins],
+        )
         members = [self[op] for op in operations_between(outs, ins, include_inputs)]
+        if not members:
+            raise ScheduleError(
+                "create_group: there is nothing between the inputs and the outputs",
+                notes=("with include_inputs=True the inputs belong to the group",),
+            )
         group = Stage(None)
         parent = members[0].group
         for stage in members[1:]:
             parent = _common_group(parent, stage.group)
+        for stage in _directly_inside(members, parent):
+            if stage.group is not None:
+                stage.group.num_child_stages -= 1
+            stage.group = group
+            group.num_child_stages += 1
         group.group = parent
         if parent is not None:
             parent.num_child_stages += 1
-        for stage in members:
-            inner = stage
-            while inner.group is not parent:  # move the group around it that lies at this level
-                inner = inner.group  # type: ignore[assignment]
-            if inner is group:
-                continue
-            if inner.group is not None:
-                inner.group.num_child_stages -= 1
-            inner.group = group
-            group.num_child_stages += 1
         self.groups.append(group)
         return group
 
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """Let some operations (or tensors) read a copy of a tensor, in a kind of memory.
+
+          B reads A                          AA = A.shared reads A, B reads A.shared
+        AA = s.cache_read(A, "shared", [B])
+
+        The copy is a stage of its own: place it by ``s[AA].compute_at``.
+        """
+        return cache_read(self, tensor, scope, readers)
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute a tensor in a kind of memory first; what it was becomes a copy of that.
+
+          C[i, j] = sum(…, axis=k)           C.local[i.c, j.c] = sum(…, axis=k)
+        CL = s.cache_write(C, "local")       C[i, j] = C.local[i, j]
+
+        The results of one operation are cached together: give the list of them, a list returns.
+
+        If loops over the axes of ``C`` were split, fused or reordered before, the cache is laid out
+        in the order of these loops, and ``C`` starts anew with loops over its axes: so data is
+        brought into another layout.
+        """
+        return cache_write(self, tensor, scope)
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+        """Divide a reduction: partial results for each iteration of ``axis``, then the reduction of
+        these.
+
+          B[i] = sum(A[i, k], k)             B.rf[k.inner, i] = sum(A[i, …], k.outer)
+        BF = s.rfactor(B, k_inner)           B[i] = sum(B.rf[k.inner.v, i], k.inner.v)
+
+        ``axis`` is a loop over a reduction axis, usually made by a split. Among the axes of the
+        partial results it stands at position ``factor_axis``. Returns the tensor of the partial
+        results, of a tuple reduction the list of its tensors.
+        """
+        return rfactor(self, tensor, axis, factor_axis)
+
+    def normalize(self) -> Schedule:
+        """Return a copy that is ready for bound inference: inlined stages are written where they
+        are read, loops count from 0.
+        """
+        return normalized(self)
+
+    def copy(self) -> Schedule:
+        """Return a schedule of the same operations, with the same loops and places, that changes on
+        its own.
+        """
+        new = object.__new__(Schedule)
+        twins = {stage: stage.copy() for stage in [*self.stages, *self.groups]}
+        for stage in twins.values():
+            stage.group = None if stage.group is None else twins[stage.group]
+            if stage.attach_stage is not None:
+                stage.attach_stage = twins[stage.attach_stage]
+        new.outputs = list(self.outputs)
+        new.stages = [twins[stage] for stage in self.stages]
+        new.groups = [twins[stage] for stage in self.groups]
+        new.stage_map = {op: twins[stage] for op, stage in self.stage_map.items()}
+        return new
+
+    __copy__ = copy
+
     def __repr__(self) -> str:
         return f"schedule({', '.join([stage.name for stage in self.stages])})"
+
+
+def _directly_inside(members: list[Stage], parent: Stage | None) -> list[Stage]:
+    """Return the stages among some, and the groups around them, that lie directly in a group. A
+    group lies inside of a new one as a whole.
+    """
+    found: dict[Stage, None] = {}
+    counts: dict[Stage, int] = {}
+    waiting = list(members)
+    while waiting:
+        stage = waiting.pop(0)
+        around = stage.group
+        if around is parent:
+            found[stage] = None
+            continue
+        assert around is not None
+        counts[around] = counts.get(around, 0) + 1
+        if counts[around] == around.num_child_stages:
+            waiting.append(around)
+    for group, count in counts.items():
+        if count < group.num_child_stages:
+            inside = next(stage for stage in members if stage.group is group)
+            raise refuse(
+                "create_group", inside,
+                f"it belongs to a group of {group.num_child_stages} stages, of which only {count} "
+                "would belong to the new one",
+                None, "a group lies inside of another one as a whole, or outside of it",
+            )  # fmt: skip
+    return list(found)
 
 
 def _common_group(a: Stage | None, b: Stage | None) -> Stage | None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, convert
 from tilesmith.support.caller import CallerPlace, place_of_caller
+from tilesmith.te.schedule.layouts import transform_layout
 from tilesmith.te.schedule.loop_attributes import LoopAttributes, Pragma, Prefetched
-from tilesmith.te.schedule.refusals import describe, position, refuse
+from tilesmith.te.schedule.refusals import check_scope, describe, position, refuse
 from tilesmith.te.schedule.relations import Fuse, IterVarRelation, Singleton, Split
 from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp
 from tilesmith.tir.expr import IterVar
+from tilesmith.tir.index_map import IndexMap
 
 __all__ = ["AttachType", "Stage"]
 
@@ -61,6 +65,7 @@ class Stage:
         self.has_rolling_buffer = False
         self.group: Stage | None = None
         self.num_child_stages = 0
+        self.layout_transforms: list[IndexMap] = []
         self.axis_separators: tuple[int, ...] = ()
 
     @property
@@ -86,6 +91,17 @@ class Stage:
         while stage.attach_type == AttachType.GROUP_ROOT and stage.group is not None:
             stage = stage.group
         return stage
+
+    def copy(self) -> Stage:
+        """Return a stage that can change on its own; it still names the stage that it is computed
+        in, and its group.
+        """
+        new = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                setattr(new, name, list(value))
+        new.iter_var_attrs = {axis: one.copy() for axis, one in self.iter_var_attrs.items()}
+        return new
 
     def attributes(self, axis: IterVar) -> LoopAttributes:
         """Return what is said about a loop, to be changed."""
@@ -214,7 +230,8 @@ class Stage:
             )  # fmt: skip
         if ivar.iter_type == IterVar.ThreadIndex:
             raise refuse("bind", self, f"{describe(ivar)} is a thread already", ivar)
-        self.attributes(ivar).bind_thread = thread_ivar
+        found = self.attributes(ivar)
+        found.bind_thread, found.bound_at = thread_ivar, place_of_caller()
 
     def vectorize(self, var: IterVar) -> None:
         """Run the iterations of a loop as lanes of vectors."""
@@ -269,7 +286,20 @@ class Stage:
 
     def set_scope(self, scope: str) -> None:
         """Keep the result in a kind of memory: "global", "shared", "local", …"""
+        check_scope("set_scope", self, scope)
         self.scope = scope
+
+    def transform_layout(self, mapping_function: Callable[..., Any]) -> list[IterVar] | None:
+        """Lay the result out in memory by a function of its indices, and loop over the new axes.
+
+          s[B].transform_layout(lambda i, j: [i // 4, j, i % 4])      B: (16, 8) → (4, 8, 4)
+
+        Returns the loops over the new axes (None for an input: it has none). Between them the
+        function may give ``te.AXIS_SEPARATOR``: a border that flattening keeps.
+        """
+        if not isinstance(self.op, PlaceholderOp):
+            self._check_loops("transform_layout")
+        return transform_layout(self, mapping_function)
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Lay out memory so that the stride of an axis is ``offset`` modulo ``factor``: rows that
@@ -285,12 +315,14 @@ class Stage:
 
     def double_buffer(self) -> None:
         """Compute the next part while the current one is used, in a second copy of the memory."""
+        self._check_loops("double_buffer")
         if self.is_output:
             raise refuse("double_buffer", self, "memory of an output cannot be doubled")
         self.has_double_buffer = True
 
     def rolling_buffer(self) -> None:
         """Keep rows that the next iteration needs again, instead of computing them twice."""
+        self._check_loops("rolling_buffer")
         if self.is_output:
             raise refuse("rolling_buffer", self, "an output is kept as a whole")
         self.has_rolling_buffer = True

@@ -28,6 +28,7 @@ from tilesmith.tir.schedule.methods import PrimitiveMethods
 from tilesmith.tir.schedule.state import StmtSRef, is_mark
 from tilesmith.tir.schedule.trace import Argument
 from tilesmith.tir.stmt import BlockRealize, For
+from tilesmith.tir.storage_scopes import SCOPES_TEXT, is_storage_scope
 
 __all__ = [
     "Adapted", "AnnotationValue", "BlockBuffer", "BufferChoice", "Decision", "Decisions",
@@ -277,13 +278,6 @@ class _Dtype(ParameterKind):
         return str(value)
 
 
-_SCOPES = (
-    "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB",
-    "m16n8k8.matrixC", "metal.simdgroup",
-)  # fmt: skip
-_SCOPE_KINDS = ("global", "shared", "local", "warp", "texture", "amx")
-
-
 class _Scope(_Text):
     """A storage scope known to targets, optionally with a tag: ``shared.dyn``,
     ``global.texture``.
@@ -291,10 +285,8 @@ class _Scope(_Text):
 
     def resolve(self, sch: PrimitiveMethods, name: str, value: Any, known: dict[str, Any]) -> Any:
         scope = super().resolve(sch, name, value, known)
-        if scope and scope not in _SCOPES and not scope.startswith(_SCOPE_KINDS):
-            kinds, others = ", ".join(_SCOPE_KINDS), ", ".join(_SCOPES)
-            advice = f"scopes: {kinds}, with a tag or without; {others}"
-            raise refuse(f"'{scope}' is not a storage scope", known.get("block"), advice)
+        if scope and not is_storage_scope(scope):
+            raise refuse(f"'{scope}' is not a storage scope", known.get("block"), SCOPES_TEXT)
         return scope
 
 

@@ -172,8 +172,8 @@ class _CrossThread:
         nest = LoopNest(stage, self.bounds, trivial)
         layers = dict(nest.layers)
         guards = nest.guards()
-        of_values = [one for one in guards if self.depends_on_reduction(one, nest)]
-        of_results = [one for one in guards if one not in of_values]
+        of_values = [one for one in guards if self.depends_on_reduction(one)]
+        of_results = [one for one in guards if not self.depends_on_reduction(one)]
         total = self.buffers("reduce_temp")
         steps: list[Stmt] = []
         condition = all_of(*of_values, *of_results, *self.found.condition(nest))
@@ -193,7 +193,7 @@ class _CrossThread:
             body = layers[axis](self.placement.at(axis, body))
         return body
 
-    def depends_on_reduction(self, condition: PrimExpr, nest: LoopNest) -> bool:
+    def depends_on_reduction(self, condition: PrimExpr) -> bool:
         """Return whether a guard is one of the values that are reduced, not of the results."""
         variables = {axis.var for axis in self.serial} | set(self.threads)
         return mentions(condition, variables)
