@@ -75,7 +75,7 @@ def schedule_to_module(
         )
     arguments = [args] if isinstance(args, (Tensor, Buffer, Var)) else list(args)
     _check_outputs(sch, arguments, binds or {})
-    normal = sch.normalize() if hasattr(sch, "normalize") else sch
+    normal = sch.normalize()
     stmt = schedule_ops(normal, infer_bound(normal))
     func = schedule_post_proc_to_prim_func(arguments, stmt, binds)
     func = func.with_attr("global_symbol", name)

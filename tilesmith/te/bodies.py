@@ -18,7 +18,7 @@ def map_body(body: Body, function: Callable[[Any], Any]) -> Body:
     """Return the values of a computation with ``function`` applied to each; the same tuple where
     nothing changes. The values of one reduction share their parts, also afterwards.
     """
-    first = body[0]
+    first = body[0] if body else None
     if not isinstance(first, Reduce):
         new = [function(value) for value in body]
         return body if all(one is other for one, other in zip(new, body)) else tuple(new)
@@ -38,7 +38,9 @@ class _TensorReplacer(Rewriter):
         return load if tensor is None else ProducerLoad(tensor, load.indices, load.span)
 
 
-def read_other_tensors(body: Body, replaced: Mapping[Any, Any]) -> Body:
-    """Return the values of a computation with other tensors read in the place of some."""
+def read_other_tensors(body: Any, replaced: Mapping[Any, Any]) -> Any:
+    """Return the values (or statements) of an operation with other tensors read in the place of
+    some.
+    """
     with deep_recursion():
         return map_body(body, _TensorReplacer(replaced).visit)

@@ -318,7 +318,9 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place", "
         """Return the operation with other values, over the same iterators."""
         if body is self.body:
             return self
-        return ComputeOp(self.name, self.tag, self.attrs, self.axis, body, self.place)
+        return ComputeOp(
+            self.name, self.tag, self.attrs, self.axis, body, self.place, self.read_refusal
+        )
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
@@ -387,6 +389,22 @@ class TensorComputeOp(BaseComputeOp, key="te.TensorComputeOp", slots=("_tensors"
     def input_tensors(self) -> list[Tensor]:
         inside = [load.producer for load in nodes(self.scalar_inputs, ProducerLoad)]
         return list(dict.fromkeys([*self.inputs, *inside]))
+
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
+        if not any(tensor in mapping for tensor in self.input_tensors):
+            return self
+        return self.with_parts(
+            _replaced(self.inputs, mapping), read_other_tensors(self.scalar_inputs, mapping)
+        )
+
+    def with_parts(
+        self, inputs: tuple[Tensor, ...], scalar_inputs: tuple[PrimExpr, ...]
+    ) -> TensorComputeOp:
+        """Return the operation with the same parts of other tensors, and other scalars."""
+        return TensorComputeOp(
+            self.name, self.tag, self.axis, self.reduce_axis, self.schedulable_ndim, self.intrin,
+            inputs, self.input_regions, scalar_inputs, self.attrs,
+        )  # fmt: skip
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]
@@ -538,6 +556,13 @@ class HybridOp(Operation, key="te.HybridOp", slots=("_tensors",)):
     @property
     def input_tensors(self) -> list[Tensor]:
         return list(dict.fromkeys(self.inputs))
+
+    def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:
+        inputs = _replaced(self.inputs, mapping)
+        if inputs is self.inputs:
+            return self
+        (body,) = read_other_tensors((self.body,), mapping)
+        return self.with_fields(inputs=inputs, body=body)
 
     def output(self, index: int) -> Tensor:
         return self._tensors[index]

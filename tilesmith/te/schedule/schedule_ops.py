@@ -21,7 +21,15 @@ from tilesmith.te.schedule.schedule import Schedule
 from tilesmith.te.schedule.stage import AttachType, Stage
 from tilesmith.te.tensor import Operation, PlaceholderOp, ScanOp, Tensor
 from tilesmith.tir.expr import IterVar, ProducerLoad
-from tilesmith.tir.stmt import AttrStmt, ProducerStore, Stmt, is_no_op, stmt_seq
+from tilesmith.tir.stmt import (
+    AttrStmt,
+    NodeList,
+    ProducerRealize,
+    ProducerStore,
+    Stmt,
+    is_no_op,
+    stmt_seq,
+)
 
 __all__ = ["schedule_ops"]
 
@@ -64,7 +72,20 @@ class _Writer:
                 None, "compute it at another loop, or at the root",
                 stage.group_spec().placed_at,
             )  # fmt: skip
-        return _AliasRewriter(self.aliases).visit(body) if self.aliases else body
+        names = self.original_tensors()
+        names.update({one: names.get(other, other) for one, other in self.aliases.items()})
+        return _AliasRewriter(names).visit(body) if names else body
+
+    def original_tensors(self) -> dict[Tensor, Tensor]:
+        """Return for the results of operations that primitives have put in the place of the user's
+        the tensors that the user knows.
+        """
+        return {
+            stage.op.output(k): stage.origin_op.output(k)
+            for stage in self.sch.stages
+            if stage.op is not stage.origin_op
+            for k in range(stage.op.num_outputs)
+        }
 
     def sort_stages(self) -> None:
         """Find the place of each stage."""
@@ -133,7 +154,7 @@ class _Place:
 
 
 class _AliasRewriter(Rewriter):
-    """Replaces tensors that live in the memory of others by these."""
+    """Replaces tensors by those in whose memory they live, and by those that the user knows."""
 
     def __init__(self, aliases: Mapping[Tensor, Tensor]) -> None:
         self.aliases = aliases
@@ -148,7 +169,16 @@ class _AliasRewriter(Rewriter):
         found = self.aliases.get(load.producer)  # type: ignore[call-overload]
         return new if found is None else ProducerLoad(found, new.indices, new.span)
 
+    def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
+        new = self.children(realize)
+        found = self.aliases.get(realize.producer)  # type: ignore[call-overload]
+        return new if found is None else new.with_fields(producer=found)
+
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         new = self.children(attribute)
-        found = self.aliases.get(attribute.node)
+        node = attribute.node
+        if isinstance(node, NodeList):
+            items = tuple([self.aliases.get(one, one) for one in node.items])
+            return new.with_fields(node=NodeList(items))
+        found = self.aliases.get(node) if isinstance(node, Tensor) else None
         return new if found is None else new.with_fields(node=found)
