@@ -84,7 +84,7 @@ def schedule_to_module(
 
 def _check_outputs(sch: Schedule, arguments: list[Any], binds: Mapping[Any, Any]) -> None:
     """Refuse a function that computes what nobody gets."""
-    for op in sch.outputs:
+    for op in [stage.origin_op for stage in sch.stages if stage.is_output]:
         outputs = [op.output(number) for number in range(op.num_outputs)]
         given = any(any(one is tensor for one in arguments) for tensor in outputs)
         if isinstance(op, ComputeOp) and not given and not any(one in binds for one in outputs):

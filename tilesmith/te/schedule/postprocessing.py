@@ -11,19 +11,23 @@ prefetch, regions that are skipped for debugging.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.ir import Call, PrimExpr, Range, Rewriter, StringImm, Var, convert
-from tilesmith.ir.operators import cast
+from tilesmith.arith import Analyzer
+from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.schedule.loop_nest import PREFETCH_SCOPE
+from tilesmith.te.schedule.schedule_ops import AXIS_SEPARATORS, LAYOUT_TRANSFORMS
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.analysis.access_region import domain_touched
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, IterVar, ProducerLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.index_map import IndexMap
 from tilesmith.tir.stmt import (
     AttrStmt,
     BufferRealize,
@@ -37,17 +41,43 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["AXIS_SEPARATORS", "buffer_of_tensor", "schedule_post_proc_to_prim_func"]
+__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func"]
 
-AXIS_SEPARATORS = "axis_separators"
 _OF_MEMORY = ("buffer_dim_align", "double_buffer_scope", "rolling_buffer_scope")
 
 
-def buffer_of_tensor(tensor: Tensor, scope: str = "", axis_separators: Any = None) -> Buffer:
+@dataclass
+class Layout:
+    """How the elements of a tensor lie in memory: index maps, one after the other, and borders
+    between groups of axes.
+    """
+
+    maps: tuple[IndexMap, ...] = ()
+    separators: tuple[int, ...] = ()
+
+    def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Return the sizes of the memory's axes."""
+        sizes = list(shape)
+        for one in self.maps:
+            sizes = list(one.map_shape(sizes))
+        return sizes
+
+    def indices(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Return the place of an element."""
+        found = list(indices)
+        for one in self.maps:
+            found = list(one.map_indices(found))
+        return found
+
+
+_PLAIN = Layout()
+
+
+def buffer_of_tensor(tensor: Tensor, scope: str = "", layout: Layout = _PLAIN) -> Buffer:
     """Return a buffer for the elements of a tensor."""
-    return decl_buffer(
-        tensor.shape, tensor.dtype, tensor.name, scope=scope, axis_separators=axis_separators
-    )
+    shape = layout.shape(tensor.shape)
+    separators = layout.separators or None
+    return decl_buffer(shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators)
 
 
 @deep_recursion
@@ -60,7 +90,7 @@ def schedule_post_proc_to_prim_func(
     are buffers for some tensors.
     """
     bound: dict[Tensor, Buffer] = dict(binds or {})
-    separators = _separators(stmt)
+    layouts = _layouts(stmt)
     params: list[Var] = []
     buffers: dict[Var, Buffer] = {}
     for argument in args:
@@ -69,7 +99,7 @@ def schedule_post_proc_to_prim_func(
             continue
         if isinstance(argument, Tensor):
             if argument not in bound:
-                bound[argument] = buffer_of_tensor(argument, "", separators.get(argument))
+                bound[argument] = buffer_of_tensor(argument, "", layouts.get(argument, _PLAIN))
             buffer = bound[argument]
         elif isinstance(argument, Buffer):
             buffer = argument
@@ -80,37 +110,33 @@ def schedule_post_proc_to_prim_func(
             )
         params.append(Var(buffer.name, "handle"))
         buffers[params[-1]] = buffer
-    body = _Converter(bound, separators).visit(stmt)
+    body = _Converter(bound, layouts).visit(stmt)
     return PrimFunc(params, body, None, buffers, {"from_legacy_te_schedule": True})
 
 
-def _separators(stmt: Stmt) -> dict[Any, tuple[int, ...]]:
-    """Return the axis separators of tensors whose layout was changed."""
-    finder = _SeparatorFinder()
-    finder.visit(stmt)
-    return finder.found
-
-
-class _SeparatorFinder(Rewriter):
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[int, ...]] = {}
-
-    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        if attribute.attr_key == AXIS_SEPARATORS:
-            value: Any = attribute.value
-            self.found[attribute.node] = tuple([part.value for part in value.args])
-        return self.children(attribute)
+def _layouts(stmt: Stmt) -> dict[Any, Layout]:
+    """Return the layouts of tensors, which attributes around the whole statement tell."""
+    found: dict[Any, Layout] = {}
+    while isinstance(stmt, AttrStmt) and stmt.attr_key in (AXIS_SEPARATORS, LAYOUT_TRANSFORMS):
+        if stmt.attr_key == AXIS_SEPARATORS:
+            value: Any = stmt.value
+            layout = found.setdefault(stmt.node, Layout())
+            layout.separators = tuple([part.value for part in value.args])
+        else:
+            tensor, *maps = stmt.node.items
+            found.setdefault(tensor, Layout()).maps = tuple(maps)
+        stmt = stmt.body
+    return found
 
 
 class _Converter(Rewriter):
-    def __init__(
-        self, bound: Mapping[Tensor, Buffer], separators: Mapping[Any, tuple[int, ...]]
-    ) -> None:
+    def __init__(self, bound: Mapping[Tensor, Buffer], layouts: Mapping[Any, Layout]) -> None:
         self.bound = bound
-        self.separators = separators
+        self.layouts = layouts
         self.realized: dict[Any, Buffer] = {}
         self.scopes: dict[Any, str] = {}  # of tensors whose memory comes further inside
         self.storing: list[str] = []  # names of the stages whose stores are being visited
+        self.analyzer = Analyzer()
         self.loops: list[For] = []
         self.threads: dict[str, Var] = {}
         self.values: dict[Var, PrimExpr] = {}  # of threads that run already
@@ -133,13 +159,16 @@ class _Converter(Rewriter):
             )
         return found
 
+    def layout(self, producer: Any) -> Layout:
+        return self.layouts.get(producer, _PLAIN)
+
     def of_memory(self, producer: Any) -> Buffer | None:
         """Return the buffer that an attribute around its memory is about; None for arguments."""
         if producer in self.bound:
             return None
         if producer not in self.realized:
             self.realized[producer] = buffer_of_tensor(
-                producer, self.scopes.get(producer, ""), self.separators.get(producer)
+                producer, self.scopes.get(producer, ""), self.layout(producer)
             )
         return self.realized[producer]
 
@@ -155,11 +184,9 @@ class _Converter(Rewriter):
         outer = self.realized.get(producer)
         buffer = outer
         if buffer is None or buffer.scope() != realize.storage_scope:
-            buffer = buffer_of_tensor(
-                producer, realize.storage_scope, self.separators.get(producer)
-            )
+            buffer = buffer_of_tensor(producer, realize.storage_scope, self.layout(producer))
         self.realized[producer] = buffer
-        bounds = tuple([self.visit(bound) for bound in realize.bounds])
+        bounds = self.region(producer, tuple([self.visit(one) for one in realize.bounds]))
         body = self.visit(realize.body)
         if outer is None:
             del self.realized[producer]
@@ -169,14 +196,33 @@ class _Converter(Rewriter):
         producer: Any = store.producer
         self.storing.append(producer.op.name if isinstance(producer, Tensor) else producer.name)
         value = self.visit(store.value)
-        indices = [self.visit(index) for index in store.indices]
+        indices = self.layout(producer).indices([self.visit(index) for index in store.indices])
         buffer = self.buffer(producer)
         self.storing.pop()
         return BufferStore(buffer, cast(buffer.dtype, value), indices, None, store.span)
 
     def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
         indices = [self.visit(index) for index in load.indices]
+        indices = self.layout(load.producer).indices(indices)
         return BufferLoad(self.buffer(load.producer), indices, None, load.span)
+
+    def region(self, producer: Any, bounds: tuple[Range, ...]) -> tuple[Range, ...]:
+        """Return the part of a tensor that has memory, in the tensor's layout."""
+        layout = self.layout(producer)
+        if not layout.maps:
+            return bounds
+        whole = all(
+            is_const(one.min, 0) and self.analyzer.can_prove_equal(one.extent, size)
+            for one, size in zip(bounds, producer.shape)
+        )
+        if not whole:
+            raise ScheduleError(
+                f"transform_layout: stage '{producer.op.name}' is computed in parts, its memory "
+                "cannot have another layout",
+                notes=("compute it at the root: compute_root()",),
+            )
+        sizes = layout.shape(producer.shape)
+        return tuple([Range.from_min_extent(const(0, size.dtype), size) for size in sizes])
 
     # Attributes
 
@@ -186,7 +232,7 @@ class _Converter(Rewriter):
             return self.launch(attribute)
         if key == "pragma_debug_skip_region":
             return stmt_seq()
-        if key in (AXIS_SEPARATORS, "extern_scope"):
+        if key in (AXIS_SEPARATORS, LAYOUT_TRANSFORMS, "extern_scope"):
             return self.visit(attribute.body)
         if key == PREFETCH_SCOPE:
             return self.prefetch(attribute)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilesmith.ir import PrimExpr, Range, Rewriter, const
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.schedule.operations import OPERATIONS
@@ -31,7 +31,10 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["schedule_ops"]
+__all__ = ["AXIS_SEPARATORS", "LAYOUT_TRANSFORMS", "schedule_ops"]
+
+AXIS_SEPARATORS = "axis_separators"
+LAYOUT_TRANSFORMS = "layout_transforms"
 
 
 @deep_recursion
@@ -72,20 +75,37 @@ class _Writer:
                 None, "compute it at another loop, or at the root",
                 stage.group_spec().placed_at,
             )  # fmt: skip
-        names = self.original_tensors()
-        names.update({one: names.get(other, other) for one, other in self.aliases.items()})
-        return _AliasRewriter(names).visit(body) if names else body
+        names = self.users_tensors()
+        body = _AliasRewriter(names).visit(body) if names else body
+        for stage in self.sch.stages:
+            body = self.laid_out(stage, body)
+        return body
 
-    def original_tensors(self) -> dict[Tensor, Tensor]:
-        """Return for the results of operations that primitives have put in the place of the user's
-        the tensors that the user knows.
+    def users_tensors(self) -> dict[Tensor, Tensor]:
+        """Return, for tensors that have no memory of their own or that primitives have put in the
+        place of the user's, the tensor that stands for them in the end.
         """
-        return {
-            stage.op.output(k): stage.origin_op.output(k)
-            for stage in self.sch.stages
-            if stage.op is not stage.origin_op
-            for k in range(stage.op.num_outputs)
-        }
+        found: dict[Tensor, Tensor] = {}
+        for stage in self.sch.stages:
+            if stage.op is not stage.origin_op:
+                for k in range(stage.op.num_outputs):
+                    found[stage.op.output(k)] = stage.origin_op.output(k)
+        for tensor, owner in self.aliases.items():
+            found[tensor] = found.get(owner, owner)
+        return found
+
+    def laid_out(self, stage: Stage, body: Stmt) -> Stmt:
+        """Return a statement that says how the memory of a stage's results is laid out."""
+        for k in range(stage.op.num_outputs):
+            tensor = stage.origin_op.output(k)
+            if stage.layout_transforms:
+                subject = [tensor, *stage.layout_transforms]
+                body = AttrStmt(subject, LAYOUT_TRANSFORMS, const(1, "int32"), body)
+            if stage.axis_separators:
+                parts = [const(part, "int32") for part in stage.axis_separators]
+                value = Call("handle", "tir.tvm_tuple", parts)
+                body = AttrStmt(tensor, AXIS_SEPARATORS, value, body)
+        return body
 
     def sort_stages(self) -> None:
         """Find the place of each stage."""
@@ -154,7 +174,7 @@ class _Place:
 
 
 class _AliasRewriter(Rewriter):
-    """Replaces tensors by those in whose memory they live, and by those that the user knows."""
+    """Replaces tensors that live in the memory of others by these."""
 
     def __init__(self, aliases: Mapping[Tensor, Tensor]) -> None:
         self.aliases = aliases
@@ -169,16 +189,16 @@ class _AliasRewriter(Rewriter):
         found = self.aliases.get(load.producer)  # type: ignore[call-overload]
         return new if found is None else ProducerLoad(found, new.indices, new.span)
 
+    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
+        body, value = self.visit(attribute.body), self.visit(attribute.value)
+        node = attribute.node
+        if isinstance(node, NodeList):
+            node = NodeList(tuple([self.aliases.get(item, item) for item in node.items]))
+        else:
+            node = self.aliases.get(node, node)
+        return attribute.with_fields(node=node, value=value, body=body)
+
     def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
         new = self.children(realize)
         found = self.aliases.get(realize.producer)  # type: ignore[call-overload]
         return new if found is None else new.with_fields(producer=found)
-
-    def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
-        new = self.children(attribute)
-        node = attribute.node
-        if isinstance(node, NodeList):
-            items = tuple([self.aliases.get(one, one) for one in node.items])
-            return new.with_fields(node=NodeList(items))
-        found = self.aliases.get(node) if isinstance(node, Tensor) else None
-        return new if found is None else new.with_fields(node=found)
