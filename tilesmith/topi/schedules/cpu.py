@@ -31,6 +31,7 @@ from tilesmith.topi.schedules.loops import (
 from tilesmith.topi.schedules.program import (
     Program,
     extent,
+    is_guarded,
     is_reduction,
     made_schedule,
     outputs_of,
@@ -41,6 +42,8 @@ __all__ = ["schedule", "schedule_elementwise"]
 
 PARALLEL = 1 << 15
 """So many steps pay for waking threads."""
+PARTS = 4
+"""So many iterations of a parallel loop for each core keep all cores busy."""
 _LONG = 1 << 14
 """A reduction of so many steps to few results goes by parts."""
 
@@ -70,10 +73,22 @@ def _elementwise(stage: Stage, machine: MachineModel, work: int) -> None:
     if not axes:
         return
     bits = max(8, stage.op.output(0).dtype.bits)
-    inner = vectorize_last(stage, axes[-1], machine.lanes(bits))
-    outer = [*axes[:-1], *inner[:-1]]
-    if outer and work >= PARALLEL:
-        stage.parallel(fused(stage, outer))
+    # Conditions on lanes cost more than LLVM's own vectors of such a loop.
+    lanes = 1 if is_guarded(stage.op) else machine.lanes(bits)
+    inner = vectorize_last(stage, axes[-1], lanes)
+    if work < PARALLEL:
+        return
+    outer = axes[:-1]
+    if size(outer) < PARTS * machine.cores and extent(axes[-1]) % lanes == 0:
+        outer += inner[:-1]
+    if outer or len(inner) > 1:
+        # A loop of its own has its last vector, the only one with a condition, peeled off.
+        stage.parallel(fused(stage, outer) if outer else inner[0])
+
+
+def _last_wide(axes: Sequence[IterVar]) -> int:
+    """Return the number of the last axis of more than one iteration."""
+    return max([number for number, axis in enumerate(axes) if extent(axis) > 1], default=0)
 
 
 class _Scheduler:
@@ -125,24 +140,9 @@ class _Scheduler:
             members = [cache.op, *members]
         row, rows, columns = self._tile_sizes(group)
         stage = self._sch[anchor]
-        axes = list(stage.op.axis)
-        last = max([number for number, axis in enumerate(axes) if extent(axis) > 1], default=0)
-        outer, inner = [], []
-        for number, axis in enumerate(axes):
-            factor = columns if number == last else rows if number == row else 1
-            if factor == 1:
-                outer.append(axis)
-            elif factor == extent(axis):
-                inner.append(axis)
-            else:
-                first, second = stage.split(axis, factor=factor)
-                outer.append(first)
-                inner.append(second)
-        stage.reorder(*outer, *inner)
-        place = fused(stage, outer)
-        if self._work(group) >= PARALLEL:
-            stage.parallel(place)
+        place, inner = self._tile_loops(stage, row, rows, columns, self._work(group))
         self._inside_of_tile(stage, inner)
+        last = _last_wide(stage.op.axis)
         for member in members:
             inside = self._sch[member]
             inside.compute_at(stage, place)
@@ -152,6 +152,37 @@ class _Scheduler:
             others = [axis for axis in own if not any(axis is one for one in tile)]
             inside.reorder(*others, *inside.op.reduce_axis, *tile)
             self._inside_of_tile(inside, tile)
+
+    def _tile_loops(
+        self, stage: Stage, row: int | None, rows: int, columns: int, work: int
+    ) -> tuple[IterVar, list[IterVar]]:
+        """Make the loops over tiles and those inside of one; return the innermost loop over tiles
+        and the others.
+
+        A loop whose last tile is smaller stays apart: the last tile is peeled off.
+        """
+        last = _last_wide(stage.op.axis)
+        outer: list[IterVar] = []
+        inner: list[IterVar] = []
+        apart: list[IterVar] = []
+        for number, axis in enumerate(stage.op.axis):
+            factor = columns if number == last else rows if number == row else 1
+            if factor == extent(axis) > 1:
+                inner.append(axis)
+                continue
+            if factor == 1:
+                outer.append(axis)
+                continue
+            first, second = stage.split(axis, factor=factor)
+            inner.append(second)
+            (apart if extent(axis) % factor else outer).append(first)
+            if number == row and extent(axis) % factor:
+                stage.pragma(first, "loop_partition_hint", True)
+        stage.reorder(*outer, *apart, *inner)
+        place = fused(stage, outer) if outer or not apart else None
+        if work >= PARALLEL:
+            stage.parallel(apart[0] if place is None else place)
+        return (apart[-1] if apart else place), inner  # type: ignore[return-value]
 
     def _inside_of_tile(self, stage: Stage, tile: Sequence[IterVar]) -> None:
         if tile:
@@ -163,17 +194,22 @@ class _Scheduler:
         """Return the number of the axis of the rows (or None), the rows and columns of a tile."""
         op: Any = next(iter(group.reductions), group.anchor)
         lanes = self._lanes(op)
-        last = max([k for k, axis in enumerate(op.axis) if extent(axis) > 1], default=0)
+        last = _last_wide(op.axis)
         columns = extent(op.axis[last]) if op.axis else 1
         row = self._row_axis(op, last) if group.reductions else None
         if row is None:
             return None, 1, vector_width(columns, lanes)
         if columns % lanes:
-            return row, divisor(extent(op.axis[row]), 8), vector_width(columns, lanes)
+            return row, self._rows_of(op, row, 8), vector_width(columns, lanes)
         words = columns * (self._machine.vector_bytes // 4) // lanes
         tile = best_tile(extent(op.axis[row]), words, self._machine)
         vectors = divisor(columns // lanes, tile.vectors)
-        return row, divisor(extent(op.axis[row]), tile.rows), vectors * lanes
+        return row, self._rows_of(op, row, tile.rows), vectors * lanes
+
+    def _rows_of(self, op: ComputeOp, row: int, most: int) -> int:
+        """Return the rows of a tile: a divisor of all, or what leaves a smaller last tile."""
+        even = divisor(extent(op.axis[row]), most)
+        return even if even * 2 > most or extent(op.axis[row]) <= most else most
 
     def _row_axis(self, op: ComputeOp, last: int) -> int | None:
         """Return the axis along which the vectors of an operand are used again."""
@@ -221,7 +257,7 @@ class _Scheduler:
             return None
         stage = self._sch[op]
         _, inner = stage.split(along, factor=vector_width(extent(along), self._lanes(op)))
-        made = self._sch.rfactor(op.output(0), inner)
+        made = self._sch.rfactor(op.output(0), inner, len(op.axis))
         return made[0] if isinstance(made, (list, tuple)) else made
 
     def _place_partial(
@@ -233,7 +269,7 @@ class _Scheduler:
         if loop is not None:
             inside.compute_at(stage, loop)
             inside.set_scope("local")
-        lanes, *spatial = inside.op.axis
+        *spatial, lanes = inside.op.axis
         inside.reorder(*inside.op.reduce_axis, *spatial, lanes)
         inside.vectorize(lanes)
         for axis in spatial[-2:] if is_tile else ():
@@ -253,7 +289,7 @@ class _Scheduler:
         parts = self._sch[part]
         lanes = vector_width(-(-steps // (4 * self._machine.cores)), self._lanes(op))
         _, inner = parts.split(parts.op.reduce_axis[0], factor=lanes)
-        made = self._sch.rfactor(part, inner)
+        made = self._sch.rfactor(part, inner, len(parts.op.axis))
         vector = made[0] if isinstance(made, (list, tuple)) else made
         parts = self._sch[part]
         place = parts.op.axis[0]
