@@ -17,9 +17,11 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import cast, is_const
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.schedule.loop_nest import PREFETCH_SCOPE
+from tilesmith.te.schedule.operations.extern import BIND_SCOPE
 from tilesmith.te.schedule.schedule_ops import AXIS_SEPARATORS, LAYOUT_TRANSFORMS
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.analysis.access_region import domain_touched
@@ -41,7 +43,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func"]
+__all__ = ["buffer_of_tensor", "schedule_post_proc_to_prim_func", "verify_compact_buffer"]
 
 _OF_MEMORY = ("buffer_dim_align", "double_buffer_scope", "rolling_buffer_scope")
 
@@ -78,6 +80,17 @@ def buffer_of_tensor(tensor: Tensor, scope: str = "", layout: Layout = _PLAIN) -
     shape = layout.shape(tensor.shape)
     separators = layout.separators or None
     return decl_buffer(shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators)
+
+
+def verify_compact_buffer(stmt: Stmt) -> bool:
+    """Return whether a buffer that stands for a region of a tensor is declared without strides: it
+    has to be compact.
+    """
+    return any(
+        isinstance(attribute.node, NodeList) and not attribute.node[0].strides  # type: ignore[attr-defined]
+        for attribute in nodes(stmt, AttrStmt)
+        if attribute.attr_key == BIND_SCOPE
+    )
 
 
 @deep_recursion

@@ -15,6 +15,7 @@ from tilesmith.ir import PrimExpr, Var, const
 from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import mentions
+from tilesmith.support.caller import CallerPlace
 from tilesmith.te.schedule.loop_nest import LoopNest, is_virtual_thread, with_conditions
 from tilesmith.te.schedule.message_passing import pass_down_marks, thread_of
 from tilesmith.te.schedule.operations.rules import Bounds, Placement
@@ -129,6 +130,12 @@ def _serial(stage: Stage, bounds: Bounds, placement: Placement, marks: dict[Iter
     return nest.wrap(stmt_seq(init, update), placement.at, 0, begin)
 
 
+def bound_at(stage: Stage, axis: IterVar) -> CallerPlace | None:
+    """Return where the user's program bound a loop to threads."""
+    found = stage.iter_var_attrs.get(axis)
+    return None if found is None else found.bound_at
+
+
 class _CrossThread:
     """A reduction by the threads of a block: each combines the values of its own loops, then the
     threads combine their results.
@@ -151,7 +158,7 @@ class _CrossThread:
                     "bind", stage,
                     f"'{axis.var.name}' runs over results and over values that are reduced, and "
                     "the reduction is one of threads",
-                    axis, "fuse axes of one kind only",
+                    axis, "fuse axes of one kind only", bound_at(stage, axis),
                 )  # fmt: skip
             thread = thread_of(stage, axis)
             if thread is None:
@@ -161,6 +168,7 @@ class _CrossThread:
                 raise refuse(
                     "bind", stage, f"{describe(axis)} cannot run on virtual threads", axis,
                     'bind it to threads of a block: te.thread_axis("threadIdx.x")',
+                    bound_at(stage, axis),
                 )  # fmt: skip
             self.threads.append(thread.var)
 
