@@ -35,6 +35,7 @@ from tilesmith.tir.stmt import (
     AssertStmt,
     AttrStmt,
     BlockRealize,
+    BufferRealize,
     BufferStore,
     For,
     IfThenElse,
@@ -69,6 +70,7 @@ class _BoundsFinder(Visitor):
         self.ranged: dict[Var, tuple[int, int]] = {}
         self.values: dict[Var, PrimExpr] = {}  # of lets and of iterators of blocks
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
+        self.realized: dict[Any, tuple[Any, ...]] = {}  # the parts of buffers that are there
 
     def visit(self, node: Any) -> None:
         span = getattr(node, "span", None) if isinstance(node, Stmt) else None
@@ -148,6 +150,18 @@ class _BoundsFinder(Visitor):
             self.visit(node)
         self.narrowed.pop()
 
+    def visit_BufferRealize(self, realize: BufferRealize) -> None:
+        """Visit the body, in which the buffer has the elements of a region: a tile may reach beyond
+        the end of the whole tensor.
+        """
+        outer = self.realized.get(realize.buffer)
+        self.realized[realize.buffer] = realize.bounds
+        self.visit_children(realize)
+        if outer is None:
+            del self.realized[realize.buffer]
+        else:
+            self.realized[realize.buffer] = outer
+
     def visit_IfThenElse(self, branch: IfThenElse) -> None:
         self.visit(branch.condition)
         self.under(branch.condition, branch.then_case)
@@ -225,6 +239,12 @@ class _BoundsFinder(Visitor):
             return  # its lanes may be switched off
         shape = node.buffer.shape
         access = f"buffer '{node.buffer.name}' is {what}"
+        region = self.realized.get(node.buffer)
+        if region is not None:
+            for axis, (index, part) in enumerate(zip(node.indices, region)):
+                if index.dtype.lanes == 1:
+                    self.check(access, f"of its axis {axis}", index - part.min, part.extent)
+            return
         for axis, (index, size) in enumerate(zip(node.indices, shape)):
             where = f"of its axis {axis}"
             if index.dtype.lanes == 1:
