@@ -178,6 +178,9 @@ class _Scheduler:
             (apart if extent(axis) % factor else outer).append(first)
             if number == row and extent(axis) % factor:
                 stage.pragma(first, "loop_partition_hint", True)
+        if not outer and not apart and inner:  # one tile: a loop of one iteration around it
+            first, inner[0] = stage.split(inner[0], nparts=1)
+            outer.append(first)
         stage.reorder(*outer, *apart, *inner)
         place = fused(stage, outer) if outer or not apart else None
         if work >= PARALLEL:

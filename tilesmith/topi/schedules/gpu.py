@@ -15,7 +15,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm
-from tilesmith.te import ComputeOp, PlaceholderOp, Schedule, Stage, Tensor, thread_axis
+from tilesmith.te import ComputeOp, Schedule, Stage, Tensor, thread_axis
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.topi.schedules.groups import Group, groups_of
@@ -26,6 +26,7 @@ from tilesmith.topi.schedules.program import (
     Program,
     Read,
     extent,
+    is_plain,
     is_product,
     is_reduction,
     made_schedule,
@@ -50,10 +51,9 @@ def schedule(outs: Any) -> Schedule:
     program = Program(made)
     inline_where_useful(program, _INLINE)
     scheduler = _Scheduler(program, thread_limits())
-    groups = groups_of(program)
-    for group in groups:
+    for group in reversed(groups_of(program)):  # a product takes in the padding that it reads
         if group.anchor not in scheduler.placed:
-            scheduler.schedule_group(group, groups)
+            scheduler.schedule_group(group)
     return made
 
 
@@ -90,7 +90,7 @@ class _Scheduler:
         self.placed: set[Any] = set()
         """Stages that are computed inside of the kernel that reads them."""
 
-    def schedule_group(self, group: Group, groups: Sequence[Group]) -> None:
+    def schedule_group(self, group: Group) -> None:
         """Make a kernel of an anchor and all that is computed inside of it."""
         op = group.anchor
         if not isinstance(op, ComputeOp):
@@ -99,11 +99,10 @@ class _Scheduler:
         if len(reductions) == 1 and group.shares_space and is_product(self._program, reductions[0]):
             tile = _Tile(self._program, self._limits, group)
             if tile.is_useful:
-                tile.schedule()
+                self.placed |= tile.schedule()
                 return
-        if reductions and all(size(one.reduce_axis) >= _LONG for one in reductions):
-            self._rows(group)
-        elif reductions and not group.shares_space:
+        is_long = any(size(one.reduce_axis) >= _LONG for one in reductions)
+        if reductions and (is_long or not group.shares_space):
             self._rows(group)
         else:
             self._threads(group)
@@ -123,20 +122,22 @@ class _Scheduler:
     def _rows(self, group: Group) -> None:
         """Let a block compute a row, or a single result."""
         anchor: Any = group.anchor
-        longest = max([size(one.reduce_axis) for one in group.reductions])
-        threads = self._row_threads(longest)
-        partials = {one: self._partial(one, threads) for one in group.reductions}
+        depth = group.depth or (len(anchor.axis) if is_reduction(anchor) else 0)
+        if group.members and depth == len(anchor.axis):
+            # Nothing is left that the threads of a block could divide among themselves.
+            for op in (anchor, *group.members):
+                self.schedule_group(Group(op))
+            return
+        divided = [op for op in group.reductions if size(op.axis[depth:]) < self._limits.warp]
+        threads = self._row_threads([size(op.reduce_axis) for op in divided])
+        partials = {op: self._partial(op, threads) for op in divided}
         stage = self._sch[anchor]
-        depth = group.depth or len(stage.op.axis)
         thread = thread_axis((0, threads), "threadIdx.x")
-        rows, own = list(stage.op.axis)[:depth], list(stage.op.axis)[depth:]
-        if rows:
-            place = fused(stage, rows)
-        elif stage.leaf_iter_vars:
-            place, _ = stage.split(stage.op.reduce_axis[0], nparts=1)  # never: rfactor made one
-        else:
-            place = stage.fuse()
-        stage.bind(place, thread_axis("blockIdx.x"))
+        own = list(stage.op.axis)[depth:]
+        place: Any = None
+        if depth:
+            place = fused(stage, list(stage.op.axis)[:depth])
+            stage.bind(place, thread_axis("blockIdx.x"))
         for op in group.members:
             inside = self._sch[op]
             inside.compute_at(stage, place)
@@ -156,18 +157,20 @@ class _Scheduler:
             inside = self._sch[partial]
             inside.compute_at(stage, reduced)
             inside.set_scope("local")
-        elif own:
-            _, inner = stage.split(fused(stage, own), factor=extent(thread))
-            stage.bind(inner, thread)
         else:
-            stage.set_store_predicate(thread.var.equal(0))
+            loop = fused(stage, own)
+            outer, inner = stage.split(loop, factor=extent(thread))
+            stage.reorder(outer, inner, *stage.op.reduce_axis)
+            stage.bind(inner, thread)
 
-    def _row_threads(self, longest: int) -> int:
+    def _row_threads(self, lengths: Sequence[int]) -> int:
+        """Return the threads of a block that divides reductions of some lengths."""
         most = min(self._limits.threads, 256)
         threads = max(self._limits.warp, 32)
+        longest = max(lengths, default=most)
         while threads * 2 <= most and threads * 4 <= longest:
             threads *= 2
-        return min(threads, most)
+        return min(threads, most, *lengths)
 
     def _partial(self, op: ComputeOp, threads: int) -> Tensor:
         """Divide a reduction into a partial result for each thread."""
@@ -217,8 +220,10 @@ class _Tile:
             extent(self._op.axis[number]) >= 4 for number in self._numbers
         )
 
-    def schedule(self) -> None:
-        """Divide the results into blocks, threads and registers."""
+    def schedule(self) -> set[Any]:
+        """Divide the results into blocks, threads and registers; return the stages that are
+        computed in the kernel besides those of the group.
+        """
         sch, anchor = self._sch, self._group.anchor
         reads = self._program.reads(self._op)
         op: Any = _cached(sch, anchor) if is_reduction(anchor) else self._op
@@ -241,7 +246,7 @@ class _Tile:
             if member is not self._op:
                 sch[member].compute_at(stage, column)
                 sch[member].set_scope("local")
-        self._operands(inside, reads)
+        return self._operands(inside, reads)
 
     def _split(self, stage: Stage, axis: IterVar) -> tuple[IterVar, IterVar, IterVar]:
         threads, registers = self._shape(extent(axis))
@@ -254,7 +259,7 @@ class _Tile:
         threads = min(self._edge, count)
         return threads, max(1, min(_REGISTERS, count // threads))
 
-    def _operands(self, inside: Stage, reads: Sequence[Read]) -> None:
+    def _operands(self, inside: Stage, reads: Sequence[Read]) -> set[Any]:
         """Bring the operands of some steps of the reduction into shared memory."""
         reduced = list(inside.op.reduce_axis)
         longest = max(range(len(reduced)), key=lambda number: extent(reduced[number]))
@@ -266,13 +271,26 @@ class _Tile:
         for number in self._numbers:
             inside.unroll(spatial[number])
         if self._bytes(reads, longest, step) > self._limits.shared:
-            return
-        for tensor in dict.fromkeys([read.tensor for read in reads]):
-            self._share(tensor, inside, outer)
+            return set()
+        tensors = list(dict.fromkeys([read.tensor for read in reads]))
+        own = {tensor.op for tensor in tensors if self._is_own(tensor)}
+        for tensor in tensors:
+            self._share(tensor, tensor.op in own, inside, outer)
+        return own
 
-    def _share(self, tensor: Tensor, inside: Stage, loop: IterVar) -> None:
-        made = self._sch.cache_read(tensor, "shared", [inside.op])
-        shared = self._sch[made]
+    def _is_own(self, tensor: Tensor) -> bool:
+        """True if only the product reads a tensor, which is computed element by element."""
+        op = tensor.op
+        is_inner = is_plain(op) and op not in self._program.outputs
+        return is_inner and self._program.final_readers(op) == [self._op]
+
+    def _share(self, tensor: Tensor, is_own: bool, inside: Stage, loop: IterVar) -> None:
+        """Compute an operand in shared memory, or copy it there."""
+        if is_own:
+            shared = self._sch[tensor]
+            shared.set_scope("shared")
+        else:
+            shared = self._sch[self._sch.cache_read(tensor, "shared", [inside.op])]
         shared.compute_at(inside, loop)
         rows = self._shape(extent(self._op.axis[self._numbers[0]]))[0]
         columns = self._shape(extent(self._op.axis[self._numbers[1]]))[0]
@@ -306,7 +324,3 @@ def _span(index: Any, shape: dict[IterVar, int]) -> int:
         moved = Analyzer().simplify(moved)
         span += abs(int(moved)) * (count - 1) if isinstance(moved, IntImm) else count - 1
     return span
-
-
-def _is_input(tensor: Tensor) -> bool:
-    return isinstance(tensor.op, PlaceholderOp)
