@@ -1,24 +1,7 @@
 """Operators as tensor expressions (TOPI)."""
 
-from tilesmith.topi import (  # after the operators, which they schedule
-    adreno,
-    arm_cpu,
-    bifrost,
-    cuda,
-    generic,
-    gpu,
-    hexagon,
-    hls,
-    image,
-    intel_graphics,
-    mali,
-    nn,
-    rocm,
-    tag,
-    utils,
-    vision,
-    x86,
-)
+from tilesmith.support.lazy import lazy_attributes
+from tilesmith.topi import image, nn, random, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
@@ -43,6 +26,7 @@ from tilesmith.topi.helpers import (
     within_index,
 )
 from tilesmith.topi.indexing import *  # noqa: F403
+from tilesmith.topi.legalization import *  # noqa: F403
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403
 from tilesmith.topi.reduction import *  # noqa: F403
@@ -53,6 +37,8 @@ from tilesmith.topi.sequence import *  # noqa: F403
 from tilesmith.topi.signal import *  # noqa: F403
 from tilesmith.topi.slicing import *  # noqa: F403
 from tilesmith.topi.sort import *  # noqa: F403
+from tilesmith.topi.sparse_indices import *  # noqa: F403
+from tilesmith.topi.tag import is_broadcast, is_injective
 from tilesmith.topi.tensor import *  # noqa: F403
 from tilesmith.topi.transform import *  # noqa: F403
 from tilesmith.topi.utils import (
@@ -62,4 +48,14 @@ from tilesmith.topi.utils import (
     ravel_index,
     simplify,
     traverse_inline,
+)
+
+_SCHEDULES = (
+    "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "intel_graphics",
+    "mali", "rocm", "x86",
+)  # fmt: skip
+"""Modules of schedules; each loads when it is first used."""
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {name: f"tilesmith.topi.{name}" for name in _SCHEDULES}
 )

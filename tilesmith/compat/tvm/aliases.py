@@ -121,6 +121,8 @@ MODULES: dict[str, str] = {
     "tvm.tir.transform.transform": "tvm.tir.transform",
     "tvm.tirx": "tvm.tir",
     "tvm.topi.argwhere": "tilesmith.topi",
+    "tvm.topi.cpp": "tilesmith.topi",
+    "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
     "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
     "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.batch_to_space_nd": "tilesmith.topi.nn",
@@ -139,14 +141,18 @@ MODULES: dict[str, str] = {
     "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
     "tvm.topi.nn.softmax": "tilesmith.topi.nn",
+    "tvm.topi.random.kernel": "tilesmith.topi.random",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
+    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
+    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
-    "tvm.topi.vision.rcnn": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
     "tvm.topi.vision.rcnn.roi_align": "tilesmith.topi.regions",
     "tvm.topi.vision.rcnn.roi_pool": "tilesmith.topi.regions",
     "tvm.topi.vision.reorg": "tilesmith.topi.regions",
+    "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
     **dict.fromkeys(
@@ -439,11 +445,15 @@ NAMES: dict[str, dict[str, str]] = {
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
     },
-    "tvm.topi.math": {
-        name: "tilesmith.topi.broadcast:" + name for name in ("left_shift", "right_shift")
+    "tvm.topi.cpp.utils": {"*": "tilesmith.topi.helpers"},
+    "tvm.topi.image.resize": {
+        "*": "tilesmith.topi.image.indices",
+        "crop_and_resize": "tilesmith.topi.image.crop_and_resize:crop_and_resize",
     },
+    "tvm.topi.math": {"erf_legalize": "tilesmith.topi.legalization:erf_legalize"},
     "tvm.topi.nn.pooling": {"pool_grad": "tilesmith.topi.nn:pool_grad"},
     "tvm.topi.transform": {
+        "take_legalize": "tilesmith.topi.legalization:take_legalize",
         **{
             name: "tilesmith.topi.indexing:" + name
             for name in (
