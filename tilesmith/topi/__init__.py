@@ -1,7 +1,7 @@
 """Operators as tensor expressions (TOPI)."""
 
 from tilesmith.support.lazy import lazy_attributes
-from tilesmith.topi import image, nn, random, tag, utils, vision
+from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum

@@ -123,29 +123,48 @@ MODULES: dict[str, str] = {
     "tvm.topi.argwhere": "tilesmith.topi",
     "tvm.topi.cpp": "tilesmith.topi",
     "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
-    "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_to_space_nd": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.depth_to_space": "tilesmith.topi.nn",
-    "tvm.topi.nn.fifo_buffer": "tilesmith.topi.nn",
-    "tvm.topi.nn.flatten": "tilesmith.topi.nn",
-    "tvm.topi.nn.group_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.instance_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.layer_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.softmax": "tilesmith.topi.nn",
     "tvm.topi.random.kernel": "tilesmith.topi.random",
-    "tvm.topi.scatter_elements": "tilesmith.topi",
-    "tvm.topi.searchsorted": "tilesmith.topi",
     "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
     "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
+    **dict.fromkeys(
+        [
+            "tvm.topi.nn." + name
+            for name in (
+                "batch_matmul",
+                "batch_norm",
+                "batch_to_space_nd",
+                "bitserial_conv2d",
+                "bitserial_dense",
+                "bitserial_util",
+                "conv1d",
+                "conv1d_transpose",
+                "conv2d",
+                "conv2d_transpose",
+                "conv3d",
+                "conv3d_transpose",
+                "dense",
+                "depth_to_space",
+                "depthwise_conv2d",
+                "fifo_buffer",
+                "flatten",
+                "group_norm",
+                "instance_norm",
+                "layer_norm",
+                "local_response_norm",
+                "pooling",
+                "qnn",
+                "rms_norm",
+                "softmax",
+                "sparse",
+            )
+        ],
+        "tilesmith.topi.nn",
+    ),
+    "tvm.topi.scatter_elements": "tilesmith.topi",
+    "tvm.topi.searchsorted": "tilesmith.topi",
+    "tvm.topi.sparse.csrmm": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.csrmv": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.dense": "tilesmith.topi.sparse",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
     "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
@@ -215,6 +234,7 @@ MODULES: dict[str, str] = {
 
 _TE = "tilesmith.te:"
 _TIR = "tilesmith.tir:"
+_WORKLOADS = "tilesmith.topi.nn.workloads:"
 
 _OBJECTS = "tilesmith.compat.tvm.object_generic:"
 _EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
@@ -451,7 +471,14 @@ NAMES: dict[str, dict[str, str]] = {
         "crop_and_resize": "tilesmith.topi.image.crop_and_resize:crop_and_resize",
     },
     "tvm.topi.math": {"erf_legalize": "tilesmith.topi.legalization:erf_legalize"},
-    "tvm.topi.nn.pooling": {"pool_grad": "tilesmith.topi.nn:pool_grad"},
+    "tvm.topi.nn.conv2d": {
+        "Workload": _WORKLOADS + "Workload",
+        "_get_workload": _WORKLOADS + "conv2d_workload",
+    },
+    "tvm.topi.nn.depthwise_conv2d": {
+        "Workload": _WORKLOADS + "DepthwiseWorkload",
+        "_get_workload": _WORKLOADS + "depthwise_workload",
+    },
     "tvm.topi.transform": {
         "take_legalize": "tilesmith.topi.legalization:take_legalize",
         **{
