@@ -18,9 +18,11 @@ from tilesmith.lowering.pipelines import (
     lower_passes,
 )
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
+from tilesmith.lowering.te_schedules import form_irmodule, get_binds, schedule_to_module
 
 __all__ = [
     "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "build_to_run", "check_scheduled",
-    "checking_bounds", "classic_passes", "device_passes", "host_passes", "lower", "lower_entries",
-    "lower_kernels", "lower_passes", "program_kind", "symbolic_sizes",
+    "checking_bounds", "classic_passes", "device_passes", "form_irmodule", "get_binds",
+    "host_passes", "lower", "lower_entries", "lower_kernels", "lower_passes", "program_kind",
+    "schedule_to_module", "symbolic_sizes",
 ]  # fmt: skip

@@ -17,15 +17,20 @@ from tilesmith.ir import (
     structural_equal,
 )
 from tilesmith.ir.queries import any_node, nodes
-from tilesmith.support.errors import OutOfBoundsError, ScheduleError, TypeMismatchError
+from tilesmith.support.errors import (
+    OutOfBoundsError,
+    ScheduleError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp
 from tilesmith.tir.analysis.out_of_bounds import Outside, find_reads_outside
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 
 __all__ = [
-    "check_late_reads", "check_reads", "check_scan", "check_variables", "element_values",
-    "update_operations",
+    "check_late_reads", "check_reads", "check_scan", "check_states", "check_variables",
+    "element_values", "in_order_of_time", "update_operations",
 ]  # fmt: skip
 
 
@@ -164,6 +169,64 @@ def check_scan(scan: ScanOp) -> None:
                     op.place,
                     (f"read an earlier row: {load.producer.name}[{op.axis[0].var} - 1, ...]",),
                 )
+
+
+def check_states(operations: Iterable[Operation]) -> None:
+    """Refuse operations that read what exists only while a scan is computed: its initial rows, its
+    state, and what its update is computed from.
+    """
+    listed = list(operations)
+    for scan in listed:
+        if not isinstance(scan, ScanOp):
+            continue
+        own = {scan, *update_operations(scan)}
+        parts = [op.output(k) for op in own if op is not scan for k in range(op.num_outputs)]
+        inside = {
+            **dict.fromkeys(parts, "update"),
+            **dict.fromkeys(scan.init, "init"),
+            **dict.fromkeys(scan.update, "update"),
+            **dict.fromkeys(scan.state_placeholder, "state"),
+        }
+        for op in listed:
+            for tensor in op.input_tensors:
+                if tensor in inside and op not in own:
+                    raise ScheduleError(
+                        f"'{op.name}' reads '{tensor.name}', the {inside[tensor]} of scan "
+                        f"'{scan.name}', which exists only as a part of the scan's result",
+                        getattr(op, "place", None),
+                        ("read the result of the scan",),
+                    )
+
+
+def in_order_of_time(op: Operation, scan: ScanOp) -> ComputeOp:
+    """Return an operation of the update of a scan with the time in place of its first axis; refuse
+    one that cannot be computed row by row.
+    """
+    advice = (
+        "make a classic schedule: te.create_schedule finds what a row needs of each operation",
+    )
+    if not isinstance(op, ComputeOp):
+        raise UnsupportedError(
+            f"scan '{scan.name}' is updated by {type(op).__name__} '{op.name}', which cannot "
+            "become part of a PrimFunc",
+            notes=advice,
+        )
+    size = scan.state_placeholder[0].shape[0]
+    is_timed = bool(op.axis) and _same(op.axis[0].domain.extent, size)
+    members = {one.output(k) for one in update_operations(scan) for k in range(one.num_outputs)}
+    if is_timed:
+        time = op.axis[0].var
+        inside = [load for load in nodes(op.body, ProducerLoad) if load.producer in members]
+        is_timed = all(load.indices[0] is time for load in inside)
+    if not is_timed:
+        raise UnsupportedError(
+            f"compute '{op.name}', from which scan '{scan.name}' is updated, does not go along "
+            "with its time: its first axis, and the first index of what it reads of the update",
+            op.place,
+            advice,
+        )
+    axis = op.axis[0].with_fields(dom=scan.scan_axis.domain, iter_type=IterVar.Ordered)
+    return ComputeOp(op.name, op.tag, op.attrs, (axis, *op.axis[1:]), op.body, op.place)
 
 
 def _same(a: PrimExpr, b: PrimExpr) -> bool:

@@ -18,8 +18,14 @@ from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.checks import check_late_reads, check_variables
-from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+from tilesmith.te.checks import (
+    check_late_reads,
+    check_states,
+    check_variables,
+    in_order_of_time,
+    update_operations,
+)
+from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -225,11 +231,16 @@ class _Builder:
         tensors = [argument for argument in self.arguments if isinstance(argument, Tensor)]
         operations = operations_in_order(tensors)
         check_late_reads(operations)
+        check_states(operations)
         outputs = [op.output(k) for op in operations for k in range(op.num_outputs)]
         self._collect_sizes(outputs)
         given = set(tensors)
+        scans = [op for op in operations if isinstance(op, ScanOp)]
+        updates = {op: scan for scan in scans for op in update_operations(scan)}
+        states = self._shared_memory(scans)
         for tensor in outputs:
-            if isinstance(tensor.op, PlaceholderOp) and tensor not in given:
+            is_input = isinstance(tensor.op, PlaceholderOp) and tensor not in states
+            if is_input and tensor not in given:
                 raise TypeMismatchError(
                     f"placeholder '{tensor.name}' is read, but it is not among the arguments of"
                     " create_prim_func"
@@ -243,10 +254,15 @@ class _Builder:
                 params.append((argument, self.sizes.get(argument, argument)))
         allocated = []
         for tensor in outputs:
-            if tensor not in self.buffers:
+            if tensor not in self.buffers and tensor not in states:
                 self.buffers[tensor] = self._buffer(tensor)
                 allocated.append(self.buffers[tensor])
-        statements = [self._statement(op) for op in operations if not isinstance(op, PlaceholderOp)]
+        self.buffers.update({tensor: self.buffers[whole] for tensor, whole in states.items()})
+        statements = [
+            self._statement(op)
+            for op in operations
+            if not isinstance(op, PlaceholderOp) and op not in updates
+        ]
         root = Block((), (), (), "root", stmt_seq(*statements), None, allocated)
         return PrimFunc(
             [variable for _, variable in params],
@@ -255,6 +271,22 @@ class _Builder:
             {variable: self.buffers[t] for t, variable in params if isinstance(t, Tensor)},
             {"global_symbol": "main", **self._layout_free(operations), "tir.noalias": True},
         )
+
+    def _shared_memory(self, scans: list[ScanOp]) -> dict[Tensor, Tensor]:
+        """Return the tensors that live in the memory of a scan's results."""
+        found: dict[Tensor, Tensor] = {}
+        for scan in scans:
+            for k in range(scan.num_outputs):
+                parts = scan.init[k], scan.update[k], scan.state_placeholder[k]
+                for tensor in parts:
+                    if self._is_argument(tensor):
+                        raise TypeMismatchError(
+                            f"'{tensor.name}', a part of scan '{scan.name}', is no argument: it "
+                            "lives in the memory of the result",
+                            notes=("give the result of te.scan",),
+                        )
+                    found[tensor] = scan.output(k)
+        return found
 
     def _layout_free(self, operations: list[Operation]) -> dict[str, Any]:
         """Return the positions of the parameters whose layout the compiler may choose (by an
@@ -276,6 +308,8 @@ class _Builder:
             return self._compute(op)
         if isinstance(op, ExternOp):
             return self._extern(op)
+        if isinstance(op, ScanOp):
+            return self._scan(op)
         raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
 
     def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
@@ -308,7 +342,7 @@ class _Builder:
         inner = [one for one in op.attrs.get(LAYOUT_FREE, ()) if not self._is_argument(one)]
         if inner:
             annotations[LAYOUT_FREE] = [self.buffers[tensor] for tensor in inner]
-        if isinstance(op.body[0], Reduce) or op.num_outputs == 1:
+        if self._is_one_block(op):
             loops, values, block = self._compute_block(op, None, annotations)
             return self._nest(loops, BlockRealize(values, const(True, "bool"), block))
         realizes: list[Stmt] = []
@@ -426,3 +460,24 @@ class _Builder:
         else:
             block = Block((), reads, writes, name, body, None, (), matches)
         return BlockRealize((), const(True, "bool"), block)
+
+    def _scan(self, scan: ScanOp) -> Stmt:
+        """Build the loop over the time: in it, a block for each operation of the update, whose
+        first iterator is bound to the time and keeps its order.
+        """
+        domain = scan.scan_axis.domain
+        low, extent = self.index(domain.min), self.index(domain.extent)
+        time = Var(scan.scan_axis.var.name.replace(".", "_"), extent.dtype)
+        steps = []
+        for op in update_operations(scan):
+            timed = in_order_of_time(op, scan)
+            for k in range(op.num_outputs):
+                self.buffers[timed.output(k)] = self.buffers[op.output(k)]
+            for number in [None] if self._is_one_block(timed) else range(op.num_outputs):
+                loops, values, block = self._compute_block(timed, number, {})
+                realize = BlockRealize([time, *values[1:]], const(True, "bool"), block)
+                steps.append(self._nest(loops[1:], realize))
+        return For(time, low, extent, ForKind.SERIAL, stmt_seq(*steps))
+
+    def _is_one_block(self, op: ComputeOp) -> bool:
+        return isinstance(op.body[0], Reduce) or op.num_outputs == 1

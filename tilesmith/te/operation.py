@@ -269,6 +269,12 @@ def scan(
         )
     for one in zip(first, later, states):
         _check_state(name, *one)
+    for one in [*first, *later, *states]:
+        if [*first, *later, *states].count(one) > 1:
+            raise TypeMismatchError(
+                f"scan '{name}': '{one.name}' is given twice",
+                notes=("each state has an init, an update and a placeholder of its own",),
+            )
     for label, group in (("init", first), ("update", later)):
         for one in group[1:]:
             if not structural_equal(one.shape[0], group[0].shape[0]):
@@ -301,6 +307,12 @@ def _check_state(name: str, init: Tensor, update: Tensor, state: Tensor) -> None
             notes=("make it with te.placeholder, with the shape of the result",),
         )
     for label, one in (("init", init), ("update", update)):
+        if isinstance(one.op, (PlaceholderOp, ScanOp)):
+            what = "an input" if isinstance(one.op, PlaceholderOp) else "the result of a scan"
+            raise TypeMismatchError(
+                f"scan '{name}': {label} '{one.name}' is {what}, which has memory of its own",
+                notes=("copy it: te.compute(shape, lambda t, i: other[t, i])",),
+            )
         if one.dtype is not state.dtype:
             raise TypeMismatchError(
                 f"scan '{name}': {label} '{one.name}' is {one.dtype}, the state is {state.dtype}"

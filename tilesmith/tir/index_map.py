@@ -70,7 +70,7 @@ class IndexMap(Node, key="tir.IndexMap"):
 
     initial_indices: tuple[Var, ...] = defines(scope="final_indices")
     final_indices: tuple[PrimExpr, ...] = child()
-    inverse_index_map: Any = child(default=None)
+    inverse_index_map: IndexMap | None = child(default=None)
     axis_separators: tuple[int, ...] = data_field(default=())
 
     def __init__(

@@ -3,12 +3,13 @@
 import numpy as np
 
 from tilesmith import lower, te
-from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS
 
 rng = np.random.default_rng(0)
 
 
-def interpreted(s, args, *inputs, options=Options()):
+def interpreted(s, args, *inputs, options=DEFAULT_OPTIONS):
     """The last argument after the lowered schedule has run in the interpreter on ``inputs``."""
     result = args[-1]
     shape = [int(size) for size in result.shape]
@@ -17,7 +18,7 @@ def interpreted(s, args, *inputs, options=Options()):
     return found
 
 
-def check(s, args, wanted, *inputs, rtol=1e-5, options=Options()):
+def check(s, args, wanted, *inputs, rtol=1e-5, options=DEFAULT_OPTIONS):
     """Compare the last argument with what is wanted."""
     found = interpreted(s, args, *inputs, options=options)
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=1e-5)
@@ -39,9 +40,7 @@ def convolution(n=9):
     W = te.placeholder((3, 3), name="W")
     P = te.compute(
         (n + 2, n + 2),
-        lambda y, x: te.if_then_else(
-            te.all(y >= 1, y <= n, x >= 1, x <= n), A[y - 1, x - 1], 0.0
-        ),
+        lambda y, x: te.if_then_else(te.all(y >= 1, y <= n, x >= 1, x <= n), A[y - 1, x - 1], 0.0),
         name="P",
     )
     ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")

@@ -167,6 +167,42 @@ def test_cache_write_of_values_with_different_bodies():
     assert s[b0].op.input_tensors == [l0, l1]
 
 
+def tensor_computation():
+    """Rows of 4 elements that an intrinsic adds."""
+    x, y = te.placeholder((4,), name="x"), te.placeholder((4,), name="y")
+    z = te.compute((4,), lambda i: x[i] + y[i], name="z")
+    add = te.decl_tensor_intrin(
+        z.op, lambda ins, outs: tir.call_packed("add4", ins[0], ins[1], outs[0])
+    )
+    a, b = te.placeholder((n, 4), name="A"), te.placeholder((n, 4), name="B")
+    c = te.compute((n, 4), lambda i: add(a[i, 0:4], b[i, 0:4]), name="C")
+    return a, b, c, te.create_schedule(c.op)
+
+
+def test_the_results_of_intrinsics_are_cached():
+    a, b, c, s = tensor_computation()
+    cl = s.cache_write(c, "local")
+    assert isinstance(cl.op, te.TensorComputeOp) and cl.op.intrin is c.op.intrin
+    assert loops(s[cl]) == ["i.c"] and loops(s[c]) == ["i", "ax0"]
+    assert cl.op.input_tensors == [a, b]
+    assert cl.op.input_regions[0][0].min is cl.op.axis[0].var
+    assert structural_equal(body(s[c]), load(cl, *s[c].op.axis))
+
+
+def test_what_intrinsics_read_is_cached():
+    a, b, c, s = tensor_computation()
+    copy = s.cache_read(a, "local", [c])
+    assert s[c].op.inputs == (copy, b)
+    assert s[c].op.input_regions == c.op.input_regions and s[c].op.axis == c.op.axis
+
+
+def test_results_of_intrinsics_keep_their_layout():
+    _a, _b, c, s = tensor_computation()
+    s[c].split(c.op.axis[0], 2)
+    with pytest.raises(ScheduleError, match="a tensor intrinsic has its layout"):
+        s.cache_write(c, "local")
+
+
 @pytest.mark.parametrize(
     ("change", "shape", "axes"),
     [

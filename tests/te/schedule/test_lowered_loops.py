@@ -1,5 +1,7 @@
 """The loops that each primitive of classic schedules gives: the lowered text of small programs."""
 
+# ruff: noqa: E501
+
 from textwrap import dedent
 
 import pytest

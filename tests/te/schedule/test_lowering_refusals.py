@@ -138,14 +138,6 @@ def results_and_values_on_threads():
     lowered(s, [A, R])
 
 
-def layout_of_a_part():
-    s = made()
-    s[D].transform_layout(lambda i, j: [j, i])
-    s[E].compute_at(s[C], C.op.axis[0])
-    s[D].compute_at(s[C], C.op.axis[0])
-    lowered(s)
-
-
 REFUSED = {
     inlined_then_split: ("'D'", "is inlined"),
     not_on_the_way: ("'D'", "'E' uses it too", "'i' of stage 'C'"),
@@ -167,7 +159,6 @@ REFUSED = {
     prefetch_of_what_is_not_read: ("'A' is not read in the loop",),
     virtual_threads_of_a_reduction: ("'C'", "'k' cannot run on virtual threads"),
     results_and_values_on_threads: ("'C'", "fuse axes of one kind only"),
-    layout_of_a_part: ("'D'", "computed in parts"),
 }
 
 

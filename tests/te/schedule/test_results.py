@@ -1,4 +1,4 @@
-"""Schedules do not change results: each one against numpy, in the interpreter, some as built code."""
+"""Schedules do not change results: each one against numpy, in the interpreter; some built too."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,13 @@ from tilesmith.te.schedule.replacement import (
     replace_operations,
 )
 from tilesmith.te.schedule.stage import AttachType, Stage
-from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilesmith.te.tensor import (
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    TensorComputeOp,
+)
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.op import if_then_else
@@ -116,20 +122,48 @@ def cache_write(schedule: Schedule, tensor: Any, scope: str) -> Any:
     stage = schedule[given[0]]
     _check_outputs(schedule, stage, given)
     op = stage.op
-    check_rewritable("cache_write", schedule, stage)
+    check_rewritable("cache_write", schedule, stage, (ComputeOp, TensorComputeOp))
     check_scope("cache_write", stage, scope)
-    layout = _LeafLayout(stage)
-    body = _guarded_body(_substituted(op.body, layout.axis_values), layout.conditions)
-    name = f"{op.name}.{scope}"
-    cache = ComputeOp(name, op.tag, op.attrs, layout.new_axes, body, op.place)
-    copies = [ProducerLoad(cache.output(k), layout.indices) for k in range(op.num_outputs)]
-    copy = ComputeOp(op.name, op.tag, op.attrs, op.axis, copies, op.place)
+    cache, indices = _computed_in_cache(stage, f"{op.name}.{scope}")
+    copies = [ProducerLoad(cache.output(k), indices) for k in range(op.num_outputs)]
+    axis = [_as_loop(one) for one in op.axis]
+    copy = ComputeOp(op.name, op.tag, op.attrs, axis, copies, getattr(op, "place", None))
     added = insert_stage(schedule, position_of(schedule, stage), cache, stage)
     added.scope = scope
     replace_operations(schedule, {op: copy})
     restart(stage)
     outputs = [cache.output(one.value_index) for one in given]
     return outputs if isinstance(tensor, (list, tuple)) else outputs[0]
+
+
+def _computed_in_cache(stage: Stage, name: str) -> tuple[Operation, list[PrimExpr]]:
+    """Return the operation that makes the cache, and where it has an element of the stage."""
+    op = stage.op
+    if isinstance(op, ComputeOp):
+        layout = _LeafLayout(stage)
+        body = _guarded_body(_substituted(op.body, layout.axis_values), layout.conditions)
+        made = ComputeOp(name, op.tag, op.attrs, layout.new_axes, body, op.place)
+        return made, layout.indices
+    loops = Stage(op).leaf_iter_vars
+    if stage.relations or any(a is not b for a, b in zip(stage.leaf_iter_vars, loops)):
+        raise refuse(
+            "cache_write", stage, "its loops were changed, and a tensor intrinsic has its layout",
+            None, "cache_write first, then split and reorder the loops of the cache",
+        )  # fmt: skip
+    renewed = [one.with_fields(var=Var(f"{one.var.name}.c", one.var.dtype)) for one in op.axis]
+    values = dict(zip([one.var for one in op.axis], [one.var for one in renewed]))
+    regions, scalars = substitute((op.input_regions, op.scalar_inputs), values)
+    made = TensorComputeOp(
+        name, op.tag, renewed, op.reduce_axis, op.schedulable_ndim, op.intrin, op.inputs, regions,
+        scalars, op.attrs,
+    )  # fmt: skip
+    return made, [one.var for one in op.axis]
+
+
+def _as_loop(axis: IterVar) -> IterVar:
+    """Return an axis of a copy: those that belong to a tensor intrinsic become loops."""
+    is_loop = axis.iter_type == IterVar.DataPar
+    return axis if is_loop else axis.with_fields(iter_type=IterVar.DataPar)
 
 
 def _check_outputs(schedule: Schedule, stage: Stage, given: Sequence[Tensor]) -> None:
@@ -148,7 +182,9 @@ def _check_outputs(schedule: Schedule, stage: Stage, given: Sequence[Tensor]) ->
         )  # fmt: skip
 
 
-def check_rewritable(primitive: str, schedule: Schedule, stage: Stage) -> None:
+def check_rewritable(
+    primitive: str, schedule: Schedule, stage: Stage, kinds: Any = ComputeOp
+) -> None:
     """Refuse stages whose computation cannot move to another stage."""
     if stage.attach_type in (AttachType.INLINE, AttachType.INLINED_ALREADY):
         raise refuse(
@@ -160,7 +196,7 @@ def check_rewritable(primitive: str, schedule: Schedule, stage: Stage) -> None:
             primitive, stage, "an input of the program is not computed", None,
             "cache_read makes a copy of it",
         )  # fmt: skip
-    if not isinstance(stage.op, ComputeOp):
+    if not isinstance(stage.op, kinds):
         kind = type(stage.op).__name__
         raise refuse(
             primitive, stage, f"a {kind} is not made of expressions that could move", None,

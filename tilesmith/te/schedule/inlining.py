@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from tilesmith.ir import Let, PrimExpr, Rewriter, Var
 from tilesmith.ir.operators import cast
+from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.bodies import map_body
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.replacement import set_operation
 from tilesmith.te.schedule.stage import AttachType, Stage
-from tilesmith.te.tensor import ComputeOp, Operation, Tensor
+from tilesmith.te.tensor import ComputeOp, HybridOp, Operation, Tensor
 from tilesmith.tir.expr import ProducerLoad
 
 if TYPE_CHECKING:
@@ -43,10 +44,17 @@ class _Inliner(Rewriter):
         # An element that is read twice is one expression: chains of `x + x` stay small.
         self.elements: dict[tuple[Tensor, tuple[int, ...]], tuple[list[PrimExpr], PrimExpr]] = {}
 
-    def body_of(self, op: ComputeOp) -> ComputeOp:
+    def expanded(self, op: ComputeOp | HybridOp) -> Operation:
         """Return an operation that reads no inlined ones."""
         self.elements.clear()
-        return op.with_body(map_body(op.body, self.visit))
+        if isinstance(op, ComputeOp):
+            return op.with_body(map_body(op.body, self.visit))
+        body = self.visit(op.body)
+        if body is op.body:
+            return op
+        read = [load.producer for load in nodes(body, ProducerLoad)]
+        known = dict.fromkeys([one for one in read if one not in op.outputs])
+        return op.with_fields(inputs=tuple(known), body=body)
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.values.get(node, node)
@@ -100,8 +108,8 @@ def inline_stages(schedule: Schedule) -> None:
             if stage.attach_type == AttachType.INLINE:
                 continue
             op = stage.op
-            if isinstance(op, ComputeOp):
-                new: Operation = inliner.body_of(op)
+            if isinstance(op, (ComputeOp, HybridOp)):
+                new: Operation = inliner.expanded(op)
             else:
                 if read := [one for one in op.input_tensors if one.op in inlined]:
                     raise _needs_memory(inlined[read[0].op], op)

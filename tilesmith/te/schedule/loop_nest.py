@@ -85,11 +85,9 @@ class LoopNest:
                 self.layers.append((axis, self._layer(axis)))
         pass_up_values(stage, bounds, self.values)
 
-    def guards(self, with_shape: bool = True) -> list[PrimExpr]:
+    def guards(self) -> list[PrimExpr]:
         """Return the conditions under which an iteration of the loops counts."""
-        return guards(
-            self.stage, self.bounds, self.values, self.analyzer, self.left_out, with_shape
-        )
+        return guards(self.stage, self.bounds, self.values, self.analyzer, self.left_out)
 
     def substitution(self) -> dict[Var, PrimExpr]:
         """Return the values of the variables of the root axes."""

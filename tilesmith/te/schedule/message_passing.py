@@ -149,7 +149,7 @@ def pass_up_values(stage: Stage, domains: Domains, values: Values) -> None:
             known = [values[axis] for axis in relation.transformed_variables]
             found = relation.inverse_transformation.map_indices(known)
             for axis, value in zip(relation.original_variables, found):
-                values[axis] = cast(axis.var.dtype, value)
+                values[axis] = _based(value, axis, domains)
 
 
 def pass_down_values(stage: Stage, domains: Domains, values: Values) -> None:
@@ -171,7 +171,7 @@ def pass_down_values(stage: Stage, domains: Domains, values: Values) -> None:
         elif isinstance(relation, Singleton):
             values[relation.iter] = const(0, relation.iter.var.dtype)
         elif isinstance(relation, Transform):
-            known = [values[axis] for axis in relation.original_variables]
+            known = [_counter(axis, domains, values) for axis in relation.original_variables]
             found = relation.forward_transformation.map_indices(known)
             values.update(zip(relation.transformed_variables, found))
 
@@ -224,7 +224,7 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             known = {axis.var: sets[axis] for axis in relation.transformed_variables}
             found = relation.inverse_transformation.map_indices(list(known))
             for axis, value in zip(relation.original_variables, found):
-                sets[axis] = eval_set(value, known, analyzer)
+                sets[axis] = _moved(eval_set(value, known, analyzer), domains[axis].min)
 
 
 def _interval(low: PrimExpr, high: PrimExpr, is_point: bool) -> IntervalSet:
@@ -324,17 +324,16 @@ def guards(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar] = (),
-    with_shape: bool = True,
 ) -> list[PrimExpr]:
     """Return the conditions that have to be checked for an iteration to count: those that are not
     proven of the loops' ranges (which the analyzer knows).
 
-    ``with_shape``: root axes are kept inside of the shape too, where a consumer asks for more than
-    there is. Axes of ``left_out``, and those without a value, are not considered.
+    Root axes are kept inside of the shape too, where a consumer asks for more than there is. Axes
+    of ``left_out``, and those without a value, are not considered.
     """
     found: list[PrimExpr] = []
     scopes = []
-    for condition in _conditions(stage, domains, values, analyzer, left_out, with_shape):
+    for condition in _conditions(stage, domains, values, analyzer, left_out):
         simple = analyzer.simplify(condition)
         if is_const(simple, 1):
             continue
@@ -353,9 +352,8 @@ def _conditions(
     values: Mapping[IterVar, PrimExpr],
     analyzer: Analyzer,
     left_out: Container[IterVar],
-    with_shape: bool,
 ) -> Iterator[PrimExpr]:
-    if with_shape and stage.op is not None:
+    if stage.op is not None:
         for axis in stage.op.root_iter_vars:
             if axis in left_out or axis not in values or axis.iter_type == IterVar.Opaque:
                 continue

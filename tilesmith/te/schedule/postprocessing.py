@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.arith import Analyzer
 from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
-from tilesmith.ir.operators import cast, is_const
+from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -149,7 +148,7 @@ class _Converter(Rewriter):
         self.realized: dict[Any, Buffer] = {}
         self.scopes: dict[Any, str] = {}  # of tensors whose memory comes further inside
         self.storing: list[str] = []  # names of the stages whose stores are being visited
-        self.analyzer = Analyzer()
+        self.firsts: dict[Any, list[PrimExpr]] = {}  # elements of tensors with a layout
         self.loops: list[For] = []
         self.threads: dict[str, Var] = {}
         self.values: dict[Var, PrimExpr] = {}  # of threads that run already
@@ -201,6 +200,7 @@ class _Converter(Rewriter):
         self.realized[producer] = buffer
         bounds = self.region(producer, tuple([self.visit(one) for one in realize.bounds]))
         body = self.visit(realize.body)
+        self.firsts.pop(producer, None)
         if outer is None:
             del self.realized[producer]
         return BufferRealize(buffer, bounds, self.visit(realize.condition), body, realize.span)
@@ -209,32 +209,32 @@ class _Converter(Rewriter):
         producer: Any = store.producer
         self.storing.append(producer.op.name if isinstance(producer, Tensor) else producer.name)
         value = self.visit(store.value)
-        indices = self.layout(producer).indices([self.visit(index) for index in store.indices])
+        indices = self.place(producer, store.indices)
         buffer = self.buffer(producer)
         self.storing.pop()
         return BufferStore(buffer, cast(buffer.dtype, value), indices, None, store.span)
 
     def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
-        indices = [self.visit(index) for index in load.indices]
-        indices = self.layout(load.producer).indices(indices)
+        indices = self.place(load.producer, load.indices)
         return BufferLoad(self.buffer(load.producer), indices, None, load.span)
+
+    def place(self, producer: Any, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Return where an element lies in the tensor's layout, which begins with the first element
+        that has memory.
+        """
+        found = [self.visit(index) for index in indices]
+        firsts = self.firsts.get(producer)
+        if firsts is not None:
+            found = [index - first for index, first in zip(found, firsts)]
+        return self.layout(producer).indices(found)
 
     def region(self, producer: Any, bounds: tuple[Range, ...]) -> tuple[Range, ...]:
         """Return the part of a tensor that has memory, in the tensor's layout."""
         layout = self.layout(producer)
         if not layout.maps:
             return bounds
-        whole = all(
-            is_const(one.min, 0) and self.analyzer.can_prove_equal(one.extent, size)
-            for one, size in zip(bounds, producer.shape)
-        )
-        if not whole:
-            raise ScheduleError(
-                f"transform_layout: stage '{producer.op.name}' is computed in parts, its memory "
-                "cannot have another layout",
-                notes=("compute it at the root: compute_root()",),
-            )
-        sizes = layout.shape(producer.shape)
+        self.firsts[producer] = [one.min for one in bounds]
+        sizes = layout.shape([one.extent for one in bounds])
         return tuple([Range.from_min_extent(const(0, size.dtype), size) for size in sizes])
 
     # Attributes

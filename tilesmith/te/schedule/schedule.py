@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
+from tilesmith.te.checks import check_late_reads, check_states
 from tilesmith.te.schedule.caches import cache_read, cache_write
 from tilesmith.te.schedule.factored_reduction import rfactor
 from tilesmith.te.schedule.graph import create_read_graph, operations_between, post_dfs_order
@@ -37,6 +38,8 @@ class Schedule:
             stage.is_output = any(op is output for output in outputs)
             self.stages.append(stage)
             self.stage_map[op] = stage
+        check_late_reads(self.stage_map)
+        check_states(self.stage_map)
         for op in list(self.stage_map):
             if isinstance(op, ScanOp):
                 self._place_update(op)

@@ -342,7 +342,7 @@ class Stage:
         for thread in given:
             if thread.iter_type != IterVar.ThreadIndex:
                 raise refuse("env_threads", self, f"{describe(thread)} is not a thread", thread)
-        self.leaf_iter_vars += given
+        self.leaf_iter_vars[:0] = given  # around the time
         self.all_iter_vars += given
         self.env_thread_axes += given
 

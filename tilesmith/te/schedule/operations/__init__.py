@@ -1,6 +1,6 @@
 """What schedules know about kinds of operations: one file for each kind, one table."""
 
-from tilesmith.te.schedule.operations import compute, extern, placeholder
+from tilesmith.te.schedule.operations import compute, extern, placeholder, scan
 from tilesmith.te.schedule.operations.rules import OPERATIONS, OperationRules, Placement
 
-__all__ = ["OPERATIONS", "OperationRules", "Placement", "compute", "extern", "placeholder"]
+__all__ = ["OPERATIONS", "OperationRules", "Placement", "compute", "extern", "placeholder", "scan"]

@@ -124,7 +124,7 @@ def _serial(stage: Stage, bounds: Bounds, placement: Placement, marks: dict[Iter
     )  # fmt: skip
     stored = [] if stage.store_predicate is None else [stage.store_predicate]
     init = with_conditions(stored, found.init(first), are_likely=False)
-    init = first.wrap(with_conditions(first.guards(with_shape=False), init))
+    init = first.wrap(with_conditions(first.guards(), init))
     update = with_conditions(stored, found.update(nest), are_likely=False)
     update = nest.wrap(with_conditions(nest.guards(), update), placement.at, begin)
     return nest.wrap(stmt_seq(init, update), placement.at, 0, begin)

@@ -1,0 +1,201 @@
+"""Classic schedules on threads: bound loops, memory that threads share, reductions by threads."""
+
+import numpy as np
+import pytest
+
+from tests.te.schedule.programs import check, rng, rows
+from tilesmith import build, lower, te
+from tilesmith.tir.interpreter import Options
+
+RACES = Options(check_races=True)
+
+
+def transposed(scope, binds_copy=True):
+    """A transposition in tiles, by way of memory of the block."""
+    A = te.placeholder((12, 8), name="A")
+    D = te.compute((12, 8), lambda i, j: A[i, j] + 1.0, name="D")
+    C = te.compute((8, 12), lambda i, j: D[j, i] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    bx, tx, ty = [te.thread_axis(tag) for tag in ("blockIdx.x", "threadIdx.x", "threadIdx.y")]
+    io, jo, ii, ji = s[C].tile(*C.op.axis, 4, 4)
+    block = s[C].fuse(io, jo)
+    s[C].bind(block, bx)
+    s[C].bind(ii, ty)
+    s[C].bind(ji, tx)
+    s[D].set_scope(scope)
+    s[D].compute_at(s[C], block)
+    if binds_copy:
+        s[D].bind(D.op.axis[0], ty)
+        s[D].bind(D.op.axis[1], tx)
+    a = rng.random((12, 8), dtype="float32")
+    return A, D, C, s, a, (a.T + 1) * 2
+
+
+def test_threads_of_a_block_fill_shared_memory_together():
+    A, D, C, s, a, wanted = transposed("shared")
+    bounds = te.schedule.InferBound(s.normalize())
+    assert [bounds[axis].extent.value for axis in D.op.axis] == [4, 4]
+    check(s, [A, C], wanted, a)
+    kernels = build(s, [A, C], target="nvptx").imported_modules[0].get_source()
+    assert kernels.count("bar.sync") == 1
+
+
+@pytest.mark.parametrize("scope, extents", [("shared", [4, 4]), ("local", [1, 1]), ("", [1, 1])])
+def test_memory_decides_how_much_of_a_stage_is_computed(scope, extents):
+    A = te.placeholder((12, 8), name="A")
+    D = te.compute((12, 8), lambda i, j: A[i, j] + 1.0, name="D")
+    C = te.compute((12, 8), lambda i, j: D[i, j] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    _, _, ii, ji = s[C].tile(*C.op.axis, 4, 4)
+    s[C].bind(ii, te.thread_axis("threadIdx.y"))
+    s[C].bind(ji, te.thread_axis("threadIdx.x"))
+    s[D].set_scope(scope)
+    s[D].compute_at(s[C], ji)
+    bounds = te.schedule.InferBound(s.normalize())
+    assert [bounds[axis].extent.value for axis in D.op.axis] == extents
+    assert f'scope="{scope or "local"}"' in str(lower(s, [A, C], simple_mode=True))
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+@pytest.mark.parametrize("binds_rows", [False, True])
+def test_threads_reduce_together(factor, binds_rows):
+    A, D, C, a, wanted = rows()
+    s = te.create_schedule(C.op)
+    s[D].compute_inline()
+    _, inner = s[C].split(C.op.reduce_axis[0], factor=factor)
+    tx = te.thread_axis("threadIdx.x")
+    s[C].bind(inner, tx)
+    s[C].set_store_predicate(tx.var.equal(0))
+    if binds_rows:
+        outer, _ = s[C].split(C.op.axis[0], factor=4)
+        s[C].bind(outer, te.thread_axis("blockIdx.x"))
+    check(s, [A, C], wanted, a, options=RACES)
+
+
+def test_a_first_value_joins_what_threads_reduce():
+    A = te.placeholder((4, 6), name="A")
+    F = te.placeholder((4,), name="F")
+    k = te.reduce_axis((0, 6), name="k")
+    C = te.compute((4,), lambda i: te.sum(A[i, k], axis=k, init=[F[i]]), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(k, te.thread_axis("threadIdx.x"))
+    a, f = rng.random((4, 6), dtype="float32"), rng.random(4, dtype="float32")
+    check(s, [A, F, C], a.sum(1) + f, a, f)
+
+
+def test_partial_results_of_threads_are_kept_in_registers():
+    A, D, C, a, wanted = rows(8, 8)
+    s = te.create_schedule(C.op)
+    s[D].compute_inline()
+    _, inner = s[C].split(C.op.reduce_axis[0], factor=4)
+    partial = s.rfactor(C, inner)
+    tx = te.thread_axis("threadIdx.x")
+    s[C].bind(s[C].op.reduce_axis[0], tx)
+    s[partial].compute_at(s[C], s[C].op.reduce_axis[0])
+    s[C].set_store_predicate(tx.var.equal(0))
+    check(s, [A, C], wanted, a)
+    assert 'scope="local"' in str(lower(s, [A, C], simple_mode=True))
+
+
+def test_virtual_threads_become_copies():
+    A = te.placeholder((24,), name="A")
+    D = te.compute((24,), lambda i: A[i] + 1.0, name="D")
+    C = te.compute((24,), lambda i: D[i] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    virtual, inner = s[C].split(C.op.axis[0], nparts=3)
+    s[C].bind(virtual, te.thread_axis("vthread"))
+    s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    s[D].compute_at(s[C], inner)
+    a = rng.random(24, dtype="float32")
+    check(s, [A, C], (a + 1) * 2, a)
+    assert "D = T.decl_buffer((3,)" in str(lower(s, [A, C], simple_mode=True))
+
+
+def test_one_thread_axis_runs_loops_of_several_stages():
+    """A thread that runs already is not launched again, also by another axis of its name."""
+    A, D, C, s, a, wanted = transposed("shared", binds_copy=False)
+    s[D].bind(D.op.axis[0], te.thread_axis("threadIdx.y"))
+    s[D].bind(D.op.axis[1], te.thread_axis("threadIdx.x"))
+    check(s, [A, C], wanted, a)
+
+
+def product(n, uses_double_buffers):
+    """A product of matrices in blocks: virtual threads, shared memory, registers."""
+    A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n), name="k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[k, i] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    shared = [s.cache_read(one, "shared", [C]) for one in (A, B)]
+    local = [s.cache_read(one, "local", [C]) for one in shared]
+    results = s.cache_write(C, "local")
+    threads = {
+        "y": [("blockIdx.y", None), ("vthread", 2), ("threadIdx.y", 2)],
+        "x": [("blockIdx.x", None), ("vthread", 2), ("threadIdx.x", 2)],
+    }
+    loops, bound = {}, {}
+    for axis, direction in zip(C.op.axis, threads):
+        outer, inner = s[C].split(axis, factor=8)
+        virtual, inner = s[C].split(inner, nparts=2)
+        thread, inner = s[C].split(inner, nparts=2)
+        loops[direction] = [outer, virtual, thread, inner]
+        bound[direction] = [te.thread_axis(tag) for tag, _ in threads[direction]]
+    s[C].reorder(*[loop for pair in zip(loops["y"], loops["x"]) for loop in pair])
+    for direction, axes in bound.items():
+        for loop, thread in zip(loops[direction], axes):
+            s[C].bind(loop, thread)
+    s[results].compute_at(s[C], loops["x"][2])
+    ko, ki = s[results].split(s[results].op.reduce_axis[0], factor=4)
+    s[results].reorder(ko, ki, *s[results].op.axis)
+    s[results].unroll(ki)
+    for one in shared:
+        s[one].compute_at(s[results], ko)
+        for axis, direction in zip(s[one].op.axis, ("y", "x")):
+            outer, _ = s[one].split(axis, nparts=2)
+            s[one].bind(outer, bound[direction][2])
+        if uses_double_buffers:
+            s[one].double_buffer()
+    for one in local:
+        s[one].compute_at(s[results], ki)
+    return A, B, C, s
+
+
+@pytest.mark.parametrize("uses_double_buffers", [False, True])
+@pytest.mark.parametrize("n", [8, 12])
+def test_a_product_in_blocks_with_shared_memory_and_registers(n, uses_double_buffers):
+    A, B, C, s = product(n, uses_double_buffers)
+    a, b = rng.random((n, n), dtype="float32"), rng.random((n, n), dtype="float32")
+    check(s, [A, B, C], a.T @ b, a, b)
+    kernels = build(s, [A, B, C], target="nvptx").imported_modules[0].get_source()
+    assert "bar.sync" in kernels and ".shared" in kernels
+
+
+def test_stages_of_their_own_become_kernels_of_their_own():
+    A, D, C, a, wanted = rows()
+    s = te.create_schedule(C.op)
+    for stage in (D, C):
+        s[stage].bind(stage.op.axis[0], te.thread_axis("blockIdx.x"))
+    check(s, [A, C], wanted, a)
+    module = build(s, [A, C], target="nvptx")
+    assert module.imported_modules[0].get_source().count(".entry") == 2
+
+
+def test_a_block_axis_can_reduce_only_as_text():
+    """Blocks do not exchange values: it can be shown, and is refused when it is built."""
+    A, D, C, a, wanted = rows()
+    s = te.create_schedule(C.op)
+    s[D].compute_inline()
+    s[C].bind(C.op.reduce_axis[0], te.thread_axis("blockIdx.x"))
+    assert "blockIdx.x" in str(lower(s, [A, C], simple_mode=True))
+    with pytest.raises(Exception, match="which is not an axis of threads"):
+        build(s, [A, C], target="nvptx")
+
+
+def test_scalars_of_blocks_and_guards_of_threads():
+    A, D, C, a, wanted = rows(10, 5)
+    s = te.create_schedule(C.op)
+    s[D].compute_inline()
+    outer, inner = s[C].split(C.op.axis[0], factor=4)
+    s[C].bind(outer, te.thread_axis("blockIdx.x"))
+    s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    check(s, [A, C], wanted, a, options=RACES)
+    assert np.isfinite(wanted).all()
