@@ -100,7 +100,7 @@ def test_indices_and_axes_of_other_widths():
     c = te.compute((n,), lambda i: b[i.astype("int64")], name="C")
     s = te.create_schedule(c.op)
     s[b].compute_inline()
-    (load,) = [x for x in [s.normalize()[c].op.body[0].a]]
+    load = s.normalize()[c].op.body[0].a
     assert load.producer is a and load.indices[0].dtype == "int32"
 
 

@@ -1,5 +1,5 @@
-"""Schedules that rewrite the graph of operations give the results of numpy: lowered, and carried out
-by the interpreter, in which reads outside of memory and of values never written are errors.
+"""Schedules that rewrite the graph of operations give the results of numpy: lowered, and run by the
+interpreter, in which reads outside of memory and of values never written are errors.
 """
 
 import numpy as np

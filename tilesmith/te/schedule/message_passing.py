@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, MutableMapping
 
 from tilesmith.arith import Analyzer, IntervalSet, IntSet, eval_set
-from tilesmith.ir import IntImm, PrimExpr, Range, const
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast, equal, floordiv, floormod, is_const
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.relations import Fuse, Rebase, Singleton, Split, Transform
@@ -221,10 +221,16 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             found, first = sets[relation.rebased], domains[relation.parent].min
             sets[relation.parent] = _moved(found, first)
         elif isinstance(relation, Transform):
-            known = {axis.var: sets[axis] for axis in relation.transformed_variables}
+            # other variables than those of the loops: the sets may mention these
+            known = {
+                Var("axis", one.var.dtype): sets[one] for one in relation.transformed_variables
+            }
             found = relation.inverse_transformation.map_indices(list(known))
             for axis, value in zip(relation.original_variables, found):
-                sets[axis] = _moved(eval_set(value, known, analyzer), domains[axis].min)
+                reached = eval_set(value, known, analyzer)
+                if not (reached.has_lower_bound() and reached.has_upper_bound()):
+                    reached = IntSet.from_min_extent(const(0, axis.var.dtype), domains[axis].extent)
+                sets[axis] = _moved(reached, domains[axis].min)
 
 
 def _interval(low: PrimExpr, high: PrimExpr, is_point: bool) -> IntervalSet:

@@ -292,7 +292,14 @@ class _Converter(Rewriter):
     def prefetch(self, attribute: AttrStmt) -> Stmt:
         """Return a loop's body after a prefetch of what a later iteration reads."""
         body = self.visit(attribute.body)
-        buffer = self.buffer(attribute.node)
+        tensor: Any = attribute.node
+        if tensor not in self.bound and tensor not in self.realized:
+            raise ScheduleError(
+                f"prefetch: '{tensor.name}' has no memory where the loop begins: its stage is "
+                "inlined, or computed further inside",
+                notes=("prefetch arguments, and what is computed as a whole before",),
+            )
+        buffer = self.buffer(tensor)
         region = domain_touched(body, buffer, True, False)
         if not region or not self.loops:
             raise ScheduleError(
