@@ -181,14 +181,13 @@ def row_before():
 
 P = Sums()
 N = te.placeholder((5, 8), name="N")
-I = te.placeholder((5, 7), "int32", name="I")
-FIVE = te.compute((5, 7), lambda t, i: P.X[t, i], name="five")
+WHOLE = te.placeholder((5, 7), "int32", name="I")
 REFUSED = [
     (ShapeError, "1 init, 2 update", lambda: te.scan(P.init, [P.update] * 2, P.state)),
     (TypeMismatchError, "is a tensor or a list", lambda: te.scan(3, P.update, P.state)),
     (TypeMismatchError, "it stands for the result", lambda: te.scan(P.init, P.update, P.update)),
     (ShapeError, "axis 1 of init", lambda: te.scan(P.init, N, N)),
-    (TypeMismatchError, "state is int32", lambda: te.scan(P.init, P.update, I)),
+    (TypeMismatchError, "state is int32", lambda: te.scan(P.init, P.update, WHOLE)),
     (TypeMismatchError, "is an input", lambda: te.scan(P.X, P.update, P.state)),
     (ShapeError, "has 1 rows?|has 6 rows", lambda: te.scan(
         te.compute((6, 7), lambda t, i: P.X[0, i]), P.update, P.state)),

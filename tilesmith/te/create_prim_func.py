@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.checks import (
     check_late_reads,
@@ -25,16 +25,26 @@ from tilesmith.te.checks import (
     in_order_of_time,
     update_operations,
 )
-from tilesmith.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
+from tilesmith.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    Tensor,
+    TensorComputeOp,
+)
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, ProducerLoad, Reduce
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import (
     Block,
     BlockRealize,
     BufferStore,
+    Evaluate,
     For,
     ForKind,
     LetStmt,
@@ -310,6 +320,8 @@ class _Builder:
             return self._extern(op)
         if isinstance(op, ScanOp):
             return self._scan(op)
+        if isinstance(op, TensorComputeOp):
+            return self._intrinsic_calls(op)
         raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
 
     def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
@@ -481,3 +493,52 @@ class _Builder:
 
     def _is_one_block(self, op: ComputeOp) -> bool:
         return isinstance(op.body[0], Reduce) or op.num_outputs == 1
+
+    def _intrinsic_calls(self, op: TensorComputeOp) -> Stmt:
+        """Build the loops around a block that is one call of a tensor intrinsic."""
+        intrin, mapping = op.intrin, {}
+        outer = op.axis[: op.schedulable_ndim]
+        loops, iterators, values = self._iterators([*outer, *op.reduce_axis], mapping)
+        rewrite = _Body(self, mapping)
+        regions = [
+            self._region(tensor, [rewrite.visit(one) for one in region])
+            for tensor, region in zip(op.inputs, op.input_regions)
+        ]
+        reads = len(regions)
+        point = [Range.from_min_extent(mapping[axis.var], const(1, "int32")) for axis in outer]
+        inner = [axis.domain for axis in op.axis[op.schedulable_ndim :]]
+        regions += [self._region(op.output(k), [*point, *inner]) for k in range(op.num_outputs)]
+        matches = [MatchBufferRegion(*pair) for pair in zip(intrin.buffers, regions)]
+        init, body = None, intrin.body
+        if op.reduce_axis or body is None:
+            init, body = intrin.reduce_init, intrin.reduce_update
+        if body is None or (op.reduce_axis and init is None):
+            raise UnsupportedError(
+                f"compute '{op.name}' reduces around the calls of '{intrin.name}', which has no "
+                "statements for the start and one part of a reduction",
+                notes=("let fcompute return three statements: the whole, the start, an update",),
+            )
+        if not op.reduce_axis and init is not None:
+            init, body = None, stmt_seq(init, body)
+        for parameter, value in reversed(list(zip(intrin.scalar_params, op.scalar_inputs))):
+            body = LetStmt(parameter, cast(parameter.dtype, rewrite.visit(value)), body)
+        name = self._unique(self.block_names, op.name)
+        scalars = get_block_access_region(
+            Block((), (), (), name, Evaluate(_tuple_of(rewrite, op)), None),
+            {b.data: b for b in self.buffers.values()},
+        )[0]
+        block = Block(
+            iterators, [*regions[:reads], *scalars], regions[reads:], name, body, init, (), matches
+        )
+        return self._nest(loops, BlockRealize(values, const(True, "bool"), renew_defs(block)))
+
+    def _region(self, tensor: Tensor, ranges: list[Range]) -> BufferRegion:
+        indexed = [
+            Range.from_min_extent(self.index(one.min), self.index(one.extent)) for one in ranges
+        ]
+        return BufferRegion(self.buffers[tensor], indexed)
+
+
+def _tuple_of(rewrite: _Body, op: TensorComputeOp) -> PrimExpr:
+    """Return a call that reads what the scalars of intrinsic calls read."""
+    return Call("handle", "tir.tvm_tuple", [rewrite.visit(one) for one in op.scalar_inputs])

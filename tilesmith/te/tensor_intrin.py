@@ -55,10 +55,12 @@ class TensorIntrin(Node, key="te.TensorIntrin"):
                 f"tensor intrinsic '{self.name}' takes parts of tensors, scalars and reduce_axis, "
                 f"got '{sorted(unknown)[0]}'"
             )
-        parts = [_part(one) for one in args if isinstance(one, (TensorSlice, Tensor))]
-        scalars = [convert(one) for one in args if not isinstance(one, (TensorSlice, Tensor))]
+        tensors = [one for one in args if isinstance(one, (TensorSlice, Tensor))]
+        tensors = tensors[: len(self.inputs)] if self.scalar_params else tensors
+        parts = [_part(one) for one in tensors]
+        scalars = [convert(one) for one in args if not any(one is other for other in tensors)]
         self._check_arguments(parts, scalars)
-        axes = kwargs.get("reduce_axis") or ()
+        axes: Any = kwargs.get("reduce_axis", ())
         axes = tuple(axes) if isinstance(axes, (list, tuple)) else (axes,)
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVar.CommReduce:
@@ -66,9 +68,9 @@ class TensorIntrin(Node, key="te.TensorIntrin"):
                     f"reduce_axis of tensor intrinsic '{self.name}' is {axis!r}",
                     notes=("give iterators that te.reduce_axis makes",),
                 )
-        tensors = tuple([tensor for tensor, _ in parts])
+        read = tuple([tensor for tensor, _ in parts])
         regions = tuple([region for _, region in parts])
-        return TensorIntrinCall(self, tensors, regions, axes, tuple(scalars))
+        return TensorIntrinCall(self, read, regions, axes, tuple(scalars))
 
     def _check_arguments(self, parts: list[Any], scalars: list[PrimExpr]) -> None:
         wanted = len(self.inputs), len(self.scalar_params)

@@ -24,7 +24,7 @@ from tilesmith.te.schedule.stage import Stage
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt
 
-__all__ = ["PREFETCH_SCOPE", "LoopNest", "is_virtual_thread", "with_conditions"]
+__all__ = ["PREFETCH_SCOPE", "LoopNest", "is_virtual_thread", "with_conditions", "with_pragmas"]
 
 PREFETCH_SCOPE = "prefetch_scope"
 
@@ -146,7 +146,7 @@ class LoopNest:
         trivial = is_const(domain.extent, 1) and not self.keep_trivial_loops
         if trivial:
             self.values[axis] = domain.min
-            return lambda body: _noted(found, _prefetched(found, body))
+            return lambda body: with_pragmas(found, _prefetched(found, body))
         starts_at_zero = is_const(domain.min, 0)
         variable = axis.var
         if self.renewed or not starts_at_zero:
@@ -158,7 +158,7 @@ class LoopNest:
 
         def around(body: Stmt) -> Stmt:
             loop = For(variable, zero, extent, kind, _prefetched(found, body))
-            return _noted(found, loop)
+            return with_pragmas(found, loop)
 
         return around
 
@@ -180,7 +180,7 @@ class LoopNest:
 
         def around(body: Stmt) -> Stmt:
             launched = AttrStmt(node, key, extent, _prefetched(found, body))
-            return _noted(found, launched)
+            return with_pragmas(found, launched)
 
         if thread.thread_tag == "pipeline":
             raise refuse(
@@ -190,7 +190,7 @@ class LoopNest:
         return around
 
 
-def _noted(found: LoopAttributes, body: Stmt) -> Stmt:
+def with_pragmas(found: LoopAttributes, body: Stmt) -> Stmt:
     """Return a loop with its pragmas around it."""
     for pragma in reversed(found.pragmas):
         value = const(1, "int32") if pragma.value is None else pragma.value

@@ -1,6 +1,14 @@
 """What schedules know about kinds of operations: one file for each kind, one table."""
 
-from tilesmith.te.schedule.operations import compute, extern, placeholder, scan
+from tilesmith.te.schedule.operations import (
+    compute,
+    extern,
+    placeholder,
+    scan,
+    tensor_compute,
+)
 from tilesmith.te.schedule.operations.rules import OPERATIONS, OperationRules, Placement
 
-__all__ = ["OPERATIONS", "OperationRules", "Placement", "compute", "extern", "placeholder", "scan"]
+__all__ = ["OPERATIONS", "OperationRules", "Placement", "compute", "extern", "placeholder", "scan",
+    "tensor_compute",
+]  # fmt: skip

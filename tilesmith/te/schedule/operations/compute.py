@@ -24,6 +24,7 @@ from tilesmith.te.schedule.operations.rules import (
     Placement,
     Regions,
 )
+from tilesmith.te.schedule.operations.tensorize import provide_tensorized, tensorized_leaf
 from tilesmith.te.schedule.stage import Stage
 from tilesmith.te.tensor import ComputeOp, Tensor
 from tilesmith.tir.expr import IterVar, ProducerLoad
@@ -138,6 +139,9 @@ def realize_outputs(stage: Stage, bounds: Bounds, body: Stmt, scope: str) -> Stm
 
 def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     op = stage.op
+    tensorized = tensorized_leaf(stage)
+    if tensorized is not None:
+        return provide_tensorized(stage, bounds, placement, tensorized)
     if op.reduce_axis:
         return provide_reduction(stage, bounds, placement)
     nest = LoopNest(stage, bounds, placement.keep_trivial_loops)

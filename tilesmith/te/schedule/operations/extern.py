@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilesmith.arith import Analyzer, IntervalSet, IntSet
-from tilesmith.ir import Call, PrimExpr, Range, Var, const
+from tilesmith.ir import Call, IRModule, PrimExpr, Range, Var, const
+from tilesmith.ir.queries import any_node
 from tilesmith.te.schedule.operations.rules import (
     OPERATIONS,
     Bounds,
@@ -15,8 +16,10 @@ from tilesmith.te.schedule.operations.rules import (
 )
 from tilesmith.te.schedule.stage import Stage
 from tilesmith.te.tensor import ExternOp, Tensor
+from tilesmith.tir import transform as passes
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.stmt import AttrStmt, ProducerRealize, Stmt
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import AttrStmt, Block, BlockRealize, ProducerRealize, Stmt
 
 __all__ = ["BIND_SCOPE", "bound_to_region", "whole_ranges"]
 
@@ -55,10 +58,36 @@ def _realize(stage: Stage, bounds: Bounds, body: Stmt, scope: str) -> Stmt:
     return body
 
 
+def _without_blocks(op: ExternOp) -> Stmt:
+    """Return the statement of an operation with its blocks lowered to plain loops, which is what
+    the rest of a classic program is made of.
+    """
+    if not any_node(op.body, lambda node: isinstance(node, Block)):
+        return op.body
+    body = op.body
+    if not isinstance(body, BlockRealize) or body.block.iter_vars:
+        body = BlockRealize((), const(True, "bool"), Block((), (), (), "root", body))
+    buffers = {Var(one.name, "handle"): one for one in _buffers(op)}
+    module = IRModule({"main": PrimFunc(list(buffers), body, None, buffers)})
+    for step in (
+        passes.LowerInitBlock(),
+        passes.PlanAndUpdateBufferAllocationLocation(),
+        passes.ConvertBlocksToOpaque(),
+        passes.LowerMatchBuffer(),
+        passes.LowerOpaqueBlock(),
+    ):
+        module = step(module)
+    return module["main"].body  # type: ignore[no-any-return]
+
+
+def _buffers(op: ExternOp) -> list[Buffer]:
+    return [*op.input_placeholders, *op.output_placeholders]
+
+
 def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     op = stage.op
     outputs = [op.output(number) for number in range(op.num_outputs)]
-    body = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), op.body)
+    body = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), _without_blocks(op))
     pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, outputs)]
     for buffer, tensor in reversed(pairs):
         body = bound_to_region(buffer, tensor, whole_ranges(tensor), body)

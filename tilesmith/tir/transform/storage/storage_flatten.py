@@ -20,9 +20,10 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
 from tilesmith.ir import operators as ops
+from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import variables
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.ir.queries import mentions, variables
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, ProducerLoad
 from tilesmith.tir.function import PrimFunc
@@ -42,7 +43,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.loops.inject_prefetch import inject_prefetch
 from tilesmith.tir.transform.storage.flatten_buffer import flatten_buffer
-from tilesmith.tir.transform.storage.view_binder import ViewBinder
+from tilesmith.tir.transform.storage.view_binder import ViewBinder, row_major_strides
 
 __all__ = ["storage_flatten"]
 
@@ -152,13 +153,31 @@ class _Realizer(AccessRedirection):
         source = BufferRegion(buffer, region)
         target = self.visit(source)
         where = f"buffer_bind_scope of '{buffer.name}'"
+        known = dict(self.binder.values)  # an intrinsic may be used at several places
         self.binder.bind_view(view, target, where, attribute.span)
         # The accesses of the view become those of the memory itself.
         leading = len(region) - len(view.shape)
+        if not view.strides and mentions(attribute.body, {view.data}):
+            self.require_compact(view, row_major_strides(target.buffer)[leading:], attribute)
         self.views[view] = (target.buffer, [one.min for one in target.region], leading)
         body = self.visit(attribute.body)
         del self.views[view]
+        self.binder.values = known
         return body
+
+    def require_compact(self, view: Buffer, strides: list[PrimExpr], attribute: AttrStmt) -> None:
+        """Refuse a pointer to a view that is said to be compact where its rows lie apart."""
+        for size, stride, compact in zip(view.shape, strides, row_major_strides(view)):
+            size = self.visit(size)
+            if not is_const(size, 1) and not self.analyzer.can_prove_equal(
+                stride, self.visit(compact)
+            ):
+                raise ShapeError(
+                    f"'{view.name}', a part of '{attribute.node.items[1].name}', is said to be "
+                    f"compact, it has the stride {stride} where {compact} is needed",
+                    span=attribute.span,
+                    notes=("declare it with strides, such as strides=[te.var('s'), 1]",),
+                )
 
     def visit_BufferRealize(self, realize: BufferRealize) -> Stmt:
         buffer = realize.buffer
