@@ -109,7 +109,7 @@ class _Scheduler:
             return
         along = {one: self._vector_axis(one) for one in group.reductions}
         if group.shares_space and all(
-            axis is not None and axis in one.axis for one, axis in along.items()
+            any(axis is own for own in one.axis) for one, axis in along.items()
         ):
             self._tiles(group)
         elif is_reduction(op) and not group.members and size(op.axis) < self._machine.cores:
