@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.topi.schedules.programs import PROGRAMS, Program
 
 import tilesmith as ts
+from tests.topi.schedules.programs import PROGRAMS, Program
 from tilesmith import te, topi
 from tilesmith.target import Target
 from tilesmith.tir import interpreter
@@ -63,9 +63,15 @@ SLOW = (
     "total",
 )
 SMALLER = [
-    Program("dense", "dense", lambda a, b, c: topi.nn.relu(topi.nn.dense(a, b, c)), lambda a, b, c: np.maximum(a @ b.T + c, 0), ((9, 10), (17, 10), (17,))),
+    Program(
+        "dense",
+        "dense",
+        lambda a, b, c: topi.nn.relu(topi.nn.dense(a, b, c)),
+        lambda a, b, c: np.maximum(a @ b.T + c, 0),
+        ((9, 10), (17, 10), (17,)),
+    ),
     Program("matmul", "matmul", topi.matmul, np.matmul, ((16, 9), (9, 32))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,7 @@ def _function(row: Row, is_ambiguous: bool) -> Any:
     signature = row.signature()
     if is_ambiguous:
         signature = inspect.signature(lambda *args, **kwargs: None)
-    meanings = {"schedule": _schedule, "existing": _existing, "compute": _compute,
-                "helper": _helper, "no": _refusal}  # fmt: skip
-    made = meanings[row.kind](row)
+    made = _MEANINGS[row.kind](row)
     if DEVICES[row.family] is ANY and row.kind in ("schedule", "existing"):
         on_cpu, on_gpu = made
         function = generic_func(_named(row, signature, on_cpu))
@@ -69,6 +67,8 @@ def _function(row: Row, is_ambiguous: bool) -> Any:
 
 def _named(row: Row, signature: inspect.Signature, meaning: Meaning) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
+        if row.kind == "no":
+            refuse(row.path, row.meaning)
         return meaning(_bound(row, signature, args, kwargs))
 
     function.__name__ = function.__qualname__ = row.name
@@ -91,7 +91,7 @@ def _documentation(row: Row) -> str:
 def _bound(row: Row, signature: inspect.Signature, args: Any, kwargs: Any) -> Given:
     """Return the arguments by name, with defaults, without a configuration."""
     parameters = list(signature.parameters.values())
-    if row.takes_configuration and row.kind != "no":
+    if row.takes_configuration:
         configuration = parameters[0].name
         kwargs = {name: value for name, value in kwargs.items() if name != configuration}
         if args and not isinstance(args[0], (Tensor, Schedule, list, tuple)):
@@ -118,10 +118,6 @@ def _existing(row: Row) -> tuple[Meaning, Meaning]:
         lambda given: cpu.schedule_elementwise(given[schedule], given[out]),
         lambda given: gpu.schedule_elementwise(given[schedule], given[out]),
     )
-
-
-def _refusal(row: Row) -> Meaning:
-    return lambda given: refuse(row.path, row.meaning)
 
 
 def _helper(row: Row) -> Meaning:
@@ -171,3 +167,12 @@ def operator(name: str) -> Any:
         if hasattr(module, name):
             return getattr(module, name)
     return resolve(f"tilesmith.topi:{name}")
+
+
+_MEANINGS: dict[str, Callable[[Row], Any]] = {
+    "schedule": _schedule,
+    "existing": _existing,
+    "compute": _compute,
+    "helper": _helper,
+    "no": lambda row: None,
+}
