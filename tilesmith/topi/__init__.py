@@ -50,12 +50,12 @@ from tilesmith.topi.utils import (
     traverse_inline,
 )
 
-_SCHEDULES = (
+_LATER = (
     "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "intel_graphics",
-    "mali", "rocm", "x86",
+    "mali", "rocm", "testing", "x86",
 )  # fmt: skip
-"""Modules of schedules; each loads when it is first used."""
+"""Modules of schedules and of references for tests; each loads when it is first used."""
 
 __getattr__, __dir__ = lazy_attributes(
-    __name__, {name: f"tilesmith.topi.{name}" for name in _SCHEDULES}
+    __name__, {name: f"tilesmith.topi.{name}" for name in _LATER}
 )
