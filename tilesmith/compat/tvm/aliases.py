@@ -26,10 +26,11 @@ MODULES: dict[str, str] = {
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
     "tvm.container": "tvm.ir.container",
-    "tvm.contrib.cblas": "tilesmith.compat.tvm.blas",
+    "tvm.contrib.cuda_graph": "tilesmith.compat.tvm.refused_module",
+    "tvm.contrib.cuda_graph.cuda_graph_executor": "tilesmith.compat.tvm.refused_module",
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
-    "tvm.contrib.mkl": "tilesmith.compat.tvm.blas",
     "tvm.contrib.nvcc": "tilesmith.target.nvcc",
+    "tvm.contrib.sdaccel": "tilesmith.compat.tvm.refused_module",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
     "tvm.instrument": "tilesmith.ir.instrument",
@@ -431,7 +432,7 @@ NAMES: dict[str, dict[str, str]] = {
         "TYPE_CHECKING": "typing:TYPE_CHECKING",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},
-    "tvm.target.codegen": {"build_module": "tilesmith.codegen:build"},
+    "tvm.target.codegen": {"build_module": "tilesmith.compat.tvm.target_codegen:build_module"},
     "tvm.target.target": {"*": "tilesmith.target.factories"},
     "tvm.tir": {
         "SBlock": "tilesmith.tir:Block",
@@ -504,10 +505,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.topi.utils": {"*": "tilesmith.topi.helpers"},
     "tvm.tir.transform": {
-        **{
-            name: "tilesmith.compat.tvm.refused:" + name
-            for name in ("LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch")
-        },
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }
