@@ -112,6 +112,12 @@ REWRITTEN = [
         1e-4,
     ),
     Case(
+        "scale_shift_nchwc",
+        topi.nn.scale_shift_nchwc,
+        lambda x, scale, shift: x * scale[:, None, None] + shift[:, None, None],
+        (real(2, 3, 4, 5, 2), real(3, 2, seed=1), real(3, 2, seed=2)),
+    ),
+    Case(
         "softmax_common",
         lambda x: topi.nn.softmax_common(x, 0, True),
         lambda x: torch_function("softmax", x, 0),
@@ -253,6 +259,12 @@ def test_sizes_are_read_back_from_stages():
     assert topi.nn.infer_stride(padded, kernel, made) == (2, 1)
     assert topi.nn.POOL_TYPE_CODE == {"avg": 0, "max": 1}
     assert topi.nn.SQNN_CODE_TO_DTYPE == {0: "disable", 1: "int8", 2: "uint8", 3: "int32"}
+
+
+def test_paddings_of_windows():
+    assert topi.nn.get_pad_tuple1d("SAME", (4,)) == (2, 1)
+    assert topi.nn.get_pad_tuple3d((1, 2, 3), (3, 3, 3)) == (1, 2, 3, 1, 2, 3)
+    assert topi.nn.get_pad_tuple_generic((1, 2, 3, 4), (3, 3)) == ([1, 2], [3, 4])
 
 
 def test_workloads():

@@ -124,9 +124,6 @@ MODULES: dict[str, str] = {
     "tvm.topi.argwhere": "tilesmith.topi",
     "tvm.topi.cpp": "tilesmith.topi",
     "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
-    "tvm.topi.random.kernel": "tilesmith.topi.random",
-    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
-    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     **dict.fromkeys(
         [
             "tvm.topi.nn." + name
@@ -161,11 +158,14 @@ MODULES: dict[str, str] = {
         ],
         "tilesmith.topi.nn",
     ),
+    "tvm.topi.random.kernel": "tilesmith.topi.random",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
     "tvm.topi.sparse.csrmm": "tilesmith.topi.sparse",
     "tvm.topi.sparse.csrmv": "tilesmith.topi.sparse",
     "tvm.topi.sparse.dense": "tilesmith.topi.sparse",
+    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
+    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
     "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
