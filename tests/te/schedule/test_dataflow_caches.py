@@ -319,7 +319,7 @@ REFUSED = {
     r"all results of an operation are cached together.*\[T.v0, T.v1\]": writes_one_of_two,
     "'C' is a result of another operation": writes_results_of_two_operations,
     "'B' is computed at a loop of it.*place 'B' afterwards": writes_where_another_is_computed,
-    "a ExternOp is not made of expressions": writes_an_extern,
+    "its ExternOp is not made of expressions": writes_an_extern,
 }
 
 

@@ -299,6 +299,40 @@ def test_external_code_reads_copies_and_is_not_inlined():
     check(s, [a, d], [array], (array + 1)[::-1] * 2 - 1)
 
 
+def adds_four():
+    """An intrinsic that adds rows of four elements, as a statement."""
+    x, y = te.placeholder((4,), name="x"), te.placeholder((4,), name="y")
+    z = te.compute((4,), lambda i: x[i] + y[i], name="z")
+
+    def add(ins, outs):
+        builder = tir.ir_builder.create()
+        left, right, total = [builder.buffer_ptr(one) for one in (*ins, *outs)]
+        with builder.for_range(0, 4, name="lane") as lane:
+            total[lane] = left[lane] + right[lane]
+        return builder.get()
+
+    views = {
+        one: tir.decl_buffer((4,), name=one.op.name, offset_factor=1, strides=[1])
+        for one in (x, y, z)
+    }
+    return te.decl_tensor_intrin(z.op, add, binds=views)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_tensors_that_intrinsics_make_and_read_are_cached(inner):
+    a, b = te.placeholder((n, 4), name="A"), te.placeholder((n, 4), name="B")
+    add = adds_four()
+    c = te.compute((n, 4), lambda i: add(a[i, 0:4], b[n - 1 - i, 0:4]), name="C")
+    s = te.create_schedule(c.op)
+    cache = s.cache_write(c, "global")
+    copy = s.cache_read(a, "global", [cache])
+    if inner:
+        s[cache].compute_at(s[c], s[c].op.axis[0])
+        s[copy].compute_at(s[cache], s[cache].op.axis[0])
+    left, right = values(n, 4), values(n, 4)
+    check(s, [a, b, c], [left, right], left + right[::-1])
+
+
 @pytest.mark.parametrize("function", ["AutoInlineElemWise", "AutoInlineBroadcast"])
 def test_automatic_inlining(function):
     tensors, s, array, wanted = row_sums()

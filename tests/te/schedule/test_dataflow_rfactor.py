@@ -194,6 +194,13 @@ def mixed(_a, b, k, s):
     s.rfactor(b, s[b].split(fused, 4)[1])
 
 
+def mixed_beside(a, b, k, s):
+    _outer, inner = s[b].split(k, 4)
+    s[b].reorder(inner, b.op.axis[0])
+    s[b].fuse(b.op.axis[0], _outer)
+    s.rfactor(b, inner)
+
+
 REFUSED = {
     "data-parallel axis 'i' is not reduced over": lambda a, b, k, s: s.rfactor(b, b.op.axis[0]),
     "it is not a reduction": of_a_map,
@@ -201,7 +208,8 @@ REFUSED = {
     "an input of the program": lambda a, b, k, s: s.rfactor(a, k),
     "'k' has become k.outer, k.inner": lambda a, b, k, s: (s[b].split(k, 4), s.rfactor(b, k)),
     "factor_axis 2 does not fit.*0 to 1": lambda a, b, k, s: s.rfactor(b, k, 2),
-    "also part of the data-parallel axis 'i'": mixed,
+    "'i.k.fused.outer' runs over results and over values that are reduced": mixed,
+    "'k.outer.i.fused' runs over results": mixed_beside,
     "a reduction axis is needed, got 'k'": lambda a, b, k, s: s.rfactor(b, "k"),
 }
 

@@ -33,7 +33,7 @@ from tilesmith.te.schedule.placement import (
 from tilesmith.te.schedule.refusals import describe, refuse
 from tilesmith.te.schedule.schedule import Schedule
 from tilesmith.te.schedule.stage import AttachType, Stage
-from tilesmith.te.tensor import Operation, PlaceholderOp
+from tilesmith.te.tensor import Operation, PlaceholderOp, Tensor
 from tilesmith.tir.expr import IterVar
 
 __all__ = ["infer_bound"]
@@ -76,9 +76,9 @@ class _Inference:
                 self.env_thread(stage, thread)
             for axis in stage.leaf_iter_vars:
                 self.learn(axis)
-                thread = thread_of(stage, axis)
-                if thread is not None and thread is not axis:
-                    self.bind(stage, axis, thread)
+                bound = thread_of(stage, axis)
+                if bound is not None and bound is not axis:
+                    self.bind(stage, axis, bound)
         return self.bounds
 
     def learn(self, axis: IterVar) -> None:
@@ -132,11 +132,11 @@ class _Inference:
                     "compute another stage inside of it", stage.group_spec().placed_at,
                 )  # fmt: skip
             return {axis: axis.domain for axis in op.root_iter_vars if axis.dom is not None}
-        parent, axis = attach_point(stage)
+        parent, point = attach_point(stage)
         scope = memory_scope(stage, self.paths[stage])
-        boxes: dict = {}
+        boxes: dict[Tensor, list[list[IntervalSet]]] = {}
         for consumer in self.consumers.get(op, []):
-            sets = self.consumer_sets(stage, consumer, parent, axis, scope)
+            sets = self.consumer_sets(stage, consumer, parent, point, scope)
             read = OPERATIONS[consumer.op.__class__].reads(consumer.op, sets, self.analyzer)
             for tensor, box in read.items():
                 if tensor.op is op:

@@ -199,7 +199,7 @@ def check_rewritable(
     if not isinstance(stage.op, kinds):
         kind = type(stage.op).__name__
         raise refuse(
-            primitive, stage, f"a {kind} is not made of expressions that could move", None,
+            primitive, stage, f"its {kind} is not made of expressions that could move", None,
             "make a stage that copies it: te.compute(T.shape, lambda *i: T(*i))",
         )  # fmt: skip
     if stage.layout_transforms:

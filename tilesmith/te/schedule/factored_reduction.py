@@ -90,9 +90,15 @@ class _Parts:
         marks = {axis: 1}
         pass_up_marks(stage, marks)
         pass_down_marks(stage, marks)
-        mixed = next((one for one in self.op.axis if marks.get(one)), None)
-        if mixed is not None:
-            raise refuse("rfactor", stage, f"'{axis.var.name}' is also part of {describe(mixed)}")
+        of_results = dict.fromkeys(self.op.axis, 1)
+        pass_down_marks(stage, of_results)
+        mixed = [one for one in stage.leaf_iter_vars if marks.get(one) and of_results.get(one)]
+        if mixed:
+            raise refuse(
+                "rfactor", stage,
+                f"'{mixed[0].var.name}' runs over results and over values that are reduced",
+                mixed[0], "fuse axes of one kind only, or call rfactor before",
+            )  # fmt: skip
         roots = self.op.root_iter_vars
         touched = [loop for loop in stage.leaf_iter_vars if marks.get(loop)]
         domains: dict[IterVar, Range] = {one: one.domain for one in roots}

@@ -97,9 +97,8 @@ def _split_extents(
     asked = split.inner if split.factor is not None else split.outer
     size = cast(split.parent.var.dtype, given)
     extent = cast(split.parent.var.dtype, extent)
-    shorter = isinstance(size, IntImm) and isinstance(extent, IntImm) and extent.value < size.value
-    if shorter and id(asked) not in fixed:
-        size = extent if extent.value > 0 else const(1, extent.dtype)  # type: ignore[union-attr]
+    if isinstance(size, IntImm) and isinstance(extent, IntImm) and id(asked) not in fixed:
+        size = const(max(1, min(size.value, extent.value)), size.dtype)
     other = ceiling(extent, size)
     return (other, size) if split.factor is not None else (size, other)
 
@@ -225,8 +224,8 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             known = {
                 Var("axis", one.var.dtype): sets[one] for one in relation.transformed_variables
             }
-            found = relation.inverse_transformation.map_indices(list(known))
-            for axis, value in zip(relation.original_variables, found):
+            inverse = relation.inverse_transformation.map_indices(list(known))
+            for axis, value in zip(relation.original_variables, inverse):
                 reached = eval_set(value, known, analyzer)
                 if not (reached.has_lower_bound() and reached.has_upper_bound()):
                     reached = IntSet.from_min_extent(const(0, axis.var.dtype), domains[axis].extent)

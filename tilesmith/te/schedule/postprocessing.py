@@ -319,5 +319,6 @@ def _scope_inside(stmt: Stmt, tensor: Tensor) -> str:
     """Return the memory that a tensor gets inside of a statement."""
     while isinstance(stmt, AttrStmt):
         stmt = stmt.body
-    is_memory = isinstance(stmt, ProducerRealize) and stmt.producer is tensor
-    return stmt.storage_scope if is_memory else ""  # type: ignore[union-attr]
+    if isinstance(stmt, ProducerRealize) and stmt.producer is tensor:
+        return stmt.storage_scope
+    return ""

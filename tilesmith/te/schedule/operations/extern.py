@@ -87,7 +87,7 @@ def _buffers(op: ExternOp) -> list[Buffer]:
 def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     op = stage.op
     outputs = [op.output(number) for number in range(op.num_outputs)]
-    body = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), _without_blocks(op))
+    body: Stmt = AttrStmt(const(0, "int32"), "extern_scope", const(0, "int32"), _without_blocks(op))
     pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, outputs)]
     for buffer, tensor in reversed(pairs):
         body = bound_to_region(buffer, tensor, whole_ranges(tensor), body)

@@ -155,7 +155,7 @@ class IntrinsicCalls:
         outer = {axis: self.nest.values[axis] for axis in leaves[:begin]}
         trivial = self.placement.keep_trivial_loops
         nest = LoopNest(self.stage, self.bounds, trivial, begin, True, left_out, outer)
-        conditions = nest.guards(with_shape=False)
+        conditions = nest.guards()
         if self.stage.store_predicate is not None:
             conditions = [*conditions, self.stage.store_predicate]
         return nest.wrap(with_conditions(conditions, self.init(intrin, nest)))
