@@ -1,5 +1,6 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
+from tilesmith.te import hybrid
 from tilesmith.te import schedule as classic_schedules
 from tilesmith.te.autodiff import gradient
 from tilesmith.te.create_prim_func import create_prim_func
@@ -44,6 +45,6 @@ __all__ = [
     "PlaceholderOp", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "TagScope", "Tensor",
     "TensorComputeOp", "TensorIntrin", "TensorIntrinCall", "TensorSlice", "compute", "const",
     "create_prim_func", "create_schedule", "decl_tensor_intrin", "extern", "extern_primfunc",
-    "gradient", "placeholder", "reduce_axis", "scan", "schedule", "size_var", "tag_scope",
+    "gradient", "hybrid", "placeholder", "reduce_axis", "scan", "schedule", "size_var", "tag_scope",
     "thread_axis", "var",
 ]  # fmt: skip

@@ -22,9 +22,9 @@ from tilesmith.arith import (
 from tilesmith.arith.iter_affine_map import find_iter_map
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, cast, equal, floordiv, floormod, is_const
-from tilesmith.ir.queries import conjuncts, mentions, variables
+from tilesmith.ir.queries import any_node, conjuncts, mentions, variables
 from tilesmith.tir.functor import substitute
-from tilesmith.tir.queries import reads_memory
+from tilesmith.tir.expr import ProducerLoad
 
 __all__ = ["Equation", "Term", "solved"]
 
@@ -98,7 +98,7 @@ class _Solver:
         """Solve equations whose indices are a one-to-one map of all their iterators."""
         used = [var for var in self.axes if mentions([e.index for e in equations], {var})]
         indices = [one.index for one in equations]
-        if not used or reads_memory(indices):
+        if not used or any_node(indices, lambda one: isinstance(one, ProducerLoad)):
             return False
         found = find_iter_map(indices, {var: self.axes[var] for var in used}, True, "bijective")
         if not found.indices:

@@ -8,8 +8,9 @@ from typing import Any
 from tilesmith.ir import PrimExpr, Rewriter
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.expr import ProducerLoad, Reduce
+from tilesmith.tir.stmt import ProducerRealize, ProducerStore, Stmt
 
-__all__ = ["map_body", "read_other_tensors"]
+__all__ = ["map_body", "read_other_tensors", "replace_tensors"]
 
 Body = tuple[PrimExpr, ...]
 
@@ -44,3 +45,19 @@ def read_other_tensors(body: Any, replaced: Mapping[Any, Any]) -> Any:
     """
     with deep_recursion():
         return map_body(body, _TensorReplacer(replaced).visit)
+
+
+class _StorageReplacer(_TensorReplacer):
+    def visit_ProducerStore(self, store: ProducerStore) -> Stmt:
+        new = self.children(store)
+        return new.with_fields(producer=self.replaced.get(store.producer, store.producer))  # type: ignore[no-any-return]
+
+    def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
+        new = self.children(realize)
+        return new.with_fields(producer=self.replaced.get(realize.producer, realize.producer))  # type: ignore[no-any-return]
+
+
+def replace_tensors(body: Stmt, replaced: Mapping[Any, Any]) -> Stmt:
+    """Return a statement that reads, writes and realizes other tensors in the place of some."""
+    with deep_recursion():
+        return _StorageReplacer(replaced).visit(body)  # type: ignore[no-any-return]

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import Call, PrimExpr, Range, Rewriter, Var, const
+from tilesmith.ir import Call, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import is_call
-from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.te.checks import (
@@ -25,9 +24,11 @@ from tilesmith.te.checks import (
     in_order_of_time,
     update_operations,
 )
+from tilesmith.te.index_dtype import IndexDtype, MatchDtypes, same_dtype
 from tilesmith.te.tensor import (
     ComputeOp,
     ExternOp,
+    HybridOp,
     Operation,
     PlaceholderOp,
     ScanOp,
@@ -41,9 +42,11 @@ from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar, ProducerLoad, 
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
 from tilesmith.tir.stmt import (
+    Allocate,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     Evaluate,
     For,
     ForKind,
@@ -97,65 +100,7 @@ def operations_in_order(tensors: list[Tensor]) -> list[Operation]:
     return list(order)
 
 
-def _same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Cast both operands to the wider of their dtypes; needed where indices of the old and the new
-    dtype meet.
-    """
-    if a.dtype is b.dtype:
-        return a, b
-    wide = a.dtype if a.dtype.bits >= b.dtype.bits else b.dtype
-    return cast(wide, a), cast(wide, b)
-
-
-class _MatchDtypes(Rewriter):
-    """Rewrites expressions and gives operands of one operator a common dtype again."""
-
-    def visit_BinaryOp(self, node: Any) -> PrimExpr:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if a is node.a and b is node.b:
-            return node
-        return type(node)(*_same_dtype(a, b))
-
-    def visit_Cast(self, node: Any) -> PrimExpr:
-        value = self.visit(node.value)
-        return node if value is node.value else cast(node.dtype, value)
-
-    def visit_Select(self, node: Any) -> PrimExpr:
-        condition = self.visit(node.condition)
-        a, b = self.visit(node.true_value), self.visit(node.false_value)
-        if condition is node.condition and a is node.true_value and b is node.false_value:
-            return node
-        return type(node)(condition, *_same_dtype(a, b))
-
-
-class _IndexDtype(_MatchDtypes):
-    """Changes the dtype of integers in index arithmetic."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = DataType(dtype)
-        self.variables: dict[Var, Var] = {}
-
-    def convert(self, expr: PrimExpr) -> PrimExpr:
-        """Convert an index or size to the dtype."""
-        if expr.dtype is self.dtype or not expr.dtype.is_integer:
-            return expr
-        converted = self.visit(expr)
-        return cast(self.dtype, converted)
-
-    def visit_IntImm(self, node: Any) -> PrimExpr:
-        return const(node.value, self.dtype) if node.dtype == "int32" else node
-
-    def visit_Var(self, variable: Var) -> PrimExpr:
-        return self.variables.get(variable, variable)
-
-    def visit_Call(self, call: Any) -> PrimExpr:
-        return call
-
-    def visit_ProducerLoad(self, load: Any) -> PrimExpr:
-        return load
-
-
-class _Body(_MatchDtypes):
+class _Body(MatchDtypes):
     """Rewrites a body: tensor reads become buffer loads, iterators become those of the block."""
 
     def __init__(self, builder: _Builder, mapping: dict[Var, PrimExpr]) -> None:
@@ -175,7 +120,7 @@ class _Body(_MatchDtypes):
         new = self.children(call)
         if new is not call and is_call(new, "tir.if_then_else"):
             condition, a, b = new.args
-            a, b = _same_dtype(a, b)
+            a, b = same_dtype(a, b)
             return type(new)(a.dtype, new.op, (condition, a, b))
         return new
 
@@ -188,12 +133,40 @@ class _Body(_MatchDtypes):
         return type(node)(node.var, value, self.visit(node.body))
 
 
+class _Statements(_Body):
+    """Rewrites statements over tensors: stores become stores to buffers, realized tensors memory
+    for the statement around them, launches of threads loops.
+    """
+
+    def visit_ProducerStore(self, store: Any) -> Stmt:
+        buffer = self.builder.buffers[store.producer]
+        indices = [self.builder.index(self.visit(index)) for index in store.indices]
+        return BufferStore(buffer, self.visit(store.value), indices, None, store.span)
+
+    def visit_ProducerRealize(self, realize: Any) -> Stmt:
+        tensor = realize.producer
+        shape = [self.builder.index(size) for size in tensor.shape]
+        buffer = decl_buffer(shape, tensor.dtype, tensor.name, scope=realize.storage_scope)
+        self.builder.buffers[tensor] = buffer
+        body = DeclBuffer(buffer, self.visit(realize.body))
+        return Allocate(buffer.data, buffer.dtype, shape, const(True, "bool"), body)
+
+    def visit_AttrStmt(self, attribute: Any) -> Stmt:
+        if attribute.attr_key != "thread_extent":
+            return self.children(attribute)
+        thread = attribute.node
+        launched = IterVar(None, thread.thread_tag, IterVar.ThreadIndex, thread.thread_tag)
+        extent, body = self.visit(attribute.value), self.visit(attribute.body)
+        kind = ForKind.THREAD_BINDING
+        return For(thread.var, const(0, extent.dtype), extent, kind, body, launched)
+
+
 class _Builder:
     """Builds the function: buffers of all tensors, one block per operation."""
 
     def __init__(self, arguments: list[Any], index_dtype: str | None) -> None:
         self.arguments = arguments
-        self.index_dtype = _IndexDtype(index_dtype) if index_dtype else None
+        self.index_dtype = IndexDtype(index_dtype) if index_dtype else None
         self.sizes: dict[Var, Var] = {}
         self.buffers: dict[Any, Buffer] = {}
         self.names: dict[str, int] = {}
@@ -322,6 +295,8 @@ class _Builder:
             return self._scan(op)
         if isinstance(op, TensorComputeOp):
             return self._intrinsic_calls(op)
+        if isinstance(op, HybridOp):
+            return self._hybrid(op)
         raise TypeMismatchError(f"{type(op).__name__} '{op.name}' cannot become part of a PrimFunc")
 
     def _iterators(self, axes: Any, mapping: dict[Var, PrimExpr]) -> tuple[list, list, list]:
@@ -531,6 +506,17 @@ class _Builder:
             iterators, [*regions[:reads], *scalars], regions[reads:], name, body, init, (), matches
         )
         return self._nest(loops, BlockRealize(values, const(True, "bool"), renew_defs(block)))
+
+    def _hybrid(self, op: HybridOp) -> Stmt:
+        """Build an opaque block with the loops of a hybrid script."""
+        for k, placeholder in enumerate(op.outputs):
+            self.buffers[placeholder] = self.buffers[op.output(k)]
+        body = _Statements(self, {}).visit(op.body)
+        reads = [BufferRegion.full_region(self.buffers[tensor]) for tensor in op.input_tensors]
+        results = [op.output(k) for k in range(op.num_outputs)]
+        writes = [BufferRegion.full_region(self.buffers[tensor]) for tensor in results]
+        name = self._unique(self.block_names, op.name)
+        return BlockRealize((), const(True, "bool"), Block((), reads, writes, name, body))
 
     def _region(self, tensor: Tensor, ranges: list[Range]) -> BufferRegion:
         indexed = [

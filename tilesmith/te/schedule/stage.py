@@ -13,7 +13,7 @@ from tilesmith.te.schedule.layouts import transform_layout
 from tilesmith.te.schedule.loop_attributes import LoopAttributes, Pragma, Prefetched
 from tilesmith.te.schedule.refusals import check_scope, describe, position, refuse
 from tilesmith.te.schedule.relations import Fuse, IterVarRelation, Singleton, Split
-from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp
+from tilesmith.te.tensor import ComputeOp, HybridOp, Operation, PlaceholderOp, ScanOp
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.index_map import IndexMap
 
@@ -336,6 +336,12 @@ class Stage:
         _check_place(self, "compute_at")
         if not isinstance(parent, Stage):
             raise refuse("compute_at", self, f"a stage of the schedule is needed, got {parent!r}")
+        for stage, role in ((self, "is computed as a whole"), (parent, "reads all it reads")):
+            if isinstance(stage.op, HybridOp):
+                raise refuse(
+                    "compute_at", self, f"'{stage.name}' is a hybrid script, which {role}", None,
+                    "compute the stage at the root: compute_root()",
+                )  # fmt: skip
         if position(parent.leaf_iter_vars, scope) is None:
             raise refuse(
                 "compute_at", parent, f"{describe(scope)} is not a loop of the stage", scope,
