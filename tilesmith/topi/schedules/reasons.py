@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 
 from tilesmith.support.errors import UnsupportedError
+from tilesmith.topi.schedules.table import families, rows_of
 
-__all__ = ["REASONS", "Reason", "refuse"]
+__all__ = ["REASONS", "Reason", "reasons_by_name", "refuse"]
 
 
 class Reason(NamedTuple):
@@ -127,3 +128,14 @@ def refuse(path: str, reason: str) -> NoReturn:
     """Raise the error of a known name."""
     what, advice = REASONS[reason]
     raise UnsupportedError(f"topi.{path}: {what}", notes=(advice,))
+
+
+def reasons_by_name() -> dict[str, Reason]:
+    """Return the reason of each name that answers with an error: topi.x86.dense:dense_mkl → …"""
+    found = {}
+    for family in families():
+        for row in rows_of(family):
+            if row.kind == "no":
+                module = ".".join([part for part in ("topi", row.family, row.module) if part])
+                found[f"{module}:{row.name}"] = REASONS[row.meaning]
+    return found
