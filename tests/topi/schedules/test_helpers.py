@@ -172,3 +172,14 @@ def test_compare_numpy_tvm():
     topi.testing.compare_numpy_tvm([x, y], x + y, "llvm", ts.cpu(), topi.add, schedule)
     with pytest.raises(AssertionError):
         topi.testing.compare_numpy_tvm([x, y], x - y, "llvm", ts.cpu(), topi.add, schedule)
+
+
+def test_products_by_a_library():
+    a, b, c = given((3, 8)), given((5, 8)), given((5,))
+    result = topi.nn.relu(topi.x86.dense_cblas(None, a[0], b[0], c[0]))
+    want = np.maximum(a[1] @ b[1].T + c[1], 0)
+    np.testing.assert_allclose(run(result, a, b, c)[0], want, rtol=1e-5)
+    common = topi.x86.matmul_blas_common(a[0], b[0], None, "float32", False, True, ts.contrib.cblas)
+    np.testing.assert_allclose(run(common, a, b)[0], a[1] @ b[1].T, rtol=1e-5)
+    with pytest.raises(ts.TilesmithError, match="cblas, mkl or dnnl"):
+        topi.x86.matmul_blas_common(a[0], b[0], None, None, False, True, np)

@@ -103,6 +103,37 @@ def test_operators(row):
     assert shapes[: len(example.results)] == example.results
 
 
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row.meaning.startswith("libraries:") and "common" not in row.name],
+    ids=lambda row: row.path,
+)
+def test_library_calls(row):
+    """One call of the library, and what its inputs are; running them is tested in tests/contrib."""
+    known = {
+        "x": (2, 3, 5), "y": (2, 4, 5), "data": (3, 5), "weight": (4, 5), "tensor_a": (3, 5),
+        "tensor_b": (5, 4), "bias": (4,), "kernel": (8, 4, 3, 3),
+    }  # fmt: skip
+    shape = (3, 4)
+    if row.name.startswith("batch"):
+        known |= {"tensor_a": (2, 3, 5), "tensor_b": (2, 4, 5)}
+        shape = (2, 3, 4)
+    if row.name.startswith("conv2d"):
+        last = "nhwc" in row.name
+        known |= {"data": (1, 6, 7, 4) if last else (1, 4, 6, 7)}
+        known |= {"kernel": (3, 3, 4, 8)} if last else {}
+        shape = (1, 6, 7, 8) if last else (1, 8, 6, 7)
+    names = list(row.signature().parameters)
+    tensors = {name: te.placeholder(known[name], name=name) for name in names if name in known}
+    others = {"strides": 1, "padding": 1, "dilation": 1, "out_dtype": None}
+    given = {name: value for name, value in others.items() if name in names}
+    result = function_of(row)(**tensors, **given)
+    assert tuple([int(size) for size in result.shape]) == shape
+    sch = getattr(topi, row.family).schedule_injective([result])
+    library = row.name.rpartition("_")[2]
+    assert f"tvm.contrib.{library}." in str(ts.lower(sch, [*tensors.values(), result]))
+
+
 @of_kind("no")
 def test_refusals(row):
     with pytest.raises(UnsupportedError) as caught:

@@ -31,26 +31,9 @@ REASONS: dict[str, Reason] = {
         "it fills AutoTVM's configuration, and schedules here do not ask for one",
         "call the schedule without a configuration",
     ),
-    "blas": Reason(
-        "it is the common part of calls of several BLAS libraries",
-        "call topi.nn.matmul, or the function of one library in tvm.contrib",
-    ),
-    "cblas": Reason(
-        "it calls a CBLAS library in place of loops",
-        "topi.nn.dense, matmul and batch_matmul compute the same; tvm.contrib.cblas calls a"
-        " library that is installed",
-    ),
-    "cublas": Reason(
-        "it calls cuBLAS, which is not linked",
-        "use topi.nn.dense, matmul or batch_matmul with the schedule of the same module",
-    ),
     "cudnn": Reason(
         "it calls cuDNN, which is not linked",
         "use the operator of topi.nn with schedule_conv2d_nchw, schedule_softmax, …",
-    ),
-    "dnnl": Reason(
-        "it calls oneDNN, which is not linked",
-        "use the operator of topi.nn with the x86 schedule of that name without _dnnl",
     ),
     "dp4a": Reason(
         "the instruction dp4a has no tensor intrinsic of tensor expressions here",
@@ -63,10 +46,6 @@ REASONS: dict[str, Reason] = {
     "miopen": Reason(
         "it calls MIOpen, which is not linked",
         "use topi.nn.conv2d_nchw with topi.cuda.schedule_conv2d_nchw under the rocm target",
-    ),
-    "mkl": Reason(
-        "it calls MKL, which is not linked",
-        "use the operator of topi.nn with the x86 schedule of that name without _mkl",
     ),
     "nnpack": Reason(
         "it calls NNPACK, which is not linked",
