@@ -31,7 +31,7 @@ from tilesmith.topi.schedules.loops import (
 from tilesmith.topi.schedules.program import (
     Program,
     extent,
-    is_guarded,
+    is_guarded_along,
     is_reduction,
     made_schedule,
     outputs_of,
@@ -44,6 +44,8 @@ PARALLEL = 1 << 15
 """So many steps pay for waking threads."""
 PARTS = 4
 """So many iterations of a parallel loop for each core keep all cores busy."""
+_FINAL = 4
+"""The elements of the last vector of partial results."""
 _LONG = 1 << 14
 """A reduction of so many steps to few results goes by parts."""
 
@@ -74,7 +76,7 @@ def _elementwise(stage: Stage, machine: MachineModel, work: int) -> None:
         return
     bits = max(8, stage.op.output(0).dtype.bits)
     # Conditions on lanes cost more than LLVM's own vectors of such a loop.
-    lanes = 1 if is_guarded(stage.op) else machine.lanes(bits)
+    lanes = 1 if is_guarded_along(stage.op, axes[-1]) else machine.lanes(bits)
     inner = vectorize_last(stage, axes[-1], lanes)
     if work < PARALLEL:
         return
@@ -251,32 +253,43 @@ class _Scheduler:
             stage.parallel(place)
         if op is not anchor:
             sch[op].compute_at(stage, place)
-        if partial is not None:
-            self._place_partial(partial, (stage, place), bool(tiled))
+        self._place_partial(partial, (stage, place), bool(tiled))
 
-    def _partial(self, op: ComputeOp, along: IterVar | None) -> Any:
-        """Divide a reduction into a vector of partial results; None if it has no long axis."""
+    def _partial(self, op: ComputeOp, along: IterVar | None) -> list[Tensor]:
+        """Divide a reduction into a vector of partial results, and these into a shorter one; return
+        them, the first that is computed in front. Empty if there is no long axis.
+        """
         if along is None or not any(along is axis for axis in op.reduce_axis):
-            return None
-        stage = self._sch[op]
-        _, inner = stage.split(along, factor=vector_width(extent(along), self._lanes(op)))
+            return []
+        found = [self._divided(op, along, vector_width(extent(along), self._lanes(op)))]
+        lanes = self._sch[op].op.reduce_axis[0]
+        if extent(lanes) % _FINAL == 0 and extent(lanes) > _FINAL:
+            # Their sum is a chain of additions, each of which waits for the one before.
+            found.append(self._divided(op, lanes, _FINAL))
+        return found
+
+    def _divided(self, op: ComputeOp, along: IterVar, width: int) -> Tensor:
+        """Make a vector of partial results along an axis of a reduction."""
+        _, inner = self._sch[op].split(along, factor=width)
         made = self._sch.rfactor(op.output(0), inner, len(op.axis))
-        return made[0] if isinstance(made, (list, tuple)) else made
+        first: Tensor = made[0] if isinstance(made, (list, tuple)) else made
+        return first
 
     def _place_partial(
-        self, partial: Tensor, place: tuple[Stage, IterVar | None], is_tile: bool = False
+        self, partials: list[Tensor], place: tuple[Stage, IterVar | None], is_tile: bool = False
     ) -> None:
         """Compute partial results inside of a loop; without a loop, before everything else."""
-        inside = self._sch[partial]
         stage, loop = place
-        if loop is not None:
-            inside.compute_at(stage, loop)
-            inside.set_scope("local")
-        *spatial, lanes = inside.op.axis
-        inside.reorder(*inside.op.reduce_axis, *spatial, lanes)
-        inside.vectorize(lanes)
-        for axis in spatial[-2:] if is_tile else ():
-            inside.unroll(axis)
+        for partial in partials:
+            inside = self._sch[partial]
+            if loop is not None:
+                inside.compute_at(stage, loop)
+                inside.set_scope("local")
+            *spatial, lanes = inside.op.axis
+            inside.reorder(*inside.op.reduce_axis, *spatial, lanes)
+            inside.vectorize(lanes)
+            for axis in spatial[-2:] if is_tile else ():
+                inside.unroll(axis)
 
     def _few_results(self, op: ComputeOp) -> None:
         """Let each thread reduce a part, then reduce the parts' results."""
@@ -297,7 +310,7 @@ class _Scheduler:
         parts = self._sch[part]
         place = parts.op.axis[0]
         parts.parallel(place)
-        self._place_partial(vector, (parts, place))
+        self._place_partial([vector], (parts, place))
 
     # Rows
 
@@ -316,17 +329,17 @@ class _Scheduler:
             inside = self._sch[op]
             assert place is not None
             inside.compute_at(stage, place)
-            self._inside(op, depth, partials.get(op), (stage, place))
-        self._inside(anchor, depth, partials.get(anchor), (stage, place))
+            self._inside(op, depth, partials.get(op, []), (stage, place))
+        self._inside(anchor, depth, partials.get(anchor, []), (stage, place))
 
     def _inside(
-        self, op: ComputeOp, depth: int, partial: Any, place: tuple[Stage, IterVar | None]
+        self, op: ComputeOp, depth: int, partials: list[Tensor], place: tuple[Stage, IterVar | None]
     ) -> None:
         """Schedule the loops that a stage has inside of those over the rows."""
         stage = self._sch[op]
         own = list(stage.op.axis)[depth:]
-        if partial is not None:
-            self._place_partial(partial, (stage, own[-1]) if own else place)
+        if partials:
+            self._place_partial(partials, (stage, own[-1]) if own else place)
             return
         if not own:
             return

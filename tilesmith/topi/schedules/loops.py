@@ -20,13 +20,13 @@ def divisor(count: int, most: int) -> int:
 def vector_width(count: int, lanes: int) -> int:
     """Return how many iterations of a loop become one vector.
 
-    All of a short loop; else a full vector or the largest power of two from half of one on that
-    divides the loop; else a full vector, whose last one is guarded.
+    All of a short loop; of a longer one a full vector, of which the last one may have a condition;
+    half a vector where that divides a loop of a few vectors.
     """
     if count <= lanes or count % lanes == 0:
         return min(count, lanes)
     half = lanes // 2
-    return half if half >= 4 and count % half == 0 else lanes
+    return half if half >= 4 and count % half == 0 and count < 3 * lanes else lanes
 
 
 def fused(stage: Stage, axes: Sequence[IterVar]) -> IterVar:

@@ -5,12 +5,12 @@ A stage that is inlined does not count as a reader: what reads it reads its inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Call, IntImm, PrimExpr
-from tilesmith.ir.queries import nodes
+from tilesmith.ir.queries import mentions, nodes
 from tilesmith.te import ComputeOp, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from tilesmith.te.schedule import AttachType, create_schedule
 from tilesmith.tir.expr import IterVar, ProducerLoad
@@ -18,8 +18,8 @@ from tilesmith.tir.functor import substitute
 from tilesmith.topi.utils import ravel_index
 
 __all__ = [
-    "MANY", "Program", "Read", "extent", "is_expensive", "is_guarded", "is_plain", "is_product",
-    "is_reduction", "made_schedule", "outputs_of", "size",
+    "MANY", "Program", "Read", "extent", "is_expensive", "is_guarded", "is_guarded_along",
+    "is_plain", "is_product", "is_reduction", "made_schedule", "outputs_of", "size",
 ]  # fmt: skip
 
 MANY = 1 << 12
@@ -195,4 +195,15 @@ def is_expensive(op: ComputeOp) -> bool:
 
 def is_guarded(op: ComputeOp) -> bool:
     """True if elements are read under a condition, as padding is."""
-    return any(getattr(call.op, "name", "") == "tir.if_then_else" for call in nodes(op.body, Call))
+    return any(True for _ in _conditions(op))
+
+
+def is_guarded_along(op: ComputeOp, axis: IterVar) -> bool:
+    """True if elements are read under a condition that depends on an axis."""
+    return any(mentions(condition, {axis.var}) for condition in _conditions(op))
+
+
+def _conditions(op: ComputeOp) -> Iterator[PrimExpr]:
+    for call in nodes(op.body, Call):
+        if getattr(call.op, "name", "") == "tir.if_then_else":
+            yield call.args[0]
