@@ -11,9 +11,11 @@ rows of softmax etc.  all stages of the group inside of the fused loops over its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.tiles import best_tile
 from tilesmith.target import MachineModel
 from tilesmith.te import ComputeOp, Operation, Schedule, Stage, Tensor
@@ -44,6 +46,8 @@ PARALLEL = 1 << 15
 """So many steps pay for waking threads."""
 PARTS = 4
 """So many iterations of a parallel loop for each core keep all cores busy."""
+_PAGE = 2048
+"""Bytes between rows from which on each row takes a page of memory, or nearly."""
 _FINAL = 4
 """The elements of the last vector of partial results."""
 _LONG = 1 << 14
@@ -86,6 +90,12 @@ def _elementwise(stage: Stage, machine: MachineModel, work: int) -> None:
     if outer or len(inner) > 1:
         # A loop of its own has its last vector, the only one with a condition, peeled off.
         stage.parallel(fused(stage, outer) if outer else inner[0])
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Return the size of a tensor in memory; 0 if it is not known."""
+    count = math.prod([int(one) if isinstance(one, IntImm) else 0 for one in tensor.shape])
+    return count * tensor.dtype.bits // 8
 
 
 def _last_wide(axes: Sequence[IterVar]) -> int:
@@ -141,53 +151,83 @@ class _Scheduler:
             cache = caches[0] if isinstance(caches, (list, tuple)) else caches
             members = [cache.op, *members]
         row, rows, columns = self._tile_sizes(group)
+        packed = self._packed_operand(group.reductions, row, columns)
         stage = self._sch[anchor]
-        place, inner = self._tile_loops(stage, row, rows, columns, self._work(group))
+        sizes = {row: rows, _last_wide(stage.op.axis): columns}
+        places, inner = self._tile_loops(stage, sizes, self._work(group), packed is not None)
         self._inside_of_tile(stage, inner)
-        last = _last_wide(stage.op.axis)
         for member in members:
             inside = self._sch[member]
-            inside.compute_at(stage, place)
+            inside.compute_at(stage, places[-1])
             inside.set_scope("local")
             own = list(inside.op.axis)
-            tile = [own[number] for number in (row, last) if number is not None]
+            tile = [own[number] for number in sizes if number is not None]
             others = [axis for axis in own if not any(axis is one for one in tile)]
             inside.reorder(*others, *inside.op.reduce_axis, *tile)
             self._inside_of_tile(inside, tile)
+        if packed is not None:
+            copy = self._sch[self._sch.cache_read(packed, "global", [self._sch[members[0]].op])]
+            copy.compute_at(stage, places[0])
+            vectorize_last(copy, copy.op.axis[-1], self._lanes(copy.op))
+
+    def _packed_operand(
+        self, reductions: list[ComputeOp], row: int | None, columns: int
+    ) -> Tensor | None:
+        """Return the operand of which a copy of some columns is used for all rows, if it is large
+        and its rows lie far apart in memory.
+        """
+        if row is None or len(reductions) != 1:
+            return None
+        op, last = reductions[0], _last_wide(reductions[0].axis)
+        tiles = size(op.axis[:row]) * size(op.axis[row + 1 :]) // columns
+        if extent(op.axis[last]) % columns or tiles < PARTS * self._machine.cores:
+            return None
+        for read in self._program.reads(op):
+            of_columns = [read.step(axis) for axis in (op.axis[last], op.axis[row])] == [1, 0]
+            far = any((read.step(axis) or 0) * 4 >= _PAGE for axis in op.reduce_axis)
+            if of_columns and far and _bytes(read.tensor) > self._machine.l2_bytes // 2:
+                return read.tensor
+        return None
 
     def _tile_loops(
-        self, stage: Stage, row: int | None, rows: int, columns: int, work: int
-    ) -> tuple[IterVar, list[IterVar]]:
-        """Make the loops over tiles and those inside of one; return the innermost loop over tiles
-        and the others.
+        self, stage: Stage, sizes: dict[int | None, int], work: int, columns_first: bool
+    ) -> tuple[list[IterVar], list[IterVar]]:
+        """Make the loops over tiles and those inside of one; return both.
 
-        A loop whose last tile is smaller stays apart: the last tile is peeled off.
+        A loop whose last tile is smaller stays apart: the last tile is peeled off. So do rows
+        below columns, for which a copy of the columns is used.
         """
-        last = _last_wide(stage.op.axis)
         outer: list[IterVar] = []
         inner: list[IterVar] = []
         apart: list[IterVar] = []
+        numbers = list(sizes)
+        count = 1
         for number, axis in enumerate(stage.op.axis):
-            factor = columns if number == last else rows if number == row else 1
+            factor = sizes.get(number, 1)
+            is_row = number == numbers[0]
             if factor == extent(axis) > 1:
                 inner.append(axis)
                 continue
-            if factor == 1:
-                outer.append(axis)
-                continue
-            first, second = stage.split(axis, factor=factor)
-            inner.append(second)
-            (apart if extent(axis) % factor else outer).append(first)
-            if number == row and extent(axis) % factor:
+            first = axis
+            if factor > 1:
+                first, second = stage.split(axis, factor=factor)
+                inner.append(second)
+            is_uneven = extent(axis) % factor != 0
+            if is_uneven or (is_row and columns_first):
+                apart.append(first)
+            else:
+                outer.append(first)
+                count *= extent(axis) // factor
+            if is_row and is_uneven:
                 stage.pragma(first, "loop_partition_hint", True)
         if not outer and not apart and inner:  # one tile: a loop of one iteration around it
             first, inner[0] = stage.split(inner[0], nparts=1)
             outer.append(first)
         stage.reorder(*outer, *apart, *inner)
-        place = fused(stage, outer) if outer or not apart else None
+        places = ([fused(stage, outer)] if outer or not apart else []) + apart
         if work >= PARALLEL:
-            stage.parallel(apart[0] if place is None else place)
-        return (apart[-1] if apart else place), inner  # type: ignore[return-value]
+            stage.parallel(places[1] if count == 1 and outer and apart else places[0])
+        return places, inner
 
     def _inside_of_tile(self, stage: Stage, tile: Sequence[IterVar]) -> None:
         if tile:
