@@ -5,7 +5,7 @@
 
 A line of LIST is `module: name(parameters); Class{method, method}; …`. The page of `tvm.contrib` is
 `docs/coverage/contrib.md`. Names are looked up in a fresh process; why one is refused comes from
-`compat/tvm/refusals.py`.
+`compat/tvm/refusals.py` and, for the names of schedules, `topi/schedules/reasons.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,16 @@ from pathlib import Path
 from types import ModuleType
 
 import tilesmith.compat.tvm as alias
-from tilesmith.compat.tvm.refusals import REFUSALS, refusal_of
+from tilesmith.compat.tvm.refusals import REFUSALS as NAMES_REFUSED
+from tilesmith.compat.tvm.refusals import Refusal, refusal_of
 from tilesmith.support.errors import UnsupportedModuleError
+from tilesmith.topi.schedules.reasons import reasons_by_name
 
+REFUSALS = {
+    **NAMES_REFUSED,
+    **{f"tvm.{name}": Refusal(*reason) for name, reason in reasons_by_name().items()},
+}
+"""Why names are refused: those of schedules stand beside the table of their functions."""
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "coverage"
 
 

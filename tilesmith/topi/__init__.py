@@ -1,5 +1,6 @@
 """Operators as tensor expressions (TOPI)."""
 
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
@@ -46,4 +47,15 @@ from tilesmith.topi.utils import (
     get_const_tuple,
     ravel_index,
     simplify,
+    traverse_inline,
+)
+
+_LATER = (
+    "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "intel_graphics",
+    "mali", "rocm", "testing", "x86",
+)  # fmt: skip
+"""Modules of schedules and of references for tests; each loads when it is first used."""
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {name: f"tilesmith.topi.{name}" for name in _LATER}
 )

@@ -9,6 +9,7 @@ names of one). Names that a module has here need no row.
 from __future__ import annotations
 
 from tilesmith.compat.tvm import rows_2018
+from tilesmith.compat.tvm.schedule_modules import schedule_modules
 
 VERSION = "0.18.0"
 """What ``tvm.__version__`` says: the generation whose names count where generations differ."""
@@ -20,6 +21,7 @@ COMPLETE = ("tvm.tir",)
 _INTRINSICS = "tilesmith.schedule_rules.intrinsics."
 
 MODULES: dict[str, str] = {
+    **schedule_modules(),
     "tvm": "tilesmith",
     "tvm._ffi": "tilesmith.runtime",
     "tvm._ffi.base": "tilesmith.error",

@@ -36,6 +36,7 @@ from tilesmith.tir.stmt import (
     AssertStmt,
     AttrStmt,
     BlockRealize,
+    BufferRealize,
     BufferStore,
     For,
     IfThenElse,
@@ -71,6 +72,7 @@ class _BoundsFinder(Visitor):
         self.values: dict[Var, PrimExpr] = {}  # of lets and of iterators of blocks
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
         self.pointers: set[Var] = set()  # parameters that say nothing of what they point to
+        self.realized: dict[Any, tuple[Any, ...]] = {}  # the parts of buffers that are there
 
     def visit(self, node: Any) -> None:
         span = getattr(node, "span", None) if isinstance(node, Stmt) else None
@@ -149,6 +151,18 @@ class _BoundsFinder(Visitor):
         with self.analyzer.constraint_scope(condition):
             self.visit(node)
         self.narrowed.pop()
+
+    def visit_BufferRealize(self, realize: BufferRealize) -> None:
+        """Visit the body, in which the buffer has the elements of a region: a tile may reach beyond
+        the end of the whole tensor.
+        """
+        outer = self.realized.get(realize.buffer)
+        self.realized[realize.buffer] = realize.bounds
+        self.visit_children(realize)
+        if outer is None:
+            del self.realized[realize.buffer]
+        else:
+            self.realized[realize.buffer] = outer
 
     def visit_IfThenElse(self, branch: IfThenElse) -> None:
         self.visit(branch.condition)
@@ -229,6 +243,12 @@ class _BoundsFinder(Visitor):
         if node.buffer.data in self.pointers and len(shape) == 1 and is_const(shape[0], 1):
             return  # `ir_builder.pointer`: memory of unknown size
         access = f"buffer '{node.buffer.name}' is {what}"
+        region = self.realized.get(node.buffer)
+        if region is not None:
+            for axis, (index, part) in enumerate(zip(node.indices, region)):
+                if index.dtype.lanes == 1:
+                    self.check(access, f"of its axis {axis}", index - part.min, part.extent)
+            return
         for axis, (index, size) in enumerate(zip(node.indices, shape)):
             where = f"of its axis {axis}"
             if index.dtype.lanes == 1:
