@@ -42,7 +42,7 @@ def module():
         ("tvm.script.parser.tir.entry", "PtrProxy", "script.tir_types:PtrWord"),
         ("tvm.script.parser.tir.entry", "TIRMacro", "script.macros:ScriptMacro"),
         ("tvm.script.parser.relax.entry", "Tensor", "relax.annotations:Tensor"),
-        ("tvm.target.codegen", "build_module", "codegen:build"),
+        ("tvm.target.codegen", "build_module", "compat.tvm.target_codegen:build_module"),
         ("tvm.target.target", "arm_cpu", "target:arm_cpu"),
         ("tvm.tir.tensor_intrin.cuda", "WMMA_SYNC_16x16x16_f16f16f32_INTRIN",
          "schedule_rules.intrinsics.cuda:WMMA_SYNC_16x16x16_f16f16f32_INTRIN"),

@@ -92,6 +92,44 @@ def test_a_module_does_not_hide_the_function_of_its_name():
     )
 
 
+def test_module_paths_of_operators():
+    """Modules of users' programs that lie in other files here, or in one for several."""
+    run(
+        f"""
+        {INSTALL}
+        import importlib
+        rows = {{
+            "nn.batch_matmul": ["batch_matmul", "batch_matmul_legalize"],
+            "nn.bitserial_conv2d": ["bitserial_conv2d_nchw", "bitserial_conv2d_legalize"],
+            "nn.bitserial_dense": ["bitserial_dense"],
+            "nn.bitserial_util": ["bitpack", "binary_op_multiplier"],
+            "nn.conv2d": ["conv2d_NCHWc", "unpack_NCHWc_to_nchw", "conv2d_winograd_nhwc",
+                          "Workload", "conv2d_alter_layout"],
+            "nn.conv2d_transpose": ["declaration_conv2d_transpose_impl", "layout_transform"],
+            "nn.conv3d": ["conv3d_winograd_weight_transform"],
+            "nn.conv3d_transpose": ["conv3d_transpose_ncdhw_preprocess"],
+            "nn.dense": ["dense_pack", "dense_alter_layout"],
+            "nn.depthwise_conv2d": ["depthwise_conv2d_NCHWc", "Workload"],
+            "nn.pooling": ["POOL_TYPE_CODE", "pool_grad"],
+            "nn.qnn": ["SQNN_DTYPE_TO_CODE", "simulated_quantize", "bias_add_legalize"],
+            "nn.sparse": ["sparse_dense", "sparse_dense_alter_layout"],
+            "sparse.csrmm": ["csrmm", "csrmm_default"],
+            "sparse.csrmv": ["csrmv"],
+            "sparse.dense": ["dense_si", "dense_sw"],
+            "sparse.utils": ["random_bsr_matrix"],
+        }}
+        for path, names in rows.items():
+            module = importlib.import_module("tvm.topi." + path)
+            for name in names:
+                assert getattr(module, name) is not None, (path, name)
+        from tvm.topi.nn import conv2d
+        from tvm.topi.nn.conv2d import Workload
+        from tvm.topi.nn.depthwise_conv2d import Workload as Depthwise
+        assert callable(conv2d) and set(Workload._fields) - set(Depthwise._fields) == {{"groups"}}
+        """
+    )
+
+
 def test_pickled_by_name():
     out = run(
         f"""

@@ -3,8 +3,11 @@ import os
 import numpy as np
 import pytest
 
-from tilesmith.contrib import cc, graph_executor, tar, utils
+from tilesmith.contrib import cc, cudnn, graph_executor, tar, utils
+from tilesmith.runtime.devices import Device
 from tilesmith.runtime.module import Module, load_module, module_from_functions
+from tilesmith.runtime.ndarray import array
+from tilesmith.runtime.params import save_param_dict
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -120,3 +123,36 @@ def test_graph_module():
         module.set_input(c=1)
     with pytest.raises(UnknownNameError, match="2 inputs"):
         module.set_input(5, 1)
+
+
+def test_outputs_and_parameters_are_shared():
+    first, second = (graph_executor.GraphModule(FakeModel()) for _ in range(2))
+    first.set_input(a=np.ones(2, "float32"), b=np.full(2, 5, "float32"))
+    second.set_input(a=np.ones(2, "float32"))
+    second.share_params(first, save_param_dict({"b": np.zeros(2, "float32"), "z": np.zeros(1)}))
+    assert second.get_input("b") is first.get_input("b")
+    out = array(np.zeros(2, "float32"))
+    second.set_output_zero_copy(0, out)
+    second.run()
+    assert out.numpy().tolist() == [6, 6]
+    with pytest.raises(UnknownNameError, match="1 outputs, not 3"):
+        second.set_output_zero_copy(3, out)
+
+
+def test_devices_of_modules():
+    assert graph_executor.get_device(None, Device("cpu")) == ([Device("cpu")], 0, [1, 0])
+    with pytest.raises(TypeMismatchError, match="not str"):
+        graph_executor.get_device(None, ["cpu"])
+
+
+@pytest.mark.parametrize(
+    "kind, name, number",
+    [("fwd", "GEMM", 2), ("bwd_filter", "WINOGRAD", 4), ("bwd_data", "FFT", 2)],
+)
+def test_numbers_of_algorithms(kind, name, number):
+    word = f"CUDNN_CONVOLUTION_{kind.upper()}_ALGO_"
+    assert cudnn.algo_to_index(kind, word + name) == number
+    with pytest.raises(UnknownNameError, match=f"known: {word}"):
+        cudnn.algo_to_index(kind, "GEMM")
+    with pytest.raises(UnknownNameError, match="none of fwd"):
+        cudnn.algo_to_index("forward", word + name)

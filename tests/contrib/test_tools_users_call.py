@@ -1,15 +1,11 @@
-"""Downloads, clang, cuDNN's sizes, nvcc and BLAS, as programs written for TVM call them."""
+"""Downloads, clang, cuDNN's sizes and nvcc, as programs written for TVM call them."""
 
 import shutil
 import stat
 import textwrap
 
-import numpy as np
 import pytest
 
-import tilesmith as ts
-from tilesmith import te
-from tilesmith.compat.tvm import blas
 from tilesmith.contrib import clang, cudnn, download
 from tilesmith.support.errors import (
     CodegenError,
@@ -98,7 +94,17 @@ def test_sizes_of_convolutions(tensor_format, order):
 
 
 @pytest.mark.parametrize(
-    "name", ["conv_forward", "conv_backward_data", "conv_backward_filter", "softmax", "log_softmax"]
+    "name",
+    [
+        "conv_forward",
+        "conv_forward_find_algo",
+        "conv_backward_data",
+        "conv_backward_data_find_algo",
+        "conv_backward_filter",
+        "conv_backward_filter_find_algo",
+        "softmax",
+        "log_softmax",
+    ],
 )
 def test_cudnn_is_not_called(name):
     with pytest.raises(UnsupportedError, match=f"cudnn.{name}: cuDNN is not called"):
@@ -174,25 +180,3 @@ def test_a_machine_without_a_cuda_compiler_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(MissingDependencyError, match=r"pip install .*\[cuda\]"):
         nvcc.compile_cuda(KERNEL, arch="sm_80")
-
-
-@pytest.mark.parametrize("transa", [False, True])
-@pytest.mark.parametrize("transb", [False, True])
-@pytest.mark.parametrize("batch", [(), (3,)])
-def test_products_by_blas(transa, transb, batch):
-    random = np.random.default_rng(0)
-    shapes = [(*batch, *((k, n)[:: -1 if turned else 1])) for k, n, turned in
-              ((5, 7, transa), (7, 4, transb))]  # fmt: skip
-    values = [random.standard_normal(shape).astype("float32") for shape in shapes]
-    a, b = [te.placeholder(shape, name=name) for shape, name in zip(shapes, "ab")]
-    function = blas.batch_matmul if batch else blas.matmul
-    made = function(a, b, transa, transb)
-    doubled = te.compute(made.shape, lambda *i: made(*i) * 2.0, name="doubled")
-    library = ts.build(te.create_prim_func([a, b, doubled]), target="llvm")
-    out = ts.nd.array(np.zeros((*batch, 5, 4), "float32"))
-    library(*[ts.nd.array(value) for value in values], out)
-    left = values[0].swapaxes(-1, -2) if transa else values[0]
-    right = values[1].swapaxes(-1, -2) if transb else values[1]
-    np.testing.assert_allclose(out.numpy(), left @ right * 2, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ShapeError):
-        function(a, a, transa, transa)

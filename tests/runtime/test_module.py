@@ -82,6 +82,8 @@ def test_export_and_load(module, tmp_path, suffix):
     counts = ts.nd.array(np.zeros(8, "int32"))
     loaded["count_threads"](counts)
     assert counts.numpy()[0] >= 1
+    if suffix == "so":
+        assert loaded.function_names == module.function_names
 
 
 def test_export_with_a_compiler_of_ones_own(module, tmp_path):

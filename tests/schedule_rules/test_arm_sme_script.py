@@ -4,16 +4,13 @@ No machine here has SME. The assembly is checked everywhere; results are where `
 C compiler for AArch64 (`ziglang`) are found.
 """
 
-import importlib.util
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import tilesmith
+from tests.codegen.emulated import Program, needs
 from tilesmith.schedule_rules.intrinsics import arm_cpu
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError, ScheduleError, UnsupportedError
@@ -243,63 +240,13 @@ def test_refusals():
 # -- results
 
 
-DRIVER = """
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-enum { PAGE = 65536 };
-int f(void *, void *, void *);
-void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text) { puts(text); abort(); }
-void __arm_tpidr2_save(void) { abort(); }
-/* Each array, a file, ends where an inaccessible page begins. */
-int main(int count, char **names) {
-    char *place[4] = {0};
-    long size[4];
-    for (int i = 1; i < count; i++) {
-        FILE *file = fopen(names[i], "rb");
-        fseek(file, 0, SEEK_END);
-        size[i] = ftell(file);
-        rewind(file);
-        long room = (size[i] + PAGE - 1) / PAGE * PAGE;
-        char *base = mmap(0, room + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        mprotect(base + PAGE, room, PROT_READ | PROT_WRITE);
-        place[i] = base + PAGE + room - size[i];
-        if (fread(place[i], 1, size[i], file) != (size_t)size[i]) return 2;
-        fclose(file);
-    }
-    int code = f(place[1], place[2], place[3]);
-    for (int i = 1; i < count; i++) {
-        FILE *file = fopen(names[i], "wb");
-        fwrite(place[i], 1, size[i], file);
-        fclose(file);
-    }
-    return code;
-}
-"""
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-
-
 def run_in_qemu(folder, sch, arrays, vector_bytes):
     """Run a kernel on an emulated CPU with SME; return the arrays as it leaves them."""
-    program = folder / "program"
-    if not program.exists():
-        tilesmith.build(sch.mod, target=TARGET).save(str(folder / "f.o"))
-        (folder / "driver.c").write_text(DRIVER)
-        compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
-        files = [str(folder / "driver.c"), str(folder / "f.o"), "-o", str(program)]
-        subprocess.run([*compiler, *files], check=True)
-    names = [str(folder / f"{number}.bin") for number in range(len(arrays))]
-    for name, array in zip(names, arrays):
-        array.tofile(name)
-    cpu = f"max,sme-default-vector-length={vector_bytes}"
-    subprocess.run([QEMU, "-cpu", cpu, str(program), *names], check=True, timeout=60)
-    return [np.fromfile(n, a.dtype).reshape(a.shape) for n, a in zip(names, arrays)]
+    program = Program(folder, "aarch64", lambda: tilesmith.build(sch.mod, target=TARGET), ["f"])
+    return program.run("f", arrays, f"max,sme-default-vector-length={vector_bytes}")
 
 
-in_qemu = pytest.mark.skipif(
-    QEMU is None or importlib.util.find_spec("ziglang") is None,
-    reason="running SME code needs qemu-aarch64 (Debian: qemu-user) and ziglang (PyPI)",
-)
+in_qemu = needs("aarch64")
 LENGTHS = (16, 32, 64, 128, 256)
 
 

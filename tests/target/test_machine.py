@@ -123,7 +123,7 @@ def test_llvm_words():
     assert narrow.features == "+prefer-256-bit"
     assert features.llvm_machine(Target("llvm -mcpu=core-avx2")).cpu == "haswell"
     foreign = features.llvm_machine(Target("llvm -mtriple=armv7a-linux-gnueabihf -mattr=+neon"))
-    assert (foreign.triple, foreign.features) == ("armv7a-linux-gnueabihf", "+neon")
+    assert (foreign.triple, foreign.features) == ("armv7a-unknown-linux-gnueabihf", "+neon")
 
 
 @pytest.mark.parametrize(
@@ -211,3 +211,21 @@ def test_the_first_cpus_of_64_bits(name):
     target = Target(f"llvm -mcpu={name}")
     assert features.target_features(target) == features.target_features(Target("llvm -mcpu=x86-64"))
     assert features.llvm_machine(target).cpu == "x86-64"
+
+
+@pytest.mark.parametrize(
+    "triple, full",
+    [
+        ("armv7a-linux-gnueabihf", "armv7a-unknown-linux-gnueabihf"),
+        ("arm64-linux-android", "arm64-unknown-linux-android"),
+        ("aarch64-linux", "aarch64-unknown-linux"),
+        ("thumbv7em-none-eabi", "thumbv7em-unknown-none-eabi"),
+        ("x86_64-pc-windows-msvc", "x86_64-pc-windows-msvc"),
+        ("riscv32-unknown-elf", "riscv32-unknown-elf"),
+        ("nvptx64-nvidia-cuda", "nvptx64-nvidia-cuda"),
+        ("hexagon", "hexagon"),
+        ("", ""),
+    ],
+)
+def test_triples_have_a_vendor(triple, full):
+    assert features.full_triple(triple) == full == features.full_triple(full)

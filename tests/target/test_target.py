@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilesmith import target as targets
+from tilesmith.runtime.devices import Device
 from tilesmith.support.errors import TargetError
 from tilesmith.target import Target
+from tilesmith.target.detect_target import SUPPORT_DEVICE
+from tilesmith.target.factories import MICRO_SUPPORTED_MODELS, STM32_SUPPORTED_SERIES
 
 TEXTS = [
     "llvm",
@@ -108,7 +111,11 @@ def test_composite():
     target = Target(["cuda", "llvm"])
     assert target.kind.name == "composite"
     assert [Target(part) for part in target.attrs["devices"]] == [Target("cuda"), Target("llvm")]
-    assert Target(target.export()) == target
+    for form in (target.export(), str(target), target.to_json()):
+        assert Target(form) == target
+    assert Target("composite -devices=cuda,llvm") == target
+    with_commas = Target(["cuda", "llvm -mcpu=haswell -mattr=+avx2,+fma"])
+    assert Target(str(with_commas)) == with_commas
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,9 @@ def test_composite():
         ({"kind": "llvm", "mattr": [1]}, "expects a list of texts", ""),
         ("nvidia/geforce-rtx-3070-tii", "unknown target tag", "nvidia/geforce-rtx-3070-ti"),
         (7, "not int", ""),
+        ("llvm -system-lib", "no option '-system-lib' any more", "system_lib() finds it"),
+        ("c -runtime=c", "no option '-runtime' any more", "leave the option out"),
+        ("cuda -target=x", "no option '-target'", ""),
     ],
 )
 def test_errors_name_the_mistake_and_the_remedy(bad, message, advice):
@@ -225,6 +235,81 @@ def test_generic_functions_follow_the_current_target():
         pick.register(pick_gpu, ["gpu"])
 
 
+def test_functions_that_are_known_by_name():
+    known = targets.get_native_generic_func("test.named")
+    with pytest.raises(TargetError, match="no version for None and no default"):
+        known()
+
+    @targets.override_native_generic_func("test.named")
+    def named(x):
+        return x + 1
+
+    @named.register("gpu")
+    def named_gpu(x):
+        return x + 2
+
+    assert named is known and known(1) == 2 and known.get_packed_func()(1) == 2
+    with Target("opencl"):
+        assert known(1) == 3
+
+    @targets.override_native_generic_func("test.named")
+    def another(x):
+        return x + 3
+
+    assert known(1) == 4 and another is known
+    with pytest.raises(TargetError, match="has a default already"):
+        known.set_default(lambda x: x)
+    assert known.set_default(len, allow_override=True) is len and known("ab") == 2
+
+
+@pytest.mark.parametrize(
+    "text, question, answer",
+    [
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod", "has_dotprod", True),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+i8mm", "has_matmul_i8", True),
+        ("llvm -mtriple=aarch64-linux-gnu", "has_asimd", True),
+        ("llvm -mtriple=aarch64-linux-gnu", "has_sve", False),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+sve2", "has_sve", True),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+sme", "has_sme", True),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+fullfp16", "has_fp16_simd", True),
+        ("llvm -mtriple=aarch64-linux-gnu", "is_aarch64", True),
+        ("llvm -mtriple=armv7a-linux-gnueabihf", "is_aarch64", False),
+        ("c -mcpu=cortex-m7", "has_dsp", True),
+        ("c -mcpu=cortex-m0", "has_dsp", False),
+        ("c -mcpu=cortex-m55", "has_mve", True),
+        ("llvm -mcpu=haswell", "has_avx2", True),
+        ("llvm -mcpu=haswell", "is_x86", True),
+        ("llvm -mcpu=haswell", "nothing_known", None),
+    ],
+)
+def test_features(text, question, answer):
+    assert getattr(Target(text).features, question) is answer
+
+
+@pytest.mark.parametrize("name", sorted(SUPPORT_DEVICE))
+def test_targets_of_devices(name):
+    assert targets.detect_target_from_device(name) == SUPPORT_DEVICE[name](name)
+    assert Target.from_device(name).get_target_device_type() == Device(name).device_type
+
+
+@pytest.mark.parametrize("model", sorted(MICRO_SUPPORTED_MODELS))
+def test_microcontrollers(model):
+    for word in MICRO_SUPPORTED_MODELS[model]:
+        name, _, value = word.lstrip("-").partition("=")
+        assert targets.micro(model).attrs[name] == value
+
+
+@pytest.mark.parametrize("series", sorted(STM32_SUPPORTED_SERIES))
+def test_series_of_stm32(series):
+    made = targets.stm32(series)
+    assert Target(" ".join(["c", *STM32_SUPPORTED_SERIES[series], f"-model={series}"])) == made
+    assert made.keys == ("arm_cpu", "cpu")
+
+
+def test_options_of_older_programs():
+    assert Target("llvm -target=aarch64-linux-gnu") == Target("llvm -mtriple=aarch64-linux-gnu")
+
+
 def test_target_from_device_name():
     assert Target.from_device("cpu") == Target("llvm")
     assert Target.from_device("cuda").kind.name == "cuda"
@@ -280,8 +365,7 @@ def test_width_of_vectors(text, bits):
 
 
 def test_configuration_of_a_compilation():
-    from tilesmith.support.errors import TargetError
-    from tilesmith.target.compilation_config import make_compilation_config
+    make_compilation_config = targets.make_compilation_config
 
     class Context:
         config = {"relay.fallback_device_type": 2}

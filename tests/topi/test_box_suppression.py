@@ -140,3 +140,42 @@ def test_what_does_not_fit_is_refused():
         topi.vision.non_max_suppression(x, v, i, v)
     with pytest.raises(ShapeError):
         topi.vision.get_valid_counts(i)
+
+
+def test_a_threshold_may_be_a_tensor():
+    case = Case(
+        "valid",
+        lambda x, t: topi.vision.hybrid_get_valid_counts(x, t, 0, 1, None, 2, SIZE),
+        lambda x, t: valid(x, 0.4),
+        (BOXES, np.array([0.4], "float32")),
+    )
+    check(case)
+
+
+@pytest.mark.parametrize("with_numbers", [False, True])
+@pytest.mark.parametrize("options, meaning", SETTINGS)
+def test_an_order_may_be_given(options, meaning, with_numbers):
+    order = np.argsort(-SORTED[..., 1], axis=1, kind="stable").astype("int32")
+    given = {
+        "max_output_size": -1, "iou_threshold": 0.3, "force_suppress": False, "top_k": -1,
+        "coord_start": 2, "score_index": 1, "id_index": 0, **options,
+    }  # fmt: skip
+
+    def wanted(boxes, order, counts, numbers):
+        rows = suppressed(boxes, counts, numbers, **meaning)
+        made, places = np.full_like(boxes, -1), np.full(numbers.shape, -1)
+        for n, own in enumerate(rows):
+            for place, k in own:
+                made[n, place] = boxes[n, k]
+                places[n, place] = numbers[n, k] if with_numbers else k
+        return [made, places]
+
+    case = Case(
+        "nms",
+        lambda x, o, v, i: topi.vision.hybrid_nms(
+            x, o, v, i, 2, SIZE, **given, return_indices=with_numbers, zero=None, one=None
+        ),
+        wanted,
+        (SORTED, order, COUNTS, NUMBERS),
+    )
+    check(case)

@@ -141,3 +141,26 @@ def test_work_grows_almost_linearly():
     x = real(1_000_000)
     check(x, 0, True)
     check(x, 0, False, 10)
+
+
+@pytest.mark.parametrize("is_ascend", [False, True])
+@pytest.mark.parametrize(
+    "shape, axis, counts",
+    [((3, 7), 1, [4, 0, 99]), ((2, 40, 3), 1, [40, 33, 5, -1, 1, 12]), ((6,), 0, 4)],
+)
+def test_rows_sorted_in_part(shape, axis, counts, is_ascend):
+    x, counts = whole(*shape, low=0, high=5), np.array(counts, "int32")
+    data = te.placeholder(shape, "int32", "x")
+    valid = te.placeholder(counts.shape, "int32", "counts")
+    made = topi.argsort(data, valid, axis, is_ascend, "int64")
+    function = te.create_prim_func([data, valid, made])
+    rows = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+    wanted = np.tile(np.arange(shape[axis]), (len(rows), 1))
+    for row, places, count in zip(rows, wanted, counts.reshape(-1)):
+        used = min(max(count, 0), len(row))
+        places[:used] = order(row[:used], 0, is_ascend)
+    rest = [*shape[:axis], *shape[axis + 1 :], shape[axis]]
+    wanted = np.moveaxis(wanted.reshape(rest), -1, axis)
+    for how in ("llvm", "interpreter"):
+        (found,) = run(function, [x, counts], [np.zeros(shape, "int64")], how)
+        np.testing.assert_array_equal(found, wanted)

@@ -31,10 +31,14 @@ def test_a_wrong_argument_is_named_with_the_variant():
 @pytest.mark.parametrize(
     "name, signature",
     [
-        ("conv2d_nhwc", "Input, Filter, stride, padding, dilation, out_dtype"),
+        (
+            "conv2d_nhwc",
+            "Input, Filter, stride, padding, dilation, out_dtype, "
+            "auto_scheduler_rewritten_layout, meta_schedule_original_shape",
+        ),
         ("conv1d_ncw", "data, kernel, strides, padding, dilation, out_dtype"),
         ("group_conv1d_nwc", "data, kernel, strides, padding, dilation, groups, out_dtype"),
-        ("conv3d_ndhwc", "Input, Filter, stride, padding, dilation, groups, out_dtype"),
+        ("conv3d_ncdhw", "Input, Filter, stride, padding, dilation, groups, out_dtype"),
         (
             "group_conv2d_transpose_nchw",
             "data, kernel, stride, padding, out_dtype, output_padding, groups",

@@ -1,17 +1,34 @@
-"""Public names that users know, as thin wrappers over the runtime and the linker."""
+"""Public names that users know, as thin wrappers over the runtime and what others provide."""
 
 from tilesmith.support.lazy import lazy_attributes
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,
     {
+        "cblas": "tilesmith.contrib.cblas",
         "cc": "tilesmith.contrib.cc",
         "clang": "tilesmith.contrib.clang",
+        "cublas": "tilesmith.contrib.cublas",
+        "cublaslt": "tilesmith.contrib.cublaslt",
         "cudnn": "tilesmith.contrib.cudnn",
+        "dnnl": "tilesmith.contrib.dnnl",
         "download": "tilesmith.contrib.download",
+        "emcc": "tilesmith.contrib.emcc",
         "graph_executor": "tilesmith.contrib.graph_executor",
+        "mkl": "tilesmith.contrib.mkl",
+        "ndk": "tilesmith.contrib.ndk",
+        "peak": "tilesmith.contrib.peak",
+        "pickle_memoize": "tilesmith.contrib.pickle_memoize",
         "popen_pool": "tilesmith.contrib.popen_pool",
+        "random": "tilesmith.contrib.random",
+        "rocm": "tilesmith.contrib.rocm",
+        "sort": "tilesmith.contrib.sort",
+        "sparse": "tilesmith.contrib.sparse",
+        "spirv": "tilesmith.contrib.spirv",
+        "stackvm": "tilesmith.contrib.stackvm",
         "tar": "tilesmith.contrib.tar",
+        "thrust": "tilesmith.contrib.thrust",
         "utils": "tilesmith.contrib.utils",
+        "xcode": "tilesmith.contrib.xcode",
     },
 )

@@ -9,10 +9,11 @@ import ctypes.util
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilesmith.support.errors import ShapeError, UnsupportedError
+from tilesmith.support.errors import ShapeError, UnknownNameError, UnsupportedError
 
 __all__ = [
-    "conv_backward_data", "conv_backward_filter", "conv_dgrad_shape", "conv_forward",
+    "algo_to_index", "conv_backward_data", "conv_backward_data_find_algo", "conv_backward_filter",
+    "conv_backward_filter_find_algo", "conv_dgrad_shape", "conv_forward", "conv_forward_find_algo",
     "conv_output_shape", "exists", "log_softmax", "softmax",
 ]  # fmt: skip
 
@@ -20,6 +21,32 @@ __all__ = [
 def exists() -> bool:
     """True if the library is on this machine."""
     return ctypes.util.find_library("cudnn") is not None
+
+
+_ALGORITHMS = {
+    "fwd": (
+        "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING", "WINOGRAD",
+        "WINOGRAD_NONFUSED", "COUNT",
+    ),
+    "bwd_filter": ("0", "1", "FFT", "3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING", "COUNT"),
+    "bwd_data": ("0", "1", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED", "COUNT"),
+}  # fmt: skip
+"""cuDNN's algorithms for convolutions, in the order of their numbers."""
+
+
+def algo_to_index(algo_type: str, algo_name: str) -> int:
+    """Return the number of an algorithm such as "CUDNN_CONVOLUTION_FWD_ALGO_GEMM"; ``algo_type`` is
+    "fwd", "bwd_filter" or "bwd_data".
+    """
+    if algo_type not in _ALGORITHMS:
+        raise UnknownNameError(f"'{algo_type}' is none of {', '.join(_ALGORITHMS)}")
+    prefix = f"CUDNN_CONVOLUTION_{algo_type.upper()}_ALGO_"
+    names = [prefix + one for one in _ALGORITHMS[algo_type]]
+    if algo_name not in names:
+        raise UnknownNameError(
+            f"'{algo_name}' is no algorithm of '{algo_type}'", notes=("known: " + ", ".join(names),)
+        )
+    return names.index(algo_name)
 
 
 def _along(value: int | Sequence[int], rank: int) -> list[int]:
@@ -106,6 +133,21 @@ def _refuse(name: str, instead: str) -> NoReturn:
 def conv_forward(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UnsupportedError: convolutions are compiled."""
     _refuse("conv_forward", "topi.nn.conv")
+
+
+def conv_forward_find_algo(*args: Any, **kwargs: Any) -> NoReturn:
+    """Raise UnsupportedError: there is no algorithm of cuDNN to choose."""
+    _refuse("conv_forward_find_algo", "topi.nn.conv, whose schedule is chosen by the target")
+
+
+def conv_backward_data_find_algo(*args: Any, **kwargs: Any) -> NoReturn:
+    """Raise UnsupportedError: there is no algorithm of cuDNN to choose."""
+    _refuse("conv_backward_data_find_algo", "topi.nn.conv_transpose")
+
+
+def conv_backward_filter_find_algo(*args: Any, **kwargs: Any) -> NoReturn:
+    """Raise UnsupportedError: there is no algorithm of cuDNN to choose."""
+    _refuse("conv_backward_filter_find_algo", "relax.transform.Gradient")
 
 
 def conv_backward_data(*args: Any, **kwargs: Any) -> NoReturn:

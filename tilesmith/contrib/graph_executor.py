@@ -4,13 +4,27 @@ outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
+from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
-from tilesmith.support.errors import TypeMismatchError, UnknownNameError
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+
+
+def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...]:
+    """Return the devices of a module as a list, the number of those that are reached from afar (0),
+    and the numbers of their types and their own.
+    """
+    devices = [device] if isinstance(device, Device) else list(device)
+    for one in devices:
+        if not isinstance(one, Device):
+            raise TypeMismatchError(
+                f"a device is needed, such as tilesmith.cpu(), not {type(one).__name__}"
+            )
+    return devices, 0, [number for one in devices for number in (one.device_type, one.device_id)]
 
 
 class GraphModule:
@@ -27,6 +41,7 @@ class GraphModule:
         self._names = [param.name for param in self._params]
         self._values: dict[str, Any] = {}
         self._outputs: tuple[NDArray, ...] = ()
+        self._targets: dict[int, NDArray] = {}
 
     def set_input(
         self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any
@@ -48,6 +63,14 @@ class GraphModule:
         for name, one in params.items():
             self._values[self._name(name)] = one
 
+    def set_output_zero_copy(self, key: int, value: NDArray) -> None:
+        """Let each run store an output into a tensor, too. A run makes its outputs itself, so this
+        is a copy after all.
+        """
+        if not 0 <= key < self.get_num_outputs():
+            raise UnknownNameError(f"the model has {self.get_num_outputs()} outputs, not {key}")
+        self._targets[key] = value
+
     def _name(self, key: str | int) -> str:
         if isinstance(key, int):
             if not 0 <= key < len(self._names):
@@ -65,6 +88,8 @@ class GraphModule:
             self.set_input(**input_dict)
         result = self._main(**self._values)
         self._outputs = result if isinstance(result, tuple) else (result,)
+        for index, target in self._targets.items():
+            target.copyfrom(self._outputs[index])
 
     def get_num_inputs(self) -> int:
         """Return the number of inputs."""
@@ -97,11 +122,26 @@ class GraphModule:
             )
         return self._outputs[index] if out is None else out.copyfrom(self._outputs[index])
 
+    def debug_get_output(self, node: str | int, out: NDArray | None = None) -> NoReturn:
+        """Raise UnsupportedError: values between fused operators are not stored."""
+        raise UnsupportedError(
+            f"the value of node {node!r} is not stored: operators are fused",
+            notes=("make it an output of the model, or run relax.interpreter on the graph",),
+        )
+
     def load_params(self, params_bytes: bytes) -> None:
         """Set inputs from the bytes of `save_param_dict`."""
         for name, value in load_param_dict(params_bytes).items():
             if name in self._names:
                 self._values[name] = value
+
+    def share_params(self, other: GraphModule, params_bytes: bytes) -> None:
+        """Use the same tensors as another module for the parameters that are named in the bytes of
+        `save_param_dict`.
+        """
+        for name in load_param_dict(params_bytes):
+            if name in self._names:
+                self.set_input_zero_copy(name, other.get_input(name))
 
     def benchmark(
         self,

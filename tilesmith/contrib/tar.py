@@ -6,6 +6,7 @@ import os
 import tarfile
 from collections.abc import Sequence
 
+from tilesmith.contrib.utils import TempDirectory
 from tilesmith.support.errors import ArtifactError
 from tilesmith.support.files import make_atomically
 
@@ -33,3 +34,23 @@ def untar(tar_file: str, directory: str) -> None:
             archive.extractall(directory, filter="data")
     except (tarfile.TarError, EOFError) as error:
         raise ArtifactError(f"'{tar_file}' cannot be unpacked", notes=(str(error),)) from error
+
+
+def normalize_file_list_by_unpacking_tars(
+    temp: TempDirectory, file_list: Sequence[str]
+) -> list[str]:
+    """Return the files with those inside of each archive (`.tar`) in its place; they are unpacked
+    into the folder ``temp``.
+    """
+    found = []
+    for number, path in enumerate(file_list):
+        if not path.endswith(".tar"):
+            found.append(path)
+            continue
+        folder = temp.relpath(f"unpacked{number}")
+        untar(path, folder)
+        found += [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    return found
+
+
+tar.output_format = "tar"  # type: ignore[attr-defined] # what `export_library` writes by it

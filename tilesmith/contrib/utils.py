@@ -6,25 +6,61 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
 from tilesmith.support.errors import ConfigError, TilesmithError
 
 _LOCK_TIMEOUT_SECONDS = 60.0
 
 
+class DirectoryCreatedPastAtExit(Exception):
+    """Raised where a temporary folder is made when the program is about to end."""
+
+
 class TempDirectory:
-    """A folder that is removed with the object; with `custom_path`, a folder that stays."""
+    """A folder that is removed with the object; with `custom_path`, a folder that stays.
+
+    With `keep_for_debug`, or inside of `set_keep_for_debug()`, folders stay as well.
+    """
+
+    _keeps = False
+    _is_exiting = False
+    _made: ClassVar[weakref.WeakSet[TempDirectory]] = weakref.WeakSet()
 
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None) -> None:
+        if TempDirectory._is_exiting:
+            raise DirectoryCreatedPastAtExit("the program ends: no temporary folder can be made")
         self._owner: tempfile.TemporaryDirectory[str] | None = None
+        keeps = TempDirectory._keeps if keep_for_debug is None else keep_for_debug
         if custom_path is not None:
             os.makedirs(custom_path, exist_ok=True)
             self.temp_dir = custom_path
-        elif keep_for_debug:
+        elif keeps:
             self.temp_dir = tempfile.mkdtemp(prefix="tilesmith-")
         else:
             self._owner = tempfile.TemporaryDirectory(prefix="tilesmith-")
             self.temp_dir = self._owner.name
+            TempDirectory._made.add(self)
+
+    @classmethod
+    def remove_tempdirs(cls) -> None:
+        """Remove all temporary folders of this program; afterwards none can be made."""
+        TempDirectory._is_exiting = True
+        for one in list(TempDirectory._made):
+            one.remove()
+
+    @classmethod
+    @contextmanager
+    def set_keep_for_debug(cls, set_to: bool = True) -> Iterator[None]:
+        """Let folders that are made in the `with` block stay (or not)."""
+        before, TempDirectory._keeps = TempDirectory._keeps, set_to
+        try:
+            yield
+        finally:
+            TempDirectory._keeps = before
 
     def remove(self) -> None:
         """Remove the folder with its contents, unless it is meant to stay."""

@@ -79,9 +79,9 @@ def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool)
         else:
             passes = lower_passes(added, on_threads=kind is ProgramKind.THREADS)
         if simple_mode:
-            unwanted = ("tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite")
+            unwanted = ["tir.VectorizeLoop", "tir.UnrollLoop", "tir.StorageRewrite"]
             if kind is ProgramKind.CLASSIC:
-                unwanted += ("tir.LoopPartition", "tir.PeelVectorTails")
+                unwanted += ["tir.LoopPartition", "tir.PeelVectorTails"]
             passes = [step for step in passes if step.info.name not in unwanted]
         sequence = Sequential(passes, name="tir.lower")
         if len(set(kinds.values())) == 1:

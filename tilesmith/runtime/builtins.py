@@ -16,6 +16,7 @@ from tilesmith.runtime import threads
 from tilesmith.runtime.devices import enabled
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import tvm_ffi
+from tilesmith.runtime.libraries.table import register_all
 from tilesmith.runtime.ndarray import NDArray, empty_cpu
 from tilesmith.runtime.registry import get_global_func, register_func
 from tilesmith.support.errors import InternalError
@@ -32,6 +33,9 @@ def _provide(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return register
+
+
+register_all()
 
 
 @_provide("runtime.NumThreads")

@@ -16,6 +16,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import struct
 import sys
 import tempfile
 import threading
@@ -89,8 +90,11 @@ class Library:
         IncompatibleCodeError when it is for another machine.
         """
         where = os.fspath(path)
-        _check_file(where)
-        return _SharedLibrary(where)
+        names = _functions_of_file(where)
+        library = _SharedLibrary(where)
+        for name in names:
+            library.symbol(name)  # so that it is listed
+        return library
 
     @staticmethod
     def from_shared_bytes(contents: bytes | memoryview) -> Library:
@@ -265,16 +269,20 @@ class _ProcessLibrary(Library):
             return None
 
 
-def _check_file(path: str) -> None:
-    """Raise IncompatibleCodeError if the file is a library that this machine cannot run."""
+def _functions_of_file(path: str) -> list[str]:
+    """Return the symbols of a library's packed functions, as far as its format tells them.
+
+    Raises IncompatibleCodeError if this machine cannot run it.
+    """
     try:
         with (
             open(path, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole,
         ):
             check_code(whole, f"'{path}'")
-    except (OSError, ValueError):
-        pass  # not readable, or empty: the system's loader says why
+            return [name for name in defined_symbols(whole) if name.startswith(FUNCTION_PREFIX)]
+    except (OSError, ValueError, struct.error):
+        return []  # not readable, empty or cut off: the system's loader says why
 
 
 def process_library(symbol_prefix: str = "") -> Library:

@@ -17,6 +17,7 @@ from tilesmith.support.errors import ConfigError, TypeMismatchError, UnknownMemb
 PROVIDERS: dict[str, str] = {
     "tilesmith.runtime.": "tilesmith.runtime.builtins",
     "runtime.": "tilesmith.runtime.builtins",
+    "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
 }
 """Prefix of a global function → module that registers it when imported."""

@@ -202,6 +202,10 @@ class UnsupportedError(TilesmithError):
     """Something that Tilesmith understands but does not support (here)."""
 
 
+class UnsupportedModuleError(UnsupportedError, ModuleNotFoundError):
+    """A module of users' programs that is not there; the message says why, and what to do."""
+
+
 class ReductionError(UnsupportedError, ValueError):
     """A reduction that cannot be divided among threads."""
 
@@ -274,6 +278,10 @@ class MissingDependencyError(TilesmithError, ImportError):
     """An optional package is not installed; `extra` is the extra of Tilesmith that brings it."""
 
     def __init__(self, package: str, extra: str | None = None, purpose: str = "") -> None:
+        if " " in package:  # the text of such an error, from which native code makes it again
+            super().__init__(package)
+            self.package, self.extra, self.command = "", extra, ""
+            return
         command = install_command(package, extra)
         needed = f"{purpose} needs the package '{package}'" if purpose else f"package '{package}'"
         super().__init__(f"{needed}, which is not installed", notes=(f"install it: {command}",))

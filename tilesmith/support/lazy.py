@@ -23,6 +23,40 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.arith": {
         "domain_touched": "tilesmith.tir.analysis.access_region:domain_touched",
     },
+    "tilesmith.contrib.cblas": {
+        name: "tilesmith.te.library_calls:cblas_" + name for name in ("batch_matmul", "matmul")
+    },
+    "tilesmith.contrib.cublas": {
+        name: "tilesmith.te.library_calls:cublas_" + name for name in ("batch_matmul", "matmul")
+    },
+    "tilesmith.contrib.cublaslt": {
+        "matmul": "tilesmith.te.library_calls:cublaslt_matmul",
+    },
+    "tilesmith.contrib.dnnl": {
+        "dnnl_conv2d": "tilesmith.te.library_calls:dnnl_conv2d",
+        "matmul": "tilesmith.te.library_calls:dnnl_matmul",
+    },
+    "tilesmith.contrib.mkl": {
+        name: "tilesmith.te.library_calls:mkl_" + name
+        for name in ("batch_matmul", "matmul", "matmul_u8s8s32")
+    },
+    "tilesmith.contrib.peak": {
+        name: "tilesmith.inspect.peak:" + name
+        for name in (
+            "measure_bandwidth_all_types",
+            "measure_bandwidth_sum",
+            "measure_compute_all_types",
+            "measure_compute_mad",
+            "measure_peak_all",
+        )
+    },
+    "tilesmith.contrib.random": {
+        name: "tilesmith.te.library_calls:" + name for name in ("normal", "randint", "uniform")
+    },
+    "tilesmith.contrib.sparse": {
+        name: "tilesmith.te.sparse:" + name
+        for name in ("CSRPlaceholderOp", "SparsePlaceholderOp", "placeholder")
+    },
     "tilesmith.relax": {
         "build": "tilesmith.driver.relax_build:build",
         "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",

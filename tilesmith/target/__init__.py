@@ -1,6 +1,7 @@
 """Describes targets: what code is generated for, and the properties of the machines behind them."""
 
 from tilesmith.target import codegen, datatype, x86
+from tilesmith.target.compilation_config import CompilationConfig, make_compilation_config
 from tilesmith.target.detect_target import detect_target_from_device
 from tilesmith.target.factories import (
     adreno,
@@ -41,6 +42,7 @@ from tilesmith.target.target import Target, canon_target
 from tilesmith.target.virtual_device import VirtualDevice
 
 __all__ = [
+    "CompilationConfig",
     "GenericFunc",
     "HostCPU",
     "KINDS",
@@ -73,6 +75,7 @@ __all__ = [
     "list_tags",
     "llvm_machine",
     "machine_model",
+    "make_compilation_config",
     "mali",
     "micro",
     "override_native_generic_func",

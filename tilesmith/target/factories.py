@@ -11,8 +11,9 @@ from tilesmith.support.errors import TargetError
 from tilesmith.target.target import Target
 
 __all__ = [
-    "adreno", "arm_cpu", "bifrost", "create", "cuda", "hexagon", "intel_graphics", "mali", "micro",
-    "rasp", "riscv_cpu", "rocm", "stm32", "vta",
+    "MICRO_SUPPORTED_MODELS", "STM32_SUPPORTED_SERIES", "adreno", "arm_cpu", "bifrost", "create",
+    "cuda", "hexagon", "intel_graphics", "mali", "micro", "rasp", "riscv_cpu", "rocm", "stm32",
+    "vta",
 ]  # fmt: skip
 
 _ARM64 = "-mtriple=aarch64-linux-gnu -mattr=+neon"
@@ -68,6 +69,14 @@ MICRO_MODELS = {
     "stm32u5xx": "-mcpu=cortex-m33",
     "zynq_mp_r5": "-mcpu=cortex-r5",
 }
+
+MICRO_SUPPORTED_MODELS = {model: options.split() for model, options in MICRO_MODELS.items()}
+"""Microcontroller → the options of its target."""
+STM32_SUPPORTED_SERIES = {
+    series: ["-keys=arm_cpu,cpu", "-device=arm_cpu", f"-mcpu={core}"]
+    for series, core in STM32_SERIES.items()
+}
+"""Series of microcontrollers → the options of its target."""
 
 RISCV_MODELS = {
     "sifive-e31": "-mtriple=riscv32-unknown-elf -mcpu=sifive-e31 -mabi=ilp32",

@@ -64,6 +64,24 @@ def architecture_of_triple(triple: str) -> str:
     return first
 
 
+_SYSTEMS = (
+    "darwin", "emscripten", "freebsd", "fuchsia", "ios", "linux", "macos", "netbsd", "none",
+    "openbsd", "wasi", "windows",
+)  # fmt: skip
+
+
+def full_triple(triple: str) -> str:
+    """Return a triple with its vendor: `armv7a-linux-gnueabihf` → `armv7a-unknown-linux-gnueabihf`.
+
+    LLVM's code generators count the words: without a vendor they would see no system, and pass
+    floats in other registers than the platform's libraries do.
+    """
+    first, *rest = triple.split("-")
+    if rest and rest[0].lower().startswith(_SYSTEMS):
+        rest.insert(0, "unknown")
+    return "-".join([first, *rest])
+
+
 @cache
 def _table() -> dict[str, dict[str, str]]:
     return json.loads(_TABLE.read_text(encoding="utf-8"))
@@ -251,7 +269,7 @@ def llvm_machine(target: Target) -> LLVMMachine:
         triple, cpu = host.triple, host.name
         changes = [*host.changes, *changes]
     else:
-        triple = target.mtriple or host_cpu().triple
+        triple = full_triple(target.mtriple) or host_cpu().triple
         cpu = target.mcpu or (GENERIC_CPU.get(family, "") if not target.mtriple else "")
         if cpu:
             cpu_features(cpu, family)  # an unknown name is an error here, not a warning of LLVM

@@ -97,6 +97,29 @@ def _unknown_tag(name: str) -> TargetKind:
     raise TargetError(f"unknown target tag '{name}'", notes=(advice,))
 
 
+_RENAMED = {"target": "mtriple"}
+"""Options of older programs → what they are called today."""
+_REMOVED = {
+    "system-lib": "code needs no option to be linked into a program: runtime.system_lib() finds it",
+    "runtime": "one runtime serves Python, C and C++ programs: leave the option out",
+    "link-params": "parameters are a part of the compiled model: leave the option out",
+    "executor": "compiled models are run by runtime.relax_vm: leave the option out",
+    "interface-api": "functions are called by the packed interface: leave the option out",
+    "unpacked-api": "functions are called by the packed interface: leave the option out",
+}
+"""Options of older programs that have gone, each with what to do instead."""
+
+
+def _as_of_today(name: str, kind: TargetKind) -> str:
+    """Return the name of an option as it is spelled today; TargetError for those that have gone."""
+    if name in kind.options:
+        return name
+    if name in _REMOVED:
+        raise TargetError(f"targets have no option '-{name}' any more", notes=(_REMOVED[name],))
+    renamed = _RENAMED.get(name)
+    return renamed if renamed in kind.options else name
+
+
 def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[str, Any]:
     """Parse `-name=value`, `--name=value`, `-name value`, and `-flag` for true or false."""
     result: dict[str, Any] = {}
@@ -110,6 +133,7 @@ def _options_from_words(kind: TargetKind, words: list[str], text: str) -> dict[s
                 notes=("options look so: -mcpu=name",),
             )
         name, has_value, value = word.lstrip("-").partition("=")
+        name = _as_of_today(name, kind)
         option = kind.option(name)
         if not has_value:
             follows = words[position] if position < len(words) else ""
@@ -183,7 +207,11 @@ def _is_arm(kind: TargetKind, attributes: Mapping[str, Any]) -> bool:
 
 
 def to_text(config: Mapping[str, Any]) -> str:
-    """Return a text that parses back to `config` (which is canonical)."""
+    """Return a text that parses back to `config` (which is canonical), without its host; of several
+    targets together it is JSON.
+    """
+    if "devices" in config:
+        return json.dumps({name: value for name, value in config.items() if name != "host"})
     words = [config["kind"]]
     if config["keys"] or target_kind(config["kind"]).default_keys:
         words.append("-keys=" + ",".join(config["keys"]))
@@ -191,8 +219,6 @@ def to_text(config: Mapping[str, Any]) -> str:
         if name in LEADING:
             continue
         if isinstance(value, tuple):
-            if name == "devices":
-                continue  # a composite target is written as JSON
             value = ",".join(value)
         elif isinstance(value, bool):
             value = int(value)

@@ -25,6 +25,7 @@ from tilesmith.ir import (
     Rewriter,
     Select,
     Sub,
+    Var,
     const,
     intrinsics,
     structural_equal,
@@ -118,7 +119,7 @@ def _parts_first(root: PrimExpr, wanted: Container[Tensor]) -> list[PrimExpr]:
             continue
         inner: list[Any] = []
         if not isinstance(node, ProducerLoad):  # what an index reads moves in steps
-            node.map_children(lambda one, inner=inner: inner.append(one) or one)  # type: ignore[misc]
+            node.map_children(lambda one, inner=inner: inner.append(one) or one)
         inner = [one for one in inner if isinstance(one, PrimExpr)]
         if not is_ready:
             changes[id(node)] = False
@@ -139,9 +140,9 @@ class _LetExpansion(Rewriter):
 
     def visit_Let(self, let: Let) -> PrimExpr:
         self.values[let.var] = self.visit(let.value)
-        return self.visit(let.body)  # type: ignore[no-any-return]
+        return self.visit(let.body)
 
-    def visit_Var(self, var: Any) -> PrimExpr:
+    def visit_Var(self, var: Var) -> PrimExpr:
         return self.values.get(var, var)
 
 
@@ -244,7 +245,8 @@ def _cast(derivation: _Derivation, node: Cast, factor: PrimExpr) -> None:
 def _call(derivation: _Derivation, node: Call, factor: PrimExpr) -> None:
     name = called_name(node)
     if name == "tir.if_then_else":
-        _branches(derivation, *node.args, factor)
+        condition, a, b = node.args
+        _branches(derivation, condition, a, b, factor)
         return
     if name == "tir.likely":
         derivation.visit(node.args[0], factor)

@@ -149,25 +149,6 @@ def _constants(values: numpy.ndarray, name: str) -> Tensor:
     return constants
 
 
-def winograd_matrices(tile: int, taps: int) -> tuple[numpy.ndarray, ...]:
-    """Return A, B and G: a filter g of so many taps over the data d gives the tile
-    ``A.T @ ((G @ g) * (B.T @ d))``.
-
-    This is Toom and Cook's product of polynomials, transposed: both are evaluated at as many points
-    (the last at infinity) as the product has coefficients, multiplied there, and interpolated.
-    """
-    count = tile + taps - 1
-    points = [0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 4.0, -4.0][: count - 1]
-    if len(points) < count - 1:
-        raise ConfigError(f"tiles of {tile} with {taps} taps would be too inexact")
-
-    def evaluation(size: int) -> numpy.ndarray:
-        rows = [[point**power for power in range(size)] for point in points]
-        return numpy.array([*rows, [0.0] * (size - 1) + [1.0]])
-
-    return evaluation(tile), numpy.linalg.inv(evaluation(count)), evaluation(taps)
-
-
 def conv2d_winograd_nhwc_auto_scheduler_test(
     N: int,
     H: int,
@@ -192,7 +173,7 @@ def conv2d_winograd_nhwc_auto_scheduler_test(
     kernel = te.placeholder((alpha, alpha, CO, CI), name="kernel_pack")
     beyond = [0, rows * tile - height + padding, columns * tile - width + padding, 0]
     padded = topi.nn.pad(inputs, (0, padding, padding, 0), beyond, name="data_pad")
-    a, b, _ = winograd_matrices(tile, kernel_size)
+    a, b, _ = topi.nn.winograd_matrices(tile, kernel_size)
     a_matrix, b_matrix = _constants(a, "A"), _constants(b, "B")
     tiles = N * rows * columns
 

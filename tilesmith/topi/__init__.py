@@ -1,6 +1,7 @@
 """Operators as tensor expressions (TOPI)."""
 
-from tilesmith.topi import image, nn, tag, utils, vision
+from tilesmith.support.lazy import lazy_attributes
+from tilesmith.topi import image, nn, random, sparse, tag, utils, vision
 from tilesmith.topi.broadcast import *  # noqa: F403
 from tilesmith.topi.dynamic import *  # noqa: F403
 from tilesmith.topi.einsum import einsum
@@ -25,6 +26,7 @@ from tilesmith.topi.helpers import (
     within_index,
 )
 from tilesmith.topi.indexing import *  # noqa: F403
+from tilesmith.topi.legalization import *  # noqa: F403
 from tilesmith.topi.math import *  # noqa: F403
 from tilesmith.topi.product import *  # noqa: F403
 from tilesmith.topi.reduction import *  # noqa: F403
@@ -35,6 +37,8 @@ from tilesmith.topi.sequence import *  # noqa: F403
 from tilesmith.topi.signal import *  # noqa: F403
 from tilesmith.topi.slicing import *  # noqa: F403
 from tilesmith.topi.sort import *  # noqa: F403
+from tilesmith.topi.sparse_indices import *  # noqa: F403
+from tilesmith.topi.tag import is_broadcast, is_injective
 from tilesmith.topi.tensor import *  # noqa: F403
 from tilesmith.topi.transform import *  # noqa: F403
 from tilesmith.topi.utils import (
@@ -43,4 +47,15 @@ from tilesmith.topi.utils import (
     get_const_tuple,
     ravel_index,
     simplify,
+    traverse_inline,
+)
+
+_LATER = (
+    "adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hexagon", "hls", "intel_graphics",
+    "mali", "rocm", "testing", "x86",
+)  # fmt: skip
+"""Modules of schedules and of references for tests; each loads when it is first used."""
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {name: f"tilesmith.topi.{name}" for name in _LATER}
 )

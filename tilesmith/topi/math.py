@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith import tir
@@ -17,10 +17,15 @@ from tilesmith.topi.utils import DType
 
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "ceil_log2",
-    "clip", "cos", "cosh", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "floor",
-    "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "reinterpret",
-    "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "clip", "cos", "cosh", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh",
+    "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite",
+    "isinf", "isnan", "log", "log10", "log2", "negative", "reinterpret", "round", "rsqrt",
+    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 ]  # fmt: skip
+
+
+_POINT = const(31, "int32")
+"""The bits behind the point of a fixed-point factor."""
 
 
 def _unary(name: str, function: Callable[[PrimExpr], PrimExpr], x: Any) -> Any:
@@ -150,6 +155,57 @@ def reinterpret(x: Any, dtype: DType) -> Any:
         return made
 
     return _unary("T_reinterpret", function, x)
+
+
+def left_shift(x: Any, n: Any) -> Any:
+    """Shift the bits of x by ``n`` to the left; `topi.left_shift` takes a tensor as ``n``."""
+    return _unary("T_left_shift", lambda v: v << n, x)
+
+
+def right_shift(x: Any, n: Any) -> Any:
+    """Shift the bits of x by ``n`` to the right; `topi.right_shift` takes a tensor as ``n``."""
+    return _unary("T_right_shift", lambda v: v >> n, x)
+
+
+def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:
+    """Multiply int32 values by ``multiplier * 2**(shift - 31)`` and round, halves up.
+
+    These are the significand (as a number with 31 bits behind the point) and the exponent that
+    ``frexp`` gives for a real factor.
+    """
+    factor, exponent = const(multiplier, "int32"), const(-shift, "int32")
+    return compute(
+        x.shape,
+        lambda *i: tir.q_multiply_shift(x(*i), factor, _POINT, exponent),
+        name="T_fixed_point_multiply",
+        tag=tag.ELEMWISE,
+    )
+
+
+def fixed_point_multiply_per_axis(
+    x: Tensor,
+    y: Tensor,
+    lshift: Tensor,
+    rshift: Tensor,
+    is_lshift_required: bool | int,
+    is_rshift_required: bool | int,
+    axes: Sequence[int],
+) -> Tensor:
+    """Multiply int32 values by ``y * 2**(lshift - rshift - 31)`` and round, halves up.
+
+    ``y``, ``lshift`` and ``rshift`` have a value for each index along ``axes`` of ``x``.
+    Shifts that are not required are not done.
+    """
+
+    def element(*i: Any) -> PrimExpr:
+        at = [i[axis] for axis in axes]
+        made: PrimExpr = tir.q_multiply_shift_per_axis(
+            x(*i), y(*at), lshift(*at), rshift(*at), _POINT,
+            const(bool(is_lshift_required), "bool"), const(bool(is_rshift_required), "bool"),
+        )  # fmt: skip
+        return made
+
+    return compute(x.shape, element, name="T_fixed_point_multiply_per_axis", tag=tag.ELEMWISE)
 
 
 def ceil_log2(x: Any) -> Any:

@@ -20,7 +20,7 @@ from tilesmith.tir import Buffer
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.utils import DType, product, unravel_index
 
-__all__ = ["Row", "index_dtype", "local", "loops", "pointers", "rows_along"]
+__all__ = ["Row", "flat_load", "index_dtype", "local", "loops", "pointers", "rows_along"]
 
 
 class Row:
@@ -45,6 +45,12 @@ def local(builder: IRBuilder, dtype: DType, name: str, first: Any) -> BufferVar:
     value = builder.allocate(dtype, 1, name, scope="local")
     value[0] = first
     return value
+
+
+def flat_load(buffer: BufferVar, position: PrimExpr) -> PrimExpr:
+    """Return the element at a flat, row-major position of a buffer of any number of dimensions."""
+    shape = buffer.asobject().shape
+    return buffer[unravel_index(position, shape)]
 
 
 def loops(

@@ -14,7 +14,7 @@ from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.procedure import loops, pointers
 from tilesmith.topi.utils import get_const_int, index_from_end, normalize_axes
 
-__all__ = ["scatter_elements", "scatter_nd"]
+__all__ = ["scatter", "scatter_add", "scatter_elements", "scatter_nd"]
 
 _REDUCTIONS: dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     "update": lambda old, new: new,
@@ -71,6 +71,16 @@ def scatter_elements(
         [data.shape], [data, indices, updates], body, "scatter_elements", [data.dtype]
     )
     return made
+
+
+def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Tensor:
+    """Return ``data`` with some elements replaced: the older name of `scatter_elements`."""
+    return scatter_elements(data, indices, updates, axis)
+
+
+def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Tensor:
+    """Return ``data`` with ``updates`` added to some elements; see `scatter_elements`."""
+    return scatter_elements(data, indices, updates, axis, "add")
 
 
 def scatter_nd(

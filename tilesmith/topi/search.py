@@ -4,22 +4,69 @@ values. Those whose sizes depend on the data give room for all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
+from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi import tag
 from tilesmith.topi.compute import compute
 from tilesmith.topi.dynamic import nonzero_places, unique_groups
-from tilesmith.topi.procedure import local, loops, pointers
+from tilesmith.topi.procedure import flat_load, local, loops, pointers
 from tilesmith.topi.sort import argsort
 from tilesmith.topi.utils import DType, Shape, get_const_int, same_size
+from tilesmith.topi.variants import variant
 
-__all__ = ["argwhere", "searchsorted", "unique"]
+__all__ = [
+    "argwhere", "binary_search", "hybrid_argwhere_1d", "hybrid_argwhere_2d", "hybrid_argwhere_3d",
+    "hybrid_argwhere_4d", "hybrid_argwhere_5d", "searchsorted", "unique",
+]  # fmt: skip
+
+
+def _insertion_place(
+    builder: IRBuilder,
+    element: Callable[[PrimExpr], PrimExpr],
+    size: PrimExpr,
+    value: PrimExpr,
+    right: bool,
+) -> PrimExpr:
+    """Emit a binary search in ``size`` elements; return where ``value`` would be inserted."""
+    low = local(builder, size.dtype, "low", const(0, size.dtype))
+    high = local(builder, size.dtype, "high", size)
+    with builder.while_loop(op.less(low[0], high[0])):
+        middle = builder.let("middle", low[0] + op.floordiv(high[0] - low[0], 2))
+        before = op.less_equal if right else op.less
+        is_before = builder.let("is_before", before(element(middle), value))
+        low[0] = tir.Select(is_before, middle + 1, low[0])
+        high[0] = tir.Select(is_before, high[0], middle)
+    return low[0]
+
+
+def binary_search(
+    ib: IRBuilder,
+    sequence_offset: int | PrimExpr,
+    search_range: int | PrimExpr,
+    sorted_sequence: BufferVar,
+    value: PrimExpr,
+    right: bool,
+    out_dtype: DType,
+) -> PrimExpr:
+    """Emit a search in a part of a buffer whose elements ascend; return where ``value`` would be
+    inserted, counted from the beginning of the part: see `searchsorted`.
+
+    The part has ``search_range`` elements from the flat position ``sequence_offset`` on.
+    """
+    size = convert(search_range)
+
+    def element(place: PrimExpr) -> PrimExpr:
+        return flat_load(sorted_sequence, place + sequence_offset)
+
+    return op.cast(out_dtype, _insertion_place(ib, element, size, value, right))
 
 
 def searchsorted(
@@ -46,16 +93,10 @@ def searchsorted(
         sequence, wanted, out = pointers(builder, [*inputs, *outputs])
         with ExitStack() as stack:
             at = loops(builder, stack, values.shape, "i")
-            low = local(builder, size.dtype, "low", const(0, size.dtype))
-            high = local(builder, size.dtype, "high", size)
-            with builder.while_loop(op.less(low[0], high[0])):
-                middle = builder.let("middle", low[0] + op.floordiv(high[0] - low[0], 2))
-                element, value = sequence[[*at[:outer], middle]], wanted[at]
-                before = op.less_equal(element, value) if right else op.less(element, value)
-                is_before = builder.let("is_before", before)
-                low[0] = tir.Select(is_before, middle + 1, low[0])
-                high[0] = tir.Select(is_before, high[0], middle)
-            out[at] = op.cast(out_dtype, low[0])
+            place = _insertion_place(
+                builder, lambda k: sequence[[*at[:outer], k]], size, wanted[at], right
+            )
+            out[at] = op.cast(out_dtype, place)
         return builder.get()
 
     made: Tensor = te.extern(
@@ -80,6 +121,29 @@ def argwhere(output_shape: Shape, condition: Tensor) -> Tensor:
         name="argwhere",
         tag=tag.INJECTIVE,
     )
+
+
+def _argwhere_of_rank(rank: int, output_shape: Shape, condition: Tensor) -> Tensor:
+    if len(condition.shape) != rank:
+        raise ShapeError(
+            f"hybrid_argwhere_{rank}d takes {rank} dimensions, got {len(condition.shape)}",
+            notes=("argwhere takes any number of them",),
+        )
+    return argwhere(output_shape, condition)
+
+
+(
+    hybrid_argwhere_1d,
+    hybrid_argwhere_2d,
+    hybrid_argwhere_3d,
+    hybrid_argwhere_4d,
+    hybrid_argwhere_5d,
+) = [
+    variant(
+        f"hybrid_argwhere_{rank}d", _argwhere_of_rank, rank, f"`argwhere` of {rank} dimensions."
+    )
+    for rank in range(1, 6)
+]
 
 
 def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) -> list[Tensor]:

@@ -17,8 +17,8 @@ from tilesmith.te import Tensor
 from tilesmith.tir import AssertStmt, Buffer, Evaluate, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
 from tilesmith.topi.digit_sort import DigitSort, sortable, sortable_dtype
-from tilesmith.topi.procedure import Row, index_dtype, local, pointers, rows_along
-from tilesmith.topi.utils import DType, normalize_axes
+from tilesmith.topi.procedure import Row, flat_load, index_dtype, local, pointers, rows_along
+from tilesmith.topi.utils import DType, normalize_axes, product, ravel_index, same_size
 
 __all__ = ["argsort", "sort", "topk"]
 
@@ -139,6 +139,8 @@ class _First:
     count: int | None
     """How many; None for all."""
     dtype: DType
+    valid: Tensor | None = None
+    """How many elements of each row are sorted, where the others stay; of all axes but one."""
 
     @property
     def size(self) -> PrimExpr:
@@ -169,12 +171,14 @@ class _First:
             planes = [*others, const(2, size.dtype), size]
             shapes += [planes, planes]
             dtypes += [sortable_dtype(self.data.dtype), index_dtype(self.data.shape)]
-        made: list[Tensor] = te.extern(shapes, [self.data], self._body, name=name, dtype=dtypes)
+        inputs = [self.data] if self.valid is None else [self.data, self.valid]
+        made: list[Tensor] = te.extern(shapes, inputs, self._body, name=name, dtype=dtypes)
         return made[:2]
 
     def _body(self, inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         builder, size, least = ir_builder.create(), self.size, self.least_for_heap
-        source, values, places, *planes = pointers(builder, [*inputs, *outputs])
+        source, *counts = pointers(builder, inputs)
+        values, places, *planes = pointers(builder, outputs)
         if self.count is not None and not isinstance(size, IntImm):
             message = f"topk: the axis has fewer than {self.count} elements"
             fits = self.counted <= size
@@ -183,6 +187,12 @@ class _First:
         with rows_along(builder, self.data.shape, self.axis, work=work) as at:
             if not planes:
                 self._by_heap(builder, source, values, places, at)
+            elif counts:
+                used = self._used(builder, counts[0], at)
+                self._by_digits(builder, source, values, places, planes, at, used)
+                with builder.for_range(used, size, "k") as k:
+                    values[at(k)] = source[at(k)]
+                    places[at(k)] = op.cast(self.dtype, k)
             elif least is None or isinstance(size, IntImm):
                 self._by_digits(builder, source, values, places, planes, at)
             else:
@@ -191,6 +201,12 @@ class _First:
                 with builder.else_scope():
                     self._by_digits(builder, source, values, places, planes, at)
         return builder.get()
+
+    def _used(self, builder: IRBuilder, counts: BufferVar, at: Row) -> PrimExpr:
+        """Return how many elements of a row are sorted."""
+        size, others = self.size, [*self.data.shape[: self.axis], *self.data.shape[self.axis + 1 :]]
+        given = op.cast(size.dtype, flat_load(counts, ravel_index(at.outer, others)))
+        return builder.let("used", op.maximum(op.minimum(given, size), const(0, size.dtype)))
 
     def _by_heap(
         self, builder: IRBuilder, source: BufferVar, values: BufferVar, places: BufferVar, at: Row
@@ -201,14 +217,15 @@ class _First:
 
     def _by_digits(
         self, builder: IRBuilder, source: BufferVar, values: BufferVar, places: BufferVar,
-        planes: list[BufferVar], at: Row,
+        planes: list[BufferVar], at: Row, used: PrimExpr | None = None,
     ) -> None:  # fmt: skip
         keys, origins = planes
+        counted, size = (self.counted, self.size) if used is None else (used, used)
         rows = DigitSort(builder, keys, origins, at, self.ascending)
         is_part = self.count is not None and not op.is_const(self.size, self.count)
         first = self.counted if is_part else None
-        plane = rows.sort(lambda k: sortable(source[at(k)]), lambda k: k, self.size, first)
-        with builder.for_range(0, self.counted, "k") as k:
+        plane = rows.sort(lambda k: sortable(source[at(k)]), lambda k: k, size, first)
+        with builder.for_range(0, counted, "k") as k:
             place = builder.let("place", rows.place(plane[0], k))
             values[at(k)] = source[at(place)]
             places[at(k)] = op.cast(self.dtype, place)
@@ -229,12 +246,17 @@ def argsort(
 ) -> Tensor:
     """Return the indices, as ``dtype``, that sort the elements along an axis.
 
-    Raises UnsupportedError for a ``valid_count`` (rows that are sorted in part).
+    ``valid_count`` says how many elements of each row are sorted, one number for each; those behind
+    them stay where they are.
     """
-    if valid_count is not None:
-        raise UnsupportedError("argsort: valid_count is not supported; sort a slice instead")
     (axis,) = normalize_axes(axis, len(data.shape))
-    return _First(data, axis, bool(is_ascend), None, dtype).tensors("argsort")[1]
+    if valid_count is not None:
+        rows = product([*data.shape[:axis], *data.shape[axis + 1 :]])
+        if op.is_const(rows - product(valid_count.shape)) and not same_size(
+            rows, product(valid_count.shape)
+        ):
+            raise ShapeError(f"argsort: {rows} rows, but counts of shape {valid_count.shape}")
+    return _First(data, axis, bool(is_ascend), None, dtype, valid_count).tensors("argsort")[1]
 
 
 def topk(

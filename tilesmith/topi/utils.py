@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -13,14 +13,15 @@ from tilesmith.ir import FloatImm, IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
-from tilesmith.te import Tensor
+from tilesmith.te import Operation, Schedule, Tensor
 from tilesmith.tir.analysis import undefined_vars
+from tilesmith.topi import tag
 
 __all__ = [
     "Axes", "DType", "Number", "Shape", "arange_size", "checked_index", "equal_const_int",
     "get_const_int", "get_const_tuple", "highest", "index_from_end", "is_tensor", "largest",
     "lowest", "nonempty", "normalize_axes", "product", "ravel_index", "same_size", "simplify",
-    "slice_bounds", "smallest", "unravel_index",
+    "slice_bounds", "smallest", "traverse_inline", "unravel_index",
 ]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
@@ -243,3 +244,27 @@ def index_from_end(given: PrimExpr, size: PrimExpr, operator: str) -> PrimExpr:
     wide = op.cast("int64", given)
     index = tir.Select(op.less(wide, 0), wide + op.cast("int64", size), wide)
     return op.cast(size.dtype, checked_index(index, size, operator, given))
+
+
+def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Operation], Any]) -> None:
+    """Inline the injective stages below an operation, and call a function with each operation,
+    those that it reads before it. Inputs and outputs of the program are not inlined.
+    """
+    visited: set[Operation] = set()
+    waiting = [(final_op, False)]
+    while waiting:
+        op, is_done = waiting.pop()
+        if is_done:
+            callback(op)
+            continue
+        if op in visited:
+            continue
+        visited.add(op)
+        if tag.is_injective(op.tag):
+            if not s[op].is_output:
+                s[op].compute_inline()
+            waiting.append((op, True))
+            inner = [tensor.op for tensor in op.input_tensors if tensor.op.input_tensors]
+            waiting += [(one, False) for one in reversed(inner)]
+        else:
+            callback(op)

@@ -66,6 +66,10 @@ def allocations(func):
         # not for what is 16 times smaller
         ([(128, "float64"), (128, "int8"), (4, "int16"), (4, "int8")],
          [(4, "int16"), (128, "float64"), (128, "int8")]),
+        # in memory each int4 has a byte of its own (found by fuzzing: 10 of them in 4 halves)
+        ([(40, "float16"), (16, "int16"), (40, "int4")], [(16, "int16"), (40, "float16")]),
+        ([(16, "float16"), (16, "int16"), (40, "int4")],
+         [(16, "float16"), (16, "int16"), (40, "int4")]),
     ],
 )  # fmt: skip
 def test_which_allocations_share_memory(buffers, left):

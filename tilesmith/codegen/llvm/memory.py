@@ -125,6 +125,8 @@ def _load(emit: Values, load: BufferLoad) -> str:
             mask = predicate and emit.out.shuffle(f"<{lanes} x i1>", predicate, "poison", picked)
             row = _load_row(emit, buffer, index.base, dtype, mask, 1 - lanes)
             return emit.out.shuffle(register_type(dtype), row, "poison", picked)
+        if stride == 2 and predicate is None and _may_load_between(emit, buffer, dtype):
+            return _load_every_second(emit, buffer, index.base, dtype)
     if buffer.dtype.lanes > 1:
         return _load_vectors(emit, load, index, predicate)
     return _gather(emit, buffer, index, dtype, predicate)
@@ -182,6 +184,24 @@ def _load_row(
         f"<{dtype.lanes} x i1> {predicate}, {kind} zeroinitializer)"
     )
     return from_memory(emit.out, loaded, dtype)
+
+
+def _may_load_between(emit: Values, buffer: Buffer, dtype: DataType) -> bool:
+    """True if elements between those of a vector may be loaded as well."""
+    is_whole = dtype.bits % 8 == 0 and buffer.dtype.lanes == 1 and not dtype.is_scalable
+    return is_whole and buffer.data not in emit.pointers.volatile
+
+
+def _load_every_second(emit: Values, buffer: Buffer, base: PrimExpr, dtype: DataType) -> str:
+    """Load every second element: two rows, of which the second one ends with the last element.
+
+    That is several times faster than gathering them.
+    """
+    lanes = dtype.lanes
+    first = _load_row(emit, buffer, base, dtype, None, 0)
+    second = _load_row(emit, buffer, base, dtype, None, lanes - 1)
+    picked = [place if place < lanes else place + 1 for place in range(0, 2 * lanes, 2)]
+    return emit.out.shuffle(register_type(dtype), first, second, picked)
 
 
 def _load_equal(emit: Values, load: BufferLoad, index: Broadcast, predicate: str | None) -> str:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from tilesmith.compat.tvm.aliases import COMPLETE, MODULES, NAMES
+from tilesmith.compat.tvm.refusals import refusal_of, refused_names
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.lazy import resolve
 
@@ -96,6 +97,9 @@ class Alias(ModuleType):
                 self._hold(name, getattr(self._also, name))
         if self.__name__ in COMPLETE:
             dir(self)
+        for spelling in _spellings(self.__name__):
+            for name, refused in refused_names(spelling).items():
+                self.__dict__.setdefault(name, refused)
 
     def __getattr__(self, name: str) -> Any:
         return self._hold(name, self._find(name))
@@ -111,7 +115,10 @@ class Alias(ModuleType):
         for name in names - vars(self).keys():
             # Tools that list names look at them next. A name that fails says why when it is used.
             with contextlib.suppress(ImportError, TilesmithError):
-                getattr(self, name)
+                try:
+                    getattr(self, name)
+                except AttributeError:  # a row whose other end is not there
+                    names.discard(name)
         return sorted(names)
 
     def _hold(self, name: str, value: Any) -> Any:
@@ -125,7 +132,13 @@ class Alias(ModuleType):
         try:
             return getattr(self._target, name)
         except AttributeError:
-            if name.startswith("__") or not exists(f"{self.__name__}.{name}"):
+            path = f"{self.__name__}.{name}"
+            refusal = refusal_of(path)
+            if refusal is not None:
+                raise AttributeError(
+                    f"there is no module '{path}': {refusal.reason}; {refusal.advice}"
+                ) from None
+            if name.startswith("__") or not exists(path):
                 raise AttributeError(
                     f"module '{self.__name__}' has no attribute '{name}' (Tilesmith's module is "
                     f"'{self._target.__name__}')"

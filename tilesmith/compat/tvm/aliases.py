@@ -8,6 +8,9 @@ names of one). Names that a module has here need no row.
 
 from __future__ import annotations
 
+from tilesmith.compat.tvm import rows_2018
+from tilesmith.compat.tvm.schedule_modules import schedule_modules
+
 VERSION = "0.18.0"
 """What ``tvm.__version__`` says: the generation whose names count where generations differ."""
 
@@ -18,15 +21,17 @@ COMPLETE = ("tvm.tir",)
 _INTRINSICS = "tilesmith.schedule_rules.intrinsics."
 
 MODULES: dict[str, str] = {
+    **schedule_modules(),
     "tvm": "tilesmith",
     "tvm._ffi": "tilesmith.runtime",
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
     "tvm.container": "tvm.ir.container",
-    "tvm.contrib.cblas": "tilesmith.compat.tvm.blas",
+    "tvm.contrib.cuda_graph": "tilesmith.compat.tvm.refused_module",
+    "tvm.contrib.cuda_graph.cuda_graph_executor": "tilesmith.compat.tvm.refused_module",
     "tvm.contrib.graph_runtime": "tilesmith.contrib.graph_executor",
-    "tvm.contrib.mkl": "tilesmith.compat.tvm.blas",
     "tvm.contrib.nvcc": "tilesmith.target.nvcc",
+    "tvm.contrib.sdaccel": "tilesmith.compat.tvm.refused_module",
     "tvm.driver.build_module": "tilesmith.lowering",
     "tvm.ffi": "tilesmith.runtime",
     "tvm.instrument": "tilesmith.ir.instrument",
@@ -118,34 +123,60 @@ MODULES: dict[str, str] = {
     "tvm.tir.transform.transform": "tvm.tir.transform",
     "tvm.tirx": "tvm.tir",
     "tvm.topi.argwhere": "tilesmith.topi",
-    "tvm.topi.nn.batch_matmul": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.batch_to_space_nd": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv1d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv2d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d": "tilesmith.topi.nn",
-    "tvm.topi.nn.conv3d_transpose": "tilesmith.topi.nn",
-    "tvm.topi.nn.depth_to_space": "tilesmith.topi.nn",
-    "tvm.topi.nn.fifo_buffer": "tilesmith.topi.nn",
-    "tvm.topi.nn.flatten": "tilesmith.topi.nn",
-    "tvm.topi.nn.group_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.instance_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.layer_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.local_response_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.rms_norm": "tilesmith.topi.nn",
-    "tvm.topi.nn.softmax": "tilesmith.topi.nn",
+    "tvm.topi.cpp": "tilesmith.topi",
+    "tvm.topi.cpp.vision.yolo": "tilesmith.topi.regions",
+    **dict.fromkeys(
+        [
+            "tvm.topi.nn." + name
+            for name in (
+                "batch_matmul",
+                "batch_norm",
+                "batch_to_space_nd",
+                "bitserial_conv2d",
+                "bitserial_dense",
+                "bitserial_util",
+                "conv1d",
+                "conv1d_transpose",
+                "conv2d",
+                "conv2d_transpose",
+                "conv3d",
+                "conv3d_transpose",
+                "dense",
+                "depth_to_space",
+                "depthwise_conv2d",
+                "fifo_buffer",
+                "flatten",
+                "group_norm",
+                "instance_norm",
+                "layer_norm",
+                "local_response_norm",
+                "pooling",
+                "qnn",
+                "rms_norm",
+                "softmax",
+                "sparse",
+            )
+        ],
+        "tilesmith.topi.nn",
+    ),
+    "tvm.topi.random.kernel": "tilesmith.topi.random",
     "tvm.topi.scatter_elements": "tilesmith.topi",
     "tvm.topi.searchsorted": "tilesmith.topi",
+    "tvm.topi.sparse.csrmm": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.csrmv": "tilesmith.topi.sparse",
+    "tvm.topi.sparse.dense": "tilesmith.topi.sparse",
+    "tvm.topi.sparse_fill_empty_rows": "tilesmith.topi.sparse_indices",
+    "tvm.topi.sparse_reshape": "tilesmith.topi.sparse_indices",
     "tvm.topi.unique": "tilesmith.topi",
     "tvm.topi.vision.nms": "tilesmith.topi.vision",
-    "tvm.topi.vision.rcnn": "tilesmith.topi.regions",
+    "tvm.topi.vision.rcnn.proposal": "tilesmith.topi.vision.rcnn",
     "tvm.topi.vision.rcnn.roi_align": "tilesmith.topi.regions",
     "tvm.topi.vision.rcnn.roi_pool": "tilesmith.topi.regions",
     "tvm.topi.vision.reorg": "tilesmith.topi.regions",
+    "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
+    **rows_2018.MODULES,
     **dict.fromkeys(
         [
             "tvm.topi.testing." + name
@@ -204,9 +235,7 @@ MODULES: dict[str, str] = {
     ),
 }
 
-_TE = "tilesmith.te:"
-_TIR = "tilesmith.tir:"
-
+_WORKLOADS = "tilesmith.topi.nn.workloads:"
 _OBJECTS = "tilesmith.compat.tvm.object_generic:"
 _EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
 _SHORT_DEVICES = {
@@ -229,50 +258,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.arith.iter_affine_map": {"subspace_divide": "tilesmith.arith:subspace_divide"},
     "tvm": {
-        # 0.5 and 0.6: tensor expressions at the top
-        **{
-            name: _TE + name
-            for name in (
-                "placeholder",
-                "compute",
-                "reduce_axis",
-                "thread_axis",
-                "var",
-                "extern",
-                "tag_scope",
-            )
-        },
-        **{
-            name: _TIR + name
-            for name in (
-                "sum",
-                "min",
-                "max",
-                "all",
-                "any",
-                "if_then_else",
-                "exp",
-                "log",
-                "sqrt",
-                "tanh",
-                "floor",
-                "ceil",
-                "round",
-                "abs",
-                "power",
-                "popcount",
-                "decl_buffer",
-                "call_extern",
-                "call_packed",
-                "call_pure_extern",
-                "select",
-                "comm_reducer",
-                "likely",
-                "const",
-                "min_value",
-                "max_value",
-            )
-        },
         "__version__": "tilesmith.compat.tvm.aliases:VERSION",
         "context": "tilesmith.runtime.devices:device",
         **_SHORT_DEVICES,
@@ -281,10 +266,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tvm_wrap_excepthook": _OBJECTS + "tvm_wrap_excepthook",
         "vpi": "tilesmith.runtime.devices:vpi",
         "convert": "tilesmith.compat.tvm.convert:convert",
-        "expr": "tilesmith.tir",
         "instrument": "tilesmith.ir.instrument",
-        "stmt": "tilesmith.tir",
-        "select": "tilesmith.tir:Select",
         **{
             name: "tilesmith.ir.memory_pools:" + name
             for name in (
@@ -402,7 +384,7 @@ NAMES: dict[str, dict[str, str]] = {
         "TYPE_CHECKING": "typing:TYPE_CHECKING",
     },
     "tvm.target": {"create": "tilesmith.target:Target"},
-    "tvm.target.codegen": {"build_module": "tilesmith.codegen:build"},
+    "tvm.target.codegen": {"build_module": "tilesmith.compat.tvm.target_codegen:build_module"},
     "tvm.target.target": {"*": "tilesmith.target.factories"},
     "tvm.tir": {
         "SBlock": "tilesmith.tir:Block",
@@ -436,11 +418,22 @@ NAMES: dict[str, dict[str, str]] = {
         "IndexMap": "tilesmith.tir.index_map:IndexMap",
         "TensorIntrin": "tilesmith.tir.tensor_intrin:TensorIntrin",
     },
-    "tvm.topi.math": {
-        name: "tilesmith.topi.broadcast:" + name for name in ("left_shift", "right_shift")
+    "tvm.topi.cpp.utils": {"*": "tilesmith.topi.helpers"},
+    "tvm.topi.image.resize": {
+        "*": "tilesmith.topi.image.indices",
+        "crop_and_resize": "tilesmith.topi.image.crop_and_resize:crop_and_resize",
     },
-    "tvm.topi.nn.pooling": {"pool_grad": "tilesmith.topi.nn:pool_grad"},
+    "tvm.topi.math": {"erf_legalize": "tilesmith.topi.legalization:erf_legalize"},
+    "tvm.topi.nn.conv2d": {
+        "Workload": _WORKLOADS + "Workload",
+        "_get_workload": _WORKLOADS + "conv2d_workload",
+    },
+    "tvm.topi.nn.depthwise_conv2d": {
+        "Workload": _WORKLOADS + "DepthwiseWorkload",
+        "_get_workload": _WORKLOADS + "depthwise_workload",
+    },
     "tvm.topi.transform": {
+        "take_legalize": "tilesmith.topi.legalization:take_legalize",
         **{
             name: "tilesmith.topi.indexing:" + name
             for name in (
@@ -464,10 +457,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.topi.utils": {"*": "tilesmith.topi.helpers"},
     "tvm.tir.transform": {
-        **{
-            name: "tilesmith.compat.tvm.refused:" + name
-            for name in ("LowerTIRx", "LowerTIRxOpaque", "TilePrimitiveDispatch")
-        },
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }
+for _module, _rows in rows_2018.NAMES.items():
+    NAMES[_module] = {**_rows, **NAMES.get(_module, {})}

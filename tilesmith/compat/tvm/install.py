@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tilesmith.compat.tvm.alias import TOP_LEVEL, Alias, exists
+from tilesmith.compat.tvm.refusals import refusal_of, refuse_module
 from tilesmith.ir.printing.config import SPELLING
 from tilesmith.support.errors import ConfigError
 
@@ -23,7 +24,12 @@ class _Finder(MetaPathFinder, Loader):
     """Finds the aliases."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname.split(".")[0] not in TOP_LEVEL or not exists(fullname):
+        if fullname.split(".")[0] not in TOP_LEVEL:
+            return None
+        refusal = refusal_of(fullname)
+        if refusal is not None:
+            refuse_module(fullname, refusal)
+        if not exists(fullname):
             return None
         return ModuleSpec(fullname, self, is_package=True)
 

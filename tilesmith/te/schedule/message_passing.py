@@ -24,8 +24,8 @@ from tilesmith.te.schedule.stage import Stage
 from tilesmith.tir.expr import IterVar
 
 __all__ = [
-    "guards", "pass_down_domains", "pass_down_marks", "pass_down_values", "pass_up_marks",
-    "pass_up_sets", "pass_up_values", "thread_of",
+    "guards", "is_virtual_thread", "pass_down_domains", "pass_down_marks", "pass_down_values",
+    "pass_up_marks", "pass_up_sets", "pass_up_values", "thread_of",
 ]  # fmt: skip
 
 Domains = Mapping[IterVar, Range]
@@ -39,6 +39,11 @@ def thread_of(stage: Stage, axis: IterVar) -> IterVar | None:
     if found is not None and found.bind_thread is not None:
         return found.bind_thread
     return axis if axis.iter_type == IterVar.ThreadIndex else None
+
+
+def is_virtual_thread(thread: IterVar) -> bool:
+    """Return whether a thread axis is one of virtual threads."""
+    return thread.thread_tag.startswith(("vthread", "cthread"))
 
 
 def ceiling(a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -97,9 +102,8 @@ def _split_extents(
     asked = split.inner if split.factor is not None else split.outer
     size = cast(split.parent.var.dtype, given)
     extent = cast(split.parent.var.dtype, extent)
-    shorter = isinstance(size, IntImm) and isinstance(extent, IntImm) and extent.value < size.value
-    if shorter and id(asked) not in fixed:
-        size = extent if extent.value > 0 else const(1, extent.dtype)  # type: ignore[union-attr]
+    if isinstance(size, IntImm) and isinstance(extent, IntImm) and id(asked) not in fixed:
+        size = const(max(1, min(size.value, extent.value)), size.dtype)
     other = ceiling(extent, size)
     return (other, size) if split.factor is not None else (size, other)
 
@@ -225,8 +229,8 @@ def pass_up_sets(stage: Stage, domains: Domains, sets: Sets, analyzer: Analyzer)
             known = {
                 Var("axis", one.var.dtype): sets[one] for one in relation.transformed_variables
             }
-            found = relation.inverse_transformation.map_indices(list(known))
-            for axis, value in zip(relation.original_variables, found):
+            inverse = relation.inverse_transformation.map_indices(list(known))
+            for axis, value in zip(relation.original_variables, inverse):
                 reached = eval_set(value, known, analyzer)
                 if not (reached.has_lower_bound() and reached.has_upper_bound()):
                     reached = IntSet.from_min_extent(const(0, axis.var.dtype), domains[axis].extent)

@@ -105,7 +105,12 @@ def schedule_post_proc_to_prim_func(
     layouts = _layouts(stmt)
     params: list[Var] = []
     buffers: dict[Var, Buffer] = {}
-    for argument in args:
+    for number, argument in enumerate(args):
+        if any(argument is other for other in args[:number]):
+            raise TypeMismatchError(
+                f"'{argument.name}' is twice among the arguments",
+                notes=("each parameter is a tensor, a buffer or a variable of its own",),
+            )
         if isinstance(argument, Var):
             params.append(argument)
             continue
@@ -319,5 +324,6 @@ def _scope_inside(stmt: Stmt, tensor: Tensor) -> str:
     """Return the memory that a tensor gets inside of a statement."""
     while isinstance(stmt, AttrStmt):
         stmt = stmt.body
-    is_memory = isinstance(stmt, ProducerRealize) and stmt.producer is tensor
-    return stmt.storage_scope if is_memory else ""  # type: ignore[union-attr]
+    if isinstance(stmt, ProducerRealize) and stmt.producer is tensor:
+        return stmt.storage_scope
+    return ""

@@ -9,6 +9,7 @@ s[B].compute_at(s[C], yo)      for yo:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tilesmith.ir import Call, PrimExpr, Range, Rewriter, const
 from tilesmith.support.errors import ScheduleError
@@ -176,22 +177,22 @@ class _Place:
 class _AliasRewriter(Rewriter):
     """Replaces tensors that live in the memory of others by these."""
 
-    def __init__(self, aliases: Mapping[Tensor, Tensor]) -> None:
+    def __init__(self, aliases: Mapping[Any, Tensor]) -> None:
         self.aliases = aliases
 
     def visit_ProducerStore(self, store: ProducerStore) -> Stmt:
         new = self.children(store)
-        found = self.aliases.get(store.producer)  # type: ignore[call-overload]
+        found = self.aliases.get(store.producer)
         return new if found is None else new.with_fields(producer=found)
 
     def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
         new = self.children(load)
-        found = self.aliases.get(load.producer)  # type: ignore[call-overload]
+        found = self.aliases.get(load.producer)
         return new if found is None else ProducerLoad(found, new.indices, new.span)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         body, value = self.visit(attribute.body), self.visit(attribute.value)
-        node = attribute.node
+        node: Any = attribute.node
         if isinstance(node, NodeList):
             node = NodeList(tuple([self.aliases.get(item, item) for item in node.items]))
         else:
@@ -200,5 +201,5 @@ class _AliasRewriter(Rewriter):
 
     def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
         new = self.children(realize)
-        found = self.aliases.get(realize.producer)  # type: ignore[call-overload]
+        found = self.aliases.get(realize.producer)
         return new if found is None else new.with_fields(producer=found)

@@ -138,8 +138,8 @@ class Stage:
 
         ``disable_predication`` leaves out the guard: the extent must be known to divide.
         """
-        self._check_loops("split")
-        where = self._leaf("split", parent)
+        _check_loops(self, "split")
+        where = _position_of_loop(self, "split", parent)
         if parent.iter_type not in _SPLITTABLE:
             raise refuse("split", self, f"{describe(parent)} cannot be split", parent)
         if (factor is None) == (nparts is None):
@@ -149,7 +149,7 @@ class Stage:
             )  # fmt: skip
         name, kind = parent.var.name, parent.iter_type
         dtype = parent.var.dtype
-        size = self._size("split", parent, factor if nparts is None else nparts)
+        size = _number_of_iterations(self, "split", parent, factor if nparts is None else nparts)
         outer = IterVar(None, Var(f"{name}.outer", dtype), kind)
         inner = IterVar(None, Var(f"{name}.inner", dtype), kind)
         factor, nparts = (size, None) if nparts is None else (None, size)
@@ -163,7 +163,7 @@ class Stage:
         for i in range(4):
             for j in range(8): …         for i_j_fused in range(32): …
         """
-        self._check_loops("fuse")
+        _check_loops(self, "fuse")
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
         if not loops:
             if self.leaf_iter_vars:
@@ -172,34 +172,15 @@ class Stage:
             self.relate(Singleton(single), 0)
             return single
         fused: IterVar = loops[0]
-        self._leaf("fuse", fused)
+        _position_of_loop(self, "fuse", fused)
         for inner in loops[1:]:
-            fused = self._fuse_two(fused, inner)
-        return fused
-
-    def _fuse_two(self, outer: IterVar, inner: IterVar) -> IterVar:
-        first, second = self._leaf("fuse", outer), self._leaf("fuse", inner)
-        if first == second + 1:
-            outer, inner, first, second = inner, outer, second, first
-        for axis in (outer, inner):
-            if axis.iter_type not in _SPLITTABLE:
-                raise refuse("fuse", self, f"{describe(axis)} cannot be fused", axis)
-        if second != first + 1:
-            raise refuse(
-                "fuse", self, f"'{outer.var.name}' and '{inner.var.name}' do not follow each other",
-                inner, "bring them together by reorder, then fuse",
-            )  # fmt: skip
-        kind = max(outer.iter_type, inner.iter_type)
-        name = f"{outer.var.name}.{inner.var.name}.fused"
-        wide = max((outer.var.dtype, inner.var.dtype), key=lambda dtype: dtype.bits)
-        fused = IterVar(None, Var(name, wide), kind)
-        self.relate(Fuse(outer, inner, fused, place_of_caller()), first)
+            fused = _fuse_two(self, fused, inner)
         return fused
 
     def reorder(self, *args: IterVar) -> None:
         """Bring loops into the order in which they are given, at the places that they have now."""
-        self._check_loops("reorder")
-        where = [self._leaf("reorder", axis) for axis in args]
+        _check_loops(self, "reorder")
+        where = [_position_of_loop(self, "reorder", axis) for axis in args]
         for axis, place in zip(args, where):
             if axis.iter_type not in _MOVABLE:
                 raise refuse("reorder", self, f"{describe(axis)} keeps its place", axis)
@@ -221,8 +202,8 @@ class Stage:
 
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
         """Run the iterations of a loop on the threads of ``te.thread_axis(…)``."""
-        self._check_loops("bind")
-        self._leaf("bind", ivar)
+        _check_loops(self, "bind")
+        _position_of_loop(self, "bind", ivar)
         if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type != IterVar.ThreadIndex:
             raise refuse(
                 "bind", self, f"a thread axis is needed, got {thread_ivar!r}", ivar,
@@ -247,16 +228,16 @@ class Stage:
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Replace a loop and what is inside of it by a tensor intrinsic (te.decl_tensor_intrin)."""
-        self._check_loops("tensorize")
-        self._leaf("tensorize", var)
+        _check_loops(self, "tensorize")
+        _position_of_loop(self, "tensorize", var)
         found = self.attributes(var)
         found.iter_type = IterVar.Tensorized
         found.tensor_intrin = tensor_intrin
         self.tensorized_at = place_of_caller()
 
     def _set_kind(self, primitive: str, axis: IterVar, kind: int) -> None:
-        self._check_loops(primitive)
-        self._leaf(primitive, axis)
+        _check_loops(self, primitive)
+        _position_of_loop(self, primitive, axis)
         if primitive != "unroll" and axis.iter_type == IterVar.CommReduce:
             raise refuse(
                 primitive, self, f"{describe(axis)} adds to the same element in each iteration",
@@ -269,7 +250,7 @@ class Stage:
 
         "unroll", "vectorize" and "parallel" are the primitives of these names.
         """
-        self._leaf("pragma", var)
+        _position_of_loop(self, "pragma", var)
         if pragma_type in ("unroll", "vectorize", "parallel"):
             getattr(self, pragma_type)(var)
             return
@@ -279,7 +260,7 @@ class Stage:
 
     def prefetch(self, tensor: Any, var: IterVar, offset: Any) -> None:
         """Fetch what a tensor's elements will be ``offset`` iterations of a loop ahead."""
-        self._leaf("prefetch", var)
+        _position_of_loop(self, "prefetch", var)
         self.attributes(var).prefetches.append(Prefetched(tensor, convert(offset)))
 
     # Memory
@@ -298,7 +279,7 @@ class Stage:
         function may give ``te.AXIS_SEPARATOR``: a border that flattening keeps.
         """
         if not isinstance(self.op, PlaceholderOp):
-            self._check_loops("transform_layout")
+            _check_loops(self, "transform_layout")
         return transform_layout(self, mapping_function)
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
@@ -315,14 +296,14 @@ class Stage:
 
     def double_buffer(self) -> None:
         """Compute the next part while the current one is used, in a second copy of the memory."""
-        self._check_loops("double_buffer")
+        _check_loops(self, "double_buffer")
         if self.is_output:
             raise refuse("double_buffer", self, "memory of an output cannot be doubled")
         self.has_double_buffer = True
 
     def rolling_buffer(self) -> None:
         """Keep rows that the next iteration needs again, instead of computing them twice."""
-        self._check_loops("rolling_buffer")
+        _check_loops(self, "rolling_buffer")
         if self.is_output:
             raise refuse("rolling_buffer", self, "an output is kept as a whole")
         self.has_rolling_buffer = True
@@ -352,7 +333,7 @@ class Stage:
         """Compute the stage inside of a loop of the stage that uses it: what that iteration
         needs.
         """
-        self._check_place("compute_at")
+        _check_place(self, "compute_at")
         if not isinstance(parent, Stage):
             raise refuse("compute_at", self, f"a stage of the schedule is needed, got {parent!r}")
         for stage, role in ((self, "is computed as a whole"), (parent, "reads all it reads")):
@@ -387,7 +368,7 @@ class Stage:
 
     def compute_inline(self) -> None:
         """Write the expression of the stage wherever it is read, and compute nothing before."""
-        self._check_place("compute_inline")
+        _check_place(self, "compute_inline")
         if isinstance(self.op, PlaceholderOp):
             raise refuse("compute_inline", self, "an input of the program has no expression")
         if not isinstance(self.op, ComputeOp):
@@ -405,46 +386,68 @@ class Stage:
 
     def compute_root(self) -> None:
         """Compute the stage as a whole, before those that use it."""
-        self._check_place("compute_root")
+        _check_place(self, "compute_root")
         self.attach_type, self.attach_stage, self.attach_ivar = AttachType.GROUP_ROOT, None, None
         self.placed_at = place_of_caller()
 
-    # Checks
-
-    def _check_place(self, primitive: str) -> None:
-        if self.attach_type == AttachType.SCAN_UPDATE:
-            raise refuse(primitive, self, "the update of a scan is computed inside of the scan")
-
-    def _check_loops(self, primitive: str) -> None:
-        if self.attach_type in (AttachType.INLINE, AttachType.INLINED_ALREADY):
-            raise refuse(
-                primitive, self, "the stage is inlined: it has no loops of its own", None,
-                "schedule its loops before, or leave out compute_inline",
-            )  # fmt: skip
-        if isinstance(self.op, PlaceholderOp):
-            raise refuse(
-                primitive, self, "an input of the program has no loops", None,
-                "cache_read makes a copy that has",
-            )  # fmt: skip
-
-    def _leaf(self, primitive: str, axis: Any) -> int:
-        """Return the position of a loop among the leaves."""
-        if not isinstance(axis, IterVar):
-            raise refuse(primitive, self, f"a loop of the stage is needed, got {axis!r}")
-        found = position(self.leaf_iter_vars, axis)
-        if found is None:
-            raise refuse(primitive, self, f"{describe(axis)} is not a loop of the stage", axis)
-        return found
-
-    def _size(self, primitive: str, axis: IterVar, given: Any) -> PrimExpr:
-        size = convert(given)
-        if not isinstance(size, PrimExpr) or not size.dtype.is_integer:
-            raise refuse(primitive, self, f"a number of iterations is an integer, got {given!r}")
-        if isinstance(size, IntImm):
-            if size.value < 1:
-                raise refuse(primitive, self, f"{size.value} iterations are not possible", axis)
-            return IntImm(axis.var.dtype, size.value)
-        return size
-
     def __repr__(self) -> str:
         return f"stage({self.name}, {self.op})"
+
+
+def _fuse_two(stage: Stage, outer: IterVar, inner: IterVar) -> IterVar:
+    first, second = _position_of_loop(stage, "fuse", outer), _position_of_loop(stage, "fuse", inner)
+    if first == second + 1:
+        outer, inner, first, second = inner, outer, second, first
+    for axis in (outer, inner):
+        if axis.iter_type not in _SPLITTABLE:
+            raise refuse("fuse", stage, f"{describe(axis)} cannot be fused", axis)
+    if second != first + 1:
+        raise refuse(
+            "fuse", stage, f"'{outer.var.name}' and '{inner.var.name}' do not follow each other",
+            inner, "bring them together by reorder, then fuse",
+        )  # fmt: skip
+    kind = max(outer.iter_type, inner.iter_type)
+    name = f"{outer.var.name}.{inner.var.name}.fused"
+    wide = max((outer.var.dtype, inner.var.dtype), key=lambda dtype: dtype.bits)
+    fused = IterVar(None, Var(name, wide), kind)
+    stage.relate(Fuse(outer, inner, fused, place_of_caller()), first)
+    return fused
+
+
+def _check_place(stage: Stage, primitive: str) -> None:
+    if stage.attach_type == AttachType.SCAN_UPDATE:
+        raise refuse(primitive, stage, "the update of a scan is computed inside of the scan")
+
+
+def _check_loops(stage: Stage, primitive: str) -> None:
+    if stage.attach_type in (AttachType.INLINE, AttachType.INLINED_ALREADY):
+        raise refuse(
+            primitive, stage, "the stage is inlined: it has no loops of its own", None,
+            "schedule its loops before, or leave out compute_inline",
+        )  # fmt: skip
+    if isinstance(stage.op, PlaceholderOp):
+        raise refuse(
+            primitive, stage, "an input of the program has no loops", None,
+            "cache_read makes a copy that has",
+        )  # fmt: skip
+
+
+def _position_of_loop(stage: Stage, primitive: str, axis: Any) -> int:
+    """Return the position of a loop among the leaves."""
+    if not isinstance(axis, IterVar):
+        raise refuse(primitive, stage, f"a loop of the stage is needed, got {axis!r}")
+    found = position(stage.leaf_iter_vars, axis)
+    if found is None:
+        raise refuse(primitive, stage, f"{describe(axis)} is not a loop of the stage", axis)
+    return found
+
+
+def _number_of_iterations(stage: Stage, primitive: str, axis: IterVar, given: Any) -> PrimExpr:
+    size = convert(given)
+    if not isinstance(size, PrimExpr) or not size.dtype.is_integer:
+        raise refuse(primitive, stage, f"a number of iterations is an integer, got {given!r}")
+    if isinstance(size, IntImm):
+        if size.value < 1:
+            raise refuse(primitive, stage, f"{size.value} iterations are not possible", axis)
+        return IntImm(axis.var.dtype, size.value)
+    return size

@@ -14,14 +14,23 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
 from tilesmith.topi.compute import compute
-from tilesmith.topi.utils import DType, Shape, equal_const_int, nonempty
+from tilesmith.topi.image.indices import COORDINATES, ROUNDINGS, get_inx, rounded
+from tilesmith.topi.utils import DType, Number, Shape, equal_const_int, nonempty
 from tilesmith.topi.variants import variant
 
 __all__ = ["cubic_weights", "resize1d", "resize2d", "resize3d"]
 
 _METHODS = ("nearest_neighbor", "linear", "cubic")
-_COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-_ROUNDINGS = ("", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """How the pixels along an axis come from the old ones."""
+
+    before: PrimExpr
+    after: PrimExpr
+    start: Number
+    end: Number
 
 
 @dataclass(frozen=True)
@@ -37,48 +46,40 @@ class _Rule:
     def __post_init__(self) -> None:
         for what, value, known in (
             ("method", self.method, _METHODS),
-            ("coordinate_transformation_mode", self.coordinates, _COORDINATES),
-            ("rounding_method", self.rounding, _ROUNDINGS),
+            ("coordinate_transformation_mode", self.coordinates, COORDINATES),
+            ("rounding_method", self.rounding, ("", *ROUNDINGS)),
         ):
             if value not in known:
                 raise UnsupportedError(f"resize: {what} '{value}' is not one of {', '.join(known)}")
 
-    def coordinate(self, index: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
-        """Return the position of a new pixel in the old image."""
-        x, half = op.cast("float32", index), const(0.5, "float32")
-        one_pixel = equal_const_int(after, 1)
-        if self.coordinates == "align_corners":
-            if one_pixel:
-                return const(0.0, "float32")
-            return x * (op.cast("float32", before - 1) / op.cast("float32", after - 1))
-        ratio = op.cast("float32", before) / op.cast("float32", after)
-        if self.coordinates == "asymmetric":
-            return x * ratio
-        if self.coordinates == "pytorch_half_pixel" and one_pixel:
-            return const(0.0, "float32")
-        return (x + half) * ratio - half
+    @property
+    def crops(self) -> bool:
+        """Whether a region of the image is taken, which may lie outside of it in part."""
+        return self.coordinates == "tf_crop_and_resize"
 
-    def nearest(self, index: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
+    def coordinate(self, index: PrimExpr, axis: _Axis) -> PrimExpr:
+        """Return the position of a new pixel in the old image."""
+        return get_inx(index, axis.before, axis.after, self.coordinates, axis.start, axis.end)
+
+    def is_inside(self, index: PrimExpr, axis: _Axis) -> PrimExpr:
+        """Return whether a new pixel lies in the old image."""
+        place = self.coordinate(index, axis)
+        last = op.cast("float32", axis.before - 1)
+        return tir.And(place >= const(0.0, "float32"), place <= last)
+
+    def nearest(self, index: PrimExpr, axis: _Axis) -> PrimExpr:
         """Return the old pixel nearest to a new one, by integer arithmetic if the rule allows
         it.
         """
         aligned = self.coordinates == "align_corners"
-        rounding = self.rounding or ("round" if aligned else "floor")
+        rounding = self.rounding or ("round" if aligned or self.crops else "floor")
         if rounding == "floor" and self.coordinates == "asymmetric":
-            return op.floordiv(index * before, after)
-        place, half = self.coordinate(index, before, after), const(0.5, "float32")
-        if rounding in ("round", "round_prefer_floor"):
-            place = tir.ceil(place - half)
-        elif rounding == "round_prefer_ceil":
-            place = tir.floor(place + half)
-        else:
-            place = tir.floor(place) if rounding == "floor" else tir.ceil(place)
-        return op.cast(before.dtype, place)
+            return op.floordiv(index * axis.before, axis.after)
+        return op.cast(axis.before.dtype, rounded(self.coordinate(index, axis), rounding))
 
-    def taps(
-        self, index: PrimExpr, before: PrimExpr, after: PrimExpr
-    ) -> list[tuple[PrimExpr, PrimExpr | None]]:
+    def taps(self, index: PrimExpr, axis: _Axis) -> list[tuple[PrimExpr, PrimExpr | None]]:
         """Return old pixels along one axis with their weights (None if there is only one pixel)."""
+        before = axis.before
         zero, last = const(0, before.dtype), before - 1
 
         def inside(place: PrimExpr) -> PrimExpr:
@@ -86,8 +87,8 @@ class _Rule:
             return place if isinstance(before, IntImm) else nonempty(place, before, "resize")
 
         if self.method == "nearest_neighbor":
-            return [(inside(self.nearest(index, before, after)), None)]
-        place = self.coordinate(index, before, after)
+            return [(inside(self.nearest(index, axis)), None)]
+        place = self.coordinate(index, axis)
         base = tir.floor(place)
         fraction = place - base
         first = op.cast(before.dtype, base)
@@ -118,18 +119,34 @@ def cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
     return [far(t + one), near(t), near(one - t), far(const(2.0, "float32") - t)]
 
 
+def _region(roi: Sequence[Number] | None, rank: int, rule: _Rule) -> list[Number]:
+    """Return where the region begins along each axis, then where it ends along each."""
+    if not rule.crops:
+        if roi is not None and any(not op.is_const(convert(value), 0) for value in roi):
+            raise UnsupportedError(
+                f"resize: a region of interest goes with tf_crop_and_resize, not with "
+                f"{rule.coordinates}",
+                notes=("slice the image",),
+            )
+        return [0.0 if number < rank else 1.0 for number in range(2 * rank)]
+    if roi is None or len(roi) != 2 * rank:
+        raise ShapeError(f"resize: tf_crop_and_resize needs a region of {2 * rank} numbers")
+    return list(roi)
+
+
 def _resize(
     data: Tensor,
-    roi: Sequence[float] | None,
+    roi: Sequence[Number] | None,
     size: Shape,
     letters: str,
     layout: str,
     rule: _Rule,
+    extrapolation_value: float,
     out_dtype: DType | None,
     output_shape: Shape | None,
 ) -> Tensor:
-    if roi is not None and any(float(value) for value in roi):
-        raise UnsupportedError("resize: a region of interest is not supported; slice the image")
+    region = _region(roi, len(letters), rule)
+    layout = "".join([letter for letter in layout if not letter.isdigit()])
     if len(layout) != len(data.shape) or any(letter not in layout for letter in letters):
         raise UnsupportedError(f"resize: layout '{layout}' does not have the plain axes {letters}")
     if len(size) != len(letters):
@@ -144,9 +161,14 @@ def _resize(
     if output_shape is not None:
         shape = [convert(extent) for extent in output_shape]
     dtype = out_dtype or data.dtype
+    ways = [
+        _Axis(data.shape[axis], shape[axis], *region[number :: len(axes)])
+        for number, axis in enumerate(axes)
+    ]
+    outside = op.cast(dtype, const(extrapolation_value, "float32"))
 
     def element(*i: Any) -> PrimExpr:
-        taps = [rule.taps(i[axis], data.shape[axis], shape[axis]) for axis in axes]
+        taps = [rule.taps(i[axis], way) for axis, way in zip(axes, ways)]
         total: Any = None
         for chosen in itertools.product(*taps):
             place, weight = list(i), None
@@ -158,7 +180,12 @@ def _resize(
             if weight is not None:
                 value = op.cast("float32", value) * weight
             total = value if total is None else total + value
-        return op.cast(dtype, total)
+        value = op.cast(dtype, total)
+        if not rule.crops:
+            return value
+        inside = [rule.is_inside(i[axis], way) for axis, way in zip(axes, ways)]
+        made: PrimExpr = tir.if_then_else(tir.all(*inside), value, outside)
+        return made
 
     return compute(shape, element, name="resize", tag=tag.INJECTIVE)
 
@@ -166,7 +193,7 @@ def _resize(
 def _resize_layout(
     letters: str,
     data: Tensor,
-    roi: Sequence[float] | None,
+    roi: Sequence[Number] | None,
     size: Shape,
     layout: str = "",
     method: str = "linear",
@@ -185,7 +212,9 @@ def _resize_layout(
         bicubic_alpha,
         bool(bicubic_exclude),
     )
-    return _resize(data, roi, size, letters, layout, rule, out_dtype, output_shape)
+    return _resize(
+        data, roi, size, letters, layout, rule, extrapolation_value, out_dtype, output_shape
+    )
 
 
 resize1d = variant(
@@ -203,11 +232,13 @@ resize2d = variant(
 
     ``method``: "nearest_neighbor", "linear" or "cubic" (with ``bicubic_alpha``; ``bicubic_exclude``
     leaves out what lies outside of the image and scales the other weights).
-    ``coordinate_transformation_mode``: "half_pixel", "align_corners", "asymmetric" or
-    "pytorch_half_pixel". ``rounding_method``, of nearest_neighbor: "round" (halves down), "floor",
-    "ceil", "round_prefer_floor" or "round_prefer_ceil"; without one, "round" where the corners are
-    aligned and "floor" elsewhere. ``extrapolation_value`` matters with a
-    region of interest only; a ``roi`` other than zeros raises UnsupportedError.
+    ``coordinate_transformation_mode``: "half_pixel", "align_corners", "asymmetric",
+    "pytorch_half_pixel", "tf_half_pixel_for_nn" or "tf_crop_and_resize". The last one spreads a
+    region ``roi`` out: where it begins (top, left), where it ends (bottom, right), each from 0 to
+    1; new pixels outside of the image are ``extrapolation_value``. ``rounding_method``, of
+    nearest_neighbor: "round" (halves down), "floor", "ceil", "round_prefer_floor" or
+    "round_prefer_ceil"; without one, "round" for align_corners and tf_crop_and_resize, "floor" for
+    the others. A layout may have blocks of channels.
     """,
     layout="NCHW",
 )

@@ -5,6 +5,8 @@ The signatures are the ones that users know; they differ in names and defaults.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.te import Tensor
 from tilesmith.topi.nn.convolution import conv, conv_transpose
 from tilesmith.topi.nn.utils import Numbers, Padding
@@ -92,6 +94,45 @@ def _plane(
     return conv(Input, Filter, stride, padding, dilation, 1, layout, out_dtype=out_dtype)
 
 
+def conv2d_nhwc(
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    out_dtype: DType | None = "float32",
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Tensor:
+    """Return a convolution of NHWC data with a filter in HWIO, whose order a tuner may change; see
+    `conv`.
+    """
+    return conv(
+        Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype,
+        auto_scheduler_rewritten_layout, meta_schedule_original_shape, True,
+    )  # fmt: skip
+
+
+def conv3d_ndhwc(
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    groups: int,
+    out_dtype: DType | None = "float32",
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_origin_shape: Any = None,
+) -> Tensor:
+    """Return a convolution of NDHWC data with a filter in DHWIO, the channels in groups; see
+    `conv`.
+    """
+    return conv(
+        Input, Filter, stride, padding, dilation, groups, "NDHWC", "DHWIO", out_dtype,
+        auto_scheduler_rewritten_layout, meta_schedule_origin_shape,
+    )  # fmt: skip
+
+
 def _grouped(
     layout: str,
     Input: Tensor,
@@ -175,7 +216,6 @@ def _doc(data: str, kernel: str, *, transposed: bool = False, grouped: bool = Fa
 conv1d_ncw = variant("conv1d_ncw", _line, "NCW", _doc("NCW", "OIW"))
 conv1d_nwc = variant("conv1d_nwc", _line, "NWC", _doc("NWC", "WIO"))
 conv2d_nchw = variant("conv2d_nchw", _plane, "NCHW", _doc("NCHW", "OIHW"))
-conv2d_nhwc = variant("conv2d_nhwc", _plane, "NHWC", _doc("NHWC", "HWIO"))
 conv2d_hwcn = variant("conv2d_hwcn", _plane, "HWCN", _doc("HWCN", "HWIO"))
 
 group_conv1d_ncw = variant(
@@ -191,7 +231,6 @@ group_conv2d_nhwc = variant(
     "group_conv2d_nhwc", _grouped, "NHWC", _doc("NHWC", "HWIO", grouped=True)
 )
 conv3d_ncdhw = variant("conv3d_ncdhw", _grouped, "NCDHW", _doc("NCDHW", "OIDHW", grouped=True))
-conv3d_ndhwc = variant("conv3d_ndhwc", _grouped, "NDHWC", _doc("NDHWC", "DHWIO", grouped=True))
 
 conv1d_transpose_ncw = variant(
     "conv1d_transpose_ncw", _transposed_line, ("NCW", "IOW"), _doc("NCW", "IOW", transposed=True)

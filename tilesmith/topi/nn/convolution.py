@@ -14,11 +14,13 @@ from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 from tilesmith.te import Tensor
+from tilesmith.te.create_prim_func import LAYOUT_FREE
 from tilesmith.tir import IterVar
 from tilesmith.topi.accumulation import accumulator, rounded
 from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw
 from tilesmith.topi.nn.pad import pad
+from tilesmith.topi.nn.rewritten import given_weight
 from tilesmith.topi.nn.utils import (
     SPATIAL,
     Numbers,
@@ -39,6 +41,7 @@ _KERNEL_LAYOUTS = {
 """The layout of the filter that goes with a layout of the data unless told otherwise."""
 
 _ITERATORS = {"D": "rz", "H": "ry", "W": "rx", "I": "rc"}
+_WEIGHT_AXES = {**_ITERATORS, "O": "ff"}
 _LOOPS = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
 
 
@@ -85,6 +88,14 @@ class _Geometry:
         """Return how far the filter extends along an axis, counted from its first element."""
         return (self.kernel[letter] - 1) * self.dilation[letter]
 
+    def windows(self) -> dict[str, PrimExpr]:
+        """Return the sizes of the result by letter."""
+        size = {"N": self.size["N"], "C": self.kernel["O"]}
+        for x in self.letters:
+            length = self.size[x] + self.before[x] + self.after[x]
+            size[x] = windows_within(length, self.kernel[x], self.stride[x], self.dilation[x])
+        return size
+
     def iterators(self, channels: PrimExpr) -> dict[str, IterVar]:
         """Return the reduction axes (``channels`` of a group, and filter positions) in the order of
         the filter's layout.
@@ -98,7 +109,11 @@ class _Geometry:
         }
 
     def compute(
-        self, name: str, size: dict[str, PrimExpr], element: Callable[..., PrimExpr]
+        self,
+        name: str,
+        size: dict[str, PrimExpr],
+        element: Callable[..., PrimExpr],
+        attrs: dict[str, Any] | None = None,
     ) -> Tensor:
         """Return the result of sizes by letter, whose indices come in the order of its layout."""
         return compute(
@@ -106,6 +121,7 @@ class _Geometry:
             element,
             name=name,
             tag=name,
+            attrs=attrs,
             varargs_names=[_LOOPS[letter] for letter in self.out_layout],
         )
 
@@ -144,6 +160,10 @@ def conv(
     data_layout: str,
     kernel_layout: str = "",
     out_dtype: DType | None = None,
+    auto_scheduler_rewritten_layout: str | None = None,
+    meta_schedule_original_shape: Any = None,
+    auto_scheduler_should_rewrite_layout: bool = False,
+    *,
     out_layout: str | None = None,
 ) -> Tensor:
     """Compute a convolution along one, two or three axes.
@@ -152,9 +172,16 @@ def conv(
     ``inp[n, c, y*s + ky*d, x*s + kx*d] * filt[o, c, ky, kx]``; layouts are orders of the letters N,
     C (of the filter O, I) and D, H, W. ``groups``: channels fall into that many groups that do not
     see each other. ``padding``: zeros around the data, see `get_pad_tuple_generic`. Computed in
-    ``out_dtype``, by default that of the data. Raises ShapeError where channels do not fit,
-    UnsupportedError for packed layouts.
+    ``out_dtype``, by default that of the data. A tuner may rearrange the filter where
+    ``auto_scheduler_should_rewrite_layout`` is true, and it has where the two parameters before say
+    so (see `given_weight`; the axes of the filter are ff, rc, rz, ry and rx). Raises ShapeError
+    where channels do not fit, UnsupportedError for packed layouts.
     """
+    given, names = filt, kernel_layout or _KERNEL_LAYOUTS.get(data_layout, "")
+    filt = given_weight(
+        filt, [_WEIGHT_AXES.get(letter, letter) for letter in names],
+        auto_scheduler_rewritten_layout, meta_schedule_original_shape,
+    )  # fmt: skip
     g = _Geometry(inp, filt, stride, padding, dilation, data_layout, kernel_layout, out_layout)
     _check_channels(g, groups)
     if _is_depthwise(g, groups):
@@ -167,12 +194,6 @@ def conv(
         [g.after.get(letter, 0) for letter in g.data_layout],
         name="pad_temp",
     )
-    out_size = {"N": g.size["N"], "C": g.kernel["O"]}
-    for letter in g.letters:
-        size = g.size[letter] + g.before[letter] + g.after[letter]
-        out_size[letter] = windows_within(
-            size, g.kernel[letter], g.stride[letter], g.dilation[letter]
-        )
     places = g.iterators(g.kernel["I"])
     per_group, group_channels = simplify(op.floordiv(g.kernel["O"], groups)), g.kernel["I"]
 
@@ -193,7 +214,8 @@ def conv(
         return te.sum(product, axis=list(places.values()))
 
     name = g.name if groups == 1 else "group_" + g.name
-    return rounded(g.compute(name, out_size, element), out_dtype)
+    attrs = {LAYOUT_FREE: [given]} if auto_scheduler_should_rewrite_layout else None
+    return rounded(g.compute(name, g.windows(), element, attrs), out_dtype)
 
 
 def conv_transpose(

@@ -19,7 +19,7 @@ from tilesmith.topi.utils import Axes, get_const_int, normalize_axes, product
 
 __all__ = [
     "batch_norm", "fast_softmax", "group_norm", "instance_norm", "layer_norm", "log_softmax", "lrn",
-    "rms_norm", "softmax",
+    "rms_norm", "softmax", "softmax_common",
 ]  # fmt: skip
 
 
@@ -62,6 +62,11 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 fast_softmax = softmax
+
+
+def softmax_common(x: Tensor, axis: int, use_fast_exp: bool) -> Tensor:
+    """Return `fast_softmax` or `softmax`."""
+    return fast_softmax(x, axis) if use_fast_exp else softmax(x, axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:

@@ -25,9 +25,13 @@ from tilesmith.topi.utils import get_const_int, largest, lowest
 from tilesmith.topi.variants import variant
 
 __all__ = [
-    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d",
-    "pool3d",
+    "POOL_TYPE_CODE", "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool",
+    "pool1d", "pool2d", "pool3d",
 ]  # fmt: skip
+
+
+POOL_TYPE_CODE = {"avg": 0, "max": 1}
+"""Numbers that stand for the kinds of pooling in saved programs."""
 
 
 def spatial_axes(layout: str, rank: int) -> list[int]:

@@ -8,9 +8,13 @@ from typing import TypeAlias
 from tilesmith.ir import IntImm, PrimExpr, convert
 from tilesmith.ir.windows import window_count
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.te import Tensor
 from tilesmith.topi.utils import Shape, get_const_int, simplify
 
-__all__ = ["get_pad_tuple", "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic"]
+__all__ = [
+    "get_pad_tuple", "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic", "infer_pad",
+    "infer_pad3d", "infer_stride",
+]  # fmt: skip
 
 Numbers: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
@@ -97,6 +101,44 @@ def get_pad_tuple3d(padding: Padding, kernel: Shape) -> tuple[int, int, int, int
     """
     (front, top, left), (back, bottom, right) = get_pad_tuple_generic(padding, kernel)
     return front, top, left, back, bottom, right
+
+
+def infer_pad(data: Tensor, data_pad: Tensor | None) -> tuple[int, int]:
+    """Return by how many rows and columns NCHW data was padded on each side; None stands for data
+    that was not.
+    """
+    if data_pad is None:
+        return 0, 0
+    height, width = _added(data, data_pad, "NCHW", "HW")
+    return height // 2, width // 2
+
+
+def infer_pad3d(data: Tensor, data_pad: Tensor | None, layout: str) -> tuple[int, int, int]:
+    """Return how many elements the padding added in depth, height and width, both sides together;
+    ``layout`` is NCDHW or NDHWC.
+    """
+    if layout not in ("NCDHW", "NDHWC"):
+        raise UnsupportedError(f"infer_pad3d: layout '{layout}' is neither NCDHW nor NDHWC")
+    if data_pad is None:
+        return 0, 0, 0
+    depth, height, width = _added(data, data_pad, layout, "DHW")
+    return depth, height, width
+
+
+def _added(data: Tensor, padded: Tensor, layout: str, letters: str) -> list[int]:
+    axes = [layout.index(letter) for letter in letters]
+    return [get_const_int(padded.shape[axis] - data.shape[axis]) for axis in axes]
+
+
+def infer_stride(data: Tensor, kernel: Tensor, out: Tensor) -> tuple[int, int]:
+    """Return the strides with which an OIHW kernel made NCHW ``out`` of padded NCHW data; 1 along
+    an axis with a single result.
+    """
+    strides = []
+    for axis in (2, 3):
+        size, window, count = [get_const_int(one.shape[axis]) for one in (data, kernel, out)]
+        strides.append((size - window) // (count - 1) if count > 1 else 1)
+    return strides[0], strides[1]
 
 
 def check_plain_layout(layout: str, primal: str) -> str:

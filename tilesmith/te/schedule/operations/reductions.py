@@ -16,8 +16,8 @@ from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import mentions
 from tilesmith.support.caller import CallerPlace
-from tilesmith.te.schedule.loop_nest import LoopNest, is_virtual_thread, with_conditions
-from tilesmith.te.schedule.message_passing import pass_down_marks, thread_of
+from tilesmith.te.schedule.loop_nest import LoopNest, with_conditions
+from tilesmith.te.schedule.message_passing import is_virtual_thread, pass_down_marks, thread_of
 from tilesmith.te.schedule.operations.rules import Bounds, Placement
 from tilesmith.te.schedule.refusals import describe, refuse
 from tilesmith.te.schedule.stage import Stage
@@ -145,9 +145,9 @@ class _CrossThread:
         self, stage: Stage, bounds: Bounds, placement: Placement, marks: dict[IterVar, int]
     ) -> None:
         self.stage, self.bounds, self.placement = stage, bounds, placement
-        self.found = _Reduction(stage)
-        self.combiner = self.found.reduce.combiner
-        self.threads: list[PrimExpr] = []
+        self.parts = _Reduction(stage)
+        self.combiner = self.parts.reduce.combiner
+        self.threads: list[Var] = []
         self.serial: list[IterVar] = []
         for axis in stage.leaf_iter_vars:
             mark = marks.get(axis, 0)
@@ -184,8 +184,8 @@ class _CrossThread:
         of_results = [one for one in guards if not self.depends_on_reduction(one)]
         total = self.buffers("reduce_temp")
         steps: list[Stmt] = []
-        condition = all_of(*of_values, *of_results, *self.found.condition(nest))
-        values = self.found.sources(nest)
+        condition = all_of(*of_values, *of_results, *self.parts.condition(nest))
+        values = self.parts.sources(nest)
         partial: list[Buffer] = []
         if self.serial:
             partial = self.buffers("normal_reduce_temp")
@@ -209,7 +209,7 @@ class _CrossThread:
     def buffers(self, name: str) -> list[Buffer]:
         return [
             decl_buffer((1,), value.dtype, name, scope="local")
-            for value in self.found.reduce.source
+            for value in self.parts.reduce.source
         ]
 
     def accumulate(
@@ -248,9 +248,9 @@ class _CrossThread:
     def store(self, nest: LoopNest, total: list[Buffer]) -> Stmt:
         """Return the stores of the results, from the threads for which the predicate holds."""
         values: Sequence[PrimExpr] = [buffer[0] for buffer in total]
-        if self.found.reduce.init:
-            values = combine(self.combiner, self.found.first_values(nest), values)
-        body = stored_together(self.found.outputs, values, self.found.indices(nest))
+        if self.parts.reduce.init:
+            values = combine(self.combiner, self.parts.first_values(nest), values)
+        body = stored_together(self.parts.outputs, values, self.parts.indices(nest))
         if self.stage.store_predicate is None:
             return body
         return with_conditions([self.stage.store_predicate], body, are_likely=False)

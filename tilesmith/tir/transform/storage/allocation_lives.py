@@ -23,7 +23,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.storage.memory_info import has_special_memory
 
-__all__ = ["Life", "LifeFinder", "element_bits"]
+__all__ = ["Life", "LifeFinder", "memory_bits"]
 
 
 class Life:
@@ -54,12 +54,17 @@ class Life:
 
     @property
     def bits(self) -> int:
-        return self.size * element_bits(self.allocation.dtype)
+        return self.size * memory_bits(self.allocation.dtype)
 
 
 def element_bits(dtype: DataType) -> int:
-    """Return the number of bits that an element occupies in memory: a boolean occupies a byte."""
+    """Return the number of bits of an element: a boolean has a byte."""
     return (8 if dtype.is_bool else dtype.bits) * dtype.lanes
+
+
+def memory_bits(dtype: DataType) -> int:
+    """Return the number of bits that an element occupies in memory: whole bytes, also of int4."""
+    return -(-element_bits(dtype) // 8) * 8
 
 
 def _constant_size(allocation: Allocate) -> int | None:

@@ -148,8 +148,8 @@ class _Realizer(AccessRedirection):
     def bind(self, attribute: AttrStmt) -> Stmt:
         """Make a buffer a view of a region, and bind the variables of its declaration."""
         view, buffer = attribute.node.items
-        value: Any = attribute.value
-        parts = [self.visit(part) for part in value.args]
+        ends: Any = attribute.value
+        parts = [self.visit(part) for part in ends.args]
         region = [Range.from_min_extent(*part) for part in zip(parts[::2], parts[1::2])]
         source = BufferRegion(buffer, region)
         target = self.visit(source)

@@ -38,7 +38,7 @@ from tilesmith.target.kind import VULKAN, WEBGPU
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, Stmt
-from tilesmith.tir.transform.storage.allocation_lives import Life, LifeFinder, element_bits
+from tilesmith.tir.transform.storage.allocation_lives import Life, LifeFinder, memory_bits
 from tilesmith.tir.transform.storage.computed_in_place import element_for_element
 from tilesmith.tir.transform.storage.memory_info import has_special_memory, memory_info
 from tilesmith.tir.transform.storage.merged_memory import MergedMemory, Part
@@ -84,7 +84,7 @@ class _Slot:
     @property
     def size(self) -> int:
         """Return the number of elements of the first allocation's dtype."""
-        return -(-self.bits // element_bits(self.life.allocation.dtype))
+        return -(-self.bits // memory_bits(self.life.allocation.dtype))
 
     def takes(self, life: Life, exact_dtypes: bool) -> bool:
         """Return whether an allocation fits into this memory, which may be enlarged.
@@ -232,7 +232,7 @@ def _one_allocation(scope: str, slots: _Slots, body: Stmt) -> Stmt:
     if len(parts) > 1:
         del parts[first.buffer_var]
         body = MergedMemory(first.buffer_var, parts).visit(body)
-    return _allocated(first, -(-total // element_bits(first.dtype)), body)
+    return _allocated(first, -(-total // memory_bits(first.dtype)), body)
 
 
 def _check_limit(scope: str, bits: int, slots: _Slots) -> None:

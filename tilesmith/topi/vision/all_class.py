@@ -1,4 +1,4 @@
-"""Detection of objects: choosing boxes."""
+"""Choosing boxes of all classes at once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.te import Tensor
 from tilesmith.tir import Buffer, Stmt, ir_builder
 from tilesmith.tir.ir_builder import BufferVar, IRBuilder
-from tilesmith.topi.box_suppression import get_valid_counts, non_max_suppression
 from tilesmith.topi.digit_sort import DigitSort, sortable, sortable_dtype
 from tilesmith.topi.procedure import Row, index_dtype, local, pointers
-from tilesmith.topi.regions import reorg, roi_align_nchw, roi_align_nhwc, roi_pool_nchw
+from tilesmith.topi.tensor import full
+from tilesmith.topi.utils import DType, Number
 
-__all__ = [
-    "all_class_non_max_suppression", "get_valid_counts", "non_max_suppression", "reorg",
-    "roi_align_nchw", "roi_align_nhwc", "roi_pool_nchw",
-]  # fmt: skip
+__all__ = ["all_class_non_max_suppression"]
 
 
 def _overlaps(
@@ -78,18 +75,28 @@ def _choose_boxes(
 def all_class_non_max_suppression(
     boxes: Tensor,
     scores: Tensor,
-    max_output_boxes_per_class: Tensor,
-    iou_threshold: Tensor,
-    score_threshold: Tensor,
+    max_output_boxes_per_class: Tensor | Number,
+    iou_threshold: Tensor | Number,
+    score_threshold: Tensor | Number,
     output_format: str = "onnx",
 ) -> list[Tensor]:
     """Choose boxes (batch, box, corners) by scores (batch, class, box), none of which overlaps with
     a better one of its class.
 
-    Returns rows (batch, class, box), with room for all, and how many of them are filled.
+    The limits are numbers, or tensors of one. Returns rows (batch, class, box), with room for all,
+    and how many of them are filled. For the ``output_format`` "tensorflow": rows (class, box) of
+    each image, their scores, and how many there are of each image; zeros follow them.
     """
-    if output_format != "onnx":
-        raise UnsupportedError(f"non-maximum suppression: output_format '{output_format}'")
+    if output_format not in ("onnx", "tensorflow"):
+        raise UnsupportedError(
+            f"non-maximum suppression: output_format '{output_format}' is neither onnx nor "
+            "tensorflow"
+        )
+    limits = [
+        _as_tensor(max_output_boxes_per_class, "int64"),
+        _as_tensor(iou_threshold, boxes.dtype),
+        _as_tensor(score_threshold, boxes.dtype),
+    ]
     batches, classes, size = scores.shape
     kind = index_dtype([size])
 
@@ -114,8 +121,47 @@ def all_class_non_max_suppression(
     room = batches * classes * size
     made: list[Tensor] = te.extern(
         [(room, 3), (1,), (2, size), (2, size)],
-        [boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold],
+        [boxes, scores, *limits],
         body, name="all_class_non_max_suppression",
         dtype=["int64", "int64", sortable_dtype(scores.dtype), kind],
     )  # fmt: skip
-    return made[:2]
+    return made[:2] if output_format == "onnx" else _by_image(made[0], made[1], scores)
+
+
+def _as_tensor(value: Tensor | Number, dtype: DType) -> Tensor:
+    return value if isinstance(value, Tensor) else full((1,), dtype, value)
+
+
+def _by_image(rows: Tensor, number: Tensor, scores: Tensor) -> list[Tensor]:
+    """Return the chosen boxes of each image, their scores, and how many there are."""
+    batches, classes, size = scores.shape
+    room = classes * size
+
+    def body(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        builder = ir_builder.create()
+        chosen, filled, points, found, found_scores, counted = pointers(
+            builder, [*inputs, *outputs]
+        )
+        with builder.for_range(const(0, batches.dtype), batches, "batch") as batch:
+            counted[batch] = const(0, "int32")
+            with builder.for_range(const(0, room.dtype), room, "k") as k:
+                found_scores[[batch, k]] = const(0, scores.dtype)
+                for column in range(2):
+                    found[[batch, k, column]] = const(0, "int64")
+        with builder.for_range(const(0, "int64"), filled[0], "row") as row:
+            owner, kind, box = [
+                builder.let(name, op.cast("int32", chosen[[row, column]]))
+                for column, name in enumerate(("owner", "kind", "box"))
+            ]
+            place = builder.let("place", counted[owner])
+            found[[owner, place, 0]] = op.cast("int64", kind)
+            found[[owner, place, 1]] = op.cast("int64", box)
+            found_scores[[owner, place]] = points[[owner, kind, box]]
+            counted[owner] = place + 1
+        return builder.get()
+
+    made: list[Tensor] = te.extern(
+        [(batches, room, 2), (batches, room), (batches,)], [rows, number, scores], body,
+        "boxes_by_image", ["int64", scores.dtype, "int32"],
+    )  # fmt: skip
+    return made

@@ -1,0 +1,86 @@
+"""Names that have no meaning here say why, and what to do instead; pages list them."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilesmith.compat import tvm as alias
+from tilesmith.compat.tvm.refusals import REFUSALS, refusal_of
+from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [key for key in REFUSALS if ":" in key]
+MODULES = [key for key in REFUSALS if ":" not in key]
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    alias.install()
+    yield
+    alias.uninstall()
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_names_say_what_to_do_instead(key):
+    module, _, path = key.partition(":")
+    found = importlib.import_module(module)
+    owner, _, method = path.partition(".")
+    value = getattr(found, owner)
+    if method:  # of a class that is there: any object will do
+        value = getattr(value, method).__get__(object())
+    with pytest.raises(UnsupportedError) as caught:
+        value("an argument")
+    assert path.split(".")[-1] in str(caught.value) or method
+    assert caught.value.notes
+
+
+@pytest.mark.parametrize("name", [*MODULES, "tvm.contrib.msc.core.utils"])
+def test_imports_of_modules_say_why(name):
+    refusal = refusal_of(name)
+    for kind in (ImportError, ModuleNotFoundError, UnsupportedModuleError):
+        with pytest.raises(kind) as caught:
+            importlib.import_module(name)
+        assert refusal.reason in str(caught.value) and refusal.advice in str(caught.value)
+
+
+def test_questions_about_modules_are_answered():
+    import tvm
+
+    assert not hasattr(tvm.contrib, "relay_viz") and hasattr(tvm.contrib, "cc")
+    with pytest.raises(AttributeError, match="Relay, which is not a part of Tilesmith yet"):
+        tvm.contrib.relay_viz
+    with pytest.raises(ImportError, match="Relay"):
+        from tvm.contrib import relay_viz  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tvm.contrib.no_such'"):
+        importlib.import_module("tvm.contrib.no_such")
+
+
+def test_refused_names_stand_for_classes_as_well():
+    from tvm.contrib.cuda_graph import cuda_graph_executor
+
+    refused = cuda_graph_executor.GraphModuleCudaGraph
+    with pytest.raises(UnsupportedError, match="GraphModuleCudaGraph.run_cuda_graph: graphs of"):
+        refused.run_cuda_graph()
+    with pytest.raises(UnsupportedError, match="runtime for CUDA"):
+
+        class Derived(refused):
+            pass
+
+    assert "contrib.graph_executor" in refused.__doc__ and "refused" in repr(refused)
+    with pytest.raises(AttributeError):
+        refused._private
+
+
+def test_reasons_are_sentences():
+    for refusal in REFUSALS.values():
+        for text in (refusal.reason, refusal.advice):
+            assert text and not text.endswith(".")
+
+
+def test_the_pages_are_what_the_tool_writes():
+    command = [sys.executable, str(ROOT / "tools" / "coverage_tables.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr

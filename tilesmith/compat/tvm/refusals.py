@@ -1,0 +1,181 @@
+"""Names and modules of users' programs that have no meaning here, with reasons and alternatives.
+
+A record has two uses: what is raised where a program uses the name, and the row in
+``docs/coverage`` (``tools/coverage_tables.py``). A key "module:name" (or "module:Class.method")
+is a name that can be imported, and raises UnsupportedError when it is called; a key "module" stands
+for a module and all below it, whose import raises UnsupportedModuleError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
+
+__all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a name has no meaning here, and what to do instead."""
+
+    reason: str
+    advice: str
+
+
+def _named(module: str, names: Iterable[str], refusal: Refusal) -> dict[str, Refusal]:
+    return {f"{module}:{name}": refusal for name in names}
+
+
+_ONE_TENSOR_IR = Refusal("there is one tensor IR", "tilesmith.lower lowers it")
+_NO_GRAPH_TEXT = Refusal(
+    "a compiled model is one module, not a library beside a graph in JSON",
+    "GraphModule(executable) runs what tilesmith.compile or relax.build made",
+)
+_COMPILED = Refusal(
+    "cuDNN is not called, kernels are compiled", "use the operators of topi.nn and relax.op.nn"
+)
+_RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
+
+REFUSALS: dict[str, Refusal] = {
+    "tvm.tir.transform:TilePrimitiveDispatch": Refusal(
+        "programs have no tile primitives",
+        "tir.Schedule.tensorize puts intrinsics in place of tiles",
+    ),
+    **_named("tvm.tir.transform", ("LowerTIRx", "LowerTIRxOpaque"), _ONE_TENSOR_IR),
+    "tvm.contrib.graph_executor:create": _NO_GRAPH_TEXT,
+    "tvm.contrib.graph_runtime:create": _NO_GRAPH_TEXT,
+    "tvm.contrib.graph_executor:GraphModule.debug_get_output": Refusal(
+        "operators are fused: the values between them are not stored",
+        "make the value an output of the model, or run relax.interpreter on the graph",
+    ),
+    **_named(
+        "tvm.contrib.cudnn",
+        (
+            "conv_backward_data",
+            "conv_backward_data_find_algo",
+            "conv_backward_filter",
+            "conv_backward_filter_find_algo",
+            "conv_forward",
+            "conv_forward_find_algo",
+            "log_softmax",
+            "softmax",
+        ),
+        _COMPILED,
+    ),
+    "tvm.contrib.sdaccel:compile_vhls": Refusal(
+        "Xilinx has replaced SDAccel (2019), and there is no back end for it",
+        "target='c' writes C code, which high-level synthesis reads",
+    ),
+    **_named(
+        "tvm.contrib.cuda_graph.cuda_graph_executor",
+        ("GraphModuleCudaGraph", "create"),
+        Refusal(
+            "graphs of launches need a runtime for CUDA, which is not a part of Tilesmith yet",
+            "contrib.graph_executor.GraphModule runs the model on the host",
+        ),
+    ),
+    # whole modules
+    "tvm.contrib.msc": Refusal(
+        "the Multi-System Compiler is a project of its own, with its own formats and tools",
+        "relax.frontend imports models, relax.transform changes them",
+    ),
+    "tvm.contrib.micro": Refusal(
+        "boards without an operating system are not measured by remote control yet",
+        "target='c' writes C code for them",
+    ),
+    "tvm.contrib.hexagon": Refusal(
+        "there is no runtime for Hexagon DSPs yet",
+        "compile with target='hexagon' and save the code",
+    ),
+    "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
+    "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
+    "tvm.contrib.pipeline_executor": Refusal(
+        _RELAY, "run several executables, each in a thread of its own"
+    ),
+    "tvm.contrib.pipeline_executor_build": Refusal(
+        _RELAY, "compile the parts of the model one by one"
+    ),
+    "tvm.contrib.debugger": Refusal(
+        "operators are fused: there is no graph to step through",
+        "VirtualMachine.profile times the kernels, set_instrument sees each call",
+    ),
+    "tvm.contrib.tedd": Refusal(
+        "pictures of schedules are not drawn yet", "print(schedule.mod) shows the loops"
+    ),
+    "tvm.contrib.rpc": Refusal(
+        "remote sessions are not a part of Tilesmith yet",
+        "export_library, copy the file, load_module",
+    ),
+    "tvm.contrib.torch": Refusal(
+        "modules of PyTorch are not made from compiled functions yet",
+        "torch tensors can be passed to compiled functions: they share memory",
+    ),
+    "tvm.contrib.target": Refusal(_RELAY, "relax.frontend.onnx reads ONNX models"),
+    "tvm.contrib.coreml_runtime": Refusal(
+        "models of Core ML are run by Apple's own library", "use coremltools"
+    ),
+    "tvm.contrib.tflite_runtime": Refusal(
+        "models of TensorFlow Lite are run by its own interpreter", "use the package tflite-runtime"
+    ),
+    "tvm.driver.tvmc": Refusal(
+        "the command is called otherwise here", "tilesmith compile, run, bench and inspect"
+    ),
+}
+
+
+class RefusedName:
+    """What stands for a refused name: calling it, or a name inside of it, raises
+    UnsupportedError.
+    """
+
+    def __init__(self, name: str, refusal: Refusal) -> None:
+        self._name = name
+        self._refusal = refusal
+        self.__doc__ = f"Is not there: {refusal.reason}. Instead: {refusal.advice}."
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        refusal = self._refusal
+        raise UnsupportedError(f"{self._name}: {refusal.reason}", notes=(refusal.advice,))
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
+        """Raise UnsupportedError: a class cannot be derived from what is not there."""
+        self()
+
+    def __getattr__(self, name: str) -> RefusedName:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return RefusedName(f"{self._name}.{name}", self._refusal)
+
+    def __repr__(self) -> str:
+        return f"<refused {self._name}: {self._refusal.reason}>"
+
+
+def refusal_of(module: str) -> Refusal | None:
+    """Return the refusal of a module or of one above it; None where it is not refused."""
+    parts = module.split(".")
+    for count in range(len(parts), 1, -1):
+        found = REFUSALS.get(".".join(parts[:count]))
+        if found is not None:
+            return found
+    return None
+
+
+def refused_names(module: str) -> dict[str, RefusedName]:
+    """Return the refused names of a module, those inside of classes left out."""
+    start = module + ":"
+    names = [key.removeprefix(start) for key in REFUSALS if key.startswith(start)]
+    return {
+        name: RefusedName(f"{module}.{name}", REFUSALS[start + name])
+        for name in names
+        if "." not in name
+    }
+
+
+def refuse_module(module: str, refusal: Refusal) -> NoReturn:
+    """Raise UnsupportedModuleError for the import of a module."""
+    raise UnsupportedModuleError(
+        f"no module named '{module}': {refusal.reason}", notes=(refusal.advice,)
+    )

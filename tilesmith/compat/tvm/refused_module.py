@@ -1,0 +1,1 @@
+"""Stands for modules of users' programs whose names are all refused (``refusals.py``)."""

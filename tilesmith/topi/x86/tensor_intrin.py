@@ -1,0 +1,6 @@
+"""Tensor intrinsics of x86 for classic schedules, under their known names."""
+
+from tilesmith.support.lazy import lazy_attributes
+from tilesmith.topi.schedules.published import Published
+
+__getattr__, __dir__ = lazy_attributes(__name__, finder=Published("x86", "tensor_intrin"))
