@@ -22,6 +22,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.caller import is_internal, place_of_caller
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te.checks import check_reads, check_scan, element_values
+from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.tag import TagScope
 from tilesmith.te.tensor import (
     ComputeOp,
@@ -38,8 +39,8 @@ from tilesmith.tir.expr import IterVar
 from tilesmith.tir.stmt import Evaluate, Stmt
 
 __all__ = [
-    "compute", "extern", "extern_primfunc", "placeholder", "reduce_axis", "scan", "size_var",
-    "thread_axis", "var",
+    "compute", "create_prim_func", "extern", "extern_primfunc", "placeholder", "reduce_axis",
+    "scan", "size_var", "thread_axis", "var",
 ]  # fmt: skip
 
 
