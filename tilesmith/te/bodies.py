@@ -50,14 +50,14 @@ def read_other_tensors(body: Any, replaced: Mapping[Any, Any]) -> Any:
 class _StorageReplacer(_TensorReplacer):
     def visit_ProducerStore(self, store: ProducerStore) -> Stmt:
         new = self.children(store)
-        return new.with_fields(producer=self.replaced.get(store.producer, store.producer))  # type: ignore[no-any-return]
+        return new.with_fields(producer=self.replaced.get(store.producer, store.producer))
 
     def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
         new = self.children(realize)
-        return new.with_fields(producer=self.replaced.get(realize.producer, realize.producer))  # type: ignore[no-any-return]
+        return new.with_fields(producer=self.replaced.get(realize.producer, realize.producer))
 
 
 def replace_tensors(body: Stmt, replaced: Mapping[Any, Any]) -> Stmt:
     """Return a statement that reads, writes and realizes other tensors in the place of some."""
     with deep_recursion():
-        return _StorageReplacer(replaced).visit(body)  # type: ignore[no-any-return]
+        return _StorageReplacer(replaced).visit(body)
