@@ -133,13 +133,15 @@ def run(program, inputs, results):
 
 
 @pytest.mark.parametrize("function", SCRIPTS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("way", ["prim func", "schedule", "module"])
+@pytest.mark.parametrize("way", ["prim func", "prim func of int64", "schedule", "module"])
 def test_an_operation_computes_what_python_does(function, way):
     expected = listed(function(X, Y))
     results = listed(function(A, B))
     schedule = te.create_schedule(results[0].op)
-    if way == "prim func":
-        found = run(te.create_prim_func([A, B, *results]), [X, Y], results)
+    if way.startswith("prim func"):
+        wide = "int64" if "int64" in way else None
+        program = te.create_prim_func([A, B, *results], index_dtype_override=wide)
+        found = run(program, [X, Y], results)
     elif way == "schedule":
         module = tilesmith.lower(schedule, [A, B, *results], simple_mode=True)
         found = run(module["main"], [X, Y], results)

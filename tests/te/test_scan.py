@@ -120,6 +120,7 @@ def test_symbolic_time():
     for program in (
         lowered(te.create_schedule(p.out.op), [p.X, p.out]),
         te.create_prim_func([p.X, p.out]),
+        te.create_prim_func([p.X, p.out], index_dtype_override="int64"),
     ):
         np.testing.assert_allclose(interpreted(program, x), np.cumsum(x, 0), rtol=1e-5)
 

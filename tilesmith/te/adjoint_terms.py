@@ -41,7 +41,7 @@ class Equation(NamedTuple):
     """A wanted index, and the index of a read that has to be equal to it."""
 
     wanted: PrimExpr
-    index: PrimExpr
+    read: PrimExpr
 
 
 def solved(term: Term, equations: Sequence[Equation], outer: Mapping[Var, Range]) -> Term | None:
@@ -60,7 +60,7 @@ def _connected(equations: Sequence[Equation], axes: Mapping[Var, Range]) -> list
     """Divide equations into groups that share no iterator."""
     groups: list[tuple[set[Var], list[Equation]]] = []
     for one in equations:
-        used = {var for var in variables(one.index) if var in axes}
+        used = {var for var in variables(one.read) if var in axes}
         joined = [one]
         apart = []
         for names, members in groups:
@@ -96,14 +96,14 @@ class _Solver:
 
     def invert(self, equations: Sequence[Equation]) -> bool:
         """Solve equations whose indices are a one-to-one map of all their iterators."""
-        used = [var for var in self.axes if mentions([e.index for e in equations], {var})]
-        indices = [one.index for one in equations]
+        used = [var for var in self.axes if mentions([e.read for e in equations], {var})]
+        indices = [one.read for one in equations]
         if not used or any_node(indices, lambda one: isinstance(one, ProducerLoad)):
             return False
         found = find_iter_map(indices, {var: self.axes[var] for var in used}, True, "bijective")
         if not found.indices:
             return False
-        wanted = [cast(one.index.dtype, one.wanted) for one in equations]
+        wanted = [cast(one.read.dtype, one.wanted) for one in equations]
         inverse = inverse_affine_iter_map(found.indices, wanted)
         for var in used:
             self.settle(var, inverse.get(var, self.axes[var].min))
@@ -115,7 +115,7 @@ class _Solver:
         cannot be solved.
         """
         for one in equations:
-            index = self.replaced(one.index)
+            index = self.replaced(one.read)
             wanted = cast(index.dtype, one.wanted)
             pivot = self._pivot(index)
             if pivot is None:

@@ -163,7 +163,8 @@ class _Gradient:
                 self._note(output, Part(partial, op.axis, ()))
 
     def _note(self, reader: Tensor, part: Part) -> None:
-        self.parts.setdefault(part.partial.load.producer, []).append((reader, part))
+        read: Any = part.partial.load.producer
+        self.parts.setdefault(read, []).append((reader, part))
 
     def _derive_generally(self, op: ComputeOp, reached: list[Tensor]) -> None:
         for tensor in op.input_tensors:

@@ -160,14 +160,15 @@ def check_scan(scan: ScanOp) -> None:
                 (f"the first rows of the scan, which init gives, are {first} in number",),
             )
         for load in nodes(op.body, ProducerLoad):
-            if load.producer not in states:
+            state: Any = load.producer
+            if state not in states:
                 continue
             if op.axis and Analyzer().can_prove(load.indices[0] >= op.axis[0].var):
                 raise ScheduleError(
                     f"compute '{op.name}' reads row {load.indices[0]} of the state "
-                    f"'{load.producer.name}', which is not computed before row {op.axis[0].var}",
+                    f"'{state.name}', which is not computed before row {op.axis[0].var}",
                     op.place,
-                    (f"read an earlier row: {load.producer.name}[{op.axis[0].var} - 1, ...]",),
+                    (f"read an earlier row: {state.name}[{op.axis[0].var} - 1, ...]",),
                 )
 
 

@@ -433,7 +433,9 @@ class _Builder:
 
     def _extern(self, op: ExternOp) -> Stmt:
         name = self._unique(self.block_names, op.name)
-        reads, writes, matches = [], [], []
+        reads: list[BufferRegion] = []
+        writes: list[BufferRegion] = []
+        matches: list[MatchBufferRegion] = []
         pairs = [(t, b, reads) for t, b in zip(op.inputs, op.input_placeholders)]
         pairs += [(op.output(k), b, writes) for k, b in enumerate(op.output_placeholders)]
         for tensor, placeholder, regions in pairs:
@@ -471,7 +473,8 @@ class _Builder:
 
     def _intrinsic_calls(self, op: TensorComputeOp) -> Stmt:
         """Build the loops around a block that is one call of a tensor intrinsic."""
-        intrin, mapping = op.intrin, {}
+        intrin = op.intrin
+        mapping: dict[Var, PrimExpr] = {}
         outer = op.axis[: op.schedulable_ndim]
         loops, iterators, values = self._iterators([*outer, *op.reduce_axis], mapping)
         rewrite = _Body(self, mapping)

@@ -22,8 +22,10 @@ from tilesmith.ir import (
     Mod,
     Mul,
     PrimExpr,
+    Rewriter,
     Select,
     Sub,
+    Var,
     const,
     intrinsics,
     structural_equal,
@@ -34,7 +36,6 @@ from tilesmith.ir.rules import NodeRules, OperatorRules
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.expr import ProducerLoad, Reduce
-from tilesmith.tir.functor import substitute
 
 __all__ = ["Partial", "partials"]
 
@@ -53,28 +54,40 @@ CALLS: OperatorRules[Callable[[Call], list[PrimExpr | None]]] = OperatorRules()
 
 
 class _Derivation:
-    """Collects the derivatives of one expression: walks down with the factor for each part."""
+    """Collects the derivatives of one expression: from the whole to its parts, each visited once
+    for all places where it stands.
+    """
 
-    def __init__(self, wanted: Container[Tensor]) -> None:
+    def __init__(self, root: PrimExpr, wanted: Container[Tensor]) -> None:
         self.wanted = wanted
         self.conditions: tuple[PrimExpr, ...] = ()
         self.partials: list[Partial] = []
+        self.order = _parts_first(root, wanted)
+        # by part: the conditions under which it counts, and its factor
+        self.factors: dict[int, dict[tuple[int, ...], tuple[Any, PrimExpr]]] = {
+            id(one): {} for one in self.order
+        }
+
+    def run(self, root: PrimExpr) -> list[Partial]:
+        """Return the derivatives."""
+        self.visit(root, const(1.0, root.dtype))
+        for node in reversed(self.order):
+            for conditions, factor in self.factors[id(node)].values():
+                self.conditions = conditions
+                RULES[node.__class__](self, node, factor)
+        return self.partials
 
     def visit(self, node: PrimExpr, factor: PrimExpr) -> None:
-        """Collect the derivatives of a part, each times ``factor``."""
-        if not node.dtype.is_float:
-            return  # what is counted or compared does not change in small steps
-        if self.is_reached(node) and not is_const(factor, 0):
-            RULES[node.__class__](self, node, factor)
-
-    def is_reached(self, node: PrimExpr) -> bool:
-        """Return whether an expression reads a tensor that is asked for."""
-        return any_node(
-            node, lambda one: isinstance(one, ProducerLoad) and one.producer in self.wanted
-        )
+        """Note a factor of a part, where the present conditions hold."""
+        factors = self.factors.get(id(node))
+        if factors is None or is_const(factor, 0):
+            return  # it does not change with what is asked for
+        key = tuple([id(one) for one in self.conditions])
+        known = factors.get(key)
+        factors[key] = (self.conditions, factor if known is None else known[1] + factor)
 
     def under(self, condition: PrimExpr, node: PrimExpr, factor: PrimExpr) -> None:
-        """Collect the derivatives of a part that counts where a condition holds."""
+        """Note a factor of a part that counts where a condition holds."""
         outer = self.conditions
         self.conditions = (*outer, condition)
         self.visit(node, factor)
@@ -93,11 +106,51 @@ class _Derivation:
         self.partials.append(new)
 
 
+def _parts_first(root: PrimExpr, wanted: Container[Tensor]) -> list[PrimExpr]:
+    """Return the float parts of an expression that change with some tensors, each once and after
+    its own parts.
+    """
+    changes: dict[int, bool] = {}
+    order: list[PrimExpr] = []
+    waiting: list[tuple[Any, bool]] = [(root, False)]
+    while waiting:
+        node, is_ready = waiting.pop()
+        if id(node) in changes and not is_ready:
+            continue
+        inner: list[Any] = []
+        if not isinstance(node, ProducerLoad):  # what an index reads moves in steps
+            node.map_children(lambda one, inner=inner: inner.append(one) or one)
+        inner = [one for one in inner if isinstance(one, PrimExpr)]
+        if not is_ready:
+            changes[id(node)] = False
+            waiting += [(node, True), *[(one, False) for one in inner]]
+            continue
+        is_read = isinstance(node, ProducerLoad) and node.producer in wanted
+        if node.dtype.is_float and (is_read or any(changes[id(one)] for one in inner)):
+            changes[id(node)] = True
+            order.append(node)
+    return order
+
+
+class _LetExpansion(Rewriter):
+    """Writes values in the place of the variables that are bound to them."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, PrimExpr] = {}
+
+    def visit_Let(self, let: Let) -> PrimExpr:
+        self.values[let.var] = self.visit(let.value)
+        return self.visit(let.body)
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.values.get(var, var)
+
+
 def partials(value: PrimExpr, wanted: Container[Tensor]) -> list[Partial]:
     """Return the derivatives of an expression by the elements of some tensors that it reads."""
-    derivation = _Derivation(wanted)
-    derivation.visit(value, const(1.0, value.dtype))
-    return derivation.partials
+    if any_node(value, lambda one: isinstance(one, Let)):
+        value = _LetExpansion().visit(value)
+    return _Derivation(value, wanted).run(value)
 
 
 @RULES.handles(PrimExpr)
@@ -110,7 +163,10 @@ def _unknown(derivation: _Derivation, node: PrimExpr, factor: PrimExpr) -> None:
 
 @RULES.handles(Reduce)
 def _inner_reduction(derivation: _Derivation, node: Reduce, factor: PrimExpr) -> None:
-    raise UnsupportedError("te.gradient: a reduction inside of an expression is not supported")
+    raise UnsupportedError(
+        "te.gradient: a reduction inside of an expression is not supported",
+        notes=("make the reduction a computation of its own",),
+    )
 
 
 @RULES.handles(ProducerLoad)
@@ -185,16 +241,12 @@ def _cast(derivation: _Derivation, node: Cast, factor: PrimExpr) -> None:
     derivation.visit(node.value, cast(node.value.dtype, factor))
 
 
-@RULES.handles(Let)
-def _let(derivation: _Derivation, node: Let, factor: PrimExpr) -> None:
-    derivation.visit(substitute(node.body, {node.var: node.value}), factor)
-
-
 @RULES.handles(Call)
 def _call(derivation: _Derivation, node: Call, factor: PrimExpr) -> None:
     name = called_name(node)
     if name == "tir.if_then_else":
-        _branches(derivation, *node.args, factor)
+        condition, a, b = node.args
+        _branches(derivation, condition, a, b, factor)
         return
     if name == "tir.likely":
         derivation.visit(node.args[0], factor)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import PrimExpr, Rewriter, Var, const
+from tilesmith.ir import (
+    BinaryOp,
+    Call,
+    Cast,
+    IntImm,
+    PrimExpr,
+    Rewriter,
+    Select,
+    Var,
+    const,
+)
 from tilesmith.ir.operators import cast
 from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.expr import ProducerLoad
 
 __all__ = ["IndexDtype", "MatchDtypes", "same_dtype"]
 
@@ -24,17 +33,17 @@ def same_dtype(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 class MatchDtypes(Rewriter):
     """Rewrites expressions and gives operands of one operator a common dtype again."""
 
-    def visit_BinaryOp(self, node: Any) -> PrimExpr:
+    def visit_BinaryOp(self, node: BinaryOp) -> PrimExpr:
         a, b = self.visit(node.a), self.visit(node.b)
         if a is node.a and b is node.b:
             return node
         return type(node)(*same_dtype(a, b))
 
-    def visit_Cast(self, node: Any) -> PrimExpr:
+    def visit_Cast(self, node: Cast) -> PrimExpr:
         value = self.visit(node.value)
         return node if value is node.value else cast(node.dtype, value)
 
-    def visit_Select(self, node: Any) -> PrimExpr:
+    def visit_Select(self, node: Select) -> PrimExpr:
         condition = self.visit(node.condition)
         a, b = self.visit(node.true_value), self.visit(node.false_value)
         if condition is node.condition and a is node.true_value and b is node.false_value:
@@ -56,14 +65,14 @@ class IndexDtype(MatchDtypes):
         converted = self.visit(expr)
         return cast(self.dtype, converted)
 
-    def visit_IntImm(self, node: Any) -> PrimExpr:
+    def visit_IntImm(self, node: IntImm) -> PrimExpr:
         return const(node.value, self.dtype) if node.dtype == "int32" else node
 
     def visit_Var(self, variable: Var) -> PrimExpr:
         return self.variables.get(variable, variable)
 
-    def visit_Call(self, call: Any) -> PrimExpr:
+    def visit_Call(self, call: Call) -> PrimExpr:
         return call
 
-    def visit_ProducerLoad(self, load: Any) -> PrimExpr:
+    def visit_ProducerLoad(self, load: ProducerLoad) -> PrimExpr:
         return load

@@ -267,8 +267,8 @@ def scan(
             "tensors",
             notes=("give one of each for each state",),
         )
-    for one in zip(first, later, states):
-        _check_state(name, *one)
+    for parts in zip(first, later, states):
+        _check_state(name, *parts)
     for one in [*first, *later, *states]:
         if [*first, *later, *states].count(one) > 1:
             raise TypeMismatchError(
@@ -387,7 +387,7 @@ def extern(
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _given_or_made(given: Any, wanted: list[tuple]) -> list[Buffer]:
+def _given_or_made(given: Any, wanted: list[tuple[Any, Any, str]]) -> list[Buffer]:
     if given is not None:
         return list(given) if isinstance(given, (list, tuple)) else [given]
     return [decl_buffer(shape, dtype, label) for shape, dtype, label in wanted]

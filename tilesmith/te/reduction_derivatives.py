@@ -204,7 +204,7 @@ def _dual_reducer(combiner: CommReducer, floats: Sequence[int]) -> Callable[...,
             total: PrimExpr = zero
             derived = partials(substitute(combiner.result[k], loads), set(back))
             for load, conditions, value in derived:
-                change = changes[back[load.producer]]
+                change = changes[back[load.producer]]  # type: ignore[index]
                 added = restored.visit(value) * change
                 if conditions:
                     where = all_of(*[restored.visit(one) for one in conditions])

@@ -306,7 +306,7 @@ class ComputeOp(BaseComputeOp, key="te.ComputeOp", slots=("_tensors", "place", "
         self.name, self.tag, self.attrs = name, tag, attributes(attrs)
         self.axis, self.body, self.place = tuple(axis), tuple(body), place
         self.read_refusal = read_refusal
-        shape = tuple([iterator.dom.extent for iterator in self.axis])
+        shape = tuple([iterator.domain.extent for iterator in self.axis])
         self._tensors = [Tensor(shape, value.dtype, self, k) for k, value in enumerate(self.body)]
 
     @property
@@ -390,7 +390,7 @@ class TensorComputeOp(BaseComputeOp, key="te.TensorComputeOp", slots=("_tensors"
         self.inputs = tuple(tensors)
         self.input_regions = tuple([tuple(region) for region in regions])
         self.scalar_inputs = tuple(scalar_inputs)
-        shape = tuple([iterator.dom.extent for iterator in self.axis])
+        shape = tuple([iterator.domain.extent for iterator in self.axis])
         made = intrin.buffers[len(self.inputs) :]
         self._tensors = [Tensor(shape, buffer.dtype, self, k) for k, buffer in enumerate(made)]
 
@@ -404,7 +404,7 @@ class TensorComputeOp(BaseComputeOp, key="te.TensorComputeOp", slots=("_tensors"
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        inside = [load.producer for load in nodes(self.scalar_inputs, ProducerLoad)]
+        inside: list[Any] = [load.producer for load in nodes(self.scalar_inputs, ProducerLoad)]
         return list(dict.fromkeys([*self.inputs, *inside]))
 
     def replace_inputs(self, mapping: Mapping[Tensor, Tensor]) -> Operation:

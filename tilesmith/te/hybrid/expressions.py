@@ -230,8 +230,8 @@ def comparison(parser: Parser, node: ast.Compare) -> Any:
         for value in (a, b):
             parser.scope.require_scalar(node, value)
         if _is_number(a) and _is_number(b):
-            same = {ast.Eq: operator.eq, ast.NotEq: operator.ne}.get(type(op), function)
-            found.append(same(a, b))
+            plain: Any = {ast.Eq: operator.eq, ast.NotEq: operator.ne}.get(type(op), function)
+            found.append(plain(a, b))
         else:
             found.append(function(a, b))
     return _together(found, all_of, all)

@@ -106,6 +106,6 @@ def build(
     """Return the loops of a schedule as a hybrid script, to be read and changed."""
     normal = sch.normalize()
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    made = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    made: list[Any] = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     statement = schedule_ops(normal, infer_bound(normal))
     return HybridModule(hybrid_source(statement, given, made, name), name)

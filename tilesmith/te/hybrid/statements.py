@@ -222,7 +222,7 @@ def loop(parser: HybridParser, node: ast.For) -> Stmt:
     if word == "bind":
         return _threads(parser, node, target.id, args)
     low, extent, step = calls.loop_range(word, args)
-    kind = calls.LOOP_INTRIN[word]
+    kind: Any = calls.LOOP_INTRIN[word]
     if isinstance(kind, tuple):
         return _written_out(parser, node, target.id, low, extent, step)
     variable = Var(target.id, convert(extent).dtype)
@@ -279,7 +279,7 @@ def returned(parser: HybridParser, node: ast.Return) -> Stmt:
                 node, "an output is returned: each one once",
                 "make it by output_tensor(shape, dtype)",
             )  # fmt: skip
-        parser.outputs.append(tensor)
+        parser.outputs.append(tensor)  # type: ignore[arg-type]
     for name, (kind, tensor) in parser.scope.names.items():
         if kind is Symbol.OutputBuffer and tensor not in parser.outputs:
             raise parser.scope.refusal(node, f"the output '{name}' is not returned")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilesmith.arith import Analyzer, IntervalSet, IntSet
 from tilesmith.ir import Call, IRModule, PrimExpr, Range, Var, const
@@ -77,7 +78,8 @@ def _without_blocks(op: ExternOp) -> Stmt:
         passes.LowerOpaqueBlock(),
     ):
         module = step(module)
-    return module["main"].body  # type: ignore[no-any-return]
+    lowered: Any = module["main"]
+    return lowered.body  # type: ignore[no-any-return]
 
 
 def _buffers(op: ExternOp) -> list[Buffer]:

@@ -11,6 +11,7 @@ and reads none that another one writes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -194,11 +195,14 @@ def _reordered(stage: Stage, body: Stmt) -> Stmt:
     for chain in chains:
         order = sorted(chain, key=lambda loop: places.get(loop.loop_var, -1))
         if any(a is not b for a, b in zip(order, chain)):
-            body = _Loops(
-                chain[0].loop_var,
-                lambda _, chain=chain, order=order: _nested(stage, order, chain[-1].body),
-            ).visit(body)  # type: ignore[misc]
+            nested = _nested(stage, order, chain[-1].body)
+            body = _Loops(chain[0].loop_var, functools.partial(_instead, nested)).visit(body)
     return body
+
+
+def _instead(new: Stmt, loop: For) -> Stmt:
+    """Return what stands in the place of a loop."""
+    return new
 
 
 def _nested(stage: Stage, order: Sequence[For], body: Stmt) -> Stmt:
@@ -321,8 +325,10 @@ class _Order:
 
     def _find_reason(self, loop: For) -> str:
         private = {one.producer for one in nodes(loop.body, ProducerRealize)}
-        stored = [one for one in nodes(loop.body, ProducerStore) if one.producer not in private]
-        loads = list(nodes(loop.body, ProducerLoad))
+        stored: list[Any] = [
+            one for one in nodes(loop.body, ProducerStore) if one.producer not in private
+        ]
+        loads: list[Any] = list(nodes(loop.body, ProducerLoad))
         inside = {one.loop_var for one in nodes(loop.body, For)}
         inside |= {one.var for one in nodes(loop.body, LetStmt)}
         for store in stored:
