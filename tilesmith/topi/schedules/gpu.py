@@ -177,10 +177,11 @@ class _Scheduler:
         stage = self._sch[op]
         _, inner = stage.split(fused(stage, list(stage.op.reduce_axis)), factor=threads)
         made = self._sch.rfactor(op.output(0), inner)
-        return made[0] if isinstance(made, (list, tuple)) else made
+        first: Tensor = made[0] if isinstance(made, (list, tuple)) else made
+        return first
 
 
-def _cached(sch: Schedule, op: ComputeOp) -> Any:
+def _cached(sch: Schedule, op: Any) -> Any:
     """Compute the results of a reduction in registers, and write them at the end."""
     tensors = [op.output(number) for number in range(op.num_outputs)]
     made = sch.cache_write(tensors if len(tensors) > 1 else tensors[0], "local")
