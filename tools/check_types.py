@@ -22,7 +22,7 @@ BUDGET = {
     "lowering": 11,
     "relax": 437,
     "schedule_rules": 17,
-    "script": 38,
+    "script": 37,
     "target": 10,
     "te": 22,
     "testing": 40,

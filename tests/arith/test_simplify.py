@@ -43,7 +43,7 @@ x, y, z, n, m, i, j, i0, i1, f = (Var(name, "int32") for name in "x y z n m i j 
 s = SizeVar("s", "int32")
 p, q = Var("p", "bool"), Var("q", "bool")
 u, v = Var("u", "float32"), Var("v", "float32")
-b8, c8 = Var("b8", "uint8"), Var("c8", "uint8")
+b8, c8, TWO = Var("b8", "uint8"), Var("c8", "uint8"), const(2, "uint8")
 wide = Var("wide", "int64")
 fused = i0 * 16 + i1
 
@@ -192,8 +192,8 @@ FLOATS = [
 
 WRAPPING = [
     (b8 + c8 - c8, b8),
-    (op.less(b8 + 1, 1), op.less(b8 + 1, 1)),
-    (b8 * 2 // 2, b8 * 2 // 2),
+    (op.less(op.moved(b8, 1), 1), op.less(op.moved(b8, 1), 1)),
+    (b8 * TWO // TWO, b8 * TWO // TWO),
     (op.less_equal(b8, 255), TRUE),
     (op.cast("int32", b8) < 256, TRUE),
 ]

@@ -32,9 +32,11 @@ from tilesmith.ir import (
     Var,
     const,
 )  # fmt: skip
+from tilesmith.ir import operators as op
 
 LOWEST, LARGEST = -(1 << 31), (1 << 31) - 1
 x, y, z = (Var(name, "int32") for name in "xyz")
+
 wide, other = Var("wide", "int64"), Var("other", "int64")
 b8, u8, u64 = Var("b8", "int8"), Var("u8", "uint8"), Var("u64", "uint64")
 u16, v16, u32 = Var("u16", "uint16"), Var("v16", "uint16"), Var("u32", "uint32")
@@ -174,7 +176,7 @@ def test_proofs_end() -> None:
 @pytest.mark.parametrize(
     "expr, domains, value, env",
     [
-        (u8 + 250, {u8: Range(const(0, "uint8"), const(10, "uint8"))}, 2, {u8: 8}),
+        (op.moved(u8, 250), {u8: Range(const(0, "uint8"), const(10, "uint8"))}, 2, {u8: 8}),
         (Cast("int32", b8) * x, {x: Range(2, 12)}, -254, {b8: -127, x: 2}),
         (Add(number(LARGEST), FloorMod(x, 5)), {x: Range(0, 9)}, LARGEST, {x: 5}),
     ],

@@ -7,6 +7,7 @@ import pytest
 
 from tilesmith.ir import assert_structural_equal
 from tilesmith.runtime import nd
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.tir import interpreter
 
@@ -30,9 +31,65 @@ def explicit(A: T.Buffer((8,), "float16"), B: T.Buffer((8,), "int8"), C: T.Buffe
         B[i] = T.Cast("int8", (T.Cast("int32", B[i]) + T.int32(1)) // T.int32(2))
         C[i] = T.Cast("uint8", T.max(T.Cast("int32", C[i]), T.int32(3)))
         A[i] = T.Cast("float16", T.if_then_else(i < 3, T.Cast("float32", A[i]), T.float32(0)))
-        if T.Cast("int32", B[i]) < T.int32(100):
+        if B[i] < T.int8(100):
             B[i] = T.int8(-1)
         A[i] = T.float16(1.5)
+
+
+ARITHMETIC = [
+    # buffer that is stored to, value as it is written, the same with all dtypes
+    ("A", "A[i] + 1", 'T.Cast("int8", T.Cast("int32", A[i]) + 1)'),
+    ("A", "A[i] + 300", 'T.Cast("int8", T.Cast("int32", A[i]) + 300)'),
+    ("H", "H[i] + 1.0", 'T.Cast("float16", T.Cast("float32", H[i]) + T.float32(1.0))'),
+    ("H", "H[i] * 2", "H[i] * T.float16(2.0)"),
+    ("H", "H[i] + 1e10", 'T.Cast("float16", T.Cast("float32", H[i]) + T.float32(10000000000.0))'),
+    ("O", "U[i] - 1", 'T.Cast("int32", U[i] - T.uint32(1))'),
+    ("L", "O[i] + 2**40", 'T.Cast("int64", O[i]) + T.int64(1099511627776)'),
+    ("O", "Bo[i] + 1", 'T.Cast("int32", Bo[i]) + 1'),
+    ("A", "A[i] << 1", "T.shift_left(A[i], T.int8(1))"),
+    ("A", "A[i] & 1", "T.bitwise_and(A[i], T.int8(1))"),
+    ("A", "T.max(A[i], 0)", 'T.Cast("int8", T.max(T.Cast("int32", A[i]), 0))'),
+    ("O", "T.truncdiv(A[i], 2)", 'T.Div(T.Cast("int32", A[i]), 2)'),
+    ("A", "A[i] ^ 1", "T.bitwise_xor(A[i], T.int8(1))"),
+    ("O", "A[i] + U8[i]", 'T.Cast("int32", T.Cast("uint8", A[i]) + U8[i])'),
+    ("A", "A[i] > 1", 'T.Cast("int8", A[i] > T.int8(1))'),
+    ("Bo", "A[i] > 1", "A[i] > T.int8(1)"),
+    ("Bo", "A[i] == 1", "A[i] == T.int8(1)"),
+    ("Bo", "H[i] > 1", "H[i] > T.float16(1.0)"),
+    ("Bo", "1 < A[i]", "T.int8(1) < A[i]"),
+    ("U8", "U8[i] / 2", 'T.Cast("uint8", T.Div(T.Cast("int32", U8[i]), 2))'),
+    ("U8", "U8[i] - 1", 'T.Cast("uint8", T.Cast("int32", U8[i]) - 1)'),
+    ("A", "1 << A[i]", "T.shift_left(T.int8(1), A[i])"),
+    ("A", "T.truncdiv(A[i], 2)", 'T.Cast("int8", T.Div(T.Cast("int32", A[i]), 2))'),
+    ("H", "T.pow(H[i], 2.0)", 'T.Cast("float16", T.pow(T.Cast("float32", H[i]), T.float32(2.0)))'),
+    ("F", "F[i] + True", "F[i] + T.float32(1.0)"),
+    ("A", "A[i] + i", 'T.Cast("int8", T.Cast("int32", A[i]) + i)'),
+    ("Bo", "Bo[i] == 1", "Bo[i] == T.bool(True)"),
+    ("A", "A[i] * -1", 'T.Cast("int8", T.Cast("int32", A[i]) * -1)'),
+]
+NUMBERS = """
+@T.prim_func
+def f(
+    A: T.Buffer((4,), "int8"), H: T.Buffer((4,), "float16"), U: T.Buffer((4,), "uint32"),
+    O: T.Buffer((4,), "int32"), Bo: T.Buffer((4,), "bool"), L: T.Buffer((4,), "int64"),
+    U8: T.Buffer((4,), "uint8"), F: T.Buffer((4,), "float32"),
+):
+    for i in range(4):
+        {buffer}[i] = {value}
+"""
+
+
+@pytest.mark.parametrize(("buffer", "value", "explicit"), ARITHMETIC)
+def test_dtypes_of_arithmetic(buffer: str, value: str, explicit: str):
+    """Numbers of arithmetic have their own dtypes, those of comparisons, shifts and bitwise
+    operators that of the other operand.
+    """
+    short, long = [
+        from_source(NUMBERS.format(buffer=buffer, value=text), {"T": T})
+        for text in (value, explicit)
+    ]
+    assert_structural_equal(short, long)
+    assert str(short).splitlines()[-1].strip() == f"{buffer}[i] = {explicit}"
 
 
 def test_bare_numbers_are_int32_and_float32():

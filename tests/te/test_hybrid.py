@@ -1,6 +1,6 @@
 """Hybrid script: as Python, as an operation, its loops in schedules, its text."""
 
-# ruff: noqa: F821 (the words of hybrid script)
+# ruff: noqa: F821, F841, B007 (the words of hybrid script, mistakes in scripts)
 from __future__ import annotations
 
 import math

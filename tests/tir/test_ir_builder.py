@@ -34,6 +34,17 @@ def test_statements():
     assert_structural_equal(tir.PrimFunc([n, A.asobject().data], body), expected)
 
 
+def test_memory_behind_a_pointer_has_any_size():
+    ib = ir_builder.create()
+    A = ib.pointer("float32", name="A")
+    with ib.for_range(0, 4, name="i") as i:
+        A[i] = A[i] + 1.0
+    function = tir.PrimFunc([A.asobject().data], ib.get())
+    values = ts.nd.array(numpy.arange(4, dtype="float32"))
+    ts.build(function, target="llvm")(values)
+    assert values.numpy().tolist() == [1, 2, 3, 4]
+
+
 def test_what_they_compute():
     data, out = tir.decl_buffer((10,), "int32", "X"), tir.decl_buffer((1,), "int32", "out")
     ib = ir_builder.create()

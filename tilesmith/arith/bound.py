@@ -23,6 +23,7 @@ from tilesmith.arith.int_set import IntervalSet, IntSet, as_set, intersect
 from tilesmith.arith.interval_eval import IntervalEvaluator
 from tilesmith.arith.pattern import nonnegative_forms
 from tilesmith.ir import PrimExpr, Range, Var, convert
+from tilesmith.ir.operators import moved
 from tilesmith.ir.queries import conjuncts
 from tilesmith.support.recursion import deep_recursion
 
@@ -45,7 +46,7 @@ def deduce_bound(
             continue
         bounds = as_set(domain)
         if bounds.has_lower_bound() and bounds.has_upper_bound():
-            extent = analyzer.simplify(bounds.max_value - bounds.min_value + 1)
+            extent = analyzer.simplify(moved(bounds.max_value - bounds.min_value, 1))
             analyzer.bind(other, Range.from_min_extent(bounds.min_value, extent))
     engine = analyzer.engine
     domains = {}

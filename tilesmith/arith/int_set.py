@@ -19,7 +19,7 @@ from tilesmith.arith.interval_set import (
     pos_inf,
 )
 from tilesmith.ir import PrimExpr, Var
-from tilesmith.ir.operators import maximum, minimum
+from tilesmith.ir.operators import maximum, minimum, moved
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -115,7 +115,7 @@ def _touch(analyzer: Analyzer, a: IntervalSet, b: IntervalSet) -> bool:
     def reaches(first: IntervalSet, second: IntervalSet) -> bool:
         if not first.has_lower_bound() or not second.has_upper_bound():
             return True
-        return analyzer.can_prove(first.min_value <= second.max_value + 1)
+        return analyzer.can_prove(first.min_value <= moved(second.max_value, 1))
 
     return reaches(a, b) and reaches(b, a)
 

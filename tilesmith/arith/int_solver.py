@@ -42,7 +42,7 @@ class IntGroupBounds:
         one = const(1, rng.min.dtype)
         if op.is_const(rng.extent, 1):
             return IntGroupBounds(one, (), (rng.min,), ())
-        top = Analyzer().simplify(rng.min + rng.extent - 1)
+        top = Analyzer().simplify(op.moved(rng.min + rng.extent, -1))
         return IntGroupBounds(one, (rng.min,), (), (top,))
 
     def find_best_range(self, ranges: Mapping[Var, Range] | None = None) -> Range | None:
@@ -57,7 +57,7 @@ class IntGroupBounds:
         best: tuple[int, Range] | None = None
         for low in lows:
             for high in highs:
-                extent = analyzer.simplify(high - low + 1)
+                extent = analyzer.simplify(op.moved(high - low, 1))
                 size = analyzer.const_int_bound(extent).max_value
                 if best is None or size < best[0]:
                     best = (size, Range.from_min_extent(analyzer.simplify(low), extent))
@@ -217,7 +217,7 @@ def _ranges_of(
         interval = eval_set(value, ranges)
         used = set(queries.variables(value))
         if interval.has_lower_bound() and interval.has_upper_bound() and used <= set(ranges):
-            extent = Analyzer().simplify(interval.max_value - interval.min_value + 1)
+            extent = Analyzer().simplify(op.moved(interval.max_value - interval.min_value, 1))
             found[var] = Range.from_min_extent(interval.min_value, extent)
     return found
 

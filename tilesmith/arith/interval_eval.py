@@ -30,6 +30,7 @@ from tilesmith.arith.forms import (
 )
 from tilesmith.arith.intervals import INFINITY
 from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, Var
+from tilesmith.ir.operators import moved
 from tilesmith.ir.queries import called_name, checked_size, mentions
 
 Ends = tuple[Sum | None, Sum | None]
@@ -170,7 +171,7 @@ class IntervalEvaluator:
         size = checked_size(call.args[0], call.args[1])
         if size is None:
             return self._once(self.engine.normalizer.normal(call.args[0]))
-        _, high = self._once(self.engine.normalizer.normal(size - 1))
+        _, high = self._once(self.engine.normalizer.normal(moved(size, -1)))
         return Sum(call.dtype, {}, 0), high
 
     def _union(self, a: PrimExpr, b: PrimExpr) -> Ends:

@@ -21,6 +21,7 @@ from tilesmith.ir import (
     convert,
     post_order_visit,
 )
+from tilesmith.ir.operators import moved
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -88,7 +89,7 @@ class IntSet:
     @staticmethod
     def from_min_extent(min_value: Any, extent: Any) -> IntervalSet:
         """Returns the ``extent`` integers that start at ``min_value``."""
-        return IntervalSet(min_value, min_value + extent - 1)
+        return IntervalSet(min_value, moved(min_value + extent, -1))
 
 
 class IntervalSet(IntSet):
@@ -132,7 +133,7 @@ class IntervalSet(IntSet):
         if not (self.has_lower_bound() and self.has_upper_bound()):
             return max_range
         with deep_recursion():
-            extent = Engine().rewriter.rewrite(self.max_value - self.min_value + 1)
+            extent = Engine().rewriter.rewrite(moved(self.max_value - self.min_value, 1))
         return Range.from_min_extent(self.min_value, extent)
 
     def can_prove_positive(self) -> bool:

@@ -108,7 +108,7 @@ class Predicates:
             smallest = self.sizes.analyzer.simplify(
                 op.maximum(smallest, self.sizes.quotient(above, digit.scale))
             )
-        size = self.sizes.analyzer.simplify(largest - smallest + 1)
+        size = self.sizes.analyzer.simplify(op.moved(largest - smallest, 1))
         if isinstance(size, IntImm) and size.value <= 0:
             raise NotAffine("the predicate never holds")
         if self.sizes.equal(size, digit.extent) and op.is_const(smallest, 0):
@@ -199,9 +199,9 @@ def _narrowed_domain(domains: dict[Var, Range], part: PrimExpr) -> tuple[Var, Ra
     analyzer = Analyzer()
     gone: PrimExpr = constant(0, extent.dtype)
     if kind in (LT, LE):
-        left = op.minimum(extent, b - low if kind is LT else b - low + 1)
+        left = op.minimum(extent, op.moved(b - low, 0 if kind is LT else 1))
     else:
-        gone = op.maximum(gone, b - low if kind is GE else b - low + 1)
+        gone = op.maximum(gone, op.moved(b - low, 0 if kind is GE else 1))
         left = extent - gone
     left, low = analyzer.simplify(left), analyzer.simplify(low + gone)
     if op.is_const(left, 1) or analyzer.can_prove(left <= 0):

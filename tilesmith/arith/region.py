@@ -14,7 +14,7 @@ from tilesmith.arith.int_set import IntervalSet, eval_set, intersect
 from tilesmith.arith.iter_affine_map import IterMapLevel, detect_iter_map
 from tilesmith.arith.iter_nodes import IterSumExpr
 from tilesmith.ir import Add, FloorDiv, IntImm, Mul, PrimExpr, Range, Var, const, convert
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import is_const, moved
 from tilesmith.ir.queries import mentions
 from tilesmith.support.recursion import deep_recursion
 
@@ -63,8 +63,8 @@ def _covered(analyzer: Analyzer, form: IterSumExpr, extent: PrimExpr) -> Interva
         digit = form.args[0]
         if not analyzer.can_prove(digit.scale <= extent):
             return None  # holes between the blocks
-        last = low + digit.scale * (digit.extent - 1)
-    return IntervalSet(analyzer.simplify(low), analyzer.simplify(last + extent - 1))
+        last = low + digit.scale * moved(digit.extent, -1)
+    return IntervalSet(analyzer.simplify(low), analyzer.simplify(moved(last + extent, -1)))
 
 
 def estimate_region_lower_bound(
@@ -147,7 +147,7 @@ def _around(range_: Range, var_dom: Mapping[Var, Range], predicate: PrimExpr) ->
         analyzer.bind(var, domain)
     with analyzer.constraint_scope(predicate):
         low = analyzer.const_int_bound(range_.min)
-        high = analyzer.const_int_bound(range_.min + range_.extent - 1)
+        high = analyzer.const_int_bound(moved(range_.min + range_.extent, -1))
     dtype = range_.min.dtype
     tight = IntervalSet(
         convert(low.min_value, dtype) if low.min_value >= dtype.min_value else loose.min_value,

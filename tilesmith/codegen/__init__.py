@@ -32,16 +32,18 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
     record = back_end_of(target)
     code = part(record.generate)(module, target, opt_level)
     objects = code.objects() if code.objects is not None else ()
+    functions = code.functions() if code.functions is not None else {}
     runs_here = record.runs_here is None or part(record.runs_here)(target)
     names, entries = _function_names(module, record.is_device)
     spelled = _spelled(names, record)
     return Module(
         record.name,
         objects=objects,
+        functions=functions,
         function_names=names,
         entry_name=entries[0] if entries else None,
         formats=code.formats,
-        runnable=bool(objects) and runs_here,
+        runnable=bool(objects or functions) and runs_here,
         symbols=spelled,
         load=part(record.load),
         is_device=record.is_device,

@@ -155,7 +155,8 @@ def cross_compiler(
     that are linked.
     """
     if isinstance(compile_func, str):
-        named, base = {"cc": compile_func}, create_shared
+        named: dict[str, Any] = {"cc": compile_func}
+        base: Callable[..., None] = create_shared
         get_target_triple = get_target_triple or get_target_by_dump_machine(compile_func)
     elif callable(compile_func):
         named, base = {}, compile_func

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from tilesmith.runtime.devices import Device
 from tilesmith.runtime.registry import get_global_func
 
 __all__ = ["can_use_rocthrust", "can_use_thrust", "maybe_warn"]
@@ -23,8 +24,8 @@ def maybe_warn(target: Any, func_name: str) -> None:
 def can_use_thrust(target: Any, func_name: str) -> bool:
     """True if a CUDA target asks for Thrust, and the function is registered."""
     maybe_warn(target, func_name)
-    return (
-        target.kind.name in ("cuda", "nvptx")
+    return bool(
+        target.get_target_device_type() == Device.kDLCUDA
         and "thrust" in target.libs
         and get_global_func(func_name, allow_missing=True) is not None
     )
@@ -33,8 +34,8 @@ def can_use_thrust(target: Any, func_name: str) -> bool:
 def can_use_rocthrust(target: Any, func_name: str) -> bool:
     """True if a ROCm target asks for Thrust, and the function is registered."""
     maybe_warn(target, func_name)
-    return (
-        target.kind.name == "rocm"
+    return bool(
+        target.get_target_device_type() == Device.kDLROCM
         and "thrust" in target.libs
         and get_global_func(func_name, allow_missing=True) is not None
     )

@@ -43,7 +43,7 @@ def _machine(target: Any, target_host: Any, remote: Any, dev: Any) -> tuple[Targ
         raise UnsupportedError(
             "peak: only this machine is measured", notes=("run it there: remote=None",)
         )
-    if found.kind.name not in ("llvm", "c") or device.type != "cpu":
+    if found.get_target_device_type() != Device.kDLCPU or device.type != "cpu":
         raise UnsupportedError(f"peak: CPUs are measured, not '{found}' on {device}")
     return found, device
 
@@ -72,7 +72,8 @@ def _sum_kernel(items: int, per_thread: int, stride: int, dtype: str, lanes: int
     schedule.parallel(row)
     schedule.vectorize(lane)
     schedule.decompose_reduction(block, inner)
-    return schedule.mod["main"]
+    function: PrimFunc = schedule.mod["main"]
+    return function
 
 
 def measure_bandwidth_sum(

@@ -8,20 +8,21 @@ indices of empty tensors contain it, in loops that never run. Vectors divided by
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import expr as ir
+from tilesmith.ir.rounding import ROUNDED, held, is_exact
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import DivisionByZeroError, TypeMismatchError
 from tilesmith.support.knobs import knobs
 
 __all__ = [
-    "add", "all_of", "any_of", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast",
-    "const", "divide", "equal", "floordiv", "floormod", "greater", "greater_equal", "held",
-    "is_const", "less", "less_equal", "literal", "logical_and", "logical_not", "logical_or",
-    "match_types", "maximum", "minimum", "multiply", "negate", "not_equal", "shift_left",
+    "add", "all_of", "ambiguous_division", "any_of", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "cast", "const", "divide", "equal", "floordiv", "floormod", "greater",
+    "greater_equal", "held", "is_const", "is_signed", "less", "less_equal", "literal",
+    "logical_and", "logical_not", "logical_or", "match_to_expression", "match_types", "maximum",
+    "minimum", "moved", "multiply", "negate", "not_equal", "number_of_dtype", "shift_left",
     "shift_right", "subtract", "truncdiv", "truncmod", "truth_of_equality", "wrap",
 ]  # fmt: skip
 
@@ -120,7 +121,7 @@ def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.Pr
         if source.bits <= dtype.bits:
             folded = held(value, dtype)
         else:
-            folded = value if value == 0 or _is_exact(value, dtype) else None
+            folded = value if value == 0 or is_exact(value, dtype) else None
         return None if folded is None else ir.FloatImm(dtype, folded)
     if dtype.is_bool:
         return const(value != 0, dtype)
@@ -129,51 +130,15 @@ def _cast_float(value: float | None, source: DataType, dtype: DataType) -> ir.Pr
     return None
 
 
-_WHOLE = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-"""Integers of up to this many bits are exact in a float."""
-
-
-def held(value: float, dtype: DataType) -> float | None:
-    """Round a number to a float dtype; None where the rounding is left to run time."""
-    if isinstance(value, int) and abs(value) > 1 << 53:
-        return None
-    if value == 0 or (abs(value) <= 1 << _WHOLE.get(dtype.element, 3) and value == int(value)):
-        return value
-    if dtype.bits == 64 or not math.isfinite(value):
-        return value
-    return _as_float32(value) if dtype.element == "float32" else None
-
-
-def _is_exact(value: float, dtype: DataType) -> bool:
-    """True if float16, bfloat16 or float32 represents the number exactly."""
-    digits = _WHOLE.get(dtype.element)
-    if digits is None or not math.isfinite(value):
-        return False
-    if dtype.element == "float16" and not 2.0**-14 <= abs(value) <= 65504.0:
-        return False
-    if not 2.0**-126 <= abs(value) < 2.0**127:
-        return False
-    mantissa, _ = math.frexp(value)
-    return (mantissa * 2.0**digits).is_integer()
-
-
-def _as_float32(value: float) -> float | None:
-    try:
-        (rounded,) = struct.unpack("f", struct.pack("f", value))
-        return float(rounded)
-    except OverflowError:
-        return None
-
-
 def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
-    """Convert both operands to one dtype: Python scalars take the other's, scalars are broadcast to
-    vectors, an integer meets a float as that float, of two integers (two floats) the wider one
-    wins.
+    """Convert both operands to one dtype: a Python number is an int32 (int64 where it needs one), a
+    float32 or a bool, scalars are broadcast to vectors, an integer meets a float as that float, of
+    two integers (two floats) the wider one wins.
     """
     if not isinstance(a, ir.PrimExpr):
-        a = _scalar_like(a, b)
+        a = _number_beside(a, b)
     if not isinstance(b, ir.PrimExpr):
-        b = _scalar_like(b, a)
+        b = _number_beside(b, a)
     if a.dtype is b.dtype:
         return a, b
     if a.dtype.lanes != b.dtype.lanes:
@@ -191,21 +156,47 @@ def match_types(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
     return cast(target, a), cast(target, b)
 
 
-def _scalar_like(value: Any, other: Any) -> ir.PrimExpr:
+def _number_beside(value: Any, other: Any) -> ir.PrimExpr:
+    """Return a Python number as a constant: with the dtype of the other operand where matching them
+    leads there, else with its own.
+    """
     if not isinstance(other, ir.PrimExpr) or not isinstance(value, (bool, int, float)):
         return ir.as_prim_expr(value)
     element = other.dtype.element
-    if isinstance(value, float) and not element.is_float:
+    if element.bits < 32 and not isinstance(value, bool):
+        if isinstance(value, float) or not element.is_float:
+            return ir.as_prim_expr(value)
+    return number_of_dtype(value, element)
+
+
+def number_of_dtype(value: Any, dtype: DataType) -> ir.PrimExpr:
+    """Return a Python number as a constant of a dtype, with its own dtype if it does not fit."""
+    if isinstance(value, float) and not dtype.is_float:
         return ir.FloatImm("float32", value)
-    if isinstance(value, bool) and not element.is_bool:
-        return const(int(value), element)
-    if element.is_bool and not isinstance(value, bool):
+    if dtype.is_bool and value not in (0, 1):
         return ir.as_prim_expr(value)
-    if element.is_integer and wrap(int(value), element) != int(value):
+    if dtype.is_integer and wrap(int(value), dtype) != int(value):
         return ir.as_prim_expr(value)
-    if element == "float16" and 65504.0 < abs(value) < math.inf:
+    if dtype == "float16" and 65504.0 < abs(value) < math.inf:
         return ir.as_prim_expr(value)
-    return const(value, element)
+    return const(value, dtype)
+
+
+def match_to_expression(a: Any, b: Any) -> tuple[ir.PrimExpr, ir.PrimExpr]:
+    """Match operands as ``match_types``, except that a Python number takes the dtype of the other
+    one: what shifts, bitwise operators and comparisons in scripts do.
+    """
+    left, right = _operand(a), _operand(b)
+    if isinstance(left, ir.PrimExpr) and not isinstance(right, ir.PrimExpr):
+        right = number_of_dtype(right, left.dtype.element)
+    elif isinstance(right, ir.PrimExpr) and not isinstance(left, ir.PrimExpr):
+        left = number_of_dtype(left, right.dtype.element)
+    return match_types(left, right)
+
+
+def _operand(value: Any) -> Any:
+    """Return a Python number as it is, anything else as an expression."""
+    return value if isinstance(value, (bool, int, float)) else ir.as_prim_expr(value)
 
 
 def _common_dtype(a: DataType, b: DataType) -> DataType:
@@ -224,28 +215,6 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
     return a if a.is_uint else b
 
 
-def _as_float16(value: float) -> float | None:
-    try:
-        (rounded,) = struct.unpack("e", struct.pack("e", value))
-        return float(rounded)
-    except OverflowError:
-        return None
-
-
-def _as_bfloat16(value: float) -> float | None:
-    if value == 0 or not math.isfinite(value):
-        return value
-    last = max(math.frexp(value)[1], -125) - 8  # exponent of the last digit, also of a subnormal
-    rounded = math.ldexp(round(math.ldexp(value, -last)), last)
-    return None if abs(rounded) >= 2.0**128 else math.copysign(rounded, value)
-
-
-_ROUNDED: dict[str, Callable[[float], float | None]] = {
-    "float16": _as_float16, "bfloat16": _as_bfloat16, "float32": _as_float32,
-}  # fmt: skip
-"""What a float dtype stores for a number; None where that is left to run time."""
-
-
 def _fold(
     a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
 ) -> ir.PrimExpr | None:
@@ -255,7 +224,7 @@ def _fold(
     if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
         if a.dtype == "float64":
             return ir.FloatImm(a.dtype, function(a.value, b.value))
-        round_to = _ROUNDED.get(a.dtype)
+        round_to = ROUNDED.get(a.dtype)
         value = None if round_to is None else _fold_rounded(function, round_to, a.value, b.value)
         return None if value is None else ir.FloatImm(a.dtype, value)
     return None
@@ -301,6 +270,15 @@ def _adds_nothing(zero: Any) -> bool:
     return not isinstance(value, float) or math.copysign(1.0, value) < 0
 
 
+def moved(value: Any, distance: int) -> Any:
+    """Return ``value + distance`` in the dtype of an index: no wider, as ``index + 1`` would be."""
+    if not isinstance(value, ir.PrimExpr):
+        return value + distance
+    if distance < 0:
+        return subtract(value, const(-distance, value.dtype))
+    return add(value, const(distance, value.dtype))
+
+
 def subtract(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
     """``a - b``."""
     left, right = match_types(a, b)
@@ -336,18 +314,33 @@ def negate(a: Any) -> ir.PrimExpr:
 
 
 def divide(a: Any, b: Any, span: Any = None) -> ir.PrimExpr:
-    """Return ``a / b`` of floats. Integers have two divisions: use ``floordiv`` or ``truncdiv``."""
+    """Return ``a / b``. Signed integers have several divisions: they have to be named."""
+    a, b = _operand(a), _operand(b)
     left, right = match_types(a, b)
+    if is_signed(a) and is_signed(b):
+        raise ambiguous_division(left.dtype)
     if left.dtype.is_integer:
-        raise TypeMismatchError(
-            f"`/` of integers ({left.dtype}) is ambiguous; write `//` (rounds down) or tir.truncdiv"
-            " (rounds toward zero)"
-        )
+        return truncdiv(left, right)
     if isinstance(right, ir.FloatImm) and right.value != 0.0:
         folded = _fold(left, right, lambda x, y: x / y)
         if folded is not None:
             return folded
     return left if is_const(right, 1) else ir.Div(left, right)
+
+
+def is_signed(value: Any) -> bool:
+    """True for a Python integer and for what has a signed integer dtype."""
+    dtype = getattr(value, "dtype", None)
+    return isinstance(value, int) if dtype is None else DataType(dtype).is_int
+
+
+def ambiguous_division(dtype: Any = None) -> TypeMismatchError:
+    """Return the error that ``/`` of signed integers raises."""
+    of_what = "integers" if dtype is None else f"integers ({dtype})"
+    return TypeMismatchError(
+        f"`/` of {of_what} is ambiguous; write `//` (rounds down), truncdiv (rounds toward zero) or"
+        " indexdiv (of numbers that are not negative)"
+    )
 
 
 def _trunc_divide(a: int, b: int) -> int:
@@ -537,7 +530,7 @@ def any_of(*conditions: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def _bitwise(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
-    left, right = match_types(a, b)
+    left, right = match_to_expression(a, b)
     if not (left.dtype.is_integer or left.dtype.is_bool):
         raise TypeMismatchError(f"{name} needs integers, got {left.dtype}")
     if isinstance(left, ir.IntImm) and isinstance(right, ir.IntImm):
@@ -571,7 +564,7 @@ def bitwise_not(x: Any, span: Any = None) -> ir.PrimExpr:
 
 
 def _shift(name: str, function: Callable[[int, int], int], a: Any, b: Any) -> ir.PrimExpr:
-    left, right = match_types(a, b)
+    left, right = match_to_expression(a, b)
     if not left.dtype.is_integer:
         raise TypeMismatchError(f"{name} needs integers, got {left.dtype}")
     if isinstance(right, ir.IntImm) and not 0 <= right.value < left.dtype.bits:

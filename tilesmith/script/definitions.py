@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tilesmith.ir.diagnostics import report
-from tilesmith.script.diagnostics import Source
+from tilesmith.script.diagnostics import Source, without_text
 from tilesmith.script.parsing import MODULES, Parser
 from tilesmith.support.caller import is_internal
 from tilesmith.support.errors import ScriptError
@@ -33,10 +33,22 @@ def _code_of(program: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def _keep_text_of_prompt(code: CodeType) -> None:
+    """Store the text of a definition that is typed at the prompt of newer Pythons, which know it by
+    its code, under the name of its file, where errors look for lines.
+    """
+    find = getattr(linecache, "_getlines_from_code", None)
+    lines = find(code) if find is not None and code.co_filename.startswith("<") else None
+    if lines:
+        text = "".join(lines)
+        linecache.cache[code.co_filename] = (len(text), None, list(lines), code.co_filename)
+
+
 def definition_of(program: Any) -> Source:
     """Return the source of a function or class."""
     code = _code_of(program)
     if code is not None:
+        _keep_text_of_prompt(code)
         return Source.from_block(
             code.co_filename, code.co_firstlineno, getattr(program, "__globals__", None)
         )
@@ -52,12 +64,13 @@ def _class_definition(program: type, frame: FrameType) -> Source:
     """
     codes = [code for code in [_code_of(value) for value in vars(program).values()] if code]
     filename = codes[0].co_filename if codes else frame.f_code.co_filename
+    _keep_text_of_prompt(codes[0] if codes else frame.f_code)
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, frame.f_globals)
     if not lines:
         raise ScriptError(
             f"the source text of class '{program.__name__}' is not available",
-            notes=("put the program into a file or notebook, or give its text to from_source",),
+            notes=without_text(filename),
         )
     header = re.compile(rf"class\s+{program.__name__}\b")
     if codes:
@@ -96,7 +109,7 @@ def class_from_inspect(program: type) -> Source:
     except (OSError, TypeError):
         raise ScriptError(
             f"the source text of class '{program.__name__}' is not available",
-            notes=("put the program into a file or notebook, or give its text to from_source",),
+            notes=without_text("<unknown>"),
         ) from None
     return Source.from_block(filename, line)
 

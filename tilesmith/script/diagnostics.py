@@ -13,7 +13,7 @@ from tilesmith.support.caller import frame_of_caller
 from tilesmith.support.errors import DiagnosticError, ScriptError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Source", "error_at_caller", "guilty_argument", "nearest"]
+__all__ = ["Source", "error_at_caller", "guilty_argument", "nearest", "without_text"]
 
 
 def nearest(name: str, known: Any) -> tuple[str, ...]:
@@ -22,6 +22,14 @@ def nearest(name: str, known: Any) -> tuple[str, ...]:
 
     near = difflib.get_close_matches(name, [text for text in known if isinstance(text, str)], n=1)
     return (f"did you mean '{near[0]}'?",) if near else ()
+
+
+def without_text(filename: str) -> tuple[str, ...]:
+    """Return what to do where Python keeps no text of a program: at the prompt, in ``exec``."""
+    where = "put the program into a file or notebook"
+    if filename == "<stdin>":
+        where += ", type it in IPython or at the prompt of Python 3.13"
+    return (f"{where}, or give its text to tilesmith.script.from_source",)
 
 
 class Source:
@@ -63,7 +71,7 @@ class Source:
         if not 0 < line <= len(lines):
             raise ScriptError(
                 f"the source text of '{filename}' is not available",
-                notes=("put the program into a file or notebook, or give its text to from_source",),
+                notes=without_text(filename),
             )
         indented = lines[line - 1][:1].isspace()
         shift = line - (2 if indented else 1)

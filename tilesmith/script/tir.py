@@ -27,7 +27,6 @@ from tilesmith.ir.op import CallEffectKind  # noqa: F401
 from tilesmith.runtime.dtype import DataType
 from tilesmith.script.builder import IRBuilder
 from tilesmith.script.diagnostics import nearest
-from tilesmith.script.literals import matching as _matching
 from tilesmith.script.macros import ScriptMacro as TIRMacro  # noqa: F401
 from tilesmith.script.macros import inline, macro  # noqa: F401
 from tilesmith.script.tir_blocks import (
@@ -456,13 +455,11 @@ def buffer_var(dtype: str, storage_scope: str = "global") -> Var:
 
 def min(a: Any, b: Any) -> PrimExpr:
     """Return the smaller of two values."""
-    a, b = _matching(a, b)
     return operators.minimum(convert(a), b)
 
 
 def max(a: Any, b: Any) -> PrimExpr:
     """Return the larger of two values."""
-    a, b = _matching(a, b)
     return operators.maximum(convert(a), b)
 
 

@@ -155,14 +155,16 @@ def _over_all_iterations(domain: Range) -> Range:
     if not mentions([domain.min, domain.extent], {var for var, _ in loops}):
         return domain
     analyzer = Analyzer()
-    low, last = domain.min, analyzer.simplify(domain.min + domain.extent - 1)
+    low, last = domain.min, analyzer.simplify(operators.moved(domain.min + domain.extent, -1))
     for var, (start, extent) in reversed(loops):
-        sets = {var: IntervalSet(start, analyzer.simplify(start + extent - 1))}
+        sets = {var: IntervalSet(start, analyzer.simplify(operators.moved(start + extent, -1)))}
         least, most = analyzer.int_set(low, sets), analyzer.int_set(last, sets)
         if not (least.has_lower_bound() and most.has_upper_bound()):
             return domain
         low, last = least.min_value, most.max_value
-    return Range.from_min_extent(analyzer.simplify(low), analyzer.simplify(last - low + 1))
+    return Range.from_min_extent(
+        analyzer.simplify(low), analyzer.simplify(operators.moved(last - low, 1))
+    )
 
 
 def domain_of(dom: Any) -> Range:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilesmith.ir.transform import Pass
     from tilesmith.runtime.formats import Format
     from tilesmith.runtime.library import Library
+    from tilesmith.runtime.packed_func import PackedFunc
     from tilesmith.tir.schedule import Schedule
 
 __all__ = [
@@ -52,6 +53,8 @@ class Code:
     """Makes the object files; None where there is only source."""
     advice: str = ""
     """What a user must do to run the code, where there is only source."""
+    functions: Callable[[], Mapping[str, PackedFunc]] | None = None
+    """Makes the packed functions, of a back end whose code is not linked."""
 
 
 Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"
@@ -118,6 +121,7 @@ BACK_ENDS: Registry[BackEnd] = Registry(
         "llvm": "tilesmith.codegen.llvm.record",
         "c": "tilesmith.codegen.c.record",
         "nvptx": "tilesmith.codegen.llvm.record",
+        "stackvm": "tilesmith.codegen.interpreted.record",
     },
 )
 """Kind of target → back end. The table says which room of ``codegen`` registers a kind."""

@@ -23,8 +23,8 @@ from tilesmith.arith.iter_affine_map import find_iter_map
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import all_of, cast, equal, floordiv, floormod, is_const
 from tilesmith.ir.queries import any_node, conjuncts, mentions, variables
-from tilesmith.tir.functor import substitute
 from tilesmith.tir.expr import ProducerLoad
+from tilesmith.tir.functor import substitute
 
 __all__ = ["Equation", "Term", "solved"]
 

@@ -58,7 +58,7 @@ class _Derivation:
     def __init__(self, wanted: Container[Tensor]) -> None:
         self.wanted = wanted
         self.conditions: tuple[PrimExpr, ...] = ()
-        self.found: list[Partial] = []
+        self.partials: list[Partial] = []
 
     def visit(self, node: PrimExpr, factor: PrimExpr) -> None:
         """Collect the derivatives of a part, each times ``factor``."""
@@ -83,21 +83,21 @@ class _Derivation:
     def add(self, load: ProducerLoad, value: PrimExpr) -> None:
         """Add a derivative by an element; those by the same element become one sum."""
         new = Partial(load, self.conditions, value)
-        for number, one in enumerate(self.found):
+        for number, one in enumerate(self.partials):
             same = one.load.producer is load.producer and structural_equal(
                 [*one.load.indices, *one.conditions], [*load.indices, *self.conditions]
             )
             if same:
-                self.found[number] = one._replace(value=one.value + value)
+                self.partials[number] = one._replace(value=one.value + value)
                 return
-        self.found.append(new)
+        self.partials.append(new)
 
 
 def partials(value: PrimExpr, wanted: Container[Tensor]) -> list[Partial]:
     """Return the derivatives of an expression by the elements of some tensors that it reads."""
     derivation = _Derivation(wanted)
     derivation.visit(value, const(1.0, value.dtype))
-    return derivation.found
+    return derivation.partials
 
 
 @RULES.handles(PrimExpr)

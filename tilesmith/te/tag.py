@@ -34,6 +34,12 @@ class TagScope:
 
         return tagged
 
+    @classmethod
+    def get_current(cls) -> TagScope | None:
+        """Return the innermost scope, or None outside of all."""
+        tag = cls.current_tag()
+        return cls(tag) if tag else None
+
     @staticmethod
     def current_tag() -> str:
         """Return the tag of the innermost scope, or an empty string."""

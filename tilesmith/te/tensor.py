@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilesmith.ir import ExprOp, IntImm, Node, PrimExpr, Range, attributes, convert, note
+from tilesmith.ir import (
+    ExprOp,
+    IntImm,
+    Node,
+    PrimExpr,
+    Range,
+    attributes,
+    convert,
+    note,
+    operators,
+)
 from tilesmith.ir import data as data_field
 from tilesmith.ir.queries import nodes
 from tilesmith.runtime.dtype import DataType
@@ -163,10 +173,10 @@ class Tensor(DataProducer, key="te.Tensor"):
         return _topi("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Any:
-        return _topi("divide", self, other)
+        return _divide(self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _topi("divide", other, self)
+        return _divide(other, self)
 
     def __floordiv__(self, other: Any) -> Any:
         return _topi("floor_divide", self, other)
@@ -190,6 +200,13 @@ class Tensor(DataProducer, key="te.Tensor"):
 def _topi(name: str, *arguments: Any) -> Any:
     """Return TOPI, which implements elementwise arithmetic on a floor above (through a door)."""
     return resolve(f"tilesmith.topi:{name}")(*arguments)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    """Return ``left / right`` of whole tensors; signed integers have several divisions."""
+    if operators.is_signed(left) and operators.is_signed(right):
+        raise operators.ambiguous_division()
+    return _topi("divide", left, right)
 
 
 def _replaced(tensors: tuple[Tensor, ...], mapping: Mapping[Tensor, Tensor]) -> tuple[Tensor, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound
 from tilesmith.ir import FloorDiv, FloorMod, Not, PrimExpr, Range, Rewriter, Var, const
-from tilesmith.ir.operators import all_of, any_of, less_equal
+from tilesmith.ir.operators import all_of, any_of, less_equal, moved
 from tilesmith.ir.queries import conjuncts, variables
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.functor import renew_defs
@@ -142,7 +142,7 @@ class _Completer(Rewriter):
         if found is None:
             return None
         ranges = [
-            Range.from_min_extent(part.min_value, part.max_value - part.min_value + 1)
+            Range.from_min_extent(part.min_value, moved(part.max_value - part.min_value, 1))
             for part in found
         ]
         return ranges if carried.isdisjoint(variables(ranges)) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.ir import ExprOp, Node, PrimExpr, Range, Var, child, const, convert, defines, note
 from tilesmith.ir import data as data_field
+from tilesmith.ir.operators import ambiguous_division
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.buffer import Buffer, DataProducer
 from tilesmith.tir.ranges import extent_between
@@ -290,6 +291,4 @@ class Reduce(PrimExpr, key="tir.Reduce"):
 
 def div_ambiguity_error() -> TypeMismatchError:
     """Return the error that ``/`` of integers raises."""
-    return TypeMismatchError(
-        "`/` of integers is ambiguous; write `//` (rounds down) or tir.truncdiv (toward zero)"
-    )
+    return ambiguous_division()

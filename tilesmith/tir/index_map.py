@@ -33,7 +33,7 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir import data as data_field
 from tilesmith.ir.expr import Call
-from tilesmith.ir.operators import any_of, cast, floordiv, floormod
+from tilesmith.ir.operators import any_of, cast, floordiv, floormod, moved
 from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.tir.functor import substitute
@@ -212,7 +212,7 @@ class IndexMap(Node, key="tir.IndexMap"):
                     f"the shape that the index map {self.describe()} gives cannot be found",
                     notes=("symbolic sizes are supported in sums, products and divisions only",),
                 )
-            extents.append(analyzer.simplify(interval.max_value - interval.min_value + 1))
+            extents.append(analyzer.simplify(moved(interval.max_value - interval.min_value, 1)))
         return extents
 
     def _places_of_digits(

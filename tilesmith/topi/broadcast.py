@@ -9,6 +9,7 @@ from typing import Any
 from tilesmith import tir
 from tilesmith.ir import IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
+from tilesmith.ir.expr import as_prim_expr
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.te import Tensor
 from tilesmith.topi import tag
@@ -61,28 +62,28 @@ def _element(tensor: Tensor, indices: tuple, shape: Any) -> PrimExpr:
     return tensor(*picked)
 
 
-def _operand(value: Any, other: Tensor) -> Any:
-    """Convert a number beside a tensor to the tensor's dtype where possible."""
-    if isinstance(value, (Tensor, PrimExpr)):
-        return value
-    if not isinstance(value, Number) and not hasattr(value, "dtype"):  # numpy's numbers
+def _operand(value: Any) -> PrimExpr:
+    """Convert a number beside a tensor: it keeps its own dtype, as in scalar expressions."""
+    if not isinstance(value, (PrimExpr, Number)) and not hasattr(value, "dtype"):  # or numpy's
         raise TypeMismatchError(f"an operand is a tensor, an expression or a number, got {value!r}")
-    if isinstance(value, float) and not other.dtype.is_float:
-        return convert(value)
-    return const(value, other.dtype)
+    return as_prim_expr(value)
 
 
 def _binary(name: str, function: Callable[[Any, Any], PrimExpr], a: Any, b: Any) -> Any:
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return function(convert(a), convert(b))
     if not isinstance(a, Tensor):
-        a = _operand(a, b)
+        number = _operand(a)
         shape = list(b.shape)
-        return compute(shape, lambda *i: function(a, b(*i)), name="T_" + name, tag=tag.ELEMWISE)
+        return compute(
+            shape, lambda *i: function(number, b(*i)), name="T_" + name, tag=tag.ELEMWISE
+        )
     if not isinstance(b, Tensor):
-        b = _operand(b, a)
+        number = _operand(b)
         shape = list(a.shape)
-        return compute(shape, lambda *i: function(a(*i), b), name="T_" + name, tag=tag.ELEMWISE)
+        return compute(
+            shape, lambda *i: function(a(*i), number), name="T_" + name, tag=tag.ELEMWISE
+        )
     shape = broadcast_shape(a.shape, b.shape)
     return compute(
         shape,
@@ -293,7 +294,9 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     def element(value: Any, indices: tuple) -> Any:
         if isinstance(value, Tensor):
             return _element(value, indices, shape)
-        return convert(value) if sample is None else _operand(value, sample)
+        if sample is None or isinstance(value, PrimExpr):
+            return convert(value)
+        return op.number_of_dtype(value, sample.dtype)  # a number is chosen as it is stored
 
     def choose(*indices: Any) -> PrimExpr:
         chosen = element(condition, indices)

@@ -347,16 +347,47 @@ STEPS = (
 )  # fmt: skip
 
 
-def random_schedule(pick, results, note=lambda text: None):
+def bind(pick, s):
+    """Run a loop on threads. What threads reduce together they all have afterwards, but only on a
+    device, where a launch does not end before its kernel.
+    """
+    stage = pick.one(_with_loops(s))
+    loop = pick.one(stage.leaf_iter_vars)
+    tag = pick.one(["blockIdx.x", "threadIdx.x", "threadIdx.x", "threadIdx.y"])
+    if loop.iter_type != tir.IterVar.CommReduce or stage.is_output:
+        if loop.iter_type != tir.IterVar.CommReduce or tag.startswith("threadIdx"):
+            stage.bind(loop, te.thread_axis(tag))
+
+
+def scope(pick, s):
+    stage = pick.one(_with_loops(s))
+    if not stage.is_output:
+        stage.set_scope(pick.one(["shared", "local", ""]))
+
+
+STEPS_ON_THREADS = (
+    split, split, fuse, reorder, compute_at, compute_at, compute_inline, cache_read, cache_write,
+    rfactor, bind, bind, bind, bind, scope, scope, scope,
+)  # fmt: skip
+
+
+def random_schedule(pick, results, note=lambda text: None, on_threads=False):
     """Return a schedule of a program to which random primitives were applied; what is refused is
     left out.
     """
     s = te.create_schedule([one.op for one in results])
     for _ in range(pick.number(1, 8)):
-        step = pick.one(STEPS)
+        step = pick.one(STEPS_ON_THREADS if on_threads else STEPS)
         try:
             step(pick, s)
             note(step.__name__)
         except ScheduleError as error:
             note(f"{step.__name__} refused: {error.message}")
+    for stage in s.stages if on_threads else ():
+        is_bound = any(one.bind_thread is not None for one in stage.iter_var_attrs.values())
+        if is_bound and stage.attach_type == AttachType.SCOPE:
+            # For the interpreter memory of a thread ends with the launch, not with the kernel.
+            stage.set_scope("shared")
+        elif stage.scope == "global":  # the threads around a cache tell its memory
+            stage.set_scope("")
     return s

@@ -255,6 +255,20 @@ def test_slices_are_elements_in_arithmetic():
     assert a[0].dtype == "float32" and a[0, 1].asobject().indices[1].value == 1
 
 
+def test_tags_attributes_and_names_of_computations():
+    a = placeholder(n, m)
+    assert te.TagScope.get_current() is None
+    with te.tag_scope("outer"):
+        assert te.TagScope.get_current().tag == "outer"
+        b = te.compute((n, m), lambda *i: a(*i) + 1.0, name="B", attrs={"rule": "x", "sizes": [1]})
+    c = te.compute((n, m), lambda i, *rest: b(i, *rest), varargs_names=["col"], tag="own", name="C")
+    assert (b.op.tag, b.op.attrs["rule"], tuple(b.op.attrs["sizes"])) == ("outer", "x", (1,))
+    assert [axis.var.name for axis in c.op.axis] == ["i", "col"] and c.op.tag == "own"
+    s = te.create_schedule(c.op)
+    cache = s.cache_write(c, "local")
+    assert cache.op.tag == s[c].op.tag == "own"
+
+
 def test_operations_without_the_tensor_are_the_same():
     a, other = placeholder(n), placeholder(n, name="X")
     b = te.compute((n,), lambda i: a[i] + 1.0, name="B", tag="t", attrs={"key": 1})

@@ -366,3 +366,26 @@ def test_compiled_code_does_the_same():
         s, [a, index, value], [array], array.argmax(1).astype("int32"), array.max(1),
         compiled=True,
     )  # fmt: skip
+
+
+@te.hybrid.script
+def scaled(a):
+    b = output_tensor(a.shape, a.dtype)  # noqa: F821
+    for i in range(a.shape[0]):
+        b[i] = a[i] * 2.0
+    return b
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda s, b, c: s[b].compute_inline(), lambda s, b, c: s.cache_read(b, "global", [c])],
+)
+def test_hybrid_scripts_read_expressions_and_copies(function):
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[n - 1 - i] + 1.0, name="B")
+    c = scaled(b)
+    d = te.compute((n,), lambda i: c[i] - 1.0, name="D")
+    s = te.create_schedule(d.op)
+    function(s, b, c)
+    array = values(n)
+    check(s, [a, d], [array], (array[::-1] + 1) * 2 - 1)

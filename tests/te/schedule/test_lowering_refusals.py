@@ -100,6 +100,17 @@ def different_extents_on_one_thread():
     lowered(s)
 
 
+def two_loops_on_one_thread():
+    s = made()
+    s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    s[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))  # here
+    lowered(s)
+
+
+def an_argument_twice():
+    lowered(made(), [A, A, C])
+
+
 def another_extent_than_the_thread_has():
     s = made()
     s[C].bind(C.op.axis[1], te.thread_axis((0, 8), "threadIdx.x"))  # here
@@ -153,6 +164,8 @@ REFUSED = {
     unknown_pragma: ("'C'", "'i' is unknown", "auto_unroll_max_step"),
     unknown_pragma_built: ("'C'", "'import_d'", "import_c"),
     different_extents_on_one_thread: ("'D'", "'i' runs over 8 values", "'j' of stage 'C' over 6"),
+    two_loops_on_one_thread: ("'C'", "'i' and 'j' both run on 'threadIdx.x'", "fuse them"),
+    an_argument_twice: ("'A' is twice among the arguments",),
     another_extent_than_the_thread_has: ("'C'", "'j' runs over 6 values", "thread axis over 8"),
     thread_of_a_predicate: ("'C'", "'threadIdx.x'", "bind a loop"),
     unknown_variable: ("'F' uses 'n'", "neither an argument nor a size"),

@@ -62,7 +62,9 @@ class Program:
 
 
 class RandomSchedule:
-    """Applies random primitives to the stages of a schedule, outputs first."""
+    """Applies random primitives to the stages of a schedule."""
+
+    fuses_kinds = True  # loops of results with loops of reductions
 
     def __init__(self, program, seed):
         self.random = random.Random(seed)
@@ -135,7 +137,9 @@ class RandomSchedule:
                 stage.split(pick(loops), **size)
             elif kind == "fuse" and len(loops) > 1:
                 where = self.random.randrange(len(loops) - 1)
-                stage.fuse(loops[where], loops[where + 1])
+                outer, inner = loops[where : where + 2]
+                if self.fuses_kinds or outer.iter_type == inner.iter_type:
+                    stage.fuse(outer, inner)
             elif kind == "reorder":
                 self.random.shuffle(loops)
                 stage.reorder(*loops)
@@ -146,13 +150,54 @@ class RandomSchedule:
             stage.parallel(loops[0])
 
 
-@settings(max_examples=150)
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_random_schedules_keep_the_result(program_seed, schedule_seed):
+def compare(program_seed, schedule_seed, kind):
+    """Compare a random schedule with the plain one."""
     program = Program(program_seed)
     a = np.random.default_rng(program_seed).random(
         [int(size) for size in program.A.shape], dtype="float32"
     )
     wanted = interpreted(te.create_schedule(program.stages[-1].op), program.arguments, a)
-    s = RandomSchedule(program, schedule_seed).run()
+    s = kind(program, schedule_seed).run()
     check(s, program.arguments, wanted, a, rtol=1e-4)
+
+
+class OnThreads(RandomSchedule):
+    """Runs the output on threads, and what is computed inside of it in the memory of threads."""
+
+    fuses_kinds = False  # a reduction by threads cannot
+
+    def run(self):
+        s, pick = self.s, self.random.choice
+        self.data_flow()
+        output = s[self.tensors[-1]]
+        self.loops(output)
+        for kind in (IterVar.DataPar, IterVar.CommReduce):
+            loops = [one for one in output.leaf_iter_vars if one.iter_type == kind]
+            tags = ["blockIdx.x", "threadIdx.x"] if kind == IterVar.DataPar else ["threadIdx.y"]
+            for loop, tag in zip(loops, tags):
+                if pick([True, True, False]):
+                    output.bind(loop, te.thread_axis(tag))
+        for stage in list(s.stages):
+            if stage.is_output or type(stage.op).__name__ == "PlaceholderOp":
+                continue
+            self.loops(stage)
+        for stage in reversed(list(s.stages)):
+            readers = self.readers(stage)
+            if stage.is_output or type(stage.op).__name__ == "PlaceholderOp" or len(readers) != 1:
+                continue
+            if pick([True, True, False]) and readers[0].leaf_iter_vars:
+                stage.compute_at(readers[0], pick(readers[0].leaf_iter_vars))
+                stage.set_scope(pick(["", "shared", "local"]))
+        return s
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_random_schedules_on_threads_keep_the_result(program_seed, schedule_seed):
+    compare(program_seed, schedule_seed, OnThreads)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_random_schedules_keep_the_result(program_seed, schedule_seed):
+    compare(program_seed, schedule_seed, RandomSchedule)

@@ -237,3 +237,14 @@ def test_readable_c():
     assert source.count("for (") == 2
     for line in ("for (int32_t x_outer = 0; x_outer < 2", "for (int32_t x_inner = 0; x_inner < 5"):
         assert line in source
+
+
+def test_readers_of_a_copy_may_read_each_other():
+    A = te.placeholder((8,), name="A")
+    D = te.compute((8,), lambda i: A[i] + 1.0, name="D")
+    E = te.compute((8,), lambda i: D[i] * 2.0, name="E")
+    C = te.compute((8,), lambda i: D[i] + E[i], name="C")
+    s = te.create_schedule(C.op)
+    s.cache_read(D, "global", [E, C])
+    a = rng.random(8, dtype="float32")
+    check(s, [A, C], (a + 1) * 3, a)

@@ -5,6 +5,7 @@ import pytest
 
 from tests.te.schedule.programs import check, rng, rows
 from tilesmith import build, lower, te
+from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.interpreter import Options
 
 RACES = Options(check_races=True)
@@ -199,3 +200,50 @@ def test_scalars_of_blocks_and_guards_of_threads():
     s[C].bind(inner, te.thread_axis("threadIdx.x"))
     check(s, [A, C], wanted, a, options=RACES)
     assert np.isfinite(wanted).all()
+
+
+def on_threads(change):
+    """Two stages over 4 by 6 elements; ``change(s, A, D, C, tx)`` schedules them."""
+    A = te.placeholder((4, 6), name="A")
+    D = te.compute((4, 6), lambda i, j: A[i, j] + 1.0, name="D")
+    C = te.compute((4, 6), lambda i, j: D[i, 5 - j] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    change(s, D, C, lambda: te.thread_axis("threadIdx.x"))
+    return lower(s, [A, C])
+
+
+def fill_by_ended_threads(s, D, C, thread):
+    s[D].set_scope("shared")
+    s[D].bind(D.op.axis[0], thread())
+
+
+def bind_twice(s, D, C, thread):
+    s[C].bind(C.op.axis[0], thread())
+    s[C].bind(C.op.axis[1], thread())
+
+
+def bind_other_extents(s, D, C, thread):
+    s[C].bind(C.op.axis[0], thread())
+    s[D].compute_at(s[C], C.op.axis[0])
+    s[D].set_scope("shared")
+    s[D].bind(D.op.axis[1], thread())
+
+
+def fill_in_parts(s, D, C, thread):
+    s[C].bind(C.op.axis[0], thread())
+    s[D].compute_at(s[C], C.op.axis[0])
+    s[D].bind(D.op.axis[1], te.thread_axis("threadIdx.y"))
+
+
+MEANINGLESS = {
+    "the threads 'threadIdx.y' of 'j' fill \"local\" memory": fill_in_parts,
+    "'D'.*\"shared\" memory ends with the threads 'threadIdx.x'": fill_by_ended_threads,
+    "'i' and 'j' both run on 'threadIdx.x'": bind_twice,
+    "'j' runs over 6 values, and inside of 'i' of stage 'C', which runs over 4": bind_other_extents,
+}
+
+
+@pytest.mark.parametrize("message", MEANINGLESS)
+def test_threads_and_memory_that_do_not_fit_are_refused(message):
+    with pytest.raises(ScheduleError, match=message):
+        on_threads(MEANINGLESS[message])

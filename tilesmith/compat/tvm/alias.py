@@ -115,7 +115,10 @@ class Alias(ModuleType):
         for name in names - vars(self).keys():
             # Tools that list names look at them next. A name that fails says why when it is used.
             with contextlib.suppress(ImportError, TilesmithError):
-                getattr(self, name)
+                try:
+                    getattr(self, name)
+                except AttributeError:  # a row whose other end is not there
+                    names.discard(name)
         return sorted(names)
 
     def _hold(self, name: str, value: Any) -> Any:

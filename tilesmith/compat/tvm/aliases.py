@@ -8,6 +8,7 @@ names of one). Names that a module has here need no row.
 
 from __future__ import annotations
 
+from tilesmith.compat.tvm import rows_2018
 from tilesmith.compat.tvm.schedule_modules import schedule_modules
 
 VERSION = "0.18.0"
@@ -175,6 +176,7 @@ MODULES: dict[str, str] = {
     "tvm.topi.vision.ssd.multibox": "tilesmith.topi.vision.ssd",
     "tvm.transform": "tvm.ir.transform",
     "topi": "tvm.topi",
+    **rows_2018.MODULES,
     **dict.fromkeys(
         [
             "tvm.topi.testing." + name
@@ -233,10 +235,7 @@ MODULES: dict[str, str] = {
     ),
 }
 
-_TE = "tilesmith.te:"
-_TIR = "tilesmith.tir:"
 _WORKLOADS = "tilesmith.topi.nn.workloads:"
-
 _OBJECTS = "tilesmith.compat.tvm.object_generic:"
 _EXTENSION = {"register_extension": _OBJECTS + "register_extension"}
 _SHORT_DEVICES = {
@@ -259,50 +258,6 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm.arith.iter_affine_map": {"subspace_divide": "tilesmith.arith:subspace_divide"},
     "tvm": {
-        # 0.5 and 0.6: tensor expressions at the top
-        **{
-            name: _TE + name
-            for name in (
-                "placeholder",
-                "compute",
-                "reduce_axis",
-                "thread_axis",
-                "var",
-                "extern",
-                "tag_scope",
-            )
-        },
-        **{
-            name: _TIR + name
-            for name in (
-                "sum",
-                "min",
-                "max",
-                "all",
-                "any",
-                "if_then_else",
-                "exp",
-                "log",
-                "sqrt",
-                "tanh",
-                "floor",
-                "ceil",
-                "round",
-                "abs",
-                "power",
-                "popcount",
-                "decl_buffer",
-                "call_extern",
-                "call_packed",
-                "call_pure_extern",
-                "select",
-                "comm_reducer",
-                "likely",
-                "const",
-                "min_value",
-                "max_value",
-            )
-        },
         "__version__": "tilesmith.compat.tvm.aliases:VERSION",
         "context": "tilesmith.runtime.devices:device",
         **_SHORT_DEVICES,
@@ -311,10 +266,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tvm_wrap_excepthook": _OBJECTS + "tvm_wrap_excepthook",
         "vpi": "tilesmith.runtime.devices:vpi",
         "convert": "tilesmith.compat.tvm.convert:convert",
-        "expr": "tilesmith.tir",
         "instrument": "tilesmith.ir.instrument",
-        "stmt": "tilesmith.tir",
-        "select": "tilesmith.tir:Select",
         **{
             name: "tilesmith.ir.memory_pools:" + name
             for name in (
@@ -508,3 +460,5 @@ NAMES: dict[str, dict[str, str]] = {
         "UnifiedStaticMemoryPlanner": "tilesmith.tir.usmp.transform:UnifiedStaticMemoryPlanner",
     },
 }
+for _module, _rows in rows_2018.NAMES.items():
+    NAMES[_module] = {**_rows, **NAMES.get(_module, {})}

@@ -181,7 +181,7 @@ def conv2d(
             for one, array in zip(described, (data, filters, result))
         ]  # fmt: skip
         arguments = (_Argument * 3)(
-            *[(number, memory.value) for number, memory in
+            *[_Argument(number, memory.value) for number, memory in
               zip((_SOURCE, _WEIGHTS, _RESULT), memories)]
         )  # fmt: skip
         _call("dnnl_primitive_execute", primitive, stream, 3, arguments)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilesmith.script.evaluator.evaluator import Evaluator, handles_node
-from tilesmith.script.literals import with_literals
 
 _OF_VALUES = (
     "tilesmith.ir.", "tilesmith.script.tir", "tilesmith.tir.buffer", "tilesmith.tir.expr",
@@ -45,8 +44,6 @@ def _call(evaluator: Evaluator, node: ast.Call) -> Any:
         named = {name: _as_operands(evaluator, [value])[0] for name, value in named.items()}
     if "dtype" in named:
         arguments = _with_dtype(function, arguments, named)
-    elif not named:
-        arguments = with_literals(function, arguments)
     return function(*arguments, **named)
 
 

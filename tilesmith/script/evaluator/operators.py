@@ -10,7 +10,6 @@ from typing import Any
 from tilesmith.ir import ExprOp, IntImm, PrimExpr, operators
 from tilesmith.ir.intrinsics import if_then_else, power
 from tilesmith.script.evaluator.evaluator import Evaluator, handles_node
-from tilesmith.script.literals import matching
 
 # Syntax → (operator of scalar expressions, operator of everything else).
 _BINARY: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -68,7 +67,7 @@ def _binary(evaluator: Evaluator, node: ast.BinOp) -> Any:
         return own(left, right)
     scalar, other = _BINARY[node.op.__class__]
     if isinstance(left, ExprOp) or isinstance(right, ExprOp):
-        return scalar(*matching(left, right))
+        return scalar(left, right)
     return other(left, right)
 
 
@@ -138,7 +137,8 @@ def _compare_two(kind: type, left: Any, right: Any) -> Any:
     scalar, other = _COMPARE[kind]
     both = _comparable(left) and _comparable(right)
     if both and (isinstance(left, ExprOp) or isinstance(right, ExprOp)):
-        return scalar(*matching(left, right))
+        # a number in a comparison takes the dtype of what it is compared with
+        return scalar(*operators.match_to_expression(left, right))
     return other(left, right)
 
 
@@ -152,5 +152,5 @@ def _conditional(evaluator: Evaluator, node: ast.IfExp) -> Any:
     condition = evaluator.operand(node.test)
     if isinstance(condition, PrimExpr) and not isinstance(condition, IntImm):
         values = evaluator.operand(node.body), evaluator.operand(node.orelse)
-        return if_then_else(condition, *matching(*values))
+        return if_then_else(condition, *values)
     return evaluator.evaluate(node.body if condition else node.orelse)

@@ -1,4 +1,8 @@
-"""Parses the expressions of hybrid script: syntax tree → Python numbers and expressions."""
+"""Parses the expressions of hybrid script: syntax tree → Python numbers and expressions.
+
+Numbers of the script, sizes that are known and loops that are written out are Python numbers; all
+else becomes expressions. The functions take the parser, which goes on with the parts.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,21 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from tilesmith.ir import IntImm, PrimExpr, convert
 from tilesmith.ir.operators import all_of, any_of, cast, is_const, logical_not
-from tilesmith.support.errors import ScriptError, ShapeError, TilesmithError, TypeMismatchError
+from tilesmith.support.errors import ScriptError, ShapeError, TypeMismatchError
 from tilesmith.te.hybrid import calls
 from tilesmith.te.hybrid.utils import Source
-from tilesmith.te.tensor import Operation, Tensor
+from tilesmith.te.tensor import Tensor
 from tilesmith.tir.expr import IterVar, ProducerLoad
 from tilesmith.tir.op import if_then_else
 
-__all__ = ["ExpressionParser", "Symbol"]
+__all__ = [
+    "Parser", "Scope", "Symbol", "attribute", "call", "choice", "comparison", "condition",
+    "connected", "element", "operated", "unary",
+]  # fmt: skip
 
 
 class Symbol(Enum):
@@ -70,12 +77,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-class ExpressionParser(ast.NodeVisitor):
-    """Parses expressions; subclasses parse statements.
-
-    Numbers of the script, sizes that are known and loops that are written out are Python numbers;
-    all else becomes expressions.
-    """
+class Scope:
+    """What the names of a script stand for, and how its mistakes are refused."""
 
     def __init__(
         self, source: Source, symbols: Mapping[str, Any], closure_vars: Mapping[str, Any]
@@ -89,37 +92,18 @@ class ExpressionParser(ast.NodeVisitor):
         """Return an error at a part of the script."""
         return ScriptError(message, self.source.span(node), notes)
 
-    def visit(self, node: ast.AST) -> Any:
-        """Parse a part; errors of what it is made of get its place."""
-        try:
-            return super().visit(node)
-        except TilesmithError as error:
-            if error.span is None and self.source.span(node) is not None:
-                kind = type(error)
-                raise kind(error.message, self.source.span(node), error.notes) from None
-            raise
+    def add(self, key: str, kind: Symbol, value: Any, node: ast.AST) -> None:
+        """Make a name known; refuse one that is known already."""
+        if key in self.names:
+            raise self.refusal(node, f"'{key}' has a meaning already", "take another name")
+        self.names[key] = (kind, value)
 
-    def generic_visit(self, node: ast.AST) -> Any:
-        """Refuse what hybrid script does not have."""
-        kind = type(node).__name__
-        raise self.refusal(
-            node,
-            f"`{kind}` is no part of hybrid script",
-            "it has loops over ranges, if, assignments, arithmetic, calls of its words, return",
-        )
-
-    # Names and constants
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        """Return the value of a name."""
+    def value(self, node: ast.Name) -> Any:
+        """Return the value of a name: of the script, or from around the function."""
         found = self.names.get(node.id)
-        if found is None:
-            return self._outer(node)
-        kind, value = found
-        return ProducerLoad(value, [0]) if kind is Symbol.BufferVar else value
-
-    def _outer(self, node: ast.Name) -> Any:
-        """Return the value of a name from around the function."""
+        if found is not None:
+            kind, value = found
+            return ProducerLoad(value, [0]) if kind is Symbol.BufferVar else value
         if node.id not in self.outside:
             known = ", ".join(sorted(self.names)) or "none"
             raise self.refusal(
@@ -129,74 +113,18 @@ class ExpressionParser(ast.NodeVisitor):
         value = self.outside[node.id]
         if isinstance(value, Tensor) and value not in self.captured:
             self.captured.append(value)
-        if isinstance(value, IterVar):
-            value = value.var
+        return value.var if isinstance(value, IterVar) else value
+
+    def number(self, node: ast.AST, value: Any) -> int:
+        """Return an integer that has to be known while the script is parsed."""
+        if isinstance(value, IntImm):
+            return value.value
+        if not isinstance(value, int):
+            raise self.refusal(
+                node, f"a number that is known is needed, got {value}",
+                "loops over const_range have such numbers",
+            )  # fmt: skip
         return value
-
-    def visit_Constant(self, node: ast.Constant) -> Any:
-        """Return a constant."""
-        if isinstance(node.value, str):
-            return self.visit_Str(node)
-        if node.value is None or isinstance(node.value, bool):
-            return self.visit_NameConstant(node)
-        return self.visit_Num(node)
-
-    def visit_Num(self, node: ast.Constant) -> Any:
-        """Return a number."""
-        if not isinstance(node.value, (int, float)):
-            raise self.refusal(node, f"{node.value!r} is no number that hybrid script has")
-        return node.value
-
-    def visit_NameConstant(self, node: ast.Constant) -> Any:
-        """Return True, False or None."""
-        return node.value
-
-    def visit_Str(self, node: ast.Constant) -> Any:
-        """Return a text: a dtype, a scope, a thread's tag."""
-        return node.value
-
-    def visit_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
-        """Return a tuple, such as a shape."""
-        return tuple([self.visit(one) for one in node.elts])
-
-    def visit_List(self, node: ast.List) -> tuple[Any, ...]:
-        """Return a list as a tuple."""
-        return tuple([self.visit(one) for one in node.elts])
-
-    # Elements
-
-    def visit_Index(self, node: Any) -> tuple[Any, ...]:
-        """Return the indices between brackets."""
-        inner = node.value if type(node).__name__ == "Index" else node
-        found = self.visit(inner)
-        return found if isinstance(found, tuple) else (found,)
-
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Return the shape or dtype of a tensor, or an attribute of what stands outside."""
-        value = self.visit(node.value)
-        if isinstance(value, Tensor):
-            if node.attr not in ("shape", "dtype"):
-                raise self.refusal(
-                    node, f"a tensor of a hybrid script has no '{node.attr}'",
-                    "it has shape and dtype",
-                )  # fmt: skip
-            return value.shape if node.attr == "shape" else str(value.dtype)
-        if not isinstance(value, ModuleType) or not hasattr(value, node.attr):
-            raise self.refusal(node, f"'{node.attr}' of {value!r} is not known to hybrid script")
-        return getattr(value, node.attr)
-
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """Return an element of a tensor or of a tuple."""
-        value = self.visit(node.value)
-        indices = self.visit_Index(node.slice)
-        if isinstance(value, Tensor):
-            return ProducerLoad(value, self.indices(node, value, indices))
-        if isinstance(value, (list, tuple)) and len(indices) == 1:
-            number = self.number(node, indices[0])
-            if not -len(value) <= number < len(value):
-                raise self.refusal(node, f"index {number} of a tuple of {len(value)}")
-            return self._plain(value[number])
-        raise self.refusal(node, "only tensors and tuples have elements")
 
     def indices(self, node: ast.AST, tensor: Tensor, given: Sequence[Any]) -> list[PrimExpr]:
         """Return the indices of an element as expressions, one for each dimension."""
@@ -215,151 +143,183 @@ class ExpressionParser(ast.NodeVisitor):
                 )
         return found
 
-    def number(self, node: ast.AST, value: Any) -> int:
-        """Return an integer that has to be known while the script is parsed."""
-        if isinstance(value, IntImm):
-            return value.value
-        if not isinstance(value, int):
-            raise self.refusal(
-                node, f"a number that is known is needed, got {value}",
-                "loops over const_range have such numbers",
-            )  # fmt: skip
-        return value
-
-    def _plain(self, value: Any) -> Any:
-        return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value
-
-    # Operators
-
-    def visit_BinOp(self, node: ast.BinOp) -> Any:
-        """Return the result of arithmetic."""
-        return self.operated(node, node.op, self.visit(node.left), self.visit(node.right))
-
-    def operated(self, node: ast.AST, op: ast.AST, a: Any, b: Any) -> Any:
-        """Return the result of an operator on two values."""
-        function = _OPERATORS.get(type(op))
-        if function is None:
-            raise self.refusal(node, f"the operator {type(op).__name__} is not known")
-        for value in (a, b):
-            self.require_scalar(node, value)
-        try:
-            return function(a, b)
-        except ZeroDivisionError:
-            raise self.refusal(node, "a division by zero") from None
-
     def require_scalar(self, node: ast.AST, value: Any) -> None:
         """Refuse tensors, tuples and texts where one value is needed."""
         if not _is_number(value) and not isinstance(value, PrimExpr):
             what = f"tensor '{value.name}'" if isinstance(value, Tensor) else repr(value)
             raise self.refusal(node, f"one value is needed, got {what}")
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        """Return a negated value."""
-        value = self.visit(node.operand)
-        self.require_scalar(node, value)
-        if isinstance(node.op, ast.Not):
-            return not value if _is_number(value) else logical_not(value)
-        if isinstance(node.op, ast.USub):
-            return -value
-        return ~value if isinstance(node.op, ast.Invert) else value
 
-    def visit_Compare(self, node: ast.Compare) -> Any:
-        """Return a comparison, or several in a row."""
-        values = [self.visit(one) for one in (node.left, *node.comparators)]
-        found = []
-        for op, a, b in zip(node.ops, values, values[1:]):
-            function = _COMPARISONS.get(type(op))
-            if function is None:
-                raise self.refusal(node, f"the comparison {type(op).__name__} is not known")
-            for value in (a, b):
-                self.require_scalar(node, value)
-            if _is_number(a) and _is_number(b):
-                same = {ast.Eq: operator.eq, ast.NotEq: operator.ne}.get(type(op), function)
-                found.append(same(a, b))
-            else:
-                found.append(function(a, b))
-        return self._together(found, all_of, all)
+class Parser(Protocol):
+    """What the functions here need of the parser."""
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        """Return conditions joined by `and` or `or`."""
-        values = [self.visit(one) for one in node.values]
-        for value in values:
-            self.require_scalar(node, value)
-        if isinstance(node.op, ast.And):
-            return self._together(values, all_of, all)
-        return self._together(values, any_of, any)
+    scope: Scope
 
-    def _together(self, values: Sequence[Any], symbolic: Any, known: Any) -> Any:
-        if all(_is_number(value) for value in values):
-            return known(values)
-        return values[0] if len(values) == 1 else symbolic(*values)
+    def visit(self, node: ast.AST) -> Any:
+        """Return what a part of the syntax tree stands for."""
+        ...
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """Return one of two values; only the chosen one is computed."""
-        condition = self.condition(node.test)
-        if isinstance(condition, bool):
-            return self.visit(node.body if condition else node.orelse)
-        a, b = convert(self.visit(node.body)), convert(self.visit(node.orelse))
-        if a.dtype is not b.dtype:
-            a, b = (a, cast(a.dtype, b)) if not is_const(a) else (cast(b.dtype, a), b)
-        return if_then_else(condition, a, b)
+    def visit_Index(self, node: Any) -> tuple[Any, ...]:
+        """Return the indices between brackets."""
+        ...
 
-    def condition(self, node: ast.AST) -> Any:
-        """Return a condition: True or False where it is known, else an expression."""
-        value = self.visit(node)
-        self.require_scalar(node, value)
-        if _is_number(value):
-            return bool(value)
-        if is_const(value):
-            return bool(value.value)
-        return value if value.dtype.is_bool else cast("bool", value)
 
-    # Calls
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        """Return the result of a call: a word of hybrid script, a function of scalars, another
-        hybrid script.
-        """
-        if node.keywords:
-            raise self.refusal(node, "a call in a hybrid script has no keyword arguments")
-        if not isinstance(node.func, ast.Name):
-            function = self.visit(node.func)
-            return self._outside_call(node, function, getattr(node.func, "attr", "?"))
-        name = node.func.id
-        args = [self.visit(one) for one in node.args]
-        if name in calls.CASTS:
-            return calls.cast_to(name, args)
-        if name in calls.LOOP_INTRIN or name == "bind":
-            raise self.refusal(node, f"{name} stands in a for loop", f"for i in {name}(…):")
-        if name in ("len", "ceil_div", "likely", "max_num_threads", "inf", "ninf"):
-            return getattr(calls, name)(name, args)
-        if name in calls.MATH:
-            for value in args:
-                self.require_scalar(node, value)
-            if name in ("min", "max") and all(_is_number(value) for value in args):
-                return min(args) if name == "min" else max(args)
-            return calls.math(name, args)
-        return self._outside_call(node, self.visit(node.func), name)
-
-    def _outside_call(self, node: ast.Call, function: Any, name: str) -> Any:
-        """Return the result of a function from outside: the operation of a hybrid script, or an
-        expression of ours.
-        """
-        args = [self.visit(one) for one in node.args]
-        if getattr(function, "is_hybrid_script", False):
-            made = function(*args)
-            first = made[0] if isinstance(made, (list, tuple)) else made
-            return first.op
-        module = str(getattr(function, "__module__", ""))
-        if not callable(function) or not module.startswith("tilesmith."):
-            raise self.refusal(
-                node, f"the function '{name}' is not known to hybrid script",
-                "decorate it with te.hybrid.script, or write what it does here",
+def attribute(parser: Parser, node: ast.Attribute) -> Any:
+    """Return the shape or dtype of a tensor, or an attribute of what stands outside."""
+    value = parser.visit(node.value)
+    if isinstance(value, Tensor):
+        if node.attr not in ("shape", "dtype"):
+            raise parser.scope.refusal(
+                node, f"a tensor of a hybrid script has no '{node.attr}'",
+                "it has shape and dtype",
             )  # fmt: skip
-        for value in args:
-            self.require_scalar(node, value)
-        return function(*[convert(value) for value in args])
+        return value.shape if node.attr == "shape" else str(value.dtype)
+    if not isinstance(value, ModuleType) or not hasattr(value, node.attr):
+        raise parser.scope.refusal(
+            node, f"'{node.attr}' of {value!r} is not known to hybrid script"
+        )
+    return getattr(value, node.attr)
 
-    def is_operation(self, value: Any) -> bool:
-        """Return whether a value is the call of another hybrid script."""
-        return isinstance(value, Operation)
+
+def element(parser: Parser, node: ast.Subscript) -> Any:
+    """Return an element of a tensor or of a tuple."""
+    value = parser.visit(node.value)
+    indices = parser.visit_Index(node.slice)
+    if isinstance(value, Tensor):
+        return ProducerLoad(value, parser.scope.indices(node, value, indices))
+    if isinstance(value, (list, tuple)) and len(indices) == 1:
+        number = parser.scope.number(node, indices[0])
+        if not -len(value) <= number < len(value):
+            raise parser.scope.refusal(node, f"index {number} of a tuple of {len(value)}")
+        return _plain(value[number])
+    raise parser.scope.refusal(node, "only tensors and tuples have elements")
+
+
+def operated(parser: Parser, node: ast.AST, op: ast.AST, a: Any, b: Any) -> Any:
+    """Return the result of an operator on two values."""
+    function = _OPERATORS.get(type(op))
+    if function is None:
+        raise parser.scope.refusal(node, f"the operator {type(op).__name__} is not known")
+    for value in (a, b):
+        parser.scope.require_scalar(node, value)
+    try:
+        return function(a, b)
+    except ZeroDivisionError:
+        raise parser.scope.refusal(node, "a division by zero") from None
+
+
+def unary(parser: Parser, node: ast.UnaryOp) -> Any:
+    """Return a negated value."""
+    value = parser.visit(node.operand)
+    parser.scope.require_scalar(node, value)
+    if isinstance(node.op, ast.Not):
+        return not value if _is_number(value) else logical_not(value)
+    if isinstance(node.op, ast.USub):
+        return -value
+    return ~value if isinstance(node.op, ast.Invert) else value
+
+
+def comparison(parser: Parser, node: ast.Compare) -> Any:
+    """Return a comparison, or several in a row."""
+    values = [parser.visit(one) for one in (node.left, *node.comparators)]
+    found = []
+    for op, a, b in zip(node.ops, values, values[1:]):
+        function = _COMPARISONS.get(type(op))
+        if function is None:
+            raise parser.scope.refusal(node, f"the comparison {type(op).__name__} is not known")
+        for value in (a, b):
+            parser.scope.require_scalar(node, value)
+        if _is_number(a) and _is_number(b):
+            same = {ast.Eq: operator.eq, ast.NotEq: operator.ne}.get(type(op), function)
+            found.append(same(a, b))
+        else:
+            found.append(function(a, b))
+    return _together(found, all_of, all)
+
+
+def connected(parser: Parser, node: ast.BoolOp) -> Any:
+    """Return conditions joined by `and` or `or`."""
+    values = [parser.visit(one) for one in node.values]
+    for value in values:
+        parser.scope.require_scalar(node, value)
+    if isinstance(node.op, ast.And):
+        return _together(values, all_of, all)
+    return _together(values, any_of, any)
+
+
+def choice(parser: Parser, node: ast.IfExp) -> Any:
+    """Return one of two values; only the chosen one is computed."""
+    test = condition(parser, node.test)
+    if isinstance(test, bool):
+        return parser.visit(node.body if test else node.orelse)
+    a, b = convert(parser.visit(node.body)), convert(parser.visit(node.orelse))
+    if a.dtype is not b.dtype:
+        a, b = (a, cast(a.dtype, b)) if not is_const(a) else (cast(b.dtype, a), b)
+    return if_then_else(test, a, b)
+
+
+def condition(parser: Parser, node: ast.AST) -> Any:
+    """Return a condition: True or False where it is known, else an expression."""
+    value = parser.visit(node)
+    parser.scope.require_scalar(node, value)
+    if _is_number(value):
+        return bool(value)
+    if is_const(value):
+        return bool(value.value)
+    return value if value.dtype.is_bool else cast("bool", value)
+
+
+def call(parser: Parser, node: ast.Call) -> Any:
+    """Return the result of a call: a word of hybrid script, a function of scalars, another
+    hybrid script.
+    """
+    if node.keywords:
+        raise parser.scope.refusal(node, "a call in a hybrid script has no keyword arguments")
+    if not isinstance(node.func, ast.Name):
+        function = parser.visit(node.func)
+        return _outside_call(parser, node, function, getattr(node.func, "attr", "?"))
+    name = node.func.id
+    args = [parser.visit(one) for one in node.args]
+    if name in calls.CASTS:
+        return calls.cast_to(name, args)
+    if name in calls.LOOP_INTRIN or name == "bind":
+        raise parser.scope.refusal(node, f"{name} stands in a for loop", f"for i in {name}(…):")
+    if name in ("len", "ceil_div", "likely", "max_num_threads", "inf", "ninf"):
+        return getattr(calls, name)(name, args)
+    if name in calls.MATH:
+        for value in args:
+            parser.scope.require_scalar(node, value)
+        if name in ("min", "max") and all(_is_number(value) for value in args):
+            return min(args) if name == "min" else max(args)
+        return calls.math(name, args)
+    return _outside_call(parser, node, parser.visit(node.func), name)
+
+
+def _outside_call(parser: Parser, node: ast.Call, function: Any, name: str) -> Any:
+    """Return the result of a function from outside: the operation of a hybrid script, or an
+    expression of ours.
+    """
+    args = [parser.visit(one) for one in node.args]
+    if getattr(function, "is_hybrid_script", False):
+        made = function(*args)
+        first = made[0] if isinstance(made, (list, tuple)) else made
+        return first.op
+    module = str(getattr(function, "__module__", ""))
+    if not callable(function) or not module.startswith("tilesmith."):
+        raise parser.scope.refusal(
+            node, f"the function '{name}' is not known to hybrid script",
+            "decorate it with te.hybrid.script, or write what it does here",
+        )  # fmt: skip
+    for value in args:
+        parser.scope.require_scalar(node, value)
+    return function(*[convert(value) for value in args])
+
+
+def _together(found: Sequence[Any], symbolic: Any, known: Any) -> Any:
+    if all(_is_number(value) for value in found):
+        return known(found)
+    return found[0] if len(found) == 1 else symbolic(*found)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value

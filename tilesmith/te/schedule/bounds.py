@@ -19,7 +19,12 @@ from tilesmith.ir import PrimExpr, Range, Var
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.te.schedule.message_passing import pass_down_domains, pass_up_sets, thread_of
+from tilesmith.te.schedule.message_passing import (
+    pass_down_domains,
+    pass_down_marks,
+    pass_up_sets,
+    thread_of,
+)
 from tilesmith.te.schedule.operations import OPERATIONS
 from tilesmith.te.schedule.operations.rules import Bounds, Regions
 from tilesmith.te.schedule.placement import (
@@ -53,6 +58,7 @@ class _Inference:
         self.bounds: Bounds = {}
         self.threads: dict[IterVar, tuple[Stage, IterVar]] = {}  # who gave a thread its extent
         self.consumers: dict[Operation, list[Stage]] = {}
+        self.in_others: set[Operation] = set()  # that live in the memory of others
         for stage in sch.stages:
             if stage.attach_type == AttachType.INLINED_ALREADY:
                 continue
@@ -62,6 +68,8 @@ class _Inference:
                     "are inferred",
                     notes=("call sch = sch.normalize() first; lower and build do so",),
                 )
+            aliases = OPERATIONS[stage.op.__class__].aliases(stage.op)
+            self.in_others.update([tensor.op for tensor in aliases])
             for op in dict.fromkeys([tensor.op for tensor in stage.op.input_tensors]):
                 self.consumers.setdefault(op, []).append(stage)
 
@@ -74,11 +82,14 @@ class _Inference:
             pass_down_domains(stage, self.bounds, self.analyzer)
             for thread in stage.env_thread_axes:
                 self.env_thread(stage, thread)
+            tags: dict[str, IterVar] = {}
             for axis in stage.leaf_iter_vars:
                 self.learn(axis)
                 bound = thread_of(stage, axis)
-                if bound is not None and bound is not axis:
-                    self.bind(stage, axis, bound)
+                if bound is not None:
+                    self.check_tag(stage, axis, bound.thread_tag, tags)
+                    if bound is not axis:
+                        self.bind(stage, axis, bound)
         return self.bounds
 
     def learn(self, axis: IterVar) -> None:
@@ -97,7 +108,63 @@ class _Inference:
 
     def bind(self, stage: Stage, axis: IterVar, thread: IterVar) -> None:
         extent = cast(thread.var.dtype, self.bounds[axis].extent)
+        self.check_launch(stage, axis, thread.thread_tag, extent)
         self.set_thread(stage, axis, thread, Range.from_min_extent(0, extent))
+
+    def check_launch(self, stage: Stage, axis: IterVar, tag: str, extent: PrimExpr) -> None:
+        """Refuse threads that end before their memory is read, or that are not those around."""
+        if not tag.startswith(("blockIdx", "threadIdx")):
+            return
+        around = [(one, thread_of(one.stage, one.axis)) for one in self.paths[stage]]
+        threads = [(one, thread) for one, thread in around if thread is not None]
+        if not threads and memory_rank(stage.scope) > 0:
+            raise refuse(
+                "set_scope", stage,
+                f"its \"{stage.scope}\" memory ends with the threads '{tag}' that fill it", axis,
+                "compute it inside of the threads that read it, or keep it in \"global\" memory",
+            )  # fmt: skip
+        scope = memory_scope(stage, self.paths[stage])
+        is_private = not needs_relaxing(stage.attributes(axis).bind_thread, True, scope)
+        is_alone = stage.is_output or stage.op in self.in_others or is_const(extent, 1)
+        if is_private and not is_alone and not self.is_reduced(stage, axis):
+            raise refuse(
+                "bind", stage,
+                f"the threads '{tag}' of '{axis.var.name}' fill \"{scope}\" memory, of which each "
+                "has its own",
+                axis, 'keep the result in memory that they share: set_scope("shared")',
+                stage.attributes(axis).bound_at,
+            )  # fmt: skip
+        for loop, thread in threads:
+            running = self.bounds[loop.axis].extent
+            if thread.thread_tag != tag or self.analyzer.can_prove_equal(extent, running):
+                continue
+            raise refuse(
+                "bind", stage,
+                f"'{axis.var.name}' runs over {extent} values, and inside of "
+                f"'{loop.axis.var.name}' of stage '{loop.stage.name}', which runs over {running} "
+                f"on the same threads '{tag}'",
+                axis, "split the loop by nparts, so that both have the same extent",
+                stage.attributes(axis).bound_at,
+            )  # fmt: skip
+
+    def is_reduced(self, stage: Stage, axis: IterVar) -> bool:
+        """Return whether the iterations of a loop are those of a reduction: all threads get its
+        result.
+        """
+        marks = dict.fromkeys(stage.op.axis, 1)
+        pass_down_marks(stage, marks)
+        return not marks.get(axis)
+
+    def check_tag(self, stage: Stage, axis: IterVar, tag: str, tags: dict[str, IterVar]) -> None:
+        """Refuse two loops of a stage that run on the same threads (virtual ones may be nested)."""
+        other = tags.setdefault(tag, axis)
+        if other is not axis and tag.startswith(("blockIdx", "threadIdx")):
+            raise refuse(
+                "bind", stage,
+                f"'{other.var.name}' and '{axis.var.name}' both run on the threads '{tag}'",
+                axis, "fuse the loops and bind the fused one, or bind them to different threads",
+                stage.attributes(axis).bound_at,
+            )  # fmt: skip
 
     def set_thread(self, stage: Stage, axis: IterVar, thread: IterVar, domain: Range) -> None:
         """Record the extent of a thread axis, which has to be the same wherever it is used."""
@@ -163,10 +230,12 @@ class _Inference:
         sets: dict[IterVar, IntervalSet] = {}
         for axis in reversed(consumer.leaf_iter_vars):
             is_fixed = is_fixed or axis is point
+            self.check_seen(stage, Loop(axis, consumer), is_fixed, scope)
             sets[axis] = self.loop_set(consumer, axis, is_fixed, scope)
         relaxed: dict[Var, IntervalSet] = {}
         for loop in self.paths[consumer]:
             is_fixed = is_fixed or loop.axis is point
+            self.check_seen(stage, loop, is_fixed, scope)
             relaxed.update(self.relaxed_variables(loop, is_fixed, scope))
         if point is not None and not is_fixed:
             assert parent is not None
@@ -183,6 +252,24 @@ class _Inference:
         found = {axis.var: self.axis_set(axis, sets, relaxed) for axis in axes}
         # A loop that is fixed stands for itself.
         return {var: values for var, values in found.items() if values.min_value is not var}
+
+    def check_seen(self, stage: Stage, loop: Loop, is_fixed: bool, scope: str) -> None:
+        """Refuse a stage outside of threads that use it, in memory that each has for itself."""
+        thread = thread_of(loop.stage, loop.axis)
+        if thread is None or is_fixed or is_const(self.bounds[loop.axis].extent, 1):
+            return
+        running = [thread_of(around.stage, around.axis) for around in self.paths[stage]]
+        if any(one is not None and one.thread_tag == thread.thread_tag for one in running):
+            return
+        if not needs_relaxing(thread, is_fixed, scope):
+            raise refuse(
+                "set_scope", stage,
+                f"it is kept in \"{scope}\" memory, and computed outside of the threads "
+                f"'{thread.thread_tag}' of stage '{loop.stage.name}' that read it",
+                None,
+                f"compute it inside: s[{stage.name}].compute_at(s[{loop.stage.name}], loop), or "
+                'keep it in "global" memory',
+            )  # fmt: skip
 
     def loop_set(self, consumer: Stage, axis: IterVar, is_fixed: bool, scope: str) -> IntervalSet:
         """Return the iterations of a consumer's loop that count: one of them, or all."""
@@ -221,7 +308,7 @@ class _Inference:
 def needs_relaxing(thread: IterVar | None, is_fixed: bool, scope: str) -> bool:
     """Return whether all iterations of a loop share one part of a stage in some memory."""
     rank = None if thread is None else thread_rank(thread.thread_tag)
-    if thread is None or rank is None:
+    if thread is None or rank is None or not is_fixed:
         return not is_fixed
     if scope.startswith("warp") and thread.thread_tag == "threadIdx.x":
         return True

@@ -16,7 +16,12 @@ from tilesmith.ir.intrinsics import likely
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.queries import variables
 from tilesmith.te.schedule.loop_attributes import LoopAttributes
-from tilesmith.te.schedule.message_passing import guards, pass_up_values, thread_of
+from tilesmith.te.schedule.message_passing import (
+    guards,
+    is_virtual_thread,
+    pass_up_values,
+    thread_of,
+)
 from tilesmith.te.schedule.operations.rules import Bounds
 from tilesmith.te.schedule.placement import AttachPaths
 from tilesmith.te.schedule.refusals import describe, refuse
@@ -24,7 +29,7 @@ from tilesmith.te.schedule.stage import Stage
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt
 
-__all__ = ["PREFETCH_SCOPE", "LoopNest", "is_virtual_thread", "with_conditions", "with_pragmas"]
+__all__ = ["PREFETCH_SCOPE", "LoopNest", "with_conditions", "with_pragmas"]
 
 PREFETCH_SCOPE = "prefetch_scope"
 
@@ -38,11 +43,6 @@ _KINDS = {
 }
 
 _NONE = LoopAttributes()
-
-
-def is_virtual_thread(thread: IterVar) -> bool:
-    """Return whether a thread axis is one of virtual threads."""
-    return thread.thread_tag.startswith(("vthread", "cthread"))
 
 
 def with_conditions(conditions: Sequence[PrimExpr], body: Stmt, are_likely: bool = True) -> Stmt:

@@ -24,8 +24,8 @@ from tilesmith.te.schedule.stage import Stage
 from tilesmith.tir.expr import IterVar
 
 __all__ = [
-    "guards", "pass_down_domains", "pass_down_marks", "pass_down_values", "pass_up_marks",
-    "pass_up_sets", "pass_up_values", "thread_of",
+    "guards", "is_virtual_thread", "pass_down_domains", "pass_down_marks", "pass_down_values",
+    "pass_up_marks", "pass_up_sets", "pass_up_values", "thread_of",
 ]  # fmt: skip
 
 Domains = Mapping[IterVar, Range]
@@ -39,6 +39,11 @@ def thread_of(stage: Stage, axis: IterVar) -> IterVar | None:
     if found is not None and found.bind_thread is not None:
         return found.bind_thread
     return axis if axis.iter_type == IterVar.ThreadIndex else None
+
+
+def is_virtual_thread(thread: IterVar) -> bool:
+    """Return whether a thread axis is one of virtual threads."""
+    return thread.thread_tag.startswith(("vthread", "cthread"))
 
 
 def ceiling(a: PrimExpr, b: PrimExpr) -> PrimExpr:

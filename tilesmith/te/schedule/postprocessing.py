@@ -105,7 +105,12 @@ def schedule_post_proc_to_prim_func(
     layouts = _layouts(stmt)
     params: list[Var] = []
     buffers: dict[Var, Buffer] = {}
-    for argument in args:
+    for number, argument in enumerate(args):
+        if any(argument is other for other in args[:number]):
+            raise TypeMismatchError(
+                f"'{argument.name}' is twice among the arguments",
+                notes=("each parameter is a tensor, a buffer or a variable of its own",),
+            )
         if isinstance(argument, Var):
             params.append(argument)
             continue

@@ -28,7 +28,9 @@ def replace_operations(schedule: Schedule, replaced: Mapping[Operation, Operatio
     tensors: dict[Tensor, Tensor] = {}
     for stage in schedule.stages:
         op = stage.op
-        new = replaced[op] if op in replaced else op.replace_inputs(tensors) if tensors else op
+        new = replaced.get(op, op)
+        if tensors:  # what it reads may have been replaced as well
+            new = new.replace_inputs(tensors)
         if new is not op:
             tensors.update({op.output(k): new.output(k) for k in range(op.num_outputs)})
             set_operation(schedule, stage, new)

@@ -24,7 +24,7 @@ from tilesmith.ir import (
     is_const,
     structural_equal,
 )  # fmt: skip
-from tilesmith.ir.operators import maximum, minimum
+from tilesmith.ir.operators import maximum, minimum, moved
 from tilesmith.ir.queries import is_call, variables
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
@@ -223,7 +223,7 @@ class _AccessFinder(Visitor):
                 ranges = substitute(region.region, binding)
                 relaxed = [
                     self.relax(
-                        self.resolved(one.min), self.resolved(one.min + one.extent - 1), size
+                        self.resolved(one.min), self.resolved(moved(one.min + one.extent, -1)), size
                     )
                     for one, size in zip(ranges, region.buffer.shape)
                 ]
@@ -317,7 +317,7 @@ class _AccessFinder(Visitor):
         if not inner:
             if low is high:
                 return Range.from_min_extent(low, const(1, low.dtype))
-            return Range.from_min_extent(low, self.simplified(high - low + 1))
+            return Range.from_min_extent(low, self.simplified(moved(high - low, 1)))
         analyzer = self.analyzer
         for variable in inner:
             # From the inside out: the domain of an inner loop may depend on an outer one.
@@ -327,7 +327,7 @@ class _AccessFinder(Visitor):
                 return Range.from_min_extent(const(0, size.dtype), size)
             low, high = lower.min_value, upper.max_value
         low = analyzer.simplify(low)
-        return Range.from_min_extent(low, analyzer.simplify(high - low + 1))
+        return Range.from_min_extent(low, analyzer.simplify(moved(high - low, 1)))
 
     def union(self, regions: list[Region]) -> Region:
         """Return the smallest box that is known to contain some boxes of one buffer."""
@@ -369,10 +369,10 @@ class _CloseFinder(_AccessFinder):
         made = []
         for found, one in zip(region, declared.region):
             covered = self.analyzer.int_set(one.min, domains)
-            last = self.analyzer.int_set(one.min + one.extent - 1, domains)
+            last = self.analyzer.int_set(moved(one.min + one.extent, -1), domains)
             if covered.has_lower_bound() and last.has_upper_bound():
                 low = maximum(found.min, covered.min_value)
-                end = minimum(found.min + found.extent, last.max_value + 1)
+                end = minimum(found.min + found.extent, moved(last.max_value, 1))
                 low = self.simplified(low)
                 found = Range.from_min_extent(low, self.simplified(end - low))
             made.append(found)

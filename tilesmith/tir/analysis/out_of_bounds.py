@@ -23,6 +23,7 @@ from tilesmith.ir import (
     Visitor,
     const,
 )
+from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import any_node, is_call
 from tilesmith.ir.transform import ModulePass, Pass, PassInfo
 from tilesmith.support.errors import VerifyError
@@ -70,6 +71,7 @@ class _BoundsFinder(Visitor):
         self.ranged: dict[Var, tuple[int, int]] = {}
         self.values: dict[Var, PrimExpr] = {}  # of lets and of iterators of blocks
         self.narrowed: list[set[Any]] = []  # variables of the conditions around
+        self.pointers: set[Var] = set()  # parameters that say nothing of what they point to
         self.realized: dict[Any, tuple[Any, ...]] = {}  # the parts of buffers that are there
 
     def visit(self, node: Any) -> None:
@@ -238,6 +240,8 @@ class _BoundsFinder(Visitor):
         if node.predicate is not None:
             return  # its lanes may be switched off
         shape = node.buffer.shape
+        if node.buffer.data in self.pointers and len(shape) == 1 and is_const(shape[0], 1):
+            return  # `ir_builder.pointer`: memory of unknown size
         access = f"buffer '{node.buffer.name}' is {what}"
         region = self.realized.get(node.buffer)
         if region is not None:
@@ -250,7 +254,7 @@ class _BoundsFinder(Visitor):
             if index.dtype.lanes == 1:
                 self.check(access, where, index, size)
             elif isinstance(index, Ramp):
-                last = index.base + index.stride * (index.lanes - 1)
+                last = index.base + index.stride * const(index.lanes - 1, index.stride.dtype)
                 self.check(access, where, index.base, size)
                 if axis > 0 and axis == len(shape) - 1 and not node.buffer.strides:
                     # a vector may run on into the next rows
@@ -265,7 +269,8 @@ class _BoundsFinder(Visitor):
         bound = self.analyzer.const_int_bound(index)
         low, high = bound.min_value, bound.max_value
         limit = self.analyzer.const_int_bound(size)
-        outside = self.analyzer.can_prove(index < 0) or self.analyzer.can_prove(index >= size)
+        below = index < const(0, index.dtype)
+        outside = self.analyzer.can_prove(below) or self.analyzer.can_prove(index >= size)
         ends = None if outside else self.reached(substitute(index, self.values))
         if ends is not None:
             low, high = ends
@@ -320,6 +325,7 @@ def _in_memory(
 def find_out_of_bounds(func: PrimFunc) -> list[Outside]:
     """Return the accesses of a function that are outside of their buffers."""
     finder = _BoundsFinder()
+    finder.pointers = {var for var in func.params if var not in func.buffer_map}
     with deep_recursion():
         finder.visit(func.body)
     return finder.found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 
 from tilesmith.ir import Call, IntImm, StringImm
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnknownFunctionError, UnsupportedError
 from tilesmith.tir.interpreter.call_rules import SHUFFLE_FUNCTIONS, handles
 from tilesmith.tir.interpreter.exchanges import active_mask, shuffle_function
@@ -195,6 +197,15 @@ def _external(
 # Packed functions.
 
 
+def _returned(result: Any, dtype: DataType) -> Any:
+    """Return what a packed function returned: a number in the dtype of the call, else as it is,
+    since statements ignore it.
+    """
+    if dtype.is_handle or not isinstance(result, (numbers.Number, numpy.generic)):
+        return result
+    return scalar(result, dtype)
+
+
 @handles("tvm_call_packed", "tvm_call_cpacked")
 def _call_packed(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     name = call.args[0]
@@ -206,7 +217,7 @@ def _call_packed(compiler: ExpressionCompiler, call: Call) -> Evaluate:
 
     def run(env: Environment) -> Any:
         result = env[CONTEXT_SLOT].call_packed(function, [part(env) for part in parts])
-        return result if result is None or dtype.is_handle else scalar(result, dtype)
+        return _returned(result, dtype)
 
     return run
 
@@ -234,7 +245,7 @@ def _call_packed_lowered(compiler: ExpressionCompiler, call: Call) -> Evaluate:
         stack, begin, end = [part(env) for part in parts]
         result = env[CONTEXT_SLOT].call_packed(name, stack[begin:end])
         stack[end] = result
-        return result if result is None or dtype.is_handle else scalar(result, dtype)
+        return _returned(result, dtype)
 
     return run
 

@@ -20,7 +20,7 @@ from tilesmith.arith import (
     find_iter_map,
 )
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
-from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.operators import all_of, is_const, moved
 from tilesmith.ir.queries import conjuncts, mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import IterVar
@@ -414,7 +414,8 @@ def _driving(values: list[PrimExpr], ranges: dict[Var, Range]) -> dict[Var, Rang
 
 
 def _last(range_: Range) -> PrimExpr:
-    return range_.min + range_.extent - 1
+    last: PrimExpr = moved(range_.min + range_.extent, -1)
+    return last
 
 
 def _covers(analyzer: Analyzer, low: PrimExpr, last: PrimExpr, iterator: IterVar) -> bool:

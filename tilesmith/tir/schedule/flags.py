@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tilesmith.arith import Analyzer, IntervalSet, estimate_region_strict_bound, eval_set
 from tilesmith.ir import PrimExpr, Range, Var
+from tilesmith.ir.operators import moved
 from tilesmith.tir.expr import BufferRegion
 from tilesmith.tir.functor import Substitution
 from tilesmith.tir.schedule.blocks import (
@@ -137,12 +138,12 @@ def _around(cursor: BlockCursor, region: BufferRegion, common: Cursor) -> list[I
 def _within(analyzer: Analyzer, inner: IntervalSet, outer: IntervalSet, size: PrimExpr) -> bool:
     if not (inner.has_lower_bound() and inner.has_upper_bound()):
         return analyzer.can_prove(outer.min_value <= 0) and analyzer.can_prove(
-            outer.max_value >= size - 1
+            outer.max_value >= moved(size, -1)
         )
     low = analyzer.can_prove(outer.min_value <= inner.min_value) or analyzer.can_prove(
         outer.min_value <= 0
     )
     high = analyzer.can_prove(outer.max_value >= inner.max_value) or analyzer.can_prove(
-        outer.max_value >= size - 1
+        outer.max_value >= moved(size, -1)
     )
     return low and high

@@ -14,7 +14,12 @@ ARGUMENTS = [[{'name': 'A0', 'shape': [5, 2], 'dtype': 'float16', 'low': -4, 'hi
 
 
 @T.prim_func
-def main(A0: T.Buffer((5, 2), "float16"), A1: T.Buffer((5,), "float16"), T0: T.Buffer((5,), "float16"), T1: T.Buffer((5,), "int4")):
+def main(
+    A0: T.Buffer((5, 2), "float16"),
+    A1: T.Buffer((5,), "float16"),
+    T0: T.Buffer((5,), "float16"),
+    T1: T.Buffer((5,), "int4"),
+):
     T.func_attr({"tir.noalias": True})
     # with T.block("root"):
     for i0, i1 in T.grid(5, 1):

@@ -14,7 +14,7 @@ from tilesmith.arith import Analyzer, IntervalSet, IntSet, eval_set
 from tilesmith.arith import union as united
 from tilesmith.ir import Call, Let, PrimExpr, Range, Var, const
 from tilesmith.ir.operators import cast
-from tilesmith.ir.queries import nodes
+from tilesmith.ir.queries import any_node, nodes
 from tilesmith.te.schedule.loop_nest import LoopNest, with_conditions
 from tilesmith.te.schedule.operations.reductions import provide_reduction
 from tilesmith.te.schedule.operations.rules import (
@@ -43,7 +43,7 @@ def read_boxes(
     """Return the boxes of tensors that expressions read while variables take the values of sets."""
     known = dict(sets)
     for binding in nodes(values, Let):
-        known[binding.var] = eval_set(binding.value, known, analyzer)
+        known[binding.var] = _values(binding.value, known, analyzer)
     found: dict[Tensor, list[list[IntervalSet]]] = {}
     seen: set[int] = set()
     for load in nodes(values, ProducerLoad):
@@ -51,7 +51,7 @@ def read_boxes(
             continue
         seen.add(id(load))
         box = [
-            _inside(eval_set(index, known, analyzer), size, analyzer)
+            _inside(_values(index, known, analyzer), size, analyzer)
             for index, size in zip(load.indices, load.producer.shape)
         ]
         found.setdefault(load.producer, []).append(box)
@@ -59,6 +59,13 @@ def read_boxes(
         tensor: boxes[0] if len(boxes) == 1 else [united(one, analyzer) for one in zip(*boxes)]
         for tensor, boxes in found.items()
     }
+
+
+def _values(index: PrimExpr, known: Mapping[Var, IntervalSet], analyzer: Analyzer) -> IntervalSet:
+    """Return the values of an index; what is read from memory may be anything."""
+    if any_node(index, lambda node: isinstance(node, ProducerLoad)):
+        return IntSet.everything()
+    return eval_set(index, known, analyzer)
 
 
 def _inside(found: IntervalSet, size: PrimExpr, analyzer: Analyzer) -> IntervalSet:

@@ -322,7 +322,7 @@ class _Order:
     def _find_reason(self, loop: For) -> str:
         private = {one.producer for one in nodes(loop.body, ProducerRealize)}
         stored = [one for one in nodes(loop.body, ProducerStore) if one.producer not in private]
-        loads = [one for one in nodes(loop.body, ProducerLoad)]
+        loads = list(nodes(loop.body, ProducerLoad))
         inside = {one.loop_var for one in nodes(loop.body, For)}
         inside |= {one.var for one in nodes(loop.body, LetStmt)}
         for store in stored:

@@ -16,8 +16,8 @@ from tilesmith.ir.intrinsics import reinterpret, tvm_thread_allreduce
 from tilesmith.ir.operators import all_of, cast, is_const
 from tilesmith.ir.queries import mentions
 from tilesmith.support.caller import CallerPlace
-from tilesmith.te.schedule.loop_nest import LoopNest, is_virtual_thread, with_conditions
-from tilesmith.te.schedule.message_passing import pass_down_marks, thread_of
+from tilesmith.te.schedule.loop_nest import LoopNest, with_conditions
+from tilesmith.te.schedule.message_passing import is_virtual_thread, pass_down_marks, thread_of
 from tilesmith.te.schedule.operations.rules import Bounds, Placement
 from tilesmith.te.schedule.refusals import describe, refuse
 from tilesmith.te.schedule.stage import Stage

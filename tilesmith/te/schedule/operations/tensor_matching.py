@@ -129,7 +129,7 @@ class _Matcher:
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.variables: set[Var] = set()
-        self.found: dict[Tensor, tuple[Tensor, list[PrimExpr]]] = {}
+        self.parts: dict[Tensor, tuple[Tensor, list[PrimExpr]]] = {}
 
     def add(self, axis: IterVar) -> None:
         """Make an iterator of the intrinsic known."""
@@ -144,10 +144,10 @@ class _Matcher:
 
     def match(self, ours: PrimExpr, theirs: PrimExpr) -> bool:
         """Compare two expressions; what was found is kept only if they are the same."""
-        known = dict(self.found)
+        known = dict(self.parts)
         if self._match(ours, theirs):
             return True
-        self.found = known
+        self.parts = known
         return False
 
     def _match(self, ours: PrimExpr, theirs: PrimExpr) -> bool:
@@ -179,10 +179,10 @@ class _Matcher:
         )
 
     def _all(self, ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
-        known = dict(self.found)
+        known = dict(self.parts)
         if all(self.match(a, b) for a, b in zip(ours, theirs)):
             return True
-        self.found = known
+        self.parts = known
         return False
 
     def _load(self, ours: ProducerLoad, theirs: ProducerLoad) -> bool:
@@ -195,9 +195,9 @@ class _Matcher:
             offsets.append(self.analyzer.simplify(index - cast(index.dtype, inner)))
         if mentions(offsets, self.variables):
             return False
-        known = self.found.get(theirs.producer)  # type: ignore[call-overload]
+        known = self.parts.get(theirs.producer)  # type: ignore[call-overload]
         if known is None:
-            self.found[theirs.producer] = (tensor, offsets)  # type: ignore[index]
+            self.parts[theirs.producer] = (tensor, offsets)  # type: ignore[index]
             return True
         return known[0] is tensor and all(
             self.analyzer.can_prove_equal(a, b) for a, b in zip(known[1], offsets)
@@ -205,7 +205,7 @@ class _Matcher:
 
     def part(self, theirs: Tensor) -> Part:
         """Return the part that a tensor of the intrinsic stands for."""
-        tensor, offsets = self.found[theirs]
+        tensor, offsets = self.parts[theirs]
         extra = len(offsets) - theirs.ndim
         sizes = [const(1, offsets[0].dtype)] * extra if extra else []
         sizes = [*sizes, *theirs.shape]

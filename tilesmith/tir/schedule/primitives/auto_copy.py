@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, is_const
+from tilesmith.ir.operators import all_of, is_const, moved
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -171,7 +171,7 @@ def _check_reads_own(
 def _whole_domain(cursor: LoopCursor) -> Range:
     """Return the values of a loop's variable over all iterations of the loops around it."""
     loop = cursor.stmt
-    low, last = loop.min, loop.min + loop.extent - 1
+    low, last = loop.min, moved(loop.min + loop.extent, -1)
     for outer in reversed([around.stmt for around in cursor.loops()]):
         # From the inside out: the range of an inner loop may depend on an outer one.
         if not mentions([low, last], {outer.loop_var}):
@@ -184,7 +184,7 @@ def _whole_domain(cursor: LoopCursor) -> Range:
         low, last = first.min_value, end.max_value
     analyzer = analyzer_for(cursor)
     low = analyzer.simplify(low)
-    return Range.from_min_extent(low, analyzer.simplify(last - low + 1))
+    return Range.from_min_extent(low, analyzer.simplify(moved(last - low, 1)))
 
 
 def _copy(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilesmith.arith import Analyzer, find_iter_map
 from tilesmith.ir import LT, FloorDiv, IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, is_const, maximum, minimum
+from tilesmith.ir.operators import all_of, is_const, maximum, minimum, moved
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.functor import substitute
@@ -164,7 +164,7 @@ def _own_parts(
             if region.buffer not in read or region.buffer.scope() != "local":
                 continue
             box = exact_region_at(producer, region, loop_cursor)
-            made = [(one.min, one.min + one.extent - 1) for one in box or ()]
+            made = [(one.min, moved(one.min + one.extent, -1)) for one in box or ()]
             known = parts.setdefault(id(region.buffer), made)
             if box is None or not _are_equal(known, made):
                 name = cursor.block.name_hint
@@ -514,7 +514,7 @@ def _loop_domain(
     if interval is None:
         return domain.min, domain.extent, []
     low, high = interval
-    extent = analyzer.simplify(high - low + 1)
+    extent = analyzer.simplify(moved(high - low, 1))
     end = domain.min + domain.extent
     if isinstance(extent, IntImm):
         whole = may_repeat or (analyzer.can_prove(low <= domain.min) and
@@ -524,5 +524,5 @@ def _loop_domain(
         checks = [] if analyzer.can_prove(low >= domain.min) else [domain.min <= iterator.var]
         return low, extent, [*checks, iterator.var < end]
     low = analyzer.simplify(maximum(low, domain.min))
-    extent = analyzer.simplify(minimum(high + 1, end) - low)
+    extent = analyzer.simplify(minimum(moved(high, 1), end) - low)
     return low, extent, []

@@ -10,7 +10,7 @@ from tilesmith.arith import (
     eval_set,
 )
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, is_const, maximum, minimum
+from tilesmith.ir.operators import all_of, is_const, maximum, minimum, moved
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -238,7 +238,7 @@ def box_around(
             if not (covered.has_lower_bound() and covered.has_upper_bound()):
                 box.append(Range.from_min_extent(const(0, size.dtype), size))
                 continue
-            low, end = covered.min_value, covered.max_value + 1
+            low, end = covered.min_value, moved(covered.max_value, 1)
         if within and not analyzer.can_prove(low >= 0):
             low = maximum(low, const(0, size.dtype))
         if within and not analyzer.can_prove(end <= size):

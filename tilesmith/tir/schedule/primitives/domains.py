@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from tilesmith.arith import Analyzer, IntervalSet, eval_set
 from tilesmith.ir import IntImm, Mul, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import floordiv, is_const, maximum, minimum
+from tilesmith.ir.operators import floordiv, is_const, maximum, minimum, moved
 from tilesmith.ir.queries import variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
@@ -60,7 +60,7 @@ def touched_parts(
             intervals: list[Interval] = []
             for part in region.region:
                 low = bind.visit(part.min)
-                high = low + bind.visit(part.extent) - 1
+                high = moved(low + bind.visit(part.extent), -1)
                 intervals.append(
                     _relaxed(analyzer, low, high, everywhere, region.buffer, len(intervals))
                 )
@@ -108,7 +108,7 @@ def _relaxed(
         low, high = below.min_value, above.max_value
         size = buffer.shape[axis]
         if not (below.has_lower_bound() and above.has_upper_bound()):
-            return const(0, size.dtype), simplified(analyzer, size - 1)
+            return const(0, size.dtype), simplified(analyzer, moved(size, -1))
     return simplified(analyzer, low), simplified(analyzer, high)
 
 
@@ -339,7 +339,9 @@ class _ConsumerDomains:
 
 def _is_whole(analyzer: Analyzer, interval: Interval, size: PrimExpr) -> bool:
     """Return whether an interval contains ``[0, size)``."""
-    return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(interval[1] >= size - 1)
+    return analyzer.can_prove(interval[0] <= 0) and analyzer.can_prove(
+        interval[1] >= moved(size, -1)
+    )
 
 
 def _over(analyzer: Analyzer, interval: Interval, ranges: dict[Var, Range]) -> Interval:
@@ -389,7 +391,7 @@ def _solve(
     step = const(factor, variable.dtype)
     low, high = interval[0] - offset, interval[1] - offset
     if factor == 1:
-        return variable, low - (extent - 1), high, step
+        return variable, low - moved(extent, -1), high, step
     return variable, floordiv(low - extent + step, step), floordiv(high, step), step
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, Range, Var, const, convert
-from tilesmith.ir.operators import cast, is_const
+from tilesmith.ir.operators import cast, is_const, moved
 from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -148,7 +148,7 @@ class _TransformAccess(Redirect):
             covered = eval_set(index, domain)
             if covered.has_lower_bound() and covered.has_upper_bound():
                 low = self.analyzer.simplify(covered.min_value)
-                extent = self.analyzer.simplify(covered.max_value - low + 1)
+                extent = self.analyzer.simplify(moved(covered.max_value - low, 1))
                 image.append(Range.from_min_extent(low, extent))
             else:
                 image.append(Range.from_min_extent(const(0, size.dtype), size))

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
 from tilesmith.ir import PrimExpr, Range, Var, const, structural_equal
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import is_const, moved
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
@@ -192,7 +192,7 @@ def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> 
         is_bounded = covered.has_lower_bound() and covered.has_upper_bound()
         if not is_bounded or not analyzer.can_prove(covered.min_value >= 0):
             raise access.refuse(f"the index {position} of the cache may be negative or unbounded")
-        shape.append(analyzer.simplify(covered.max_value + 1))
+        shape.append(analyzer.simplify(moved(covered.max_value, 1)))
     name = f"{access.buffer.name}_{storage_scope}"
     return _through(access, indices, shape, name, storage_scope, is_cache=True)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
-from tilesmith.ir.operators import all_of, any_of, floormod, is_const
+from tilesmith.ir.operators import all_of, any_of, floormod, is_const, moved
 from tilesmith.ir.queries import mentions, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
@@ -246,10 +246,10 @@ def _apply(cursor: BlockCursor, scope: BlockCursor, buffer: Buffer, rolling: _Ro
     region = next(r for r in realize.block.writes if r.buffer is buffer)
     row = bound_region(realize, region)[rolling.axis]
     # Of a part of several rows (a block that writes some at once) the last one decides.
-    last = row.min + row.extent - 1
+    last = moved(row.min + row.extent, -1)
     offset = analyzer.simplify(last - rolling.low)
     overlap = const(rolling.rows - rolling.new_rows, offset.dtype)
-    is_first = rolling.loop.loop_var < rolling.loop.min + 1
+    is_first = rolling.loop.loop_var < moved(rolling.loop.min, 1)
     condition = any_of(is_first, overlap <= offset)
     predicate = all_of(realize.predicate, condition)
     # From here on the order matters: rows are overwritten.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer, estimate_region_strict_bound
 from tilesmith.ir import PrimExpr, Ramp, Range, Var, const
-from tilesmith.ir.operators import is_const
+from tilesmith.ir.operators import is_const, moved
 from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion
@@ -48,7 +48,7 @@ def exact_box(region: Sequence[Range], ranges: dict[Var, Range]) -> list[Range] 
         low, extent = part.min, part.extent
         if is_changing:
             covered = next(boxes)
-            low, extent = covered.min_value, covered.max_value - covered.min_value + 1
+            low, extent = covered.min_value, moved(covered.max_value - covered.min_value, 1)
         box.append(Range.from_min_extent(analyzer.simplify(low), analyzer.simplify(extent)))
     return box
 

@@ -151,7 +151,7 @@ class _RegionFinder(Visitor):
         ranges: list[Bounds | None] = []
         for axis, dim in enumerate(match.source.region):
             low = self.index_bounds(buffer, dim.min, axis)
-            high = self.index_bounds(buffer, dim.min + dim.extent - 1, axis)
+            high = self.index_bounds(buffer, ops.moved(dim.min + dim.extent, -1), axis)
             ranges.append(None if low is None or high is None else (low[0], high[1]))
         self.access(buffer, ranges)
 
@@ -324,7 +324,7 @@ class _RegionFinder(Visitor):
         self, var: Var, low: PrimExpr, extent: PrimExpr, tag: str | None, body: Stmt
     ) -> None:
         self.inner.depth_of[var] = len(self.inner.loops)
-        self.inner.loops.append((var, low, low + extent - 1))
+        self.inner.loops.append((var, low, ops.moved(low + extent, -1)))
         self.analyzer.bind(var, Range.from_min_extent(low, extent))
         if tag is not None:
             self.threads[var] = tag

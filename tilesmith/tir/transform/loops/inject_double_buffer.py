@@ -23,7 +23,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.operators import all_of, floormod
+from tilesmith.ir.operators import all_of, floormod, moved
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import ConfigError, UnsupportedError
@@ -161,7 +161,7 @@ class _Injector(Rewriter):
             raise ConfigError(f"tir.InjectDoubleBuffer: split_loop must be even, got {count}")
         analyzer = Analyzer()
         outer = Var(name + "_outer", stmt.loop_var.dtype)
-        groups = analyzer.simplify((stmt.extent - 1) // count)
+        groups = analyzer.simplify(moved(stmt.extent, -1) // const(count, stmt.extent.dtype))
         parts = [self.iteration(stmt, outer * count + number) for number in range(count)]
         loop = For(outer, 0, groups, stmt.kind, stmt_seq(*parts), None, stmt.annotations, stmt.span)
         last = analyzer.simplify(groups * count)

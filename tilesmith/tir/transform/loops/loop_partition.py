@@ -80,13 +80,13 @@ class Conditions(Visitor):
         self.found: list[PrimExpr] = []
 
     def visit_For(self, loop: For) -> None:
-        self.inner[loop.loop_var] = (loop.min, loop.min + loop.extent - 1)
+        self.inner[loop.loop_var] = (loop.min, ops.moved(loop.min + loop.extent, -1))
         self.visit(loop.body)
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> None:
         if attribute.attr_key in ("thread_extent", "virtual_thread"):
             var = attribute.node.var
-            last = ops.cast(var.dtype, attribute.value) - 1
+            last = ops.moved(ops.cast(var.dtype, attribute.value), -1)
             self.inner[var] = (const(0, var.dtype), last)
         self.visit(attribute.body)
 

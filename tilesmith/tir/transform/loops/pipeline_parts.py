@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tilesmith.arith import Analyzer
 from tilesmith.ir import LE, IntImm, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.intrinsics import if_then_else
-from tilesmith.ir.operators import is_const, logical_and, logical_not
+from tilesmith.ir.operators import is_const, logical_and, logical_not, moved
 from tilesmith.tir.analysis.access_region import get_block_read_write_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
@@ -281,7 +281,7 @@ class PipelineParts:
             return const(steady, "int32")
         if not begun and part.name == "epilogue":
             # The last iteration's groups are the newest.
-            newest = self.analyzer.simplify(loop.min + (count - 1) - (iteration - turn))
+            newest = self.analyzer.simplify(moved(loop.min, count - 1) - (iteration - turn))
             return (newest - turn).astype("int32")
         if part.name == "epilogue" and turn is not part.start:
             now = turn + (part.start - loop.min)

@@ -93,7 +93,7 @@ class _CopyInjector(StatementRewriter):
             for number, loop in enumerate(loops):
                 low, high = found[2 * number], found[2 * number + 1]
                 first = loop.min if _is_none(low) else ops.maximum(low, loop.min)
-                last = loop.min + loop.extent - 1
+                last = ops.moved(loop.min + loop.extent, -1)
                 stop = last if _is_none(high) else ops.minimum(high, last)
                 before.append(self.analyzer.simplify(first - loop.min))
                 after.append(self.analyzer.simplify(last - stop))

@@ -82,7 +82,10 @@ class _Transformer(AccessRedirection):
     def ranges(self, buffer: Buffer, ranges: tuple[Range, ...]) -> list[Range]:
         """Return the ranges of all tiles of the matrices that a region overlaps."""
         sizes = self.buffers[buffer].shape[-4:]
-        return [*ranges[:-2], *[Range.from_min_extent(size * 0, size) for size in sizes]]
+        return [
+            *ranges[:-2],
+            *[Range.from_min_extent(const(0, size.dtype), size) for size in sizes],
+        ]
 
 
 @compiler_pass("tir.TransformMmaBufferLayout")
