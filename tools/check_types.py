@@ -24,7 +24,7 @@ BUDGET = {
     "schedule_rules": 17,
     "script": 37,
     "target": 10,
-    "te": 22,
+    "te": 13,
     "testing": 40,
     "topi": 87,
 }

@@ -164,7 +164,7 @@ REFUSED = {
     unknown_pragma: ("'C'", "'i' is unknown", "auto_unroll_max_step"),
     unknown_pragma_built: ("'C'", "'import_d'", "import_c"),
     different_extents_on_one_thread: ("'D'", "'i' runs over 8 values", "'j' of stage 'C' over 6"),
-    two_loops_on_one_thread: ("'C'", "'i' and 'j' both run on 'threadIdx.x'", "fuse them"),
+    two_loops_on_one_thread: ("'C'", "'i' and 'j' both run on the threads 'threadIdx.x'", "fuse"),
     an_argument_twice: ("'A' is twice among the arguments",),
     another_extent_than_the_thread_has: ("'C'", "'j' runs over 6 values", "thread axis over 8"),
     thread_of_a_predicate: ("'C'", "'threadIdx.x'", "bind a loop"),

@@ -89,6 +89,36 @@ def test_on_a_gpu_in_the_interpreter(program):
     check(program, arrays, results)
 
 
+@pytest.mark.parametrize("target", ["opencl", "vulkan", "rocm", "opencl -device=mali"])
+@pytest.mark.parametrize(
+    "program",
+    [one for one in PROGRAMS if one.name in ("softmax_inside", "log_softmax", "argmax", "rows")],
+    ids=lambda program: program.name,
+)
+def test_limits_of_other_gpus(program, target):
+    inputs, outputs = made(program)
+    with Target(target):
+        sch = topi.generic.schedule_reduce(outputs)
+        function = ts.lower(sch, [*inputs, *outputs])["main"]
+    arrays, results = values(program), places(outputs)
+    interpreter.run(function, *arrays, *results)
+    check(program, arrays, results)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [one for one in PROGRAMS if one.name in ("exp", "rows", "softmax", "matmul", "conv2d", "mean")],
+    ids=lambda program: program.name,
+)
+def test_kernels_compile_for_nvptx(program):
+    inputs, outputs = made(program)
+    with Target("nvptx"):
+        sch = topi.generic.schedule_injective(outputs)
+        built = ts.build(sch, [*inputs, *outputs], "nvptx")
+    text = built.imported_modules[0].get_source("ptx") if built.imported_modules else ""
+    assert ".entry" in text or ".visible .entry" in text
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "int32", "int64"])
 @pytest.mark.parametrize("transposed", [False, True], ids=["columns", "rows"])
 def test_products_of_other_dtypes(dtype, transposed):

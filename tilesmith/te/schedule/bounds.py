@@ -308,7 +308,7 @@ class _Inference:
 def needs_relaxing(thread: IterVar | None, is_fixed: bool, scope: str) -> bool:
     """Return whether all iterations of a loop share one part of a stage in some memory."""
     rank = None if thread is None else thread_rank(thread.thread_tag)
-    if thread is None or rank is None or not is_fixed:
+    if thread is None or rank is None:
         return not is_fixed
     if scope.startswith("warp") and thread.thread_tag == "threadIdx.x":
         return True

@@ -142,8 +142,7 @@ def _computed_in_cache(stage: Stage, name: str) -> tuple[Operation, list[PrimExp
     if isinstance(op, ComputeOp):
         layout = _LeafLayout(stage)
         body = _guarded_body(_substituted(op.body, layout.axis_values), layout.conditions)
-        made = ComputeOp(name, op.tag, op.attrs, layout.new_axes, body, op.place)
-        return made, layout.indices
+        return ComputeOp(name, op.tag, op.attrs, layout.new_axes, body, op.place), layout.indices
     loops = Stage(op).leaf_iter_vars
     if stage.relations or any(a is not b for a, b in zip(stage.leaf_iter_vars, loops)):
         raise refuse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.ir import IntImm, PrimExpr, Range, Var
+from tilesmith.ir import IntImm, PrimExpr, Range, Var, const
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.te.schedule.refusals import position, refuse
 from tilesmith.te.schedule.relations import Transform
@@ -83,11 +83,11 @@ def _transform_loops(stage: Stage, index_map: IndexMap, shape: list[PrimExpr]) -
             gone, "change the layout first: it returns the loops to split, fuse and reorder",
         )  # fmt: skip
     inverse = _inverse(stage, index_map, shape)
-    dtype = max([axis.var.dtype for axis in old], key=lambda one: one.bits, default=None)
+    dtype = max([axis.var.dtype for axis in old], key=lambda one: one.bits, default="int32")
     new = []
     for variable, size in zip(inverse.initial_indices, index_map.map_shape(shape)):
-        extent = IntImm(dtype, size.value) if isinstance(size, IntImm) else size
-        domain = Range.from_min_extent(IntImm(extent.dtype, 0), extent)
+        extent = const(size.value, dtype) if isinstance(size, IntImm) else size
+        domain = Range.from_min_extent(const(0, extent.dtype), extent)
         new.append(IterVar(domain, Var(variable.name, extent.dtype), IterVar.DataPar))
     stage.relate(Transform(old, tuple(new), index_map, inverse), where[0] or 0 if where else 0)
     return new

@@ -35,8 +35,11 @@ def dense_packed(X: Tensor, packed_w: Tensor, bias: Any = None) -> Tensor:
         weight = packed_w[j // width, k // depth, j % width, k % depth]
         return te.sum(op.cast("int32", X(i, k)) * op.cast("int32", weight.asobject()), axis=k)
 
-    result = te.compute((X.shape[0], blocks * width), element, name="dense_int8", tag="dense_int8")
-    return result if bias is None else topi.add(result, bias)
+    shape = (X.shape[0], blocks * width)
+    result: Tensor = te.compute(shape, element, name="dense_int8", tag="dense_int8")
+    if bias is not None:
+        result = topi.add(result, bias)
+    return result
 
 
 def batch_matmul_packed(x: Tensor, y: Tensor, *_: Any) -> Tensor:
@@ -44,14 +47,15 @@ def batch_matmul_packed(x: Tensor, y: Tensor, *_: Any) -> Tensor:
     outputs / 16, inputs / 4, 16, 4).
     """
     k = te.reduce_axis((0, x.shape[2]), name="k")
-    _, blocks, _, width, depth = y.shape
+    blocks, width, depth = y.shape[1], y.shape[3], y.shape[4]
 
     def element(b: Any, i: Any, j: Any) -> Any:
         right = y[b, j // width, k // depth, j % width, k % depth]
         return te.sum(op.cast("int32", x(b, i, k)) * op.cast("int32", right.asobject()), axis=k)
 
     shape = (x.shape[0], x.shape[1], blocks * width)
-    return te.compute(shape, element, name="batch_matmul_int8", tag="batch_matmul_int8")
+    result: Tensor = te.compute(shape, element, name="batch_matmul_int8", tag="batch_matmul_int8")
+    return result
 
 
 def argsort(

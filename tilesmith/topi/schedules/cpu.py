@@ -291,7 +291,7 @@ class _Scheduler:
         place = fused(stage, outer) if outer or not stage.leaf_iter_vars else None
         if place is not None and self._work(group) >= PARALLEL:
             stage.parallel(place)
-        if op is not anchor:
+        if op is not anchor and place is not None:
             sch[op].compute_at(stage, place)
         self._place_partial(partial, (stage, place), bool(tiled))
 
@@ -385,6 +385,7 @@ class _Scheduler:
             return
         if not is_reduction(op):
             vectorize_last(stage, own[-1], self._lanes(op))
-        elif self._vector_axis(op) is own[-1]:
+            return
+        if any(self._vector_axis(op) is axis for axis in own[-1:]):
             inner = vectorize_last(stage, own[-1], self._lanes(op))
             stage.reorder(*own[:-1], *inner[:-1], *stage.op.reduce_axis, inner[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import InternalError
 from tilesmith.target import Target, architecture, target_features
 from tilesmith.target.x86 import get_simd_32bit_lanes
 
@@ -57,14 +58,21 @@ def target_has_vnni(target: Any) -> bool:
     return _has(target, "x86", "avx512vnni", "avxvnni")
 
 
-def _current_has(*features: str) -> bool:
+def _current() -> Target:
     target = Target.current(allow_none=False)
+    if target is None:
+        raise InternalError("there is no current target")
+    return target
+
+
+def _current_has(*features: str) -> bool:
+    target = _current()
     return _has(target, "aarch64", *features) or _has(target, "arm", *features)
 
 
 def is_aarch64_arm() -> bool:
     """Return whether the current target is an AArch64 CPU."""
-    return architecture(Target.current(allow_none=False)) == "aarch64"
+    return architecture(_current()) == "aarch64"
 
 
 def is_neon_available() -> bool:
@@ -101,7 +109,7 @@ def is_int8_hw_support(data_dtype: Any, kernel_dtype: Any) -> bool:
     data, kernel = DataType(data_dtype), DataType(kernel_dtype)
     if data.bits != 8 or kernel.bits != 8:
         return False
-    target = Target.current(allow_none=False)
+    target = _current()
     if architecture(target) == "x86":
         return data.is_uint and kernel.is_int and _has(target, "x86", "ssse3", "avx2")
     return data == kernel and _current_has("dotprod", "neon")

@@ -87,6 +87,8 @@ class _Scheduler:
         self._program = program
         self._sch = program.schedule
         self._limits = limits
+        # Where the target does not say how many threads run in lockstep, 32 keep a block busy.
+        self._warp = max(limits.warp, 32)
         self.placed: set[Any] = set()
         """Stages that are computed inside of the kernel that reads them."""
 
@@ -128,7 +130,7 @@ class _Scheduler:
             for op in (anchor, *group.members):
                 self.schedule_group(Group(op))
             return
-        divided = [op for op in group.reductions if size(op.axis[depth:]) < self._limits.warp]
+        divided = [op for op in group.reductions if size(op.axis[depth:]) < self._warp]
         threads = self._row_threads([size(op.reduce_axis) for op in divided])
         partials = {op: self._partial(op, threads) for op in divided}
         stage = self._sch[anchor]
@@ -166,7 +168,7 @@ class _Scheduler:
     def _row_threads(self, lengths: Sequence[int]) -> int:
         """Return the threads of a block that divides reductions of some lengths."""
         most = min(self._limits.threads, 256)
-        threads = max(self._limits.warp, 32)
+        threads = self._warp
         longest = max(lengths, default=most)
         while threads * 2 <= most and threads * 4 <= longest:
             threads *= 2
@@ -177,10 +179,11 @@ class _Scheduler:
         stage = self._sch[op]
         _, inner = stage.split(fused(stage, list(stage.op.reduce_axis)), factor=threads)
         made = self._sch.rfactor(op.output(0), inner)
-        return made[0] if isinstance(made, (list, tuple)) else made
+        first: Tensor = made[0] if isinstance(made, (list, tuple)) else made
+        return first
 
 
-def _cached(sch: Schedule, op: ComputeOp) -> Any:
+def _cached(sch: Schedule, op: Any) -> Any:
     """Compute the results of a reduction in registers, and write them at the end."""
     tensors = [op.output(number) for number in range(op.num_outputs)]
     made = sch.cache_write(tensors if len(tensors) > 1 else tensors[0], "local")

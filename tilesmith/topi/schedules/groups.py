@@ -8,6 +8,7 @@ product below a ReLU. The number of those indices is its *depth*.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr
 from tilesmith.te import ComputeOp, Operation
@@ -28,7 +29,8 @@ class Group:
     @property
     def reductions(self) -> list[ComputeOp]:
         """The reductions of the group; the anchor is the first one if it is one."""
-        return [op for op in (self.anchor, *self.members) if is_reduction(op)]
+        ops: list[Operation] = [self.anchor, *self.members]
+        return [op for op in ops if is_reduction(op)]
 
     @property
     def depth(self) -> int:
@@ -75,8 +77,9 @@ def _group_of_readers(
 def _depth(program: Program, op: Operation, group: Group) -> int:
     """Return how many leading indices of a stage are the anchor's own; 0 if they do not matter."""
     depth = len(group.anchor.axis)  # type: ignore[attr-defined]
-    for reader in program.final_readers(op):
-        shared = group.members.get(reader, len(reader.axis))  # type: ignore[call-overload]
+    readers: list[Any] = program.final_readers(op)
+    for reader in readers:
+        shared = group.members.get(reader, len(reader.axis))
         for read in program.reads(reader):
             if read.tensor.op is op:
                 depth = min(depth, _leading(read.indices, reader.axis[:shared]))

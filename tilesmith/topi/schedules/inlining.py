@@ -14,6 +14,7 @@ inlined unless it is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilesmith.ir import Node
 from tilesmith.ir.queries import nodes
@@ -24,6 +25,7 @@ from tilesmith.topi.schedules.program import (
     is_expensive,
     is_guarded,
     is_plain,
+    is_reduction,
     size,
 )
 
@@ -75,7 +77,10 @@ def inline_where_useful(program: Program, policy: Policy = Policy()) -> None:
 def _use(program: Program, op: ComputeOp, uses: dict[Operation, _Use]) -> _Use:
     use = _Use()
     for reader in program.readers[op]:
-        count = sum(load.producer.op is op for load in nodes(reader.body, ProducerLoad))
+        if not isinstance(reader, ComputeOp):
+            continue
+        producers: list[Any] = [load.producer for load in nodes(reader.body, ProducerLoad)]
+        count = sum(producer.op is op for producer in producers)
         outer = uses.get(reader)
         if outer is None:
             use.evaluations += size(reader.root_iter_vars) * count
@@ -93,7 +98,7 @@ def _pays(program: Program, op: ComputeOp, use: _Use, policy: Policy) -> bool:
     if use.occurrences * length > _LARGEST and use.occurrences > 1 or use.depth > _DEEPEST:
         return False
     reads = use.evaluations / max(size(op.axis), 1)
-    into_reduction = any(reader.reduce_axis for reader in program.final_readers(op))
+    into_reduction = any(is_reduction(reader) for reader in program.final_readers(op))
     if is_expensive(op) and reads > policy.expensive:
         return False
     if into_reduction and is_guarded(op) and reads > policy.padding:

@@ -6,7 +6,7 @@ A stage that is inlined does not count as a reader: what reads it reads its inpu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr
@@ -154,7 +154,8 @@ class Program:
         if not isinstance(op, ComputeOp):
             return []
         for load in nodes(op.body, ProducerLoad):
-            tensor, indices = load.producer, tuple(load.indices)
+            tensor: Any = load.producer
+            indices = tuple(load.indices)
             inner = [Read(tensor, indices)]
             if tensor.op in self.inlined:
                 values = {axis.var: index for axis, index in zip(tensor.op.axis, indices)}
@@ -168,7 +169,7 @@ class Program:
         return list(found.values())
 
 
-def is_reduction(op: Operation) -> bool:
+def is_reduction(op: Operation) -> TypeGuard[ComputeOp]:
     """True for a compute that reduces over axes."""
     return isinstance(op, ComputeOp) and bool(op.reduce_axis)
 
@@ -183,7 +184,7 @@ def is_product(program: Program, op: Operation) -> bool:
     )
 
 
-def is_plain(op: Operation) -> bool:
+def is_plain(op: Operation) -> TypeGuard[ComputeOp]:
     """True for a compute of one tensor whose elements are expressions without a reduction."""
     return isinstance(op, ComputeOp) and op.num_outputs == 1 and not op.reduce_axis
 
