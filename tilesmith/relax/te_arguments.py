@@ -29,6 +29,7 @@ from tilesmith.relax.relations import (
 from tilesmith.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
+    StructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
@@ -37,7 +38,7 @@ from tilesmith.te.create_prim_func import operations_in_order
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.functor import renew_defs
 
-__all__ = ["gen_call_tir_inputs", "te_tensor"]
+__all__ = ["gen_call_tir_inputs", "infer_expression", "te_tensor"]
 
 
 def te_tensor(value: Any, tir_var_map: dict[Any, Any], name: str = "rxplaceholder") -> Any:
@@ -173,9 +174,22 @@ def gen_call_tir_inputs(
         prim_func = renew_defs(prim_func)
     if attrs:
         prim_func = prim_func.with_attrs(attrs)
-    infos = [TensorStructInfo([_int64(size) for size in out.shape], out.dtype) for out in outputs]
-    out_sinfo = TupleStructInfo(tuple(infos)) if is_tuple else infos[0]
+    out_sinfo = _info_of(outputs, is_tuple)
     return prim_func, arguments.values, out_sinfo, ShapeExpr(extra) if extra else None
+
+
+def infer_expression(func: Callable[..., Any], *args: Any) -> StructInfo:
+    """Return the struct info of what ``func``, a function of te tensors, gives for arguments of the
+    graph.
+    """
+    arguments = _Arguments()
+    outputs, is_tuple = _flatten(func(*[arguments.convert(arg) for arg in args]))
+    return _info_of(outputs, is_tuple)
+
+
+def _info_of(outputs: list[te.Tensor], is_tuple: bool) -> StructInfo:
+    infos = [TensorStructInfo([_int64(size) for size in out.shape], out.dtype) for out in outputs]
+    return TupleStructInfo(tuple(infos)) if is_tuple else infos[0]
 
 
 def _int64(size: PrimExpr) -> PrimExpr:

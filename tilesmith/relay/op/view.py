@@ -1,0 +1,278 @@
+"""Declares relay's operators: views of the records behind relax's.
+
+    define("nn.bias_add", "data bias", _bias_add, schema=Schema(axis=integer(1)), level=1)
+    relay.nn.bias_add(x, b, axis=1)          # makes a call of Op.get("nn.bias_add")
+    Op.get("nn.bias_add").spec.translate     # (attrs, data, bias) → relax's expression
+
+A view has relay's name, arguments and attributes, and says what a call means: mostly a call of the
+relax operator with the same record (`same`), sometimes a few of them (`define`). The type of a call
+is that of its translation. An operator that only relay has is a record with a compute of its own
+(`computed`): it stays in the translated graph and is legalised like any other.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tilesmith.ir import Op
+from tilesmith.relax.attrs import AttrField, Attrs, Schema, text
+from tilesmith.relax.expr import Call, Constant, as_expr, known_struct_info
+from tilesmith.relax.op.declaration import CONVERT
+from tilesmith.relax.op.declaration import call as relax_call
+from tilesmith.relax.spec import Compute, OpSpec, Precision, parse_arguments
+from tilesmith.relax.te_arguments import infer_expression
+from tilesmith.relax.transform.legalize_ops import scalar_operand
+from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, UnsupportedError
+
+__all__ = [
+    "View", "axis_of", "computed", "constant_value", "define", "find_function", "function",
+    "functions", "name_or_empty", "rank_of", "same", "sizes",
+]  # fmt: skip
+
+Written = TypeVar("Written", bound=Callable[..., Any])
+
+Translation = Callable[..., Any]
+"""``(attrs, *arguments)`` → an expression of relax operators over the same arguments."""
+
+
+@dataclass(slots=True)
+class View(OpSpec):
+    """An operator of relay: ``translate`` makes relax operators of a call, None for an operator
+    that has its own compute and stays as it is; ``record`` is the relax operator whose record this
+    view shows, where it is a single one.
+    """
+
+    translate: Translation | None = None
+    record: OpSpec | None = None
+    level: int = 10
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # "nn.relu" → the function that users call
+
+
+def define(
+    name: str,
+    arguments: str,
+    translate: Translation,
+    *,
+    level: int,
+    schema: Schema | None = None,
+    record: OpSpec | None = None,
+    description: str = "",
+) -> Callable[..., Call]:
+    """Register relay's operator ``name``, give and publish the function that makes its calls.
+
+    ``arguments`` are written as for relax (`parse_arguments`). A ``description`` is the function's
+    docstring.
+    """
+    view = View(
+        name=name,
+        arguments=parse_arguments(arguments),
+        infer=lambda call: known_struct_info(translate(call.attrs, *call.args)),
+        schema=schema,
+        precision=record.precision if record is not None else Precision.NEVER,
+        is_pure=record.is_pure if record is not None else True,
+        description=description or (record.description if record is not None else ""),
+        translate=translate,
+        record=record,
+        level=level,
+    )
+    return _register(view)
+
+
+def same(
+    name: str,
+    arguments: str,
+    *,
+    level: int,
+    record: str = "",
+    schema: Schema | None = None,
+    attributes: Callable[[Attrs], dict[str, Any]] | None = None,
+) -> Callable[..., Call]:
+    """Register a view of one relax operator (``record``, by default of the same name) with the same
+    arguments.
+
+    ``attributes`` turns relay's attributes into those of the record; by default those that both
+    have are handed over.
+    """
+    target = Op.get("relax." + (record or name))
+    shared = [key for key in schema.fields if key in target.spec.schema.fields] if schema else []
+
+    def translate(attrs: Any, *args: Any) -> Call:
+        if attributes is not None:
+            return relax_call(target, *args, **attributes(attrs))
+        return relax_call(target, *args, **{key: attrs[key] for key in shared})
+
+    return define(name, arguments, translate, level=level, schema=schema, record=target.spec)
+
+
+def computed(
+    name: str,
+    arguments: str,
+    compute: Compute,
+    *,
+    level: int,
+    description: str,
+    schema: Schema | None = None,
+    evaluate: Callable[..., Any] | None = None,
+) -> Callable[..., Call]:
+    """Register an operator that relax does not have, by its tensor expression (see
+    `OpSpec.compute`); the type of a call is that of the tensors which this makes.
+    """
+    view = View(
+        name=name,
+        arguments=parse_arguments(arguments),
+        infer=lambda call: _infer_computed(view, call),
+        schema=schema,
+        compute=compute,
+        evaluate=evaluate,
+        description=description,
+        level=level,
+    )
+    return _register(view)
+
+
+def _infer_computed(view: View, call: Call) -> Any:
+    expression = view.compute_function()
+    if expression is None:  # `computed` demands one
+        raise UnsupportedError(f"{view.name} has no tensor expression")
+    made = expression
+    kinds = [argument.kind for argument in view.arguments]
+    args = [
+        scalar_operand(arg) if kind == "number" else arg for kind, arg in zip(kinds, call.args)
+    ]
+    return infer_expression(lambda *inputs: made(call.attrs, *inputs), *args)
+
+
+def _register(view: View) -> Callable[..., Call]:
+    op = Op.register(
+        view.name,
+        schema=view.schema,
+        FPurity=view.is_pure,
+        TMixedPrecisionPolicy=view.precision,
+    )
+    object.__setattr__(op, "spec", view)  # the operator is still under construction here
+    op.set_attr("FInferStructInfo", lambda call, builder=None: view.infer(call))
+    op.set_support_level(view.level)
+    op.set_num_inputs(len(view.arguments))
+    for argument in view.arguments:
+        op.add_argument(argument.name, "Expr", "")
+    return function(view.name)(_made_function(op, view))
+
+
+def _made_function(op: Op, view: View) -> Callable[..., Call]:
+    """Return the function that packs its arguments into a call."""
+    converted = [
+        (position, CONVERT[argument.kind])
+        for position, argument in enumerate(view.arguments)
+        if argument.kind != "value"
+    ]
+
+    def made(*args: Any, **named: Any) -> Call:
+        operands, attributes = view.bind(args, named)
+        for position, convert in converted:
+            operands[position] = convert(operands[position], operands)
+        return make_call(op, operands, attributes)
+
+    made.__name__ = view.short_name
+    made.__module__, made.__qualname__ = __package__ or "", view.name
+    made.__doc__ = view.description
+    made.__signature__ = view.signature()  # type: ignore[attr-defined]
+    made.op = op  # type: ignore[attr-defined]
+    return made
+
+
+def make_call(op: Op | str, args: Any, attributes: Any = None) -> Call:
+    """Make a call of a relay operator; trailing None arguments are omitted."""
+    args = list(args)
+    while args and args[-1] is None:
+        args.pop()
+    return Call(op, [as_expr(arg) for arg in args], attributes or None)
+
+
+def function(name: str) -> Callable[[Written], Written]:
+    """Publish a function as ``relay.<name>``: in place of the one made from the operator of that
+    name, or without an operator of its own.
+    """
+
+    def publish(written: Written) -> Written:
+        _FUNCTIONS[name] = written
+        return written
+
+    return publish
+
+
+def functions(prefix: str = "") -> dict[str, Callable[..., Any]]:
+    """Return the known functions of a namespace (``"nn."``), by their names in it."""
+    found = {
+        name.removeprefix(prefix): made
+        for name, made in _FUNCTIONS.items()
+        if name.startswith(prefix)
+    }
+    return {name: made for name, made in found.items() if "." not in name}
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """Return the function ``name`` (``"nn.relu"``); raises AttributeError if there is none."""
+    if name not in _FUNCTIONS:
+        near = difflib.get_close_matches(name, _FUNCTIONS, n=1)
+        raise UnknownMemberError(
+            f"relay has no operator '{name}'",
+            notes=(f"did you mean '{near[0]}'?",) if near else (),
+        )
+    return _FUNCTIONS[name]
+
+
+# What translations ask
+
+
+def name_or_empty() -> AttrField:
+    """Declare a layout or a dtype that may be left open: then it is "" as users know it, never
+    None.
+    """
+    field = text("")
+    convert = field.convert
+    field.convert = lambda value: "" if value is None else convert(value)
+    return field
+
+
+def sizes(expr: Any) -> tuple[Any, ...]:
+    """Return the sizes of a tensor, constant ones as int; raises UnsupportedError where they are
+    not known.
+    """
+    info = known_struct_info(expr)
+    shape = getattr(info, "shape", None)
+    values = getattr(shape, "values", None)
+    if values is None:
+        raise UnsupportedError(
+            "the sizes of this tensor have to be known here",
+            notes=("declare the variable with its shape: relay.var(name, shape=...)",),
+        )
+    return tuple([getattr(value, "value", value) for value in values])
+
+
+def rank_of(expr: Any) -> int:
+    """Return the rank of a tensor; raises UnsupportedError where it is not known."""
+    info = known_struct_info(expr)
+    rank = getattr(info, "ndim", -1)
+    return len(sizes(expr)) if rank == -1 else int(rank)
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """Return an axis counted from the front."""
+    return axis + rank if axis < 0 else axis
+
+
+def constant_value(expr: Any, what: str) -> Any:
+    """Return the value of an argument that has to be a constant, as numpy's array or a Python
+    number; raises TypeMismatchError for any other expression.
+    """
+    if isinstance(expr, (bool, int, float)):
+        return expr
+    if not isinstance(expr, Constant):
+        raise TypeMismatchError(f"{what} has to be a constant", notes=("write relay.const(value)",))
+    value = expr.data.numpy()
+    return value.item() if value.ndim == 0 else value
