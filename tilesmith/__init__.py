@@ -18,6 +18,7 @@ PUBLIC: dict[str, str] = {
     "lowering": "tilesmith.lowering",
     "nd": "tilesmith.runtime.nd",
     "relax": "tilesmith.relax",
+    "relay": "tilesmith.relay",
     "runtime": "tilesmith.runtime",
     "schedule_rules": "tilesmith.schedule_rules",
     "script": "tilesmith.script",

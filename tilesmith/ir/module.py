@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilesmith.ir.expr import FloatImm, GlobalVar, IntImm, RelaxExpr, StringImm
-from tilesmith.ir.node import Node, data, note
+from tilesmith.ir.node import DIALECT_TEXT, SCRIPT_DIALECTS, Node, data, note
 from tilesmith.ir.types import GlobalTypeVar
 from tilesmith.support.errors import (
     ConfigError,
@@ -340,8 +340,22 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         )
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """Return the module as TVMScript, as ``script()`` does."""
+        """Return the module as text: TVMScript, or the format of its dialect."""
+        if self.dialect not in SCRIPT_DIALECTS:
+            text = DIALECT_TEXT[self.dialect]
+            return str(text(self, show_meta_data=show_meta_data, annotate=annotate))
         return self.script()
+
+    @property
+    def dialect(self) -> str:
+        """The text format that shows the module: that of one of its functions, if it has one of
+        its own.
+        """
+        for function in self.functions.values():
+            dialect = getattr(function, "dialect", "")
+            if dialect not in SCRIPT_DIALECTS:
+                return str(dialect)
+        return ""
 
     def get_attr(self, attr_key: str) -> Any:
         """Return an attribute, or None."""

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPARISON",
+    "DIALECT_TEXT",
     "ComparedByStructure",
     "Field",
     "Node",
     "NodeMeta",
     "Role",
+    "SCRIPT_DIALECTS",
     "child",
     "data",
     "defines",
@@ -57,6 +59,14 @@ PRINTING: Registry[Callable[..., Any]] = Registry(
 )
 """What ``str(node)`` ("text"), ``node.script()`` and ``node.show()`` call: ``printing/entry.py``
 registers the functions, since a printer knows the nodes that it prints."""
+
+DIALECT_TEXT: Registry[Callable[..., Any]] = Registry(
+    "text format of a dialect", {"relay": "tilesmith.relay.printer"}
+)
+"""Prints nodes and modules whose ``dialect`` has a text format of its own."""
+
+SCRIPT_DIALECTS = ("", "relax")
+"""What ``dialect`` says of nodes that TVMScript shows."""
 
 COMPARISON: Registry[Callable[..., Any]] = Registry(
     "comparison of nodes", {"": "tilesmith.ir.structural"}

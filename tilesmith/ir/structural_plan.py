@@ -42,12 +42,12 @@ def plan_of(cls: type) -> Plan:
 def _make_plan(cls: Any) -> Plan:
     if not issubclass(cls, Node):
         return Plan("data", (), 0)
-    if cls.is_variable:
+    if hasattr(cls, "structural_key"):
+        kind = "key"
+    elif cls.is_variable:
         kind = "variable"
     elif cls.is_leaf:
         kind = "leaf"
-    elif hasattr(cls, "structural_key"):
-        kind = "key"
     elif issubclass(cls, IRModule):
         kind = "module"
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import Op, RelaxExpr
+from tilesmith.ir import RelaxExpr
 from tilesmith.ir.node import ComparedByStructure
 from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
@@ -24,6 +24,12 @@ SYNTAX: Registry[Callable[..., Any]] = Registry(
 "index" (``x[0]``). ``expr.py`` registers the functions, since it has the nodes that they make."""
 
 
+VIEWS: Registry[Callable[..., Any]] = Registry(
+    "views of struct info", {"": "tilesmith.relax.type_views"}
+)
+"""Other forms of what is known about a value: "type", as the functional door shows it."""
+
+
 class StructInfo(ComparedByStructure, key="relax.StructInfo"):
     """Base of static knowledge about values: kind, shape, dtype."""
 
@@ -36,6 +42,10 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
     """Base of the expressions of the graph."""
 
     _struct_info: StructInfo
+
+    # The door that an expression came through: "relax" (bindings), "relay" (expressions that nest).
+    # It decides which operator `x + y` calls, how the text looks, and what checked_type is.
+    dialect: str = "relax"
 
     @property
     def struct_info(self) -> StructInfo:
@@ -50,6 +60,16 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
     def _infer_struct_info(self) -> StructInfo:
         raise NotImplementedError(type(self).__name__)
+
+    @property
+    def checked_type(self) -> Any:
+        """What is known about the value: its type under the functional door, else its struct
+        info.
+        """
+        info = self.struct_info
+        if self.dialect != "relay":
+            return info
+        return VIEWS["type"](getattr(self, "_struct_info", None) if info is None else info)
 
     @property
     def _checked_type_(self) -> StructInfo:
@@ -122,9 +142,13 @@ class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     def __ge__(self, other: Any) -> Any:
         return SYNTAX["operator"]("relax.greater_equal", self, other)
 
+    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
+        """Return the text of this expression; ``annotate`` gives a comment for an expression."""
+        return str(SYNTAX["text"](self, show_meta_data, annotate))
+
     def astype(self, dtype: Any) -> Any:
         """Return this tensor converted to a dtype."""
-        return SYNTAX["call"](Op.get("relax.astype"), (self,), {"dtype": dtype})
+        return SYNTAX["astype"](self, dtype)
 
     def __call__(self, *args: Any, attrs: Any = None) -> Any:
         return SYNTAX["call"](self, args, attrs)

@@ -27,8 +27,9 @@ from tilesmith.ir import (
     note,
 )
 from tilesmith.ir import data as data_field
+from tilesmith.ir.node import DIALECT_TEXT
 from tilesmith.relax.attrs import Attrs
-from tilesmith.relax.base import SYNTAX, Expr, ExprWithOp, GraphExpr, StructInfo
+from tilesmith.relax.base import SYNTAX, VIEWS, Expr, ExprWithOp, GraphExpr, StructInfo
 from tilesmith.relax.relations import (
     describe_arguments,
     erase_to_params,
@@ -70,13 +71,21 @@ class Constant(ExprWithOp, key="relax.Constant"):
     data: NDArray = data_field()
     struct_info: StructInfo = child()
     span: Any = note(default=None)
+    dialect: str = note(default="relax")
 
-    def __init__(self, data: Any, struct_info: StructInfo | None = None, span: Any = None) -> None:
+    def __init__(
+        self,
+        data: Any,
+        struct_info: StructInfo | None = None,
+        span: Any = None,
+        dialect: str = "relax",
+    ) -> None:
         self.data = data if isinstance(data, NDArray) else array(data)
         if struct_info is None:
             struct_info = TensorStructInfo(self.data.shape, self.data.dtype)
         self.struct_info = struct_info
         self.span = span
+        self.dialect = dialect
 
 
 class Tuple(ExprWithOp, key="relax.Tuple"):
@@ -91,6 +100,11 @@ class Tuple(ExprWithOp, key="relax.Tuple"):
 
     def _infer_struct_info(self) -> StructInfo:
         return TupleStructInfo(tuple([known_struct_info(field) for field in self.fields]))
+
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        """The door of the fields."""
+        return dialect_of(*self.fields)
 
     def __getitem__(self, index: int) -> Any:
         return self.fields[index]
@@ -113,6 +127,11 @@ class TupleGetItem(ExprWithOp, key="relax.TupleGetItem"):
         self.tuple_value = tuple_value
         self.index = int(index)
         self.span = span
+
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        """The door of the tuple."""
+        return dialect_of(self.tuple_value)
 
     def _infer_struct_info(self) -> StructInfo:
         info = self.tuple_value.struct_info
@@ -158,6 +177,16 @@ class Call(ExprWithOp, key="relax.Call"):
         self.sinfo_args = tuple([as_struct_info(info) for info in sinfo_args])
         self.span = span
 
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        """The door of the operator, or of the function and its arguments."""
+        return dialect_of(self)
+
+    @property
+    def type_args(self) -> tuple[Any, ...]:
+        """The types that were given for the type parameters of the function."""
+        return tuple([VIEWS["type"](info) for info in self.sinfo_args])
+
     def _infer_struct_info(self) -> StructInfo:
         try:
             return infer_call(self)
@@ -171,18 +200,26 @@ class Call(ExprWithOp, key="relax.Call"):
 
 
 class If(ExprWithOp, key="relax.If"):
-    """A choice between two sequences by a condition (a boolean tensor of rank 0)."""
+    """A choice by a condition (a boolean tensor of rank 0): between two sequences, or under the
+    functional door between two expressions.
+    """
 
     cond: RelaxExpr = child()
-    true_branch: SeqExpr = child()
-    false_branch: SeqExpr = child()
+    true_branch: Any = child()
+    false_branch: Any = child()
     span: Any = note(default=None)
 
     def __init__(self, cond: Any, true_branch: Any, false_branch: Any, span: Any = None) -> None:
+        nests = dialect_of(cond, true_branch, false_branch) == "relay"
         self.cond = cond
-        self.true_branch = as_seq(true_branch)
-        self.false_branch = as_seq(false_branch)
+        self.true_branch = true_branch if nests else as_seq(true_branch)
+        self.false_branch = false_branch if nests else as_seq(false_branch)
         self.span = span
+
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        """The door of its parts."""
+        return dialect_of(self.cond, self.true_branch, self.false_branch)
 
     def _infer_struct_info(self) -> StructInfo:
         return struct_info_lca(self.true_branch.struct_info, self.false_branch.struct_info)
@@ -372,14 +409,38 @@ def as_expr(value: Any) -> RelaxExpr:
     raise TypeMismatchError(f"cannot make a graph expression of {value!r} ({type(value).__name__})")
 
 
+def dialect_of(*exprs: Any) -> str:
+    """Return the door of some expressions: "relay" if one of them came through it. A variable, a
+    constant or an operator tells its own; what is made of others has that of its parts.
+    """
+    stack: list[Any] = list(exprs)
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, Call):
+            if isinstance(expr.op, Op):
+                if not expr.op.name.startswith("relax."):
+                    return "relay"
+                continue
+            stack.extend((expr.op, *expr.args))
+        elif isinstance(expr, Tuple):
+            stack.extend(expr.fields)
+        elif isinstance(expr, TupleGetItem):
+            stack.append(expr.tuple_value)
+        elif isinstance(expr, If):
+            stack.extend((expr.cond, expr.true_branch, expr.false_branch))
+        elif getattr(expr, "dialect", "relax") == "relay":
+            return "relay"
+    return "relax"
+
+
 def as_seq(value: Any) -> SeqExpr:
     """Return an expression as a sequence without bindings; a sequence as it is."""
     return value if isinstance(value, SeqExpr) else SeqExpr((), value)
 
 
-def const(value: Any, dtype: Any = None) -> Constant:
+def const(value: Any, dtype: Any = None, dialect: str = "relax") -> Constant:
     """Make a constant tensor. Without ``dtype``, Python floats become float32 and Python integers
-    int32; struct info of a tensor stands for its dtype.
+    int32; struct info of a tensor stands for its dtype. ``dialect``: the door that it is for.
     """
     import numpy
 
@@ -400,7 +461,7 @@ def const(value: Any, dtype: Any = None) -> Constant:
                 dtype = "float32"
             elif value.dtype == "int64":
                 dtype = "int32"
-    return Constant(array(value, dtype=dtype))
+    return Constant(array(value, dtype=dtype), dialect=dialect)
 
 
 def extern(name: str, struct_info: Any = None, span: Any = None) -> ExternFunc:
@@ -430,12 +491,13 @@ def _operation(name: str, *args: Any) -> Any:
     operand.
     """
     tensor = next(arg for arg in args if isinstance(arg, RelaxExpr))
+    dialect = dialect_of(*args)
     converted = []
     for arg in args:
         if not isinstance(arg, RelaxExpr):
-            arg = const(arg, _number_dtype(arg, tensor))
+            arg = const(arg, _number_dtype(arg, tensor), dialect)
         converted.append(arg)
-    return Call(Op.get(name), converted)
+    return Call(SYNTAX["name"](name) if dialect == "relay" else Op.get(name), converted)
 
 
 def _number_dtype(value: Any, tensor: Any) -> Any:
@@ -450,6 +512,26 @@ def _number_dtype(value: Any, tensor: Any) -> Any:
 @SYNTAX.register("call")
 def _call(function: Any, args: Any, attrs: Any) -> Call:
     return Call(function, args, attrs)
+
+
+@SYNTAX.register("name")
+def _functional_operator(name: str) -> Op:
+    """Return the functional door's operator for one of Python's operators."""
+    short = name.removeprefix("relax.")
+    return Op.get({"floor_mod": "mod"}.get(short, short))
+
+
+@SYNTAX.register("astype")
+def _astype(value: ExprWithOp, dtype: Any) -> Call:
+    name = "cast" if value.dialect == "relay" else "relax.astype"
+    return Call(Op.get(name), (value,), {"dtype": dtype})
+
+
+@SYNTAX.register("text")
+def _text(value: ExprWithOp, show_meta_data: bool, annotate: Any) -> str:
+    if value.dialect != "relay":
+        return value.script(show_meta=show_meta_data)
+    return DIALECT_TEXT["relay"](value, show_meta_data=show_meta_data, annotate=annotate)
 
 
 @SYNTAX.register("index")

@@ -203,6 +203,8 @@ def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckRe
             return BaseCheckResult.FAIL_L0
         pairs = zip(base.fields, derived.fields)
         return min([BaseCheckResult.PASS, *[struct_info_base_check(a, b) for a, b in pairs]])
+    if not isinstance(base, FuncStructInfo):
+        return BaseCheckResult.PASS if base == derived else BaseCheckResult.FAIL_L0
     return _check_function(base, derived)
 
 

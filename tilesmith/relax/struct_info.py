@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, child, const, convert, note
+from tilesmith.ir import IntImm, PrimExpr, Type, child, const, convert, note
 from tilesmith.ir import data as data_field
-from tilesmith.relax.base import ExprWithOp, GraphExpr, StructInfo
+from tilesmith.relax.base import VIEWS, ExprWithOp, GraphExpr, StructInfo
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.lazy import resolve
 
 __all__ = [
     "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo", "ShapeStructInfo", "StructInfo",
@@ -31,18 +32,29 @@ class Var(ExprWithOp, key="relax.Var"):
     name_hint: str = note()
     struct_info: StructInfo | None = child(default=None)
     span: Any = note(default=None)
+    dialect: str = note(default="relax")
 
-    def __init__(self, name_hint: Any, struct_info: Any = None, span: Any = None) -> None:
+    def __init__(
+        self, name_hint: Any, struct_info: Any = None, span: Any = None, dialect: str | None = None
+    ) -> None:
         name_hint = getattr(name_hint, "name_hint", name_hint)
         if not isinstance(name_hint, str):
             raise TypeMismatchError(f"the name of a variable is a text, got {name_hint!r}")
         self.name_hint = name_hint
         if isinstance(span, StructInfo):  # Var(name, shape, type), as programs of 2022 write it
             struct_info, span = with_shape(span, struct_info), None
+        if dialect is None:  # types are written, or left open, under the functional door
+            dialect = "relay" if struct_info is None or isinstance(struct_info, Type) else "relax"
         if struct_info is not None:
             struct_info = as_struct_info(struct_info)
         self.struct_info = struct_info
         self.span = span
+        self.dialect = dialect
+
+    @property
+    def type_annotation(self) -> Type | None:
+        """The type that was written, or None."""
+        return None if self.struct_info is None else VIEWS["type"](self.struct_info)
 
     @property
     def name(self) -> str:
@@ -66,6 +78,8 @@ def as_struct_info(value: Any) -> StructInfo:
     """Convert to a struct info, also from the script's proxies (``R.Tensor`` with names)."""
     if isinstance(value, StructInfo):
         return value
+    if isinstance(value, Type):
+        return resolve("tilesmith.relax.type_views:struct_info_of")(value)  # type: ignore[no-any-return]
     if callable(value):  # R.Object, R.Tensor without arguments
         value = value()
     if hasattr(value, "as_struct_info"):

@@ -6,7 +6,7 @@ import base64
 from dataclasses import replace
 from typing import Any
 
-from tilesmith.ir.node import PRINTING, Node
+from tilesmith.ir.node import DIALECT_TEXT, PRINTING, SCRIPT_DIALECTS, Node
 from tilesmith.ir.printing.config import SPELLING, PrinterConfig
 from tilesmith.ir.printing.doc import Doc, quoted, render
 from tilesmith.ir.printing.marks import marked_text
@@ -172,6 +172,8 @@ def to_text(node: Any) -> str:
 
     An expression is one line without declarations of its variables.
     """
+    if getattr(node, "dialect", "") not in SCRIPT_DIALECTS:
+        return str(DIALECT_TEXT[node.dialect](node, show_meta_data=False))
     return _text(node, PrinterConfig(), brief=True)
 
 
@@ -180,6 +182,8 @@ def script(node: Any, **options: Any) -> str:
     """Return a node as complete text that parses back to an equal one; options as in
     ``PrinterConfig``.
     """
+    if getattr(node, "dialect", "") not in SCRIPT_DIALECTS:
+        return str(DIALECT_TEXT[node.dialect](node, show_meta_data=options.get("show_meta", True)))
     marked = options.get("obj_to_underline") or options.get("path_to_underline")
     marked = marked or options.get("num_context_lines", -1) not in (-1, None)
     config = PrinterConfig.of({"show_meta": not marked, **options})
