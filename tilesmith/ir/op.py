@@ -54,6 +54,22 @@ _OPS: Registry[Op] = Registry(
 )
 
 
+class _FunctionalOperators:
+    """Loads the operators of the functional door, whose names have no prefix."""
+
+    def load(self, name: str) -> None:
+        """Import them unless the name is one of another family."""
+        if not name.startswith(("relax.", "tir.")):
+            self.load_all()
+
+    def load_all(self) -> None:
+        """Import them."""
+        resolve("tilesmith.relay.op")
+
+
+_OPS.provide("", _FunctionalOperators())
+
+
 class Op(Node, key="ir.Op", slots=("_attrs", "_facts", "_levels", "spec")):
     """A named operator. Make one with ``Op.register``, find it with ``Op.get``."""
 

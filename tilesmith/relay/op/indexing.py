@@ -22,9 +22,10 @@ from tilesmith.relax.attrs import (
     optional_ints,
     text,
 )
-from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, const, get_shape_of
+from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, get_shape_of
 from tilesmith.relax.spec import topi
 from tilesmith.relay.op.movement import plain_sizes
+from tilesmith.relay.expr import TupleWrapper, const
 from tilesmith.relay.op.tensor import dtype_of, tuple_of
 from tilesmith.relay.op.view import (
     axis_of,
@@ -251,4 +252,5 @@ def unique(data: Any, is_sorted: bool = True, return_counts: bool = False) -> An
     """Return the different elements, the first place of each, for each element the number of its
     value, and how many values there are (then the counts): vectors as long as the input.
     """
-    return make_call("unique", [data], {"sorted": is_sorted, "return_counts": return_counts})
+    attributes = {"sorted": is_sorted, "return_counts": return_counts}
+    return TupleWrapper(make_call("unique", [data], attributes), 5 if return_counts else 4)

@@ -22,8 +22,9 @@ from tilesmith.relax.attrs import (
     optional_ints,
     text,
 )
-from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, const, get_shape_of
+from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, get_shape_of, known_struct_info
 from tilesmith.relax.spec import topi
+from tilesmith.relay.expr import TupleWrapper, const
 from tilesmith.relay.op.tensor import dtype_of, tuple_of
 from tilesmith.relay.op.view import (
     axis_of,
@@ -302,9 +303,11 @@ computed(
 
 
 @function("meshgrid")
-def meshgrid(data: Any, indexing: str = "ij") -> Any:
+def meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
     """Return the coordinates of a grid, one tensor for each vector of coordinates."""
-    return make_call("meshgrid", [tuple_of(data)], {"indexing": indexing})
+    vectors = tuple_of(data)
+    count = len(known_struct_info(vectors).fields)  # type: ignore[attr-defined]
+    return TupleWrapper(make_call("meshgrid", [vectors], {"indexing": indexing}), count)
 
 
 # Repetition and order
@@ -349,6 +352,16 @@ for _name in ("cumsum", "cumprod"):
             "exclusive": bool(attrs.exclusive),
         },
     )
+
+
+@function("split")
+def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
+    """Cut a tensor along an axis: into equal parts, or before given places."""
+    if isinstance(indices_or_sections, (list, tuple)):
+        indices_or_sections = tuple([int(place) for place in indices_or_sections])
+    count = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
+    attributes = {"indices_or_sections": indices_or_sections, "axis": axis}
+    return TupleWrapper(make_call("split", [data], attributes), count)
 
 
 def _trilu(attrs: Any, data: Any, k: Any) -> Any:

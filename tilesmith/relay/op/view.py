@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 from tilesmith.ir import Op
 from tilesmith.relax.attrs import AttrField, Attrs, Schema, text
-from tilesmith.relax.expr import Call, Constant, as_expr, known_struct_info
-from tilesmith.relax.op.declaration import CONVERT
+from tilesmith.relax.expr import Call, Constant, RelaxExpr, as_expr, known_struct_info
 from tilesmith.relax.op.declaration import call as relax_call
+from tilesmith.relax.op.declaration import operand
 from tilesmith.relax.spec import Compute, OpSpec, Precision, parse_arguments
 from tilesmith.relax.te_arguments import infer_expression
 from tilesmith.relax.transform.legalize_ops import scalar_operand
@@ -29,7 +29,7 @@ from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, Unsu
 
 __all__ = [
     "View", "axis_of", "computed", "constant_value", "define", "find_function", "function",
-    "functions", "name_or_empty", "rank_of", "same", "sizes",
+    "functions", "make_call", "name_or_empty", "rank_of", "same", "sizes",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -165,16 +165,14 @@ def _register(view: View) -> Callable[..., Call]:
 
 def _made_function(op: Op, view: View) -> Callable[..., Call]:
     """Return the function that packs its arguments into a call."""
-    converted = [
-        (position, CONVERT[argument.kind])
-        for position, argument in enumerate(view.arguments)
-        if argument.kind != "value"
+    numbers = [
+        position for position, argument in enumerate(view.arguments) if argument.kind == "number"
     ]
 
     def made(*args: Any, **named: Any) -> Call:
         operands, attributes = view.bind(args, named)
-        for position, convert in converted:
-            operands[position] = convert(operands[position], operands)
+        for position in numbers:
+            operands[position] = _operand(operands[position], operands)
         return make_call(op, operands, attributes)
 
     made.__name__ = view.short_name
@@ -183,6 +181,15 @@ def _made_function(op: Op, view: View) -> Callable[..., Call]:
     made.__signature__ = view.signature()  # type: ignore[attr-defined]
     made.op = op  # type: ignore[attr-defined]
     return made
+
+
+def _operand(value: Any, operands: list[Any]) -> Any:
+    """Return a Python number as a constant in the dtype of the other operands."""
+    if isinstance(value, RelaxExpr):
+        return value
+    like = [other for other in operands if isinstance(other, RelaxExpr)]
+    made = operand(value, like[-1] if like else None)
+    return Constant(made.data, dialect="relay") if isinstance(made, Constant) else made
 
 
 def make_call(op: Op | str, args: Any, attributes: Any = None) -> Call:

@@ -16,8 +16,9 @@ from tilesmith.relax.attrs import (
     scalar,
     text,
 )
-from tilesmith.relax.expr import RelaxExpr, const
+from tilesmith.relax.expr import RelaxExpr
 from tilesmith.relax.spec import topi
+from tilesmith.relay.expr import const
 from tilesmith.relay.op.nn import convolution, normalization, pooling  # noqa: F401 - operators
 from tilesmith.relay.op.tensor import dtype_of
 from tilesmith.relay.op.view import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import Schema, boolean, integer, number, optional_ints
+from tilesmith.relay.expr import TupleWrapper
 from tilesmith.relay.op.tensor import constant_like
 from tilesmith.relay.op.view import axis_of, computed, define, function, make_call, rank_of, same
 
@@ -116,9 +117,27 @@ def dropout(data: Any, rate: float = 0.5) -> Any:
 
 
 @function("nn.dropout_raw")
-def dropout_raw(data: Any, rate: float = 0.5) -> Any:
+def dropout_raw(data: Any, rate: float = 0.5) -> TupleWrapper:
     """Return the input, of which some elements may be dropped, and the mask of those kept."""
-    return make_call("nn.dropout", [data], {"rate": rate})
+    return TupleWrapper(make_call("nn.dropout", [data], {"rate": rate}), 2)
+
+
+@function("nn.batch_norm")
+def batch_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    moving_mean: Any,
+    moving_var: Any,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> TupleWrapper:
+    """Normalise each channel by a mean and a variance; return the result, mean and variance."""
+    attributes = {"axis": axis, "epsilon": epsilon, "center": center, "scale": scale}
+    operands = [data, gamma, beta, moving_mean, moving_var]
+    return TupleWrapper(make_call("nn.batch_norm", operands, attributes), 3)
 
 
 @function("nn.group_norm")

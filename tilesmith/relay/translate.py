@@ -1,0 +1,295 @@
+"""Translates programs of the functional door to bindings: relay → relax.
+
+    relax_mod = to_relax(relay_mod)
+
+Each expression becomes one binding, however many users it has; an operator becomes what its view
+says (`op.view`). What stands only in a branch is bound in that branch. From here on a program is
+compiled as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule, Op, PrimExpr
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.relax import expr as graph
+from tilesmith.relax.block_builder import BlockBuilder
+from tilesmith.relax.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from tilesmith.relax.struct_info import (
+    FuncStructInfo,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tilesmith.relax.type_views import TypeStructInfo
+from tilesmith.relay.expr import Let, branch
+from tilesmith.relay.function import Function
+from tilesmith.relay.op.view import View
+from tilesmith.support.errors import (
+    TilesmithError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.tir.unknown import Any as AnySize
+
+__all__ = ["to_relax"]
+
+
+def to_relax(program: IRModule | Function) -> IRModule:
+    """Translate a module (or one function, which becomes ``main``) of the functional door.
+
+    Functions that are relax's own, and PrimFuncs, are kept. Raises UnsupportedError for data types,
+    matches and references.
+    """
+    module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
+    with deep_recursion():
+        return _Module(module).run()
+
+
+class _Module:
+    """Translates the functions of a module, callees first."""
+
+    def __init__(self, source: IRModule) -> None:
+        self.source = source
+        kept = {
+            name: function for name, function in source.items() if not isinstance(function, Function)
+        }
+        self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
+        self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
+        self.open: set[str] = set()
+
+    def run(self) -> IRModule:
+        """Return the translated module."""
+        for name in self.source.functions:
+            self.function(name.name_hint)
+        return self.builder.get()
+
+    def function(self, name: str) -> GlobalVar:
+        """Return the variable of a translated function; translates it if this has not happened."""
+        if name in self.translated:
+            return self.translated[name]
+        function = self.source[name]
+        variable = GlobalVar(name)
+        self.translated[name] = variable
+        declared = _declared(function)
+        if declared is not None:
+            variable.describe(declared)
+        attrs = dict(function.attrs)
+        if name == "main":
+            attrs.setdefault("global_symbol", name)
+        made = _Scope(self, None).lambda_of(function, attrs)
+        self.builder.update_func(variable, made)
+        return variable
+
+
+def _declared(function: Function) -> FuncStructInfo | None:
+    """Return what the written types of a function say, None where one is left open."""
+    if function.ret_type is None:
+        return None
+    info = function.struct_info
+    return info if isinstance(info, FuncStructInfo) else None
+
+
+class _Scope:
+    """Translates the expressions of one function body or branch; what enclosing scopes know is
+    known here, too.
+    """
+
+    def __init__(self, module: _Module, outer: _Scope | None) -> None:
+        self.module = module
+        self.builder = module.builder
+        self.outer = outer
+        self.known: dict[int, Any] = {}
+
+    def find(self, expr: Any) -> Any:
+        """Return the translation of an expression, None if there is none yet."""
+        scope: _Scope | None = self
+        while scope is not None:
+            found = scope.known.get(id(expr))
+            if found is not None:
+                return found
+            scope = scope.outer
+        return None
+
+    # Functions and branches
+
+    def lambda_of(self, function: Function, attrs: Any = None) -> graph.Function:
+        """Translate a function; its free variables are those of this scope."""
+        if function.attrs.get("Compiler"):
+            raise UnsupportedError(
+                f"the function '{function.attrs.get('global_symbol')}' is for an external code "
+                f"generator ('{function.attrs['Compiler']}'), which relay.build does not call yet"
+            )
+        inner = _Scope(self.module, self)
+        params = []
+        for param in function.params:
+            made = Var(param.name_hint, _known_sizes(param), dialect="relax")
+            inner.known[id(param)] = made
+            params.append(made)
+        body = inner.sequence(function.body)
+        return graph.Function(params, body, attrs=attrs)
+
+    def sequence(self, body: Any) -> SeqExpr:
+        """Translate the body of a function or branch to bindings of its own."""
+        self.builder.begin_binding_block()
+        try:
+            value = self.builder.normalize_argument(self.value(body))
+        finally:
+            block = self.builder.end_block()
+        return SeqExpr([block] if block.bindings else [], value)
+
+    # Expressions
+
+    def value(self, root: Any) -> Any:
+        """Translate an expression: what it consists of comes first, each part once."""
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if self.find(expr) is not None:
+                stack.pop()
+                continue
+            if isinstance(expr, Let) and self.find(expr.var) is None:
+                if isinstance(expr.value, Function):
+                    self.bind_function(expr)
+                elif self.find(expr.value) is None:
+                    stack.append(expr.value)
+                else:
+                    self.known[id(expr.var)] = self.find(expr.value)
+                continue
+            missing = [part for part in _parts(expr) if self.find(part) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self.known[id(expr)] = self.translated(expr)
+            stack.pop()
+        return self.find(root)
+
+    def bind_function(self, let: Let) -> None:
+        """Bind a local function, which may call itself."""
+        function: Any = let.value
+        info = _declared(function)
+        if info is not None:
+            made = Var(self.builder.names.fresh(let.var.name_hint), info, dialect="relax")
+            self.known[id(let.var)] = made
+            value = self.lambda_of(function)
+            self.builder.emit_normalized(VarBinding(made, value))
+        else:
+            self.known[id(let.var)] = self.builder.emit(self.lambda_of(function), let.var.name_hint)
+        self.known[id(function)] = self.known[id(let.var)]
+
+    def translated(self, expr: Any) -> Any:
+        """Translate an expression whose parts are translated."""
+        if isinstance(expr, Call):
+            return self.call(expr)
+        if isinstance(expr, Constant):
+            return Constant(expr.data) if expr.dialect == "relay" else expr
+        if isinstance(expr, Let):
+            return self.find(expr.body)
+        if isinstance(expr, Tuple):
+            return Tuple([self.find(field) for field in expr.fields])
+        if isinstance(expr, TupleGetItem):
+            return self.field(expr)
+        if isinstance(expr, If):
+            choice = If(
+                self.find(expr.cond),
+                _Scope(self.module, self).sequence(branch(expr.true_branch)),
+                _Scope(self.module, self).sequence(branch(expr.false_branch)),
+                expr.span,
+            )
+            return self.builder.emit(choice)
+        if isinstance(expr, Function):
+            return self.builder.emit(self.lambda_of(expr))
+        if isinstance(expr, GlobalVar):
+            return self.module.function(expr.name_hint)
+        if isinstance(expr, Var):
+            raise UnknownNameError(
+                f"the variable '{expr.name_hint}' is not bound",
+                notes=("make it a parameter of the function, or bind it with relay.Let",),
+                span=expr.span,
+            )
+        if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
+            return expr
+        raise UnsupportedError(
+            f"{type(expr).__name__} cannot be compiled yet",
+            notes=("data types, matches and references run in no executor so far",),
+            span=getattr(expr, "span", None),
+        )
+
+    def field(self, expr: TupleGetItem) -> Any:
+        """Translate a projection; that of a written tuple is the field itself."""
+        value = self.find(expr.tuple_value)
+        if isinstance(value, Tuple):
+            return value.fields[expr.index]
+        return self.builder.emit(TupleGetItem(value, expr.index))
+
+    def call(self, call: Call) -> Any:
+        """Translate a call of an operator or of a function."""
+        args = [self.find(arg) for arg in call.args]
+        if not isinstance(call.op, Op):
+            return self.builder.emit(Call(self.find(call.op), args, span=call.span))
+        view = call.op.spec
+        if isinstance(view, View) and view.translate is not None:
+            try:
+                made = view.translate(call.attrs, *args)
+            except TilesmithError as error:
+                error.span = error.span or call.span
+                raise
+        else:
+            made = Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+        if isinstance(made, (Var, Constant)):
+            return made
+        place, self.builder.place = self.builder.place, call.span
+        try:
+            return self.builder.emit(made)
+        finally:
+            self.builder.place = place
+
+
+def _parts(expr: Any) -> Iterable[Any]:
+    """Return the parts of an expression that are computed before it, in the same scope."""
+    if isinstance(expr, Call):
+        return expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
+    if isinstance(expr, Tuple):
+        return expr.fields
+    if isinstance(expr, TupleGetItem):
+        return (expr.tuple_value,)
+    if isinstance(expr, If):
+        return (expr.cond,)
+    if isinstance(expr, Let):
+        return (expr.body,)
+    return ()
+
+
+def _known_sizes(param: Var) -> StructInfo:
+    """Return the struct info of a parameter; a size that is not known becomes a variable."""
+    if param.struct_info is None:
+        raise TypeMismatchError(
+            f"the type of the parameter '{param.name_hint}' is not known",
+            notes=('give it: relay.var("x", shape=(1, 8)), or apply relay.transform.InferType',),
+            span=param.span,
+        )
+    return _named(param.struct_info, param.name_hint)
+
+
+def _named(info: StructInfo, name: str) -> StructInfo:
+    if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
+        sizes: list[PrimExpr] = [
+            SymbolicVar(f"{name}_{axis}", "int64") if isinstance(size, AnySize) else size
+            for axis, size in enumerate(info.shape.values)
+        ]
+        return TensorStructInfo(sizes, info.dtype)
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(
+            tuple([_named(field, f"{name}_{place}") for place, field in enumerate(info.fields)])
+        )
+    if isinstance(info, TypeStructInfo):
+        raise UnsupportedError(
+            f"a parameter of type {info.type} cannot be compiled yet",
+            notes=("tensors, tuples of them and functions can",),
+        )
+    return info
