@@ -125,8 +125,11 @@ def public_functions(module: IRModule) -> list[GlobalVar]:
     return found
 
 
-def build_graph(module: IRModule, target: Target) -> Executable:
-    """Compile the graph functions and kernels of a module after the graph passes.
+def build_graph(
+    module: IRModule, target: Target, constants: ConstantTable | None = None
+) -> Executable:
+    """Compile the graph functions and kernels of a module after the graph passes; their constants
+    are recorded in ``constants``.
 
     Raises UnsupportedError for targets whose kernels are launched on a device.
     """
@@ -136,7 +139,7 @@ def build_graph(module: IRModule, target: Target) -> Executable:
             f"whole models cannot be compiled for targets of kind '{target.kind.name}' yet",
             notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
         )
-    constants = ConstantTable()
+    constants = ConstantTable() if constants is None else constants
     with phase("lowering graph functions"):
         divided = divide(module, public_functions(module), constants)
         module = divided.module

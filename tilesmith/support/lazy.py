@@ -62,6 +62,10 @@ DOORS: dict[str, dict[str, str]] = {
         "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
         "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
     },
+    "tilesmith.relay": {
+        name: "tilesmith.driver.relay_build:" + name
+        for name in ("bind_params_by_name", "build", "create_executor")
+    },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",
     },
