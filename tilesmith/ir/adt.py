@@ -24,6 +24,8 @@ _PLACES = 8  # bits of a tag that hold the place among the constructors of a typ
 class Constructor(RelaxExpr, key="ir.Constructor", slots=("_tag",)):
     """Makes a value of the type ``belong_to`` from values of the types ``inputs``."""
 
+    dialect = "relay"
+
     name_hint: str = data()
     inputs: tuple[Type, ...] = child()
     belong_to: GlobalTypeVar = child()
