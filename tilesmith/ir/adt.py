@@ -8,6 +8,8 @@ module = IRModule({}, {List: TypeData(List, [t], [nil, cons])})
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir.expr import RelaxExpr
 from tilesmith.ir.node import child, data, defines
 from tilesmith.ir.structural_plan import text_hash
@@ -22,6 +24,8 @@ _PLACES = 8  # bits of a tag that hold the place among the constructors of a typ
 class Constructor(RelaxExpr, key="ir.Constructor", slots=("_tag",)):
     """Makes a value of the type ``belong_to`` from values of the types ``inputs``."""
 
+    dialect = "relay"
+
     name_hint: str = data()
     inputs: tuple[Type, ...] = child()
     belong_to: GlobalTypeVar = child()
@@ -33,6 +37,10 @@ class Constructor(RelaxExpr, key="ir.Constructor", slots=("_tag",)):
     def tag(self) -> int:
         """The number that values carry at run time; -1 until a TypeData lists the constructor."""
         return self._tag[0]
+
+    def structural_key(self) -> tuple[str, str]:
+        """Return what is compared where the constructor is used; its type says the rest."""
+        return self.name_hint, self.belong_to.name_hint
 
     def number(self, place: int) -> None:
         """Set the tag: it follows from the name of the type and the place in the TypeData."""
@@ -46,6 +54,19 @@ class TypeData(Type, key="ir.TypeData"):
     header: GlobalTypeVar = child()
     type_vars: tuple[TypeVar, ...] = defines(scope="constructors")
     constructors: tuple[Constructor, ...] = child()
+
+    def structural_key(self) -> tuple[Any, ...]:
+        """Return what is compared: the constructors, with type variables by their place."""
+        places = {id(one): GlobalTypeVar(str(at)) for at, one in enumerate(self.type_vars)}
+
+        def numbered(type_: Any) -> Any:
+            return places.get(id(type_)) or type_.map_children(numbered)
+
+        made = [
+            (one.name_hint, tuple([numbered(type_) for type_ in one.inputs]))
+            for one in self.constructors
+        ]
+        return self.header, len(places), tuple(made)
 
     def _finish(self) -> None:
         if len(self.constructors) > 1 << _PLACES:

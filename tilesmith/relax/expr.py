@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilesmith.ir import (
     BaseFunc,
+    GlobalVar,
     Node,
     Op,
     PrimExpr,
     RelaxExpr,
+    Type,
     attributes,
     check_distinct,
     child,
@@ -428,6 +430,9 @@ def dialect_of(*exprs: Any) -> str:
             stack.append(expr.tuple_value)
         elif isinstance(expr, If):
             stack.extend((expr.cond, expr.true_branch, expr.false_branch))
+        elif isinstance(expr, GlobalVar):
+            if isinstance(expr.struct_info, Type):  # what InferType has found
+                return "relay"
         elif getattr(expr, "dialect", "relax") == "relay":
             return "relay"
     return "relax"

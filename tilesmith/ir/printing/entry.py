@@ -173,7 +173,7 @@ def to_text(node: Any) -> str:
     An expression is one line without declarations of its variables.
     """
     if getattr(node, "dialect", "") not in SCRIPT_DIALECTS:
-        return str(DIALECT_TEXT[node.dialect](node, show_meta_data=False))
+        return str(DIALECT_TEXT[node.dialect](node, show_meta_data=False, header=False))
     return _text(node, PrinterConfig(), brief=True)
 
 

@@ -1,0 +1,55 @@
+"""Rewrites expressions bottom-up, each shared node once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilesmith.relax.expr import as_expr
+from tilesmith.relay.expr import Var
+from tilesmith.relay.function import Function
+from tilesmith.relay.walks import parts, post_order, with_parts
+from tilesmith.support.errors import UnknownMemberError
+
+__all__ = ["bind", "rewrite", "substitute"]
+
+
+def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
+    """Return ``expr`` with ``change`` applied to each node whose parts have been rewritten.
+
+    ``change`` returns the node itself to keep it. Variables are asked where they are used.
+    """
+    done: dict[int, Any] = {}
+    for node in post_order(expr):
+        new = with_parts(node, [done[id(part)] for part in parts(node)])
+        done[id(node)] = change(new)
+    return done[id(expr)]
+
+
+def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
+    """Return an expression with variables replaced where they are used."""
+    if not values:
+        return expr
+    return rewrite(expr, lambda node: values.get(node, node) if isinstance(node, Var) else node)
+
+
+def bind(expr: Any, binds: Mapping[Any, Any]) -> Any:
+    """Return an expression with free variables replaced; of a function, parameters that are bound
+    disappear. Variables may be given by name: raises UnknownMemberError for an unknown one.
+    """
+    if not isinstance(expr, Function):
+        return substitute(expr, {var: as_expr(value) for var, value in binds.items()})
+    by_name = {param.name_hint: param for param in expr.params}
+    values = {}
+    for var, value in binds.items():
+        if isinstance(var, str) and var not in by_name:
+            known = ", ".join(by_name) or "none"
+            raise UnknownMemberError(
+                f"the function has no parameter '{var}'", notes=(f"parameters: {known}",)
+            )
+        values[by_name[var] if isinstance(var, str) else var] = as_expr(value)
+    params = [param for param in expr.params if param not in values]
+    body = substitute(expr.body, values)
+    if body is expr.body and len(params) == len(expr.params):
+        return expr
+    return expr.with_fields(params=params, body=body)
