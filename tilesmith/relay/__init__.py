@@ -41,6 +41,7 @@ from tilesmith.relay.expr import (
     var,
 )
 from tilesmith.relay.function import Function, FunctionWithFields
+from tilesmith.relay.operator_names import OPERATORS
 from tilesmith.relay.ty import (
     Any,
     FuncType,
@@ -61,7 +62,19 @@ from tilesmith.relay.ty import (
 )
 from tilesmith.support.lazy import lazy_attributes
 
-__getattr__, __dir__ = lazy_attributes(__name__, {})
+_LAZY = {
+    "annotation": "tilesmith.relay.op.annotation",
+    "backend": "tilesmith.relay.backend",
+    "build_module": "tilesmith.relay.build_module",
+    "image": "tilesmith.relay.op.image",
+    "nn": "tilesmith.relay.op.nn",
+    "op": "tilesmith.relay.op",
+    "random": "tilesmith.relay.op.random",
+    "to_relax": "tilesmith.relay.translate:to_relax",
+    "vision": "tilesmith.relay.op.vision",
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY, finder=OPERATORS)
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprWithOp", "FuncType",
