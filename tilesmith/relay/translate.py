@@ -57,7 +57,9 @@ class _Module:
     def __init__(self, source: IRModule) -> None:
         self.source = source
         kept = {
-            name: function for name, function in source.items() if not isinstance(function, Function)
+            name: function
+            for name, function in source.items()
+            if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}

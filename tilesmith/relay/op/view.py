@@ -91,6 +91,7 @@ def same(
     record: str = "",
     schema: Schema | None = None,
     attributes: Callable[[Attrs], dict[str, Any]] | None = None,
+    description: str = "",
 ) -> Callable[..., Call]:
     """Register a view of one relax operator (``record``, by default of the same name) with the same
     arguments.
@@ -106,7 +107,15 @@ def same(
             return relax_call(target, *args, **attributes(attrs))
         return relax_call(target, *args, **{key: attrs[key] for key in shared})
 
-    return define(name, arguments, translate, level=level, schema=schema, record=target.spec)
+    return define(
+        name,
+        arguments,
+        translate,
+        level=level,
+        schema=schema,
+        record=target.spec,
+        description=description,
+    )
 
 
 def computed(
@@ -141,9 +150,7 @@ def _infer_computed(view: View, call: Call) -> Any:
         raise UnsupportedError(f"{view.name} has no tensor expression")
     made = expression
     kinds = [argument.kind for argument in view.arguments]
-    args = [
-        scalar_operand(arg) if kind == "number" else arg for kind, arg in zip(kinds, call.args)
-    ]
+    args = [scalar_operand(arg) if kind == "number" else arg for kind, arg in zip(kinds, call.args)]
     return infer_expression(lambda *inputs: made(call.attrs, *inputs), *args)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.relax import op as relax
-from tilesmith.relax.attrs import Schema, integer, optional, optional_integer, paddings, repeated, text
+from tilesmith.relax.attrs import (
+    Schema,
+    integer,
+    optional,
+    optional_integer,
+    paddings,
+    repeated,
+    text,
+)
 from tilesmith.relax.spec import topi
 from tilesmith.relay.op.view import computed, define, name_or_empty, sizes
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError

@@ -91,9 +91,7 @@ define(
     "tensor_a tensor_b",
     _matmul,
     level=10,
-    schema=Schema(
-        out_dtype=name_or_empty(), transpose_a=boolean(False), transpose_b=boolean(True)
-    ),
+    schema=Schema(out_dtype=name_or_empty(), transpose_a=boolean(False), transpose_b=boolean(True)),
     record=relax.matmul.op.spec,
     description="The matrix product for each of a batch; the second matrix is given transposed.",
 )
@@ -152,6 +150,7 @@ define(
     level=2,
     schema=Schema(pad_width=anything(()), pad_mode=text("constant")),
     record=relax.nn.pad.op.spec,
+    description="Pad with a value, with the last element again, or with a reflection.",
 )
 
 
