@@ -70,7 +70,7 @@ def erf(x):
 X, Y = floats(2, 3, 5), floats(2, 3, 5)
 POSITIVE = floats(2, 3, 5, low=0.1, high=3)
 ABOVE_ONE = floats(2, 5, low=1.1, high=3)
-I, J = integers(3, 4), integers(3, 4, low=1)
+INTS, J = integers(3, 4), integers(3, 4, low=1)
 BOOL, BOOL2 = X > 0, Y > 0
 IMAGE, IMAGE_NHWC = floats(1, 4, 9, 8), floats(1, 9, 8, 4)
 
@@ -114,11 +114,11 @@ CASES = [
     Case("acosh", [ABOVE_ONE], numpy.arccosh),
     *[Case(name, [POSITIVE, floats(3, 1, low=0.5, high=2)], f) for name, f in BINARY.items()],
     *[Case(name, [BOOL, BOOL2], f) for name, f in LOGICAL.items()],
-    *[Case(name, [I, J], f) for name, f in BITS.items()],
+    *[Case(name, [INTS, J], f) for name, f in BITS.items()],
     Case("logical_not", [BOOL], numpy.logical_not),
-    Case("bitwise_not", [I], numpy.bitwise_not),
-    Case("left_shift", [I, J % 4], numpy.left_shift),
-    Case("right_shift", [I, J % 4], numpy.right_shift),
+    Case("bitwise_not", [INTS], numpy.bitwise_not),
+    Case("left_shift", [INTS, J % 4], numpy.left_shift),
+    Case("right_shift", [INTS, J % 4], numpy.right_shift),
     Case("clip", [X], lambda x: x.clip(-0.5, 0.25), {"a_min": -0.5, "a_max": 0.25}),
     *[Case(name, [X], lambda x, name=name: getattr(numpy, name)(x, axis=(0, 2)), {"axis": (0, 2)})
       for name in REDUCTIONS],
@@ -159,13 +159,14 @@ CASES = [
          {"src_layout": "NCHW", "dst_layout": "NCHW2c"}),
     # conversion, creation
     Case("cast", [X * 9], lambda x: x.astype("int32"), {"dtype": "int32"}),
-    Case("cast_like", [I, X], lambda x, y: x.astype("float32")),
+    Case("cast_like", [INTS, X], lambda x, y: x.astype("float32")),
     Case("reinterpret", [X], lambda x: x.view("int32"), {"dtype": "int32"}),
     Case("zeros", [], numpy.zeros((2, 3), "int32"), {"shape": (2, 3), "dtype": "int32"}),
     Case("ones", [], numpy.ones(4, "float32"), {"shape": (4,), "dtype": "float32"}),
     Case("full", [], numpy.full((2, 2), 7, "float32"), make=lambda: relay.full(7.0, (2, 2))),
-    Case("full_like", [I], lambda x: numpy.full_like(x, 3), {"fill_value": 3}),
-    Case("arange", [], numpy.arange(2, 11, 3, dtype="float32"), make=lambda: relay.arange(2, 11, 3)),
+    Case("full_like", [INTS], lambda x: numpy.full_like(x, 3), {"fill_value": 3}),
+    Case("arange", [], numpy.arange(2, 11, 3, dtype="float32"),
+         make=lambda: relay.arange(2, 11, 3)),
     Case("arange", [], numpy.arange(5, dtype="int32"),
          make=lambda: relay.arange(relay.const(5), dtype="int32")),
     Case("one_hot", [numpy.array([2, 0], "int32")], numpy.array([[0, 0, 5], [5, 0, 0]], "float32"),
@@ -310,10 +311,12 @@ CASES = [
          {"block_size": 2, "mode": "CRD"}),
     Case("nn.space_to_depth", [IMAGE[:, :, :8]], lambda x: x.reshape(1, 4, 4, 2, 4, 2).transpose(
         0, 3, 5, 1, 2, 4).reshape(1, 16, 4, 4), {"block_size": 2}),
-    Case("nn.space_to_batch_nd", [floats(1, 4, 4, 1)], lambda x: x.reshape(1, 2, 2, 2, 2, 1).transpose(
-        2, 4, 0, 1, 3, 5).reshape(4, 2, 2, 1), {"block_shape": (2, 2), "paddings": ((0, 0), (0, 0))}),
-    Case("nn.batch_to_space_nd", [floats(4, 2, 2, 1)], lambda x: x.reshape(2, 2, 1, 2, 2, 1).transpose(
-        2, 3, 0, 4, 1, 5).reshape(1, 4, 4, 1), {"block_shape": (2, 2), "crops": ((0, 0), (0, 0))}),
+    Case("nn.space_to_batch_nd", [floats(1, 4, 4, 1)],
+         lambda x: x.reshape(1, 2, 2, 2, 2, 1).transpose(2, 4, 0, 1, 3, 5).reshape(4, 2, 2, 1),
+         {"block_shape": (2, 2), "paddings": ((0, 0), (0, 0))}),
+    Case("nn.batch_to_space_nd", [floats(4, 2, 2, 1)],
+         lambda x: x.reshape(2, 2, 1, 2, 2, 1).transpose(2, 3, 0, 4, 1, 5).reshape(1, 4, 4, 1),
+         {"block_shape": (2, 2), "crops": ((0, 0), (0, 0))}),
     Case("nn.upsampling", [IMAGE], lambda x: x.repeat(2, 2).repeat(3, 3),
          {"scale_h": 2, "scale_w": 3}),
     Case("nn.cross_entropy_with_logits", [floats(3, 4), floats(3, 4)],
@@ -329,7 +332,8 @@ CASES = [
     Case("image.resize1d", [X], lambda x: x.repeat(2, 2),
          {"size": (10,), "method": "nearest_neighbor",
           "coordinate_transformation_mode": "asymmetric"}),
-    Case("image.resize3d", [floats(1, 1, 2, 3, 2)], lambda x: x.repeat(2, 2).repeat(2, 3).repeat(2, 4),
+    Case("image.resize3d", [floats(1, 1, 2, 3, 2)],
+         lambda x: x.repeat(2, 2).repeat(2, 3).repeat(2, 4),
          {"size": (4, 6, 4), "method": "nearest_neighbor",
           "coordinate_transformation_mode": "asymmetric"}),
     Case("image.grid_sample", [IMAGE, floats(1, 2, 3, 3)], torched(lambda x, g: F.grid_sample(
@@ -340,7 +344,7 @@ CASES = [
     Case("vision.roi_pool", [IMAGE, numpy.array([[0, 0, 0, 7, 7]], "float32")], lambda x, r: numpy.
          stack([x[0, :, :8].reshape(4, 2, 4, 2, 4).max((2, 4))]),
          {"pooled_size": (2, 2), "spatial_scale": 1.0}),
-    Case("argwhere", [I > 0], lambda x: numpy.argwhere(x).astype("int32")),
+    Case("argwhere", [INTS > 0], lambda x: numpy.argwhere(x).astype("int32")),
 ]  # fmt: skip
 
 NAMES = [f"{case.name}-{number}" for number, case in enumerate(CASES)]

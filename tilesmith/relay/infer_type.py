@@ -189,13 +189,35 @@ class _Inference:
         self.note(call, result)
 
         def attempt() -> bool:
-            if [arg for arg in call.args if not self.holes.is_known(self.types[id(arg)])]:
-                return False
+            if self._open(call.args):
+                self._complete(call)
+                if self._open(call.args):
+                    return False
             found = self._result_of(call)
             self.agree(call, f"the result of {call.op.name}", result, found)
             return True
 
         self.wait(call, attempt)
+
+    def _open(self, args: Any) -> list[Any]:
+        """Return the arguments whose types are not known yet."""
+        return [arg for arg in args if not self.holes.is_known(self.types[id(arg)])]
+
+    def _complete(self, call: Call) -> None:
+        """Let the operator say what types of operands follow from its attributes."""
+        view: Any = call.op.spec  # type: ignore[attr-defined]
+        complete = getattr(view, "operand_infos", None)
+        if complete is None:
+            return
+        open_args = [id(arg) for arg in self._open(call.args)]
+        known = [
+            None if id(arg) in open_args else struct_info_of(self.holes.resolve(self.of(arg)))
+            for arg in call.args
+        ]
+        for arg, before, info in zip(call.args, known, complete(call, known)):
+            if before is None and info is not None:
+                what = f"an operand of {call.op.name}"
+                self.agree(call, what, self.types[id(arg)], type_of(info))
 
     def _result_of(self, call: Call) -> Type:
         stand_ins = [self._stand_in(arg) for arg in call.args]

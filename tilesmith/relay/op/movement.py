@@ -85,6 +85,9 @@ def _shape_field() -> Any:
     return field
 
 
+_CODES = (0, -2, -3, -4)
+
+
 class _Reshape:
     """Works out the sizes that relay's codes stand for."""
 
@@ -132,7 +135,7 @@ class _Reshape:
 
 
 def _reshape(attrs: Any, data: Any) -> Any:
-    has_code = any([isinstance(code, int) and code in (0, -2, -3, -4) for code in attrs.newshape])
+    has_code = any(isinstance(code, int) and code in _CODES for code in attrs.newshape)
     old = sizes(data) if has_code else ()
     new = _Reshape(attrs.newshape, old, attrs.allowzero).run() if has_code else attrs.newshape
     return relax.reshape(data, new)

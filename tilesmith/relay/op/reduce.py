@@ -1,4 +1,4 @@
-"""``relay.op.reduce``: reductions over axes (all of them by default; all others with ``exclude``)."""
+"""``relay.op.reduce``: reductions over axes: all by default, all others with ``exclude``."""
 
 from __future__ import annotations
 

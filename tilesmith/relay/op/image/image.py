@@ -130,8 +130,10 @@ def _resize_function(name: str) -> None:
         return make_call("image." + name, [data], attributes)
 
     resize.__name__ = resize.__qualname__ = name
-    resize.__doc__ = f"""Resize to ``size`` along {name[6]} axes; ``method`` is "nearest_neighbor", "linear" or
-        "cubic"."""
+    resize.__doc__ = (
+        f"Resize to ``size`` along {name[6]} axes by nearest neighbours, linear or cubic "
+        "interpolation."
+    )
 
 
 for _name in _LAYOUTS:
