@@ -61,7 +61,33 @@ from tilesmith.relay.ty import (
 )
 from tilesmith.support.lazy import lazy_attributes
 
-__getattr__, __dir__ = lazy_attributes(__name__, {})
+# After the nodes: names that load at first use.
+_LAZY = {
+    "ExprFunctor": "tilesmith.relay.expr_functor:ExprFunctor",
+    "ExprMutator": "tilesmith.relay.expr_functor:ExprMutator",
+    "ExprVisitor": "tilesmith.relay.expr_functor:ExprVisitor",
+    "MixedModeMutator": "tilesmith.relay.expr_functor:MixedModeMutator",
+    "MixedModeVisitor": "tilesmith.relay.expr_functor:MixedModeVisitor",
+    "ScopeBuilder": "tilesmith.relay.scope_builder:ScopeBuilder",
+    "SequentialSpan": "tilesmith.ir:SequentialSpan",
+    "SourceName": "tilesmith.ir:SourceName",
+    "Span": "tilesmith.ir:Span",
+    "TypeFunctor": "tilesmith.relay.type_functor:TypeFunctor",
+    "TypeMutator": "tilesmith.relay.type_functor:TypeMutator",
+    "TypeVisitor": "tilesmith.relay.type_functor:TypeVisitor",
+    "analysis": "tilesmith.relay.analysis",
+    "astext": "tilesmith.relay.base:astext",
+    "base": "tilesmith.relay.base",
+    "fromtext": "tilesmith.relay.parser:fromtext",
+    "parse": "tilesmith.relay.parser:parse",
+    "parse_expr": "tilesmith.relay.parser:parse_expr",
+    "parser": "tilesmith.relay.parser",
+    "pretty_print": "tilesmith.relay.base:pretty_print",
+    "scope_builder": "tilesmith.relay.scope_builder",
+    "transform": "tilesmith.relay.transform",
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprWithOp", "FuncType",
