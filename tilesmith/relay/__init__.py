@@ -62,15 +62,38 @@ from tilesmith.relay.ty import (
 )
 from tilesmith.support.lazy import lazy_attributes
 
+# After the nodes: names that load at first use.
 _LAZY = {
+    "ExprFunctor": "tilesmith.relay.expr_functor:ExprFunctor",
+    "ExprMutator": "tilesmith.relay.expr_functor:ExprMutator",
+    "ExprVisitor": "tilesmith.relay.expr_functor:ExprVisitor",
+    "MixedModeMutator": "tilesmith.relay.expr_functor:MixedModeMutator",
+    "MixedModeVisitor": "tilesmith.relay.expr_functor:MixedModeVisitor",
+    "ScopeBuilder": "tilesmith.relay.scope_builder:ScopeBuilder",
+    "SequentialSpan": "tilesmith.ir:SequentialSpan",
+    "SourceName": "tilesmith.ir:SourceName",
+    "Span": "tilesmith.ir:Span",
+    "TypeFunctor": "tilesmith.relay.type_functor:TypeFunctor",
+    "TypeMutator": "tilesmith.relay.type_functor:TypeMutator",
+    "TypeVisitor": "tilesmith.relay.type_functor:TypeVisitor",
+    "analysis": "tilesmith.relay.analysis",
     "annotation": "tilesmith.relay.op.annotation",
+    "astext": "tilesmith.relay.base:astext",
     "backend": "tilesmith.relay.backend",
+    "base": "tilesmith.relay.base",
     "build_module": "tilesmith.relay.build_module",
+    "fromtext": "tilesmith.relay.parser:fromtext",
     "image": "tilesmith.relay.op.image",
     "nn": "tilesmith.relay.op.nn",
     "op": "tilesmith.relay.op",
+    "parse": "tilesmith.relay.parser:parse",
+    "parse_expr": "tilesmith.relay.parser:parse_expr",
+    "parser": "tilesmith.relay.parser",
+    "pretty_print": "tilesmith.relay.base:pretty_print",
     "random": "tilesmith.relay.op.random",
+    "scope_builder": "tilesmith.relay.scope_builder",
     "to_relax": "tilesmith.relay.translate:to_relax",
+    "transform": "tilesmith.relay.transform",
     "vision": "tilesmith.relay.op.vision",
 }
 

@@ -51,6 +51,7 @@ from tilesmith.relay.expr import (
     branch,
 )
 from tilesmith.relay.function import Function
+from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, parts, post_order
 from tilesmith.support.errors import TypeMismatchError
@@ -119,6 +120,15 @@ def _number_text(value: Any, dtype: str) -> str | None:
     return text.removesuffix(".0") + SUFFIXES[dtype]
 
 
+class _OpenScope:
+    """A scope that is being written: its number, its lines, and what it has named."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+
+
 class _Writer:
     """Writes one text: names of variables, numbers of temporaries, the metadata."""
 
@@ -129,7 +139,8 @@ class _Writer:
         self.meta_places: dict[int, str] = {}
         self.variables: dict[int, str] = {}
         self.taken: dict[str, int] = {}
-        self.scopes: list[dict[int, str]] = [{}]
+        self.open: list[_OpenScope] = []
+        self.scopes = Scopes(Tuple(()))
         self.numbers = 0
         self.kept: list[Any] = []  # ids stay valid while the nodes live
 
@@ -167,20 +178,26 @@ class _Writer:
 
     # Expressions.
 
-    def operand(self, expr: Any, lines: list[str]) -> str:
-        """Return an expression as an operand; what needs lines of its own is appended to them."""
+    def operand(self, expr: Any) -> str:
+        """Return an expression as an operand; what needs a line gets one in its scope."""
         known = self.known(expr)
         if known is not None:
             return known
         for node in post_order(expr, self.enters):
             if self.known(node) is None:
-                text = self.whole(node, lines)
+                text = self.whole(node)
                 name = f"%{self.numbers}"
                 self.numbers += 1
-                lines.append(f"{name} = {text};")
-                self.scopes[-1][id(node)] = name
+                scope = self.scope_of(node)
+                scope.lines.append(f"{name} = {text};")
+                scope.names[id(node)] = name
                 self.kept.append(node)
         return self.known(expr) or ""
+
+    def scope_of(self, node: Any) -> _OpenScope:
+        """Return the open scope that a node belongs to, the innermost one if it is in doubt."""
+        number = self.scopes.of.get(id(node))
+        return next((one for one in reversed(self.open) if one.number == number), self.open[-1])
 
     def enters(self, expr: Any) -> bool:
         """Return whether the parts of an expression need lines in the scope around it."""
@@ -198,16 +215,16 @@ class _Writer:
             return expr.name
         if isinstance(expr, Constructor):
             return expr.name_hint
-        for scope in reversed(self.scopes):
-            found = scope.get(id(expr))
+        for scope in reversed(self.open):
+            found = scope.names.get(id(expr))
             if found is not None:
                 return found
         return None
 
-    def whole(self, expr: Any, lines: list[str]) -> str:
+    def whole(self, expr: Any) -> str:
         """Return an expression as the right side of a line, with its type and annotation."""
         known = self.known(expr)
-        text = self._whole(expr, lines) if known is None else known
+        text = self._whole(expr) if known is None else known
         if isinstance(expr, (Var, GlobalVar, Op, Constructor, *_SCOPES)):
             return text
         info = None if isinstance(expr, Constant) else getattr(expr, "_struct_info", None)
@@ -218,43 +235,41 @@ class _Writer:
             comments.append(str(note))
         return text + "".join([f" /* {comment} */" for comment in comments])
 
-    def _whole(self, expr: Any, lines: list[str]) -> str:
+    def _whole(self, expr: Any) -> str:
         if isinstance(expr, Call):
-            return self.call(expr, lines)
+            return self.call(expr)
         if isinstance(expr, Tuple):
-            fields = [self.operand(field, lines) for field in expr.fields]
+            fields = [self.operand(field) for field in expr.fields]
             return "(" + ", ".join(fields) + ("," if len(fields) == 1 else "") + ")"
         if isinstance(expr, TupleGetItem):
-            return f"{self.operand(expr.tuple_value, lines)}.{expr.index}"
+            return f"{self.operand(expr.tuple_value)}.{expr.index}"
         if isinstance(expr, Function):
             return "fn " + self.function(expr)
         if isinstance(expr, If):
-            condition = self.operand(expr.cond, lines)
-            true, false = (
-                self.block(branch(expr.true_branch)),
-                self.block(branch(expr.false_branch)),
-            )
+            condition = self.operand(expr.cond)
+            true = self.block(expr, 1, branch(expr.true_branch))
+            false = self.block(expr, 2, branch(expr.false_branch))
             return f"if ({condition}) {true} else {false}"
         if isinstance(expr, Let):
-            return "(" + self.block(expr)[1:-1] + ")"
+            return "(" + self.block(None, 0, expr)[1:-1] + ")"
         if isinstance(expr, Match):
-            return self.match(expr, lines)
+            return self.match(expr)
         if isinstance(expr, RefCreate):
-            return f"ref({self.operand(expr.value, lines)})"
+            return f"ref({self.operand(expr.value)})"
         if isinstance(expr, RefRead):
-            return f"ref_read({self.operand(expr.ref, lines)})"
+            return f"ref_read({self.operand(expr.ref)})"
         if isinstance(expr, RefWrite):
-            return f"ref_write({self.operand(expr.ref, lines)}, {self.operand(expr.value, lines)})"
+            return f"ref_write({self.operand(expr.ref)}, {self.operand(expr.value)})"
         raise TypeMismatchError(
             f"the text format of relay has no form for {type(expr).__name__}",
             notes=("nodes of relax are printed by script()",),
         )
 
-    def call(self, call: Call, lines: list[str]) -> str:
+    def call(self, call: Call) -> str:
         """Return a call with its attributes."""
         if isinstance(call.op, Constructor) and not call.op.inputs and not call.args:
             return call.op.name_hint
-        arguments = [self.operand(part, lines) for part in parts(call)]
+        arguments = [self.operand(part) for part in parts(call)]
         callee = arguments.pop(0)
         return f"{callee}({', '.join(arguments + self.attributes(call.attrs))})"
 
@@ -296,15 +311,15 @@ class _Writer:
                 return text
         return self.meta("relay.Constant", constant)
 
-    def match(self, match: Match, lines: list[str]) -> str:
+    def match(self, match: Match) -> str:
         """Return a match with a line for each clause."""
-        value = self.operand(match.data, lines)
+        value = self.operand(match.data)
         clauses = [
-            f"{self.pattern(clause.lhs)} => {self.block(clause.rhs)},".replace("\n", "\n  ")
-            for clause in match.clauses
+            f"{self.pattern(clause.lhs)} => {self.block(match, place, clause.rhs)},"
+            for place, clause in enumerate(match.clauses, 1)
         ]
-        inside = "\n".join([f"  {clause}" for clause in clauses])
-        return f"match{'' if match.complete else '?'} ({value}) {{\n{inside}\n}}"
+        inside = "\n".join(clauses).replace("\n", "\n  ")
+        return f"match{'' if match.complete else '?'} ({value}) {{\n  {inside}\n}}"
 
     def pattern(self, pattern: Any) -> str:
         """Return a pattern."""
@@ -326,36 +341,47 @@ class _Writer:
         params = [self.declared(param) for param in function.params]
         params += self.attributes(function.attrs)
         result = "" if function.ret_type is None else f" -> {type_text(function.ret_type)}"
-        block = self.block(function.body)
+        block = self.block(function, 0, function.body)
         return f"{f'[{types}]' if types else ''}({', '.join(params)}){result} {block}"
 
-    def block(self, expr: Any) -> str:
-        """Return an expression in braces, on indented lines, as a scope of its own."""
-        numbers = self.numbers
-        self.scopes.append({})
-        inside = "\n".join(self.scope(expr)).replace("\n", "\n  ")
-        self.scopes.pop()
-        self.numbers = numbers
+    def block(self, user: Any, place: int, expr: Any) -> str:
+        """Return a part of ``user`` in braces, on indented lines, as a scope of its own."""
+        number = self.scopes.inner.get((id(user), place), self.open[-1].number)
+        inside = "\n".join(self.scope(expr, number)).replace("\n", "\n  ")
         return "{\n  " + inside + "\n}"
 
-    def scope(self, expr: Any) -> list[str]:
+    def scope(self, expr: Any, number: int) -> list[str]:
         """Return the lines of an expression: what it binds, what it numbers, and its value."""
-        lines: list[str] = []
+        scope = _OpenScope(number)
+        self.open.append(scope)
         while isinstance(expr, Let) and self.known(expr) is None:
-            value = self.root(expr.value, lines)
-            lines.append(f"let {self.declared(expr.var)} = {value};")
+            value = self.root(expr.value)
+            scope.lines.append(f"let {self.declared(expr.var)} = {value};")
             expr = expr.body
-        lines.append(self.root(expr, lines))
-        return lines
+        value = self.root(expr)
+        self.open.pop()
+        return [*scope.lines, value]
 
-    def root(self, expr: Any, lines: list[str]) -> str:
-        """Return an expression whose operands are numbered, but not itself."""
+    def root(self, expr: Any) -> str:
+        """Return the value of a binding or a scope: numbered only if it has other users, too."""
+        if self.known(expr) is None and self.is_shared(expr):
+            return self.operand(expr)
         if self.known(expr) is None and not isinstance(expr, _SCOPES):
             for part in parts(expr):
-                self.operand(part, lines)
-        return self.whole(expr, lines)
+                self.operand(part)
+        return self.whole(expr)
+
+    def is_shared(self, expr: Any) -> bool:
+        """Return whether an expression has several users."""
+        return self.scopes.users.get(id(expr), 0) > 1
 
     # Whole texts.
+
+    def begin(self, expr: Any) -> None:
+        """Begin with a function or an expression whose names and numbers are its own."""
+        self.scopes, self.numbers = Scopes(expr), 0
+        self.open = [_OpenScope(0)]
+        self.taken, self.variables = {}, {}
 
     def module(self, mod: IRModule) -> list[str]:
         """Return the definitions of types, then the functions."""
@@ -369,8 +395,7 @@ class _Writer:
             found.append("\n".join([*lines, "}"]))
         for var, function in mod.functions.items():
             if isinstance(function, Function):
-                self.scopes, self.numbers = [{}], 0
-                self.taken, self.variables = {}, {}
+                self.begin(function)
                 found.append(f"def @{var.name_hint}{self.function(function)}")
             else:
                 text = function.script(show_meta=False).replace("*/", "* /")
@@ -408,9 +433,11 @@ def text_of(
         if isinstance(node, IRModule):
             lines = writer.module(node)
         elif isinstance(node, (Function, Var)):
-            lines = [writer.whole(node, [])]
+            writer.begin(node)
+            lines = [writer.whole(node)]
         else:
+            writer.begin(node)
             lines = [f"free_var {writer.declared(var)};" for var in _free_in(node)]
-            lines += writer.scope(node)
+            lines += writer.scope(node, 0)
     lines = [HEADER, *lines] if header else lines
     return "\n".join(lines + writer.metadata_section())

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.relax.expr import as_expr
-from tilesmith.relay.expr import Var
+from tilesmith.relay.adt import Clause, Match, Pattern, PatternVar
+from tilesmith.relay.expr import Let, Var
 from tilesmith.relay.function import Function
-from tilesmith.relay.walks import parts, post_order, with_parts
+from tilesmith.relay.walks import binders, parts, post_order, with_parts
 from tilesmith.support.errors import UnknownMemberError
 
-__all__ = ["bind", "rewrite", "substitute"]
+__all__ = ["bind", "renewed", "rewrite", "substitute"]
 
 
 def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
@@ -31,6 +32,41 @@ def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
     if not values:
         return expr
     return rewrite(expr, lambda node: values.get(node, node) if isinstance(node, Var) else node)
+
+
+def _with_binders(node: Any, table: Mapping[Any, Any]) -> Any:
+    """Return a node with the variables that it binds replaced."""
+    if isinstance(node, Let):
+        return Let(table[node.var], node.value, node.body, node.span)
+    if isinstance(node, Function):
+        return node.with_fields(params=[table[param] for param in node.params])
+    clauses = [Clause(_renamed(clause.lhs, table), clause.rhs) for clause in node.clauses]
+    return Match(node.data, clauses, node.complete, node.span)
+
+
+def _renamed(pattern: Any, table: Mapping[Any, Any]) -> Any:
+    if isinstance(pattern, PatternVar):
+        return PatternVar(table[pattern.var])
+    return pattern.map_children(lambda one: _renamed(one, table) if _is_pattern(one) else one)
+
+
+def _is_pattern(node: Any) -> bool:
+    return isinstance(node, Pattern)
+
+
+def renewed(expr: Any) -> Any:
+    """Return an equal expression that binds variables of its own."""
+    bound = {var for node in post_order(expr) for var in binders(node)}
+    if not bound:
+        return expr
+    table = {var: Var(var.name_hint, var.struct_info, var.span, var.dialect) for var in bound}
+
+    def change(node: Any) -> Any:
+        if isinstance(node, Var):
+            return table.get(node, node)
+        return _with_binders(node, table) if binders(node) else node
+
+    return rewrite(expr, change)
 
 
 def bind(expr: Any, binds: Mapping[Any, Any]) -> Any:

@@ -31,6 +31,7 @@ from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
 from tilesmith.support.errors import (
     TilesmithError,
+    TypeMismatchError,
     UnknownNameError,
     UnsupportedError,
 )

@@ -25,7 +25,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 
-__all__ = ["binders", "count_users", "functions_of", "parts", "post_order", "with_parts"]
+__all__ = ["binders", "functions_of", "parts", "post_order", "with_parts"]
 
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -102,15 +102,6 @@ def binders(expr: Any) -> tuple[Var, ...]:
     if isinstance(expr, Match):
         return tuple([var for clause in expr.clauses for var in pattern_vars(clause.lhs)])
     return ()
-
-
-def count_users(expr: Any) -> dict[int, int]:
-    """Return for the ``id`` of each node below ``expr`` how often another node refers to it."""
-    users: dict[int, int] = {}
-    for node in post_order(expr):
-        for part in parts(node):
-            users[id(part)] = users.get(id(part), 0) + 1
-    return users
 
 
 def functions_of(mod: IRModule) -> list[tuple[Any, Function]]:

@@ -181,14 +181,8 @@ class Executable:
 
     def __getitem__(self, name: str) -> Any:
         if name == self.metadata.get("module_name") and name not in self.function_names:
-            return self._on_device  # what `relay.build` names its program
+            return lambda *devices: _for_cpu(self, devices)  # what `relay.build` names its program
         return self.get_function(name)
-
-    def _on_device(self, *devices: Device) -> Executable:
-        """Return the model as one that runs on a device: GraphModule takes it."""
-        if any(device.device_type != 1 for device in devices):
-            raise UnsupportedError("this model was built for the CPU", notes=("use cpu()",))
-        return self
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         """Call `main`. Inputs are NDArrays, numpy arrays, or other DLPack tensors, by position or
@@ -256,17 +250,8 @@ class Executable:
         """Return the code of the whole model as text, in one of the formats that the back end
         writes; "" is its usual one.
         """
-        text = self._in_format(fmt or next(iter(self._sources), ""))
+        text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
-
-    def _in_format(self, fmt: str) -> bytes | str:
-        made = self._sources.get(fmt)
-        if made is None:
-            raise UnsupportedError(
-                f"this executable has no text of format '{fmt}'",
-                notes=(f"it has: {', '.join(self._sources) or 'none (was it loaded?)'}",),
-            )
-        return made() if callable(made) else made
 
     def _source_only(self, what: str) -> UnsupportedError:
         """Return the error for operations that need object code."""
@@ -285,7 +270,9 @@ class Executable:
         """
         fmt = fmt or os.path.splitext(os.fspath(path))[1].lstrip(".")
         if fmt in ("o", "obj", "ll", "asm", "s", "bc", "c"):
-            write_atomically(path, self._in_format({"obj": "o", "s": "asm"}.get(fmt, fmt)))
+            write_atomically(
+                path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
+            )
             return
         write_artifact(path, self.metadata, self._code_members(), self._constants)
 
@@ -399,6 +386,24 @@ class Executable:
 def load(path: PathLike) -> Executable:
     """Load a model that `Executable.save` or `tilesmith compile` wrote."""
     return Executable.load(path)
+
+
+def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:
+    """Return the code in a format; raises UnsupportedError if there is none."""
+    made = sources.get(fmt)
+    if made is None:
+        raise UnsupportedError(
+            f"this executable has no text of format '{fmt}'",
+            notes=(f"it has: {', '.join(sources) or 'none (was it loaded?)'}",),
+        )
+    return made() if callable(made) else made
+
+
+def _for_cpu(executable: Executable, devices: Sequence[Device]) -> Executable:
+    """Return a model as one that runs on devices (GraphModule takes it); refuse all but the CPU."""
+    if any(device.device_type != 1 for device in devices):
+        raise UnsupportedError("this model was built for the CPU", notes=("use cpu()",))
+    return executable
 
 
 @contextlib.contextmanager

@@ -1,0 +1,20 @@
+"""Passes over the functional door, under the names that users know."""
+
+from tilesmith.support.lazy import lazy_attributes
+
+_PASSES = {
+    "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "inline": ("DefuseOps", "Inline"),
+    "normal_form": (
+        "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    ),
+    "pass_classes": ("FunctionPass", "function_pass"),
+    "simplify_inference": ("SimplifyInference",),
+    "types": ("InferType", "InferTypeLocal"),
+}  # fmt: skip
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {name: f"{__name__}.{module}:{name}" for module, names in _PASSES.items() for name in names},
+)
