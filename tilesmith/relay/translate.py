@@ -75,7 +75,7 @@ class _Module:
     def function(self, name: str) -> GlobalVar:
         """Return the variable of a translated function; translates it if this has not happened."""
         known = self.translated.get(name)
-        function = self.source[name]
+        function: Any = self.source[name]
         if known is not None:
             if known.struct_info is None:  # it is being translated: it calls itself
                 known.describe(self.declared(function))
