@@ -4,6 +4,7 @@ outputs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -25,6 +26,21 @@ def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...
                 f"a device is needed, such as tilesmith.cpu(), not {type(one).__name__}"
             )
     return devices, 0, [number for one in devices for number in (one.device_type, one.device_id)]
+
+
+def create(graph_json_str: str, libmod: Any, device: Device | Sequence[Device]) -> GraphModule:
+    """Return a GraphModule for a compiled program and its graph, as ``relay.build`` gives them.
+
+    The program itself knows how its kernels follow each other; the graph is checked to be one.
+    """
+    graph = json.loads(graph_json_str)
+    if not isinstance(graph, dict) or not {"nodes", "arg_nodes", "heads"} <= set(graph):
+        raise TypeMismatchError(
+            "this is not the JSON of a graph: it needs nodes, arg_nodes and heads",
+            notes=("take it from relay.build: graph, lib, params = relay.build(…)",),
+        )
+    get_device(libmod, device)
+    return GraphModule(libmod)
 
 
 class GraphModule:
@@ -50,9 +66,24 @@ class GraphModule:
         if isinstance(key, Mapping):
             params = {**key, **params}
         elif key is not None:
-            self._values[self._name(key)] = array(value)
+            self._set(key, value)
         for name, one in params.items():
-            self._values[self._name(name)] = array(one)
+            self._set(name, one)
+
+    def _set(self, key: str | int, value: Any) -> None:
+        constants = getattr(self.module, "constants", {})
+        if key in constants and key not in self._names:
+            self._check_constant(str(key), constants[str(key)], array(value).numpy())
+            return
+        self._values[self._name(key)] = array(value)
+
+    def _check_constant(self, name: str, known: Any, given: Any) -> None:
+        """Accept the value that a constant has; no other one is possible any more."""
+        if known.shape != given.shape or known.tobytes() != given.tobytes():
+            raise UnsupportedError(
+                f"'{name}' is a constant of the compiled program and cannot be changed",
+                notes=("build without params, and set the parameters as inputs",),
+            )
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any

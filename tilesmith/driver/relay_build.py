@@ -31,13 +31,15 @@ from tilesmith.target import Target
 
 __all__ = ["ProgramExecutor", "bind_params_by_name", "build", "create_executor"]
 
+_GRAPH, _CPP = Executor("graph"), Runtime("cpp")
+
 
 def build(
     ir_mod: Any,
     target: Any = None,
     target_host: Any = None,
-    executor: Executor | str = Executor("graph"),
-    runtime: Runtime | str = Runtime("cpp"),
+    executor: Executor | str = _GRAPH,
+    runtime: Runtime | str = _CPP,
     workspace_memory_pools: Any = None,
     constant_memory_pools: Any = None,
     params: Mapping[str, Any] | None = None,
@@ -79,7 +81,7 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
         raise UnsupportedError("relay.build: memory pools of boards are not supported yet")
     if runtime.name == "crt" or runtime.options.get("system-lib"):
         raise UnsupportedError(
-            "relay.build: programs for boards (the C runtime, system libraries) cannot be built yet",
+            "relay.build: programs for boards (the C runtime, system-lib) cannot be built yet",
             notes=('target="c" writes the program as C: lib.get_lib().get_source()',),
         )
 

@@ -41,6 +41,7 @@ from tilesmith.relay.expr import (
     var,
 )
 from tilesmith.relay.function import Function, FunctionWithFields
+from tilesmith.relay.operator_names import OPERATORS
 from tilesmith.relay.ty import (
     Any,
     FuncType,
@@ -76,18 +77,27 @@ _LAZY = {
     "TypeMutator": "tilesmith.relay.type_functor:TypeMutator",
     "TypeVisitor": "tilesmith.relay.type_functor:TypeVisitor",
     "analysis": "tilesmith.relay.analysis",
+    "annotation": "tilesmith.relay.op.annotation",
     "astext": "tilesmith.relay.base:astext",
+    "backend": "tilesmith.relay.backend",
     "base": "tilesmith.relay.base",
+    "build_module": "tilesmith.relay.build_module",
     "fromtext": "tilesmith.relay.parser:fromtext",
+    "image": "tilesmith.relay.op.image",
+    "nn": "tilesmith.relay.op.nn",
+    "op": "tilesmith.relay.op",
     "parse": "tilesmith.relay.parser:parse",
     "parse_expr": "tilesmith.relay.parser:parse_expr",
     "parser": "tilesmith.relay.parser",
     "pretty_print": "tilesmith.relay.base:pretty_print",
+    "random": "tilesmith.relay.op.random",
     "scope_builder": "tilesmith.relay.scope_builder",
+    "to_relax": "tilesmith.relay.translate:to_relax",
     "transform": "tilesmith.relay.transform",
+    "vision": "tilesmith.relay.op.vision",
 }
 
-__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY, finder=OPERATORS)
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprWithOp", "FuncType",

@@ -189,8 +189,10 @@ class _Inference:
         self.note(call, result)
 
         def attempt() -> bool:
-            if [arg for arg in call.args if not self.holes.is_known(self.types[id(arg)])]:
-                return False
+            if _open_arguments(self, call):
+                _complete(self, call)
+                if _open_arguments(self, call):
+                    return False
             found = self._result_of(call)
             self.agree(call, f"the result of {call.op.name}", result, found)
             return True
@@ -400,6 +402,33 @@ _RULES: dict[type, Callable[[_Inference, Any], None]] = {
     RefRead: _Inference.ref_read,
     RefWrite: _Inference.ref_write,
 }
+
+
+def _open_arguments(inference: _Inference, call: Call) -> list[int]:
+    """Return the places of the arguments whose types are not known yet."""
+    return [
+        place
+        for place, arg in enumerate(call.args)
+        if not inference.holes.is_known(inference.types[id(arg)])
+    ]
+
+
+def _complete(inference: _Inference, call: Call) -> None:
+    """Let the operator say what types of operands follow from its attributes."""
+    complete = getattr(call.op.spec, "operand_infos", None)
+    if complete is None:
+        return
+    open_places = _open_arguments(inference, call)
+    known = [
+        None if place in open_places else struct_info_of(inference.holes.resolve(inference.of(arg)))
+        for place, arg in enumerate(call.args)
+    ]
+    found = complete(call, known)
+    for place in open_places:
+        if found[place] is not None:
+            argument = call.args[place]
+            what = f"operand {place} of {call.op.name}"
+            inference.agree(call, what, inference.types[id(argument)], type_of(found[place]))
 
 
 def _name_of(callee: Any) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op, PrimExpr
+from tilesmith.ir import GlobalVar, IncompleteType, IRModule, Op, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
@@ -24,9 +24,10 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tilesmith.relax.type_views import TypeStructInfo
+from tilesmith.relax.type_views import TypeStructInfo, struct_info_of
 from tilesmith.relay.expr import Let, branch
 from tilesmith.relay.function import Function
+from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
 from tilesmith.support.errors import (
     TilesmithError,
@@ -57,11 +58,13 @@ class _Module:
     def __init__(self, source: IRModule) -> None:
         self.source = source
         kept = {
-            name: function for name, function in source.items() if not isinstance(function, Function)
+            name: function
+            for name, function in source.items()
+            if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
-        self.open: set[str] = set()
+        self.is_inferred = False
 
     def run(self) -> IRModule:
         """Return the translated module."""
@@ -71,14 +74,14 @@ class _Module:
 
     def function(self, name: str) -> GlobalVar:
         """Return the variable of a translated function; translates it if this has not happened."""
-        if name in self.translated:
-            return self.translated[name]
+        known = self.translated.get(name)
         function = self.source[name]
+        if known is not None:
+            if known.struct_info is None:  # it is being translated: it calls itself
+                known.describe(self.declared(function))
+            return known
         variable = GlobalVar(name)
         self.translated[name] = variable
-        declared = _declared(function)
-        if declared is not None:
-            variable.describe(declared)
         attrs = dict(function.attrs)
         if name == "main":
             attrs.setdefault("global_symbol", name)
@@ -86,13 +89,39 @@ class _Module:
         self.builder.update_func(variable, made)
         return variable
 
+    def infer(self) -> None:
+        """Find the types that are not written; they are noted at the expressions."""
+        if not self.is_inferred:
+            infer_module(self.source.shallow_copy())
+            self.is_inferred = True
 
-def _declared(function: Function) -> FuncStructInfo | None:
-    """Return what the written types of a function say, None where one is left open."""
-    if function.ret_type is None:
-        return None
-    info = function.struct_info
-    return info if isinstance(info, FuncStructInfo) else None
+    def declared(self, function: Function) -> FuncStructInfo:
+        """Return the type of a function, found by inference if it is not written."""
+        if function.ret_type is None or any(one.struct_info is None for one in function.params):
+            self.infer()
+        info = function.struct_info
+        if not isinstance(info, FuncStructInfo):
+            raise UnsupportedError(
+                "a function with type parameters cannot be compiled yet",
+                notes=("write one for each type that is used",),
+                span=function.span,
+            )
+        return info
+
+    def known_sizes(self, param: Var) -> StructInfo:
+        """Return the struct info of a parameter; a size that is not known becomes a variable."""
+        info = param.struct_info
+        if info is None:
+            self.infer()
+            found = param.checked_type
+            if isinstance(found, IncompleteType):
+                raise TypeMismatchError(
+                    f"the type of the parameter '{param.name_hint}' is not known",
+                    notes=('give it: relay.var("x", shape=(1, 8))',),
+                    span=param.span,
+                )
+            info = struct_info_of(found)
+        return _named(info, param.name_hint)
 
 
 class _Scope:
@@ -128,7 +157,7 @@ class _Scope:
         inner = _Scope(self.module, self)
         params = []
         for param in function.params:
-            made = Var(param.name_hint, _known_sizes(param), dialect="relax")
+            made = Var(param.name_hint, self.module.known_sizes(param), dialect="relax")
             inner.known[id(param)] = made
             params.append(made)
         body = inner.sequence(function.body)
@@ -172,14 +201,10 @@ class _Scope:
     def bind_function(self, let: Let) -> None:
         """Bind a local function, which may call itself."""
         function: Any = let.value
-        info = _declared(function)
-        if info is not None:
-            made = Var(self.builder.names.fresh(let.var.name_hint), info, dialect="relax")
-            self.known[id(let.var)] = made
-            value = self.lambda_of(function)
-            self.builder.emit_normalized(VarBinding(made, value))
-        else:
-            self.known[id(let.var)] = self.builder.emit(self.lambda_of(function), let.var.name_hint)
+        info = self.module.declared(function)
+        made = Var(self.builder.names.fresh(let.var.name_hint), info, dialect="relax")
+        self.known[id(let.var)] = made
+        self.builder.emit_normalized(VarBinding(made, self.lambda_of(function)))
         self.known[id(function)] = self.known[id(let.var)]
 
     def translated(self, expr: Any) -> Any:
@@ -263,17 +288,6 @@ def _parts(expr: Any) -> Iterable[Any]:
     if isinstance(expr, Let):
         return (expr.body,)
     return ()
-
-
-def _known_sizes(param: Var) -> StructInfo:
-    """Return the struct info of a parameter; a size that is not known becomes a variable."""
-    if param.struct_info is None:
-        raise TypeMismatchError(
-            f"the type of the parameter '{param.name_hint}' is not known",
-            notes=('give it: relay.var("x", shape=(1, 8)), or apply relay.transform.InferType',),
-            span=param.span,
-        )
-    return _named(param.struct_info, param.name_hint)
 
 
 def _named(info: StructInfo, name: str) -> StructInfo:

@@ -73,7 +73,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import FallbackReport, record_fallback
-from tilesmith.support.files import PathLike
+from tilesmith.support.files import PathLike, write_atomically
 from tilesmith.support.linker import find_linkers, link_shared
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ class Executable:
             self._functions[name] = found
         return found
 
-    def __getitem__(self, name: str) -> CompiledFunction | Program:
+    def __getitem__(self, name: str) -> Any:
+        if name == self.metadata.get("module_name") and name not in self.function_names:
+            return lambda *devices: _for_cpu(self, devices)  # what `relay.build` names its program
         return self.get_function(name)
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
@@ -248,13 +250,7 @@ class Executable:
         """Return the code of the whole model as text, in one of the formats that the back end
         writes; "" is its usual one.
         """
-        made = self._sources.get(fmt or next(iter(self._sources), ""))
-        if made is None:
-            raise UnsupportedError(
-                f"this executable has no text of format '{fmt}'",
-                notes=(f"it has: {', '.join(self._sources) or 'none (was it loaded?)'}",),
-            )
-        text = made() if callable(made) else made
+        text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
     def _source_only(self, what: str) -> UnsupportedError:
@@ -264,13 +260,20 @@ class Executable:
             notes=(source_only(list(self._sources), self._advice),),
         )
 
-    def save(self, path: PathLike) -> None:
-        """Write an artifact (`.tsm`), completely or not at all.
+    def save(self, path: PathLike, fmt: str = "") -> None:
+        """Write an artifact (`.tsm`), completely or not at all; or the code alone, without
+        constants, in a format of `get_source` ("o", "ll", …) that `fmt` or the suffix names.
 
         The code is a shared library where a linker is found, so that loading needs no compiler
         package; else object files, which llvmlite links when they are loaded. Code for another
         machine, which this one's linkers refuse, is saved as object files, too.
         """
+        fmt = fmt or os.path.splitext(os.fspath(path))[1].lstrip(".")
+        if fmt in ("o", "obj", "ll", "asm", "s", "bc", "c"):
+            write_atomically(
+                path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
+            )
+            return
         write_artifact(path, self.metadata, self._code_members(), self._constants)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
@@ -383,6 +386,24 @@ class Executable:
 def load(path: PathLike) -> Executable:
     """Load a model that `Executable.save` or `tilesmith compile` wrote."""
     return Executable.load(path)
+
+
+def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:
+    """Return the code in a format; raises UnsupportedError if there is none."""
+    made = sources.get(fmt)
+    if made is None:
+        raise UnsupportedError(
+            f"this executable has no text of format '{fmt}'",
+            notes=(f"it has: {', '.join(sources) or 'none (was it loaded?)'}",),
+        )
+    return made() if callable(made) else made
+
+
+def _for_cpu(executable: Executable, devices: Sequence[Device]) -> Executable:
+    """Return a model as one that runs on devices (GraphModule takes it); refuse all but the CPU."""
+    if any(device.device_type != 1 for device in devices):
+        raise UnsupportedError("this model was built for the CPU", notes=("use cpu()",))
+    return executable
 
 
 @contextlib.contextmanager

@@ -66,6 +66,10 @@ DOORS: dict[str, dict[str, str]] = {
         name: "tilesmith.driver.relay_build:" + name
         for name in ("bind_params_by_name", "build", "create_executor")
     },
+    "tilesmith.relay.build_module": {
+        name: "tilesmith.driver.relay_build:" + name
+        for name in ("bind_params_by_name", "build", "create_executor")
+    },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",
     },

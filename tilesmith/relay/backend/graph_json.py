@@ -126,7 +126,9 @@ def _bound(graph: _Graph, var: Var, value: Any, offsets: dict[Any, int]) -> list
     inputs = graph.leaves(operands)
     number = len(graph.nodes)
     storages = [
-        ("shared", offsets[id(var), place]) if (id(var), place) in offsets else ("own", number, place)
+        ("shared", offsets[id(var), place])
+        if (id(var), place) in offsets
+        else ("own", number, place)
         for place in range(len(infos))
     ]
     attrs = {

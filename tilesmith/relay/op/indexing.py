@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy
-
-from tilesmith.ir import PrimExpr
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import (
-    REQUIRED,
     Schema,
-    anything,
     boolean,
-    dtype,
     integer,
-    integer_or_ints,
     ints,
     optional_integer,
     optional_ints,
     text,
 )
-from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, get_shape_of
+from tilesmith.relax.expr import RelaxExpr, as_expr
 from tilesmith.relax.spec import topi
-from tilesmith.relay.op.movement import plain_sizes
 from tilesmith.relay.expr import TupleWrapper, const
+from tilesmith.relay.op.movement import plain_sizes
 from tilesmith.relay.op.tensor import dtype_of, tuple_of
 from tilesmith.relay.op.view import (
     axis_of,
     computed,
-    constant_value,
     define,
     function,
-    functions,
     make_call,
-    name_or_empty,
     rank_of,
     same,
     sizes,
 )
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.support.errors import OpAttributeInvalid, UnsupportedError
 
 # Slices
 

@@ -22,7 +22,7 @@ from tilesmith.relax.attrs import (
     optional_ints,
     text,
 )
-from tilesmith.relax.expr import Constant, RelaxExpr, as_expr, get_shape_of, known_struct_info
+from tilesmith.relax.expr import Constant, RelaxExpr, get_shape_of, known_struct_info
 from tilesmith.relax.spec import topi
 from tilesmith.relay.expr import TupleWrapper, const
 from tilesmith.relay.op.tensor import dtype_of, tuple_of
@@ -32,14 +32,13 @@ from tilesmith.relay.op.view import (
     constant_value,
     define,
     function,
-    functions,
     make_call,
     name_or_empty,
     rank_of,
     same,
     sizes,
 )
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.support.errors import ShapeError, UnsupportedError
 
 # Conversions
 
@@ -84,6 +83,9 @@ def _shape_field() -> Any:
     field.description = "sizes"
     field.convert = lambda value: plain_sizes(value, "the shape")
     return field
+
+
+_CODES = (0, -2, -3, -4)
 
 
 class _Reshape:
@@ -133,7 +135,7 @@ class _Reshape:
 
 
 def _reshape(attrs: Any, data: Any) -> Any:
-    has_code = any([isinstance(code, int) and code in (0, -2, -3, -4) for code in attrs.newshape])
+    has_code = any(isinstance(code, int) and code in _CODES for code in attrs.newshape)
     old = sizes(data) if has_code else ()
     new = _Reshape(attrs.newshape, old, attrs.allowzero).run() if has_code else attrs.newshape
     return relax.reshape(data, new)
@@ -233,7 +235,12 @@ define(
     schema=Schema(shape=_shape_field(), dtype=name_or_empty()),
     description="A tensor of one value.",
 )
-same("full_like", "data fill_value:number", level=3)
+same(
+    "full_like",
+    "data fill_value:number",
+    level=3,
+    description="A tensor of one value, with shape and dtype of the first tensor.",
+)
 
 
 @function("full")
@@ -329,7 +336,12 @@ computed(
     schema=Schema(seq_axis=integer(1), batch_axis=integer(0)),
     description="Reverse the first elements of each sequence of a batch, as many as its length.",
 )
-same("where", "condition x y", level=4)
+same(
+    "where",
+    "condition x y",
+    level=4,
+    description="The elements of ``x`` where the condition holds, those of ``y`` elsewhere.",
+)
 same("split", "data", level=3,
      schema=Schema(indices_or_sections=integer_or_ints(), axis=integer(0)))  # fmt: skip
 computed(
@@ -359,7 +371,11 @@ def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     """Cut a tensor along an axis: into equal parts, or before given places."""
     if isinstance(indices_or_sections, (list, tuple)):
         indices_or_sections = tuple([int(place) for place in indices_or_sections])
-    count = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
+    count = (
+        indices_or_sections
+        if isinstance(indices_or_sections, int)
+        else len(indices_or_sections) + 1
+    )
     attributes = {"indices_or_sections": indices_or_sections, "axis": axis}
     return TupleWrapper(make_call("split", [data], attributes), count)
 

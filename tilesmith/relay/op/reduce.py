@@ -1,4 +1,4 @@
-"""``relay.op.reduce``: reductions over axes (all of them by default; all others with ``exclude``)."""
+"""``relay.op.reduce``: reductions over axes: all by default, all others with ``exclude``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _place(name: str) -> Any:
             rank = len(data.shape)
             kept = {axis_of(axis, rank) for axis in axes}
             axes = [axis for axis in range(rank) if axis not in kept]
-        return getattr(topi, name)(data, axes, attrs.keepdims, attrs.select_last_index)
+        places = getattr(topi, name)(data, axes, attrs.keepdims, attrs.select_last_index)
+        return topi.cast(places, "int32")
 
     return compute
 

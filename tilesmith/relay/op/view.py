@@ -13,7 +13,7 @@ is that of its translation. An operator that only relay has is a record with a c
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,13 +23,15 @@ from tilesmith.relax.expr import Call, Constant, RelaxExpr, as_expr, known_struc
 from tilesmith.relax.op.declaration import call as relax_call
 from tilesmith.relax.op.declaration import operand
 from tilesmith.relax.spec import Compute, OpSpec, Precision, parse_arguments
+from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo
 from tilesmith.relax.te_arguments import infer_expression
 from tilesmith.relax.transform.legalize_ops import scalar_operand
 from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, UnsupportedError
 
 __all__ = [
-    "View", "axis_of", "computed", "constant_value", "define", "find_function", "function",
-    "functions", "make_call", "name_or_empty", "rank_of", "same", "sizes",
+    "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value", "define",
+    "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of", "same",
+    "sizes",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -38,16 +40,37 @@ Translation = Callable[..., Any]
 """``(attrs, *arguments)`` → an expression of relax operators over the same arguments."""
 
 
+OperandSizes = Callable[[Attrs, list[Any]], Sequence[Any]]
+
+
 @dataclass(slots=True)
 class View(OpSpec):
     """An operator of relay: ``translate`` makes relax operators of a call, None for an operator
     that has its own compute and stays as it is; ``record`` is the relax operator whose record this
-    view shows, where it is a single one.
+    view shows, where it is a single one. ``operand_sizes`` gives the shapes of the operands after
+    the first one (None where it cannot tell) from the attributes and the first one's sizes.
     """
 
     translate: Translation | None = None
     record: OpSpec | None = None
     level: int = 10
+    operand_sizes: OperandSizes | None = None
+
+    def operand_infos(self, call: Call, known: Sequence[Any]) -> list[Any]:
+        """Return what is known about the operands of a call, given struct info or None for each: a
+        weight whose type was left open gets it from the data and the attributes.
+        """
+        found = list(known)
+        if self.operand_sizes is None or not isinstance(found[0], TensorStructInfo):
+            return found
+        shape = found[0].shape
+        if not isinstance(shape, ShapeExpr):
+            return found
+        given = self.operand_sizes(call.attrs, list(shape.values))
+        for place, wanted in enumerate(given, 1):
+            if place < len(found) and found[place] is None and wanted is not None:
+                found[place] = TensorStructInfo(wanted, found[0].dtype)
+        return found
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}  # "nn.relu" → the function that users call
@@ -62,6 +85,7 @@ def define(
     schema: Schema | None = None,
     record: OpSpec | None = None,
     description: str = "",
+    operand_sizes: OperandSizes | None = None,
 ) -> Callable[..., Call]:
     """Register relay's operator ``name``, give and publish the function that makes its calls.
 
@@ -79,6 +103,7 @@ def define(
         translate=translate,
         record=record,
         level=level,
+        operand_sizes=operand_sizes,
     )
     return _register(view)
 
@@ -91,6 +116,8 @@ def same(
     record: str = "",
     schema: Schema | None = None,
     attributes: Callable[[Attrs], dict[str, Any]] | None = None,
+    description: str = "",
+    operand_sizes: OperandSizes | None = None,
 ) -> Callable[..., Call]:
     """Register a view of one relax operator (``record``, by default of the same name) with the same
     arguments.
@@ -106,7 +133,16 @@ def same(
             return relax_call(target, *args, **attributes(attrs))
         return relax_call(target, *args, **{key: attrs[key] for key in shared})
 
-    return define(name, arguments, translate, level=level, schema=schema, record=target.spec)
+    return define(
+        name,
+        arguments,
+        translate,
+        level=level,
+        schema=schema,
+        record=target.spec,
+        description=description,
+        operand_sizes=operand_sizes,
+    )
 
 
 def computed(
@@ -141,9 +177,7 @@ def _infer_computed(view: View, call: Call) -> Any:
         raise UnsupportedError(f"{view.name} has no tensor expression")
     made = expression
     kinds = [argument.kind for argument in view.arguments]
-    args = [
-        scalar_operand(arg) if kind == "number" else arg for kind, arg in zip(kinds, call.args)
-    ]
+    args = [scalar_operand(arg) if kind == "number" else arg for kind, arg in zip(kinds, call.args)]
     return infer_expression(lambda *inputs: made(call.attrs, *inputs), *args)
 
 
@@ -266,6 +300,13 @@ def rank_of(expr: Any) -> int:
     info = known_struct_info(expr)
     rank = getattr(info, "ndim", -1)
     return len(sizes(expr)) if rank == -1 else int(rank)
+
+
+def channels_along(count: int) -> OperandSizes:
+    """Return the sizes of ``count`` operands that have one element for each channel: a place along
+    the attribute ``axis`` of the first operand.
+    """
+    return lambda attrs, data: [[data[attrs.axis]]] * count
 
 
 def axis_of(axis: int, rank: int) -> int:

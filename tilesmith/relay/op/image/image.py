@@ -87,6 +87,7 @@ define(
     level=5,
     schema=_resize_schema("NCHW"),
     record=relax.image.resize2d.op.spec,
+    description="Resize along 2 axes, with interpolation.",
 )
 for _name, _dims in (("resize1d", 1), ("resize3d", 3)):
     computed(
@@ -130,8 +131,8 @@ def _resize_function(name: str) -> None:
 
     resize.__name__ = resize.__qualname__ = name
     resize.__doc__ = (
-        f"""Resize to ``size`` along {name[6]} axes; ``method`` is "nearest_neighbor", "linear" or
-        "cubic"."""
+        f"Resize to ``size`` along {name[6]} axes by nearest neighbours, linear or cubic "
+        "interpolation."
     )
 
 
@@ -171,7 +172,9 @@ computed(
 def _dilation2d(attrs: Any, data: Any, weight: Any) -> Any:
     name = {"NCHW": "nchw", "NHWC": "nhwc"}.get(attrs.data_layout)
     if name is None:
-        raise OpAttributeInvalid(f"dilation2d has the layouts NCHW and NHWC, not {attrs.data_layout}")
+        raise OpAttributeInvalid(
+            f"dilation2d has the layouts NCHW and NHWC, not {attrs.data_layout}"
+        )
     return getattr(topi.image, "dilation2d_" + name)(
         data, weight, attrs.strides, attrs.padding, attrs.dilations, attrs.out_dtype or None
     )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.relax import op as relax
-from tilesmith.relax.attrs import Schema, integer, optional, optional_integer, paddings, repeated, text
+from tilesmith.relax.attrs import (
+    Schema,
+    boolean,
+    integer,
+    integer_or_ints,
+    optional,
+    optional_integer,
+    paddings,
+    repeated,
+    text,
+)
 from tilesmith.relax.spec import topi
 from tilesmith.relay.op.view import computed, define, name_or_empty, sizes
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
@@ -31,7 +41,7 @@ def convolution_fields(dims: int, kernel_layout: str) -> dict[str, Any]:
     }
 
 
-def check_weight(attrs: Any, weight: Any, out_axis: str) -> None:
+def check_weight(attrs: Any, weight: Any) -> None:
     """Refuse a weight that is not of the kernel size and channels that the call states."""
     if attrs.kernel_size is None and attrs.channels is None:
         return
@@ -58,16 +68,36 @@ def _attributes(attrs: Any, *more: str) -> dict[str, Any]:
     return found
 
 
+def _weight_sizes(attrs: Any, data: list[Any]) -> list[Any]:
+    """Return the sizes of the weight of a convolution, in its layout."""
+    layout = attrs.kernel_layout
+    if attrs.channels is None or attrs.kernel_size is None or not layout.isupper():
+        return [None]
+    sizes_of_axes = dict(zip([axis for axis in "DHW" if axis in layout], attrs.kernel_size))
+    inputs = data[attrs.data_layout.index("C")] // attrs.groups
+    return [[{"O": attrs.channels, "I": inputs, **sizes_of_axes}[axis] for axis in layout]]
+
+
+def _transposed_weight_sizes(attrs: Any, data: list[Any]) -> list[Any]:
+    """Return the sizes of the weight of a transposed convolution, in its layout."""
+    layout = attrs.kernel_layout
+    if attrs.channels is None or attrs.kernel_size is None or not layout.isupper():
+        return [None]
+    sizes_of_axes = dict(zip([axis for axis in "DHW" if axis in layout], attrs.kernel_size))
+    own = {"O": attrs.channels // attrs.groups, "I": data[attrs.data_layout.index("C")]}
+    return [[{**own, **sizes_of_axes}[axis] for axis in layout]]
+
+
 def _define_convolution(dims: int) -> None:
     record = getattr(relax.nn, f"conv{dims}d")
     transposed = getattr(relax.nn, f"conv{dims}d_transpose")
 
     def translate(attrs: Any, data: Any, weight: Any) -> Any:
-        check_weight(attrs, weight, "O")
+        check_weight(attrs, weight)
         return record(data, weight, **_attributes(attrs))
 
     def translate_transposed(attrs: Any, data: Any, weight: Any) -> Any:
-        check_weight(attrs, weight, "O")
+        check_weight(attrs, weight)
         return transposed(data, weight, **_attributes(attrs, "output_padding"))
 
     define(
@@ -77,6 +107,7 @@ def _define_convolution(dims: int) -> None:
         level=2,
         schema=Schema(**convolution_fields(dims, _KERNEL[dims])),
         record=record.op.spec,
+        operand_sizes=_weight_sizes,
     )
     fields = convolution_fields(dims, _TRANSPOSED_KERNEL[dims])
     out_dtype = fields.pop("out_dtype")
@@ -87,6 +118,7 @@ def _define_convolution(dims: int) -> None:
         level=2,
         schema=Schema(**fields, output_padding=repeated(dims, 0), out_dtype=out_dtype),
         record=transposed.op.spec,
+        operand_sizes=_transposed_weight_sizes,
     )
 
 
@@ -143,8 +175,6 @@ def _correlation(attrs: Any, data1: Any, data2: Any) -> Any:
 
 
 def _correlation_schema() -> Schema:
-    from tilesmith.relax.attrs import boolean, integer_or_ints
-
     return Schema(
         kernel_size=integer(1),
         max_displacement=integer(1),

@@ -23,6 +23,7 @@ from tilesmith.relay.op.nn import convolution, normalization, pooling  # noqa: F
 from tilesmith.relay.op.tensor import dtype_of
 from tilesmith.relay.op.view import (
     axis_of,
+    channels_along,
     computed,
     constant_value,
     define,
@@ -71,6 +72,7 @@ define(
     schema=Schema(units=optional_integer(), out_dtype=name_or_empty()),
     record=relax.matmul.op.spec,
     description="``data @ weight.T``: the weight is (units, inputs).",
+    operand_sizes=lambda attrs, data: [None if attrs.units is None else [attrs.units, data[-1]]],
 )
 define(
     "nn.matmul",
@@ -91,9 +93,7 @@ define(
     "tensor_a tensor_b",
     _matmul,
     level=10,
-    schema=Schema(
-        out_dtype=name_or_empty(), transpose_a=boolean(False), transpose_b=boolean(True)
-    ),
+    schema=Schema(out_dtype=name_or_empty(), transpose_a=boolean(False), transpose_b=boolean(True)),
     record=relax.matmul.op.spec,
     description="The matrix product for each of a batch; the second matrix is given transposed.",
 )
@@ -103,7 +103,13 @@ define(
 
 same("nn.relu", "data", level=1)
 same("nn.leaky_relu", "data", record="nn.leakyrelu", level=3, schema=Schema(alpha=number(0.01)))
-same("nn.prelu", "data alpha", level=3, schema=Schema(axis=integer(1)))
+same(
+    "nn.prelu",
+    "data alpha",
+    level=3,
+    schema=Schema(axis=integer(1)),
+    operand_sizes=channels_along(1),
+)
 
 
 def _bias_add(attrs: Any, data: Any, bias: Any) -> Any:
@@ -121,6 +127,7 @@ define(
     level=1,
     schema=Schema(axis=integer(1)),
     description="Add a vector along an axis.",
+    operand_sizes=channels_along(1),
 )
 same("nn.batch_flatten", "data", level=2)
 
@@ -152,6 +159,7 @@ define(
     level=2,
     schema=Schema(pad_width=anything(()), pad_mode=text("constant")),
     record=relax.nn.pad.op.spec,
+    description="Pad with a value, with the last element again, or with a reflection.",
 )
 
 

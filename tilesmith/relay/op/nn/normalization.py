@@ -8,7 +8,16 @@ from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import Schema, boolean, integer, number, optional_ints
 from tilesmith.relay.expr import TupleWrapper
 from tilesmith.relay.op.tensor import constant_like
-from tilesmith.relay.op.view import axis_of, computed, define, function, make_call, rank_of, same
+from tilesmith.relay.op.view import (
+    axis_of,
+    channels_along,
+    computed,
+    define,
+    function,
+    make_call,
+    rank_of,
+    same,
+)
 
 for _name in ("softmax", "log_softmax"):
     same("nn." + _name, "data", level=1, schema=Schema(axis=integer(-1)))
@@ -32,7 +41,13 @@ def _schema(axis: int, **first: Any) -> Schema:
     )
 
 
-same("nn.batch_norm", "data gamma beta moving_mean moving_var", level=1, schema=_schema(1))
+same(
+    "nn.batch_norm",
+    "data gamma beta moving_mean moving_var",
+    level=1,
+    schema=_schema(1),
+    operand_sizes=channels_along(4),
+)
 
 
 def _layer_norm(attrs: Any, data: Any, gamma: Any, beta: Any) -> Any:
@@ -66,6 +81,7 @@ define(
     level=1,
     schema=_schema(-1),
     record=relax.nn.layer_norm.op.spec,
+    operand_sizes=channels_along(2),
 )
 define(
     "nn.group_norm",
@@ -74,6 +90,7 @@ define(
     level=1,
     schema=_schema(1, num_groups=integer(0)),
     record=relax.nn.group_norm.op.spec,
+    operand_sizes=channels_along(2),
 )
 define(
     "nn.instance_norm",
@@ -82,6 +99,7 @@ define(
     level=1,
     schema=_schema(1),
     record=relax.nn.instance_norm.op.spec,
+    operand_sizes=channels_along(2),
 )
 same(
     "nn.lrn",

@@ -8,7 +8,6 @@ from tilesmith.relax.attrs import Schema, anything, boolean, number
 from tilesmith.relay.expr import TupleWrapper
 from tilesmith.relay.op.view import computed, function, make_call
 
-
 multibox_prior = computed(
     "vision.multibox_prior",
     "data",

@@ -1,0 +1,25 @@
+"""Finds operators under their names in ``relay``: ``relay.add`` is ``relay.op.add``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.support.lazy import resolve
+
+__all__ = ["OPERATORS"]
+
+
+class _OperatorNames:
+    """Loads the operators when one of them is asked for."""
+
+    def find(self, name: str) -> Any:
+        """Return the function of an operator; raises AttributeError if there is none."""
+        return resolve("tilesmith.relay.op.view:find_function")(name)
+
+    def public_names(self) -> list[str]:
+        """Return the names of all operators without a namespace."""
+        resolve("tilesmith.relay.op")
+        return list(resolve("tilesmith.relay.op.view:functions")())
+
+
+OPERATORS = _OperatorNames()
