@@ -25,7 +25,9 @@ class Maker:
 
     def function(self):
         params = [relay.var(name, shape=SHAPE) for name in "xyz"]
-        return relay.Function([*params, (flag := relay.var("c", "bool"))], self.expr(5, params, flag))
+        return relay.Function(
+            [*params, (flag := relay.var("c", "bool"))], self.expr(5, params, flag)
+        )
 
     def name(self):
         self.count += 1
@@ -53,16 +55,19 @@ class Maker:
             return relay.Let(var, one, self.expr(depth - 1, [*known, var, one], flag))
         if kind == 5:
             known = [*known, one]
-            return relay.If(flag, self.expr(depth - 1, known, flag), self.expr(depth - 1, known, flag))
+            true, false = [self.expr(depth - 1, known, flag) for _ in range(2)]
+            return relay.If(flag, true, false)
         if kind == 6:
-            return relay.TupleGetItem(relay.Tuple([one, call("tanh", one)]), self.random.randrange(2))
+            return relay.TupleGetItem(
+                relay.Tuple([one, call("tanh", one)]), self.random.randrange(2)
+            )
         if kind == 7 and self.with_functions:
             param = relay.var(self.name(), shape=SHAPE)
             inner = relay.Function([param], self.expr(depth - 1, [*known, param], flag))
             return relay.Call(inner, [one])
-        return call("concatenate", relay.Tuple([call("strided_slice", one, begin=[0, 0], end=[1, 3]),
-                                                call("strided_slice", one, begin=[1, 0], end=[2, 3])]),
-                    axis=0)  # fmt: skip
+        above = call("strided_slice", one, begin=[0, 0], end=[1, 3])
+        below = call("strided_slice", one, begin=[1, 0], end=[2, 3])
+        return call("concatenate", relay.Tuple([below, above]), axis=0)
 
 
 def value_of(function, arrays):

@@ -15,6 +15,7 @@ from tilesmith.ir.node import child, data, defines
 from tilesmith.ir.structural_plan import text_hash
 from tilesmith.ir.types import GlobalTypeVar, Type, TypeVar
 from tilesmith.support.errors import ConfigError
+from tilesmith.support.lazy import resolve
 
 __all__ = ["Constructor", "TypeData"]
 
@@ -37,6 +38,10 @@ class Constructor(RelaxExpr, key="ir.Constructor", slots=("_tag",)):
     def tag(self) -> int:
         """The number that values carry at run time; -1 until a TypeData lists the constructor."""
         return self._tag[0]
+
+    def __call__(self, *args: Any) -> Any:
+        """Return a call that makes a value."""
+        return resolve("tilesmith.relax.expr:Call")(self, args)
 
     def structural_key(self) -> tuple[str, str]:
         """Return what is compared where the constructor is used; its type says the rest."""

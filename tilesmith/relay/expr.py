@@ -20,6 +20,7 @@ from tilesmith.relax.struct_info import Var
 from tilesmith.relax.type_views import TypeStructInfo, type_of
 from tilesmith.relay.ty import TensorType
 from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.lazy import resolve
 
 __all__ = [
     "Call", "CallWithFields", "Constant", "ConstantWithFields", "Expr", "ExprWithOp", "GlobalVar",
@@ -177,9 +178,7 @@ def bind(expr: Any, binds: Mapping[Any, Any]) -> Any:
     """Return an expression with free variables replaced; of a function, parameters that are bound
     disappear.
     """
-    from tilesmith.relay.rewriting import bind as bind_all
-
-    return bind_all(expr, binds)
+    return resolve("tilesmith.relay.rewriting:bind")(expr, binds)
 
 
 # Copies with other fields.

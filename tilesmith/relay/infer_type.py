@@ -193,30 +193,11 @@ class _Inference:
                 _complete(self, call)
                 if _open_arguments(self, call):
                     return False
-            found = self._result_of(call)
+            found = _result_of(self, call)
             self.agree(call, f"the result of {call.op.name}", result, found)
             return True
 
         self.wait(call, attempt)
-
-    def _result_of(self, call: Call) -> Type:
-        stand_ins = [self._stand_in(arg) for arg in call.args]
-        try:
-            return type_of(infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args)))
-        except TilesmithError as error:
-            given = ", ".join([type_text(self.holes.resolve(self.of(arg))) for arg in call.args])
-            error.span = error.span or call.span
-            error.notes += (f"in the call {call.op.name}({given})",)
-            raise
-
-    def _stand_in(self, arg: Any) -> Any:
-        """Return an argument, for the inference of an operator, that is as known as it can be."""
-        if isinstance(arg, Constant):
-            return arg
-        if isinstance(arg, Tuple):
-            return Tuple([self._stand_in(field) for field in arg.fields])
-        name = getattr(arg, "name_hint", "value")
-        return Var(name, struct_info_of(self.holes.resolve(self.of(arg))), None, "relay")
 
     def _apply(self, call: Call) -> None:
         callee = self.of(call.op)
@@ -323,7 +304,7 @@ class _Inference:
         steps: list[Callable[[], None]] = [lambda: self._begin(match.data)]
         for clause in match.clauses:
             steps += [
-                lambda clause=clause: self._pattern(match, clause.lhs, self.types[id(match.data)]),
+                lambda clause=clause: _pattern(self, match, clause.lhs, self.types[id(match.data)]),
                 lambda clause=clause: self._begin(clause.rhs),
                 lambda clause=clause: self._clause(match, clause, result),
             ]
@@ -332,34 +313,6 @@ class _Inference:
     def _clause(self, match: Match, clause: Any, result: Type) -> None:
         what = "all clauses of match have one type"
         self.agree(match, what, result, self.types[id(clause.rhs)])
-
-    def _pattern(self, match: Match, pattern: Any, type_: Type) -> None:
-        if isinstance(pattern, PatternVar):
-            if id(pattern.var) not in self.types:
-                self.var(pattern.var)
-            what = f"the pattern %{pattern.var.name_hint}"
-            self.agree(match, what, self.types[id(pattern.var)], type_)
-        elif isinstance(pattern, PatternTuple):
-            fields = [self.holes.fresh() for _ in pattern.patterns]
-            self.agree(match, "a pattern of a tuple", TupleType(fields), type_)
-            for inner, field in zip(pattern.patterns, fields):
-                self._pattern(match, inner, field)
-        elif isinstance(pattern, PatternConstructor):
-            constructor = pattern.constructor
-            if id(constructor) not in self.types:
-                self.constructor(constructor)
-            made: Any = self.types[id(constructor)]
-            if len(pattern.patterns) != len(made.arg_types):
-                raise TypeMismatchError(
-                    f"{constructor.name_hint} takes {len(made.arg_types)} values, the pattern has "
-                    f"{len(pattern.patterns)}",
-                    span=match.span,
-                )
-            holes: dict[int, Type] = {id(one): self.holes.fresh() for one in made.type_params}
-            what = f"the pattern {constructor.name_hint}"
-            self.agree(match, what, apply(made.ret_type, holes), type_)
-            for inner, wanted in zip(pattern.patterns, made.arg_types):
-                self._pattern(match, inner, apply(wanted, holes))
 
     def ref_create(self, ref: RefCreate) -> None:
         """A new reference."""
@@ -384,6 +337,58 @@ class _Inference:
             self.note(write, TupleType(()))
 
         self.all_of((write.ref, write.value), done)
+
+
+def _result_of(inference: _Inference, call: Call) -> Type:
+    stand_ins = [_stand_in(inference, arg) for arg in call.args]
+    try:
+        return type_of(infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args)))
+    except TilesmithError as error:
+        given = ", ".join(
+            [type_text(inference.holes.resolve(inference.of(arg))) for arg in call.args]
+        )
+        error.span = error.span or call.span
+        error.notes += (f"in the call {call.op.name}({given})",)
+        raise
+
+
+def _stand_in(inference: _Inference, arg: Any) -> Any:
+    """Return an argument, for the inference of an operator, that is as known as it can be."""
+    if isinstance(arg, Constant):
+        return arg
+    if isinstance(arg, Tuple):
+        return Tuple([_stand_in(inference, field) for field in arg.fields])
+    name = getattr(arg, "name_hint", "value")
+    return Var(name, struct_info_of(inference.holes.resolve(inference.of(arg))), None, "relay")
+
+
+def _pattern(inference: _Inference, match: Match, pattern: Any, type_: Type) -> None:
+    if isinstance(pattern, PatternVar):
+        if id(pattern.var) not in inference.types:
+            inference.var(pattern.var)
+        what = f"the pattern %{pattern.var.name_hint}"
+        inference.agree(match, what, inference.types[id(pattern.var)], type_)
+    elif isinstance(pattern, PatternTuple):
+        fields = [inference.holes.fresh() for _ in pattern.patterns]
+        inference.agree(match, "a pattern of a tuple", TupleType(fields), type_)
+        for inner, field in zip(pattern.patterns, fields):
+            _pattern(inference, match, inner, field)
+    elif isinstance(pattern, PatternConstructor):
+        constructor = pattern.constructor
+        if id(constructor) not in inference.types:
+            inference.constructor(constructor)
+        made: Any = inference.types[id(constructor)]
+        if len(pattern.patterns) != len(made.arg_types):
+            raise TypeMismatchError(
+                f"{constructor.name_hint} takes {len(made.arg_types)} values, the pattern has "
+                f"{len(pattern.patterns)}",
+                span=match.span,
+            )
+        holes: dict[int, Type] = {id(one): inference.holes.fresh() for one in made.type_params}
+        what = f"the pattern {constructor.name_hint}"
+        inference.agree(match, what, apply(made.ret_type, holes), type_)
+        for inner, wanted in zip(pattern.patterns, made.arg_types):
+            _pattern(inference, match, inner, apply(wanted, holes))
 
 
 _RULES: dict[type, Callable[[_Inference, Any], None]] = {

@@ -38,6 +38,8 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.tokens import SourceText, Token
+from tilesmith.relay.type_parser import TypeParser
+from tilesmith.relay.words import Words
 from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
@@ -53,73 +55,75 @@ _INFIX = {
 """Sign → how tightly it binds, and the operator."""
 
 
-class _Parser(AttributeParser):
+class _Parser:
     """Parses expressions."""
 
     def __init__(self, text: SourceText, mod: IRModule, metadata: dict[str, Any]) -> None:
-        super().__init__(text, metadata)
+        self.words = Words(text)
+        self.types = TypeParser(self.words)
+        self.values = AttributeParser(self.words, metadata)
         self.mod = mod
         self.global_vars = {one.name_hint: one for one in mod.get_global_vars()}
         self.scopes: list[dict[str, Any]] = [{}]
         self.constructors: dict[str, Constructor] = {}
         self.free: dict[str, Var] = {}
         for header, definition in mod.type_definitions.items():
-            self.type_names[header.name_hint] = header
+            self.types.type_names[header.name_hint] = header
             self.constructors.update({one.name_hint: one for one in definition.constructors})
 
     def version(self) -> None:
         """Go past the version, if there is one."""
-        if self.next.kind == "version":
-            token = self.take()
+        if self.words.next.kind == "version":
+            token = self.words.take()
             if f'"{VERSION}"' not in token.text:
-                raise self.error_at(token, f'the text is not of version "{VERSION}"')
+                raise self.words.error_at(token, f'the text is not of version "{VERSION}"')
 
     def whole_expression(self) -> Any:
         """Parse one expression up to the end of the text."""
         expr = self.scope()
-        if self.next.kind != "end":
-            raise self.unexpected("the end of the text")
+        if self.words.next.kind != "end":
+            raise self.words.unexpected("the end of the text")
         return expr
 
     def function(self, start: Token) -> Function:
         """Parse a function after the word ``fn`` or its name."""
-        before = dict(self.type_names)
-        type_params = self.type_params()
-        self.expect("(")
+        before = dict(self.types.type_names)
+        type_params = self.types.type_params()
+        self.words.expect("(")
         self.scopes.append({})
         params: list[Var] = []
         attrs: dict[str, Any] = {}
-        self.listed(")", lambda: self._parameter(params, attrs))
-        result = self.type() if self.took("->") else None
-        self.expect("{")
+        self.words.listed(")", lambda: self._parameter(params, attrs))
+        result = self.types.type() if self.words.took("->") else None
+        self.words.expect("{")
         body = self.scope()
-        self.expect("}")
+        self.words.expect("}")
         self.scopes.pop()
-        self.type_names = before
-        return Function(params, body, result, type_params, attrs, self.span(start))
+        self.types.type_names = before
+        return Function(params, body, result, type_params, attrs, self.words.span(start))
 
     def _parameter(self, params: list[Var], attrs: dict[str, Any]) -> None:
-        if self.next.kind == "local":
+        if self.words.next.kind == "local":
             params.append(self._bound())
             return
-        name = self.next
+        name = self.words.next
         if name.kind not in ("name", "text"):
-            raise self.unexpected("a parameter such as %x: float32, or an attribute")
-        self.take()
-        self.expect("=")
+            raise self.words.unexpected("a parameter such as %x: float32, or an attribute")
+        self.words.take()
+        self.words.expect("=")
         key = json.loads(name.text) if name.kind == "text" else name.text
-        attrs[key] = self.attribute()
+        attrs[key] = self.values.attribute()
 
     def _bound(self) -> Var:
         """Parse a variable where it is bound, with its type."""
-        token = self.expect_kind("local", "a variable")
-        type_ = self.type() if self.took(":") else None
+        token = self.words.expect_kind("local", "a variable")
+        type_ = self.types.type() if self.words.took(":") else None
         made = self._variable(token, type_)
         self.scopes[-1][token.text] = made
         return made
 
     def _variable(self, token: Token, type_: Any) -> Var:
-        return var(token.text[1:], type_, span=self.text.span(token.start, token.end))
+        return var(token.text[1:], type_, span=self.words.span_of(token))
 
     # Scopes.
 
@@ -128,93 +132,93 @@ class _Parser(AttributeParser):
         self.scopes.append({})
         lets: list[tuple[Token, Var, Any]] = []
         while True:
-            start = self.next
-            if self.took("let"):
+            start = self.words.next
+            if self.words.took("let"):
                 lets.append((start, *self._let()))
-            elif start.kind == "graph" and self.tokens[self.at + 1].text == "=":
-                self.take()
-                self.take()
+            elif start.kind == "graph" and self.words.tokens[self.words.at + 1].text == "=":
+                self.words.take()
+                self.words.take()
                 self.scopes[-1][start.text] = self.expression()
-                self.expect(";")
-            elif self.took("free_var"):
-                token = self.expect_kind("local", "a variable")
-                type_ = self.type() if self.took(":") else None
+                self.words.expect(";")
+            elif self.words.took("free_var"):
+                token = self.words.expect_kind("local", "a variable")
+                type_ = self.types.type() if self.words.took(":") else None
                 self.free[token.text] = self._variable(token, type_)
-                self.expect(";")
+                self.words.expect(";")
             else:
                 value = self.expression()
-                if not self.took(";"):
+                if not self.words.took(";"):
                     break
                 lets.append((start, var("_"), value))
         self.scopes.pop()
         for start, variable, bound in reversed(lets):
-            value = Let(variable, bound, value, self.text.span(start.start, start.end))
+            value = Let(variable, bound, value, self.words.span_of(start))
         return value
 
     def _let(self) -> tuple[Var, Any]:
         outer = dict(self.scopes[-1])
         variable = self._bound()
-        is_function = self.follows("=", "fn")
-        self.expect("=")
+        is_function = self.words.follows("=", "fn")
+        self.words.expect("=")
         if not is_function:  # only a function may refer to itself
             inner, self.scopes[-1] = self.scopes[-1], outer
             value = self.expression()
             self.scopes[-1] = inner
         else:
             value = self.expression()
-        self.expect(";")
+        self.words.expect(";")
         return variable, value
 
     # Expressions.
 
     def expression(self, least: int = 0) -> Any:
         """Parse an expression; signs that bind less tightly than ``least`` end it."""
-        start = self.next
+        start = self.words.next
         left = self._postfix()
-        while self.next.kind == "sign" and self.next.text in _INFIX:
-            level, name = _INFIX[self.next.text]
+        while self.words.next.kind == "sign" and self.words.next.text in _INFIX:
+            level, name = _INFIX[self.words.next.text]
             if level < least:
                 break
-            self.take()
+            self.words.take()
             right = self.expression(level + 1)
-            left = Call(Op.get(name), (left, right), span=self.span(start))
+            left = Call(Op.get(name), (left, right), span=self.words.span(start))
         return left
 
     def _postfix(self) -> Any:
-        start = self.next
+        start = self.words.next
         value = self._primary()
         while True:
-            if self.follows("("):
+            if self.words.follows("("):
                 value = self._call(value, start)
-            elif self.follows(".") and self.tokens[self.at + 1].kind == "number":
-                self.take()
-                token = self.take()
+            elif self.words.follows(".") and self.words.tokens[self.words.at + 1].kind == "number":
+                self.words.take()
+                token = self.words.take()
                 for index in token.text.split("."):
-                    value = TupleGetItem(value, int(index), self.span(start))
+                    value = TupleGetItem(value, int(index), self.words.span(start))
             elif isinstance(value, Op):
-                raise self.unexpected(f"'(' after the operator {value.name}")
+                raise self.words.unexpected(f"'(' after the operator {value.name}")
             elif isinstance(value, Constructor) and not value.inputs:
-                value = Call(value, (), span=self.span(start))
+                value = Call(value, (), span=self.words.span(start))
             else:
                 return value
 
     def _call(self, callee: Any, start: Token) -> Any:
-        self.expect("(")
+        self.words.expect("(")
         args: list[Any] = []
         attrs: dict[str, Any] = {}
 
         def argument() -> None:
-            name = self.next
-            if name.kind in ("name", "text") and self.tokens[self.at + 1].text == "=":
-                self.take()
-                self.take()
+            name = self.words.next
+            if name.kind in ("name", "text") and self.words.tokens[self.words.at + 1].text == "=":
+                self.words.take()
+                self.words.take()
                 key = json.loads(name.text) if name.kind == "text" else name.text
-                attrs[key] = self.attribute()
+                attrs[key] = self.values.attribute()
             else:
                 args.append(self.expression())
 
-        self.listed(")", argument)
-        span = self.span(start)
+        self.words.listed(")", argument)
+        span = self.words.span(start)
         try:
             return Call(callee, args, attrs or None, span=span)
         except TilesmithError as error:
@@ -222,11 +226,11 @@ class _Parser(AttributeParser):
             raise
 
     def _primary(self) -> Any:
-        token = self.next
+        token = self.words.next
         read = getattr(self, f"_read_{token.kind}", None)
         if read is None:
-            raise self.unexpected("an expression")
-        return read(self.take())
+            raise self.words.unexpected("an expression")
+        return read(self.words.take())
 
     def _read_local(self, token: Token) -> Any:
         for scope in reversed(self.scopes):
@@ -234,55 +238,55 @@ class _Parser(AttributeParser):
                 return scope[token.text]
         if token.text in self.free:
             return self.free[token.text]
-        raise self.error_at(token, f"the variable '{token.text}' is not bound here")
+        raise self.words.error_at(token, f"the variable '{token.text}' is not bound here")
 
     def _read_graph(self, token: Token) -> Any:
         for scope in reversed(self.scopes):
             if token.text in scope:
                 return scope[token.text]
-        raise self.error_at(token, f"nothing before is numbered '{token.text}'")
+        raise self.words.error_at(token, f"nothing before is numbered '{token.text}'")
 
     def _read_global(self, token: Token) -> Any:
         found = self.global_vars.get(token.text[1:])
         if found is None:
             known = ", ".join([f"@{name}" for name in self.global_vars]) or "none"
             notes = (f"functions: {known}",)
-            raise self.error_at(token, f"there is no function '{token.text}'", notes)
+            raise self.words.error_at(token, f"there is no function '{token.text}'", notes)
         return found
 
     def _read_number(self, token: Token) -> Any:
-        value, dtype = self.number(token)
-        return const(value, dtype, self.text.span(token.start, token.end))
+        value, dtype = self.values.number(token)
+        return const(value, dtype, self.words.span_of(token))
 
     def _read_sign(self, token: Token) -> Any:
         if token.text == "(":
             return self._parenthesized(token)
-        if token.text == "-" and self.next.kind == "number":
-            number = self.take()
-            value, dtype = self.number(number)
-            return const(numpy.negative(numpy.asarray(value, dtype)), dtype, self.span(token))
+        if token.text == "-" and self.words.next.kind == "number":
+            number = self.words.take()
+            value, dtype = self.values.number(number)
+            return const(numpy.negative(numpy.asarray(value, dtype)), dtype, self.words.span(token))
         if token.text == "-":
-            return Call(Op.get("negative"), (self._postfix(),), span=self.span(token))
-        self.at -= 1
-        raise self.unexpected("an expression")
+            return Call(Op.get("negative"), (self._postfix(),), span=self.words.span(token))
+        self.words.at -= 1
+        raise self.words.unexpected("an expression")
 
     def _parenthesized(self, start: Token) -> Any:
         fields: list[Any] = []
-        is_tuple = self.follows(")")
-        while not self.took(")"):
+        is_tuple = self.words.follows(")")
+        while not self.words.took(")"):
             fields.append(self.scope())
-            if self.took(","):
+            if self.words.took(","):
                 is_tuple = True
             else:
-                self.expect(")")
+                self.words.expect(")")
                 break
-        return Tuple(fields, self.span(start)) if is_tuple else fields[0]
+        return Tuple(fields, self.words.span(start)) if is_tuple else fields[0]
 
     def _read_name(self, token: Token) -> Any:
         special = {
             "True": lambda: const(True), "False": lambda: const(False),
             "fn": lambda: self.function(token), "if": lambda: self._if(token),
-            "match": lambda: self._match(token), "meta": lambda: self.meta(token),
+            "match": lambda: self._match(token), "meta": lambda: self.values.meta(token),
             "ref": lambda: RefCreate(*self._arguments(1, token)),
             "ref_read": lambda: RefRead(*self._arguments(1, token)),
             "ref_write": lambda: RefWrite(*self._arguments(2, token)),
@@ -295,60 +299,60 @@ class _Parser(AttributeParser):
             return Op.get(token.text)
         except TilesmithError as error:
             message = f"there is no operator or constructor '{token.text}'"
-            raise self.error_at(token, message, error.notes) from error
+            raise self.words.error_at(token, message, error.notes) from error
 
     def _arguments(self, count: int, start: Token) -> list[Any]:
-        self.expect("(")
-        found = self.listed(")", self.expression)
+        self.words.expect("(")
+        found = self.words.listed(")", self.expression)
         if len(found) != count:
-            raise self.error_at(start, f"{start.text} takes {count} values, not {len(found)}")
-        return [*found, self.span(start)]
+            raise self.words.error_at(start, f"{start.text} takes {count} values, not {len(found)}")
+        return [*found, self.words.span(start)]
 
     def _block(self) -> Any:
-        self.expect("{")
+        self.words.expect("{")
         value = self.scope()
-        self.expect("}")
+        self.words.expect("}")
         return value
 
     def _if(self, start: Token) -> If:
-        self.expect("(")
+        self.words.expect("(")
         condition = self.expression()
-        self.expect(")")
+        self.words.expect(")")
         true = self._block()
-        self.expect("else")
-        false = self._if(self.take()) if self.follows("if") else self._block()
-        return If(condition, true, false, self.span(start))
+        self.words.expect("else")
+        false = self._if(self.words.take()) if self.words.follows("if") else self._block()
+        return If(condition, true, false, self.words.span(start))
 
     def _match(self, start: Token) -> Match:
-        complete = not self.took("?")
-        self.expect("(")
+        complete = not self.words.took("?")
+        self.words.expect("(")
         value = self.expression()
-        self.expect(")")
-        self.expect("{")
-        clauses = self.listed("}", self._clause)
-        return Match(value, clauses, complete, self.span(start))
+        self.words.expect(")")
+        self.words.expect("{")
+        clauses = self.words.listed("}", self._clause)
+        return Match(value, clauses, complete, self.words.span(start))
 
     def _clause(self) -> Clause:
         self.scopes.append({})
         pattern = self._pattern()
-        self.expect("=>")
-        value = self._block() if self.follows("{") else self.expression()
+        self.words.expect("=>")
+        value = self._block() if self.words.follows("{") else self.expression()
         self.scopes.pop()
         return Clause(pattern, value)
 
     def _pattern(self) -> Pattern:
-        if self.next.kind == "local":
+        if self.words.next.kind == "local":
             return PatternVar(self._bound())
-        token = self.take()
+        token = self.words.take()
         if token.text == "_":
             return PatternWildcard()
         if token.text == "(":
-            return PatternTuple(self.listed(")", self._pattern))
+            return PatternTuple(self.words.listed(")", self._pattern))
         if token.text not in self.constructors:
             known = ", ".join(self.constructors) or "none"
             notes = (f"constructors: {known}",)
-            raise self.error_at(token, f"'{token.text}' is no pattern", notes)
-        inner = self.listed(")", self._pattern) if self.took("(") else []
+            raise self.words.error_at(token, f"'{token.text}' is no pattern", notes)
+        inner = self.words.listed(")", self._pattern) if self.words.took("(") else []
         return PatternConstructor(self.constructors[token.text], inner)
 
 
@@ -363,59 +367,59 @@ class _Definitions:
         """Parse a whole text: definitions, or one expression."""
         parser = self.parser
         parser.version()
-        if not (parser.follows("def") or parser.follows("type")):
-            if parser.next.kind != "end":
+        if not (parser.words.follows("def") or parser.words.follows("type")):
+            if parser.words.next.kind != "end":
                 expr = parser.whole_expression()
                 if not isinstance(expr, Function):
                     expr = Function(list(parser.free.values()), expr)
                 parser.mod["main"] = expr
             return parser.mod
         self._declare()
-        while parser.next.kind != "end":
-            if parser.took("type"):
+        while parser.words.next.kind != "end":
+            if parser.words.took("type"):
                 self._type()
             else:
-                parser.expect("def")
+                parser.words.expect("def")
                 self._function()
         return parser.mod
 
     def _declare(self) -> None:
         """Name all functions and types first, so that definitions may refer to later ones."""
         parser = self.parser
-        for token, name in zip(parser.tokens, parser.tokens[1:]):
+        for token, name in zip(parser.words.tokens, parser.words.tokens[1:]):
             if token.kind == "name" and token.text == "def" and name.kind == "global":
                 parser.global_vars.setdefault(name.text[1:], GlobalVar(name.text[1:]))
             elif token.kind == "name" and token.text == "type" and name.kind == "name":
-                parser.header(name)
+                parser.types.header(name)
 
     def _type(self) -> None:
         parser = self.parser
-        name = parser.expect_kind("name", "the name of a type")
-        header: Any = parser.type_names[name.text]
-        before = dict(parser.type_names)
-        params = parser.type_params()
+        name = parser.words.expect_kind("name", "the name of a type")
+        header: Any = parser.types.type_names[name.text]
+        before = dict(parser.types.type_names)
+        params = parser.types.type_params()
         constructors = []
-        if not parser.took(";"):
-            parser.expect("{")
-            constructors = parser.listed("}", lambda: self._constructor(header))
-        parser.type_names = before
+        if not parser.words.took(";"):
+            parser.words.expect("{")
+            constructors = parser.words.listed("}", lambda: self._constructor(header))
+        parser.types.type_names = before
         parser.mod[header] = TypeData(header, params, constructors)
 
     def _constructor(self, header: Any) -> Constructor:
         parser = self.parser
-        name = parser.expect_kind("name", "the name of a constructor")
-        inputs = parser.listed(")", parser.type) if parser.took("(") else []
+        name = parser.words.expect_kind("name", "the name of a constructor")
+        inputs = parser.words.listed(")", parser.types.type) if parser.words.took("(") else []
         made = parser.constructors[name.text] = Constructor(name.text, inputs, header)
         return made
 
     def _function(self) -> None:
         parser = self.parser
-        name = parser.expect_kind("global", "the name of a function such as @main")
+        name = parser.words.expect_kind("global", "the name of a function such as @main")
         variable = parser.global_vars[name.text[1:]]
         if variable.name_hint in self.defined:
-            raise parser.error_at(name, f"'{name.text}' is defined twice")
+            raise parser.words.error_at(name, f"'{name.text}' is defined twice")
         self.defined.add(variable.name_hint)
-        parser.sizes = {}
+        parser.types.sizes = {}
         parser.mod[variable] = parser.function(name)
 
 

@@ -1,15 +1,14 @@
-"""Parses types of Relay's text format, and holds what all of its parsing needs: the words ahead."""
+"""Parses types of Relay's text format."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from tilesmith.ir import FuncType, GlobalTypeVar, IncompleteType, PrimExpr, TypeCall, TypeVar
 from tilesmith.ir import Var as SizeVar
 from tilesmith.ir.types import RelayRefType
-from tilesmith.relay.tokens import SourceText, Token
+from tilesmith.relay.tokens import Token
 from tilesmith.relay.ty import Any as UnknownSize
 from tilesmith.relay.ty import TensorType, TupleType, Type
+from tilesmith.relay.words import Words
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TilesmithError
 
@@ -17,79 +16,16 @@ __all__ = ["TypeParser"]
 
 
 class TypeParser:
-    """Reads words from left to right; parses types."""
+    """Parses types. ``type_names``: what names stand for; ``sizes``: variables in sizes."""
 
-    def __init__(self, text: SourceText) -> None:
-        self.text = text
-        self.tokens = text.tokens()
-        self.at = 0
+    def __init__(self, words: Words) -> None:
+        self.words = words
         self.type_names: dict[str, Type] = {}
         self.sizes: dict[str, SizeVar] = {}
 
-    # Words.
-
-    @property
-    def next(self) -> Token:
-        """The word ahead."""
-        return self.tokens[self.at]
-
-    def follows(self, *texts: str) -> bool:
-        """Return whether these words are ahead."""
-        ahead = self.tokens[self.at : self.at + len(texts)]
-        return [token.text for token in ahead if token.kind != "text"] == list(texts)
-
-    def take(self) -> Token:
-        """Go past the word ahead and return it."""
-        token = self.tokens[self.at]
-        self.at += token.kind != "end"
-        return token
-
-    def took(self, text: str) -> bool:
-        """Go past the word ahead if it is this one; return whether it was."""
-        if self.next.text != text or self.next.kind == "text":
-            return False
-        self.take()
-        return True
-
-    def expect(self, text: str) -> Token:
-        """Go past a word that has to be there."""
-        if not self.follows(text):
-            raise self.unexpected(f"'{text}'")
-        return self.take()
-
-    def expect_kind(self, kind: str, what: str) -> Token:
-        """Go past a word of a kind that has to be there."""
-        if self.next.kind != kind:
-            raise self.unexpected(what)
-        return self.take()
-
-    def unexpected(self, wanted: str) -> TilesmithError:
-        """Return the error about the word ahead."""
-        token = self.next
-        found = "the end of the text" if token.kind == "end" else f"'{token.text}'"
-        return self.text.error(
-            f"expected {wanted}, found {found}", token.start, max(token.end, token.start + 1)
-        )
-
-    def error_at(self, token: Token, message: str, notes: Any = ()) -> TilesmithError:
-        """Return an error about a word."""
-        return self.text.error(message, token.start, token.end, notes)
-
-    def listed(self, close: str, item: Any) -> list[Any]:
-        """Parse items with commas between them up to ``close``; the last one may have a comma."""
-        found = []
-        while not self.took(close):
-            found.append(item())
-            if not self.took(","):
-                self.expect(close)
-                break
-        return found
-
-    # Types.
-
     def type(self) -> Type:
         """Parse a type."""
-        token = self.take()
+        token = self.words.take()
         if token.text == "(":
             return self._tuple()
         if token.text == "_":
@@ -97,28 +33,28 @@ class TypeParser:
         if token.text == "fn":
             return self._function()
         if token.text == "Tensor":
-            self.expect("[")
-            self.expect("(")
-            shape = self.listed(")", self._size)
-            self.expect(",")
-            dtype = self.expect_kind("name", "a dtype")
-            self.expect("]")
+            self.words.expect("[")
+            self.words.expect("(")
+            shape = self.words.listed(")", self._size)
+            self.words.expect(",")
+            dtype = self.words.expect_kind("name", "a dtype")
+            self.words.expect("]")
             return TensorType(shape, self._dtype(dtype))
         if token.text == "ref":
-            self.expect("(")
+            self.words.expect("(")
             inner = self.type()
-            self.expect(")")
+            self.words.expect(")")
             return RelayRefType(inner)
         if token.kind != "name":
-            self.at -= token.kind != "end"
-            raise self.unexpected("a type")
+            self.words.at -= token.kind != "end"
+            raise self.words.unexpected("a type")
         return self._named(token)
 
     def _named(self, token: Token) -> Type:
         known = self.type_names.get(token.text)
         if known is None:
             return TensorType((), self._dtype(token))
-        return TypeCall(known, self.listed("]", self.type)) if self.took("[") else known
+        return TypeCall(known, self.words.listed("]", self.type)) if self.words.took("[") else known
 
     def _dtype(self, token: Token) -> DataType:
         try:
@@ -126,17 +62,17 @@ class TypeParser:
         except (TilesmithError, ValueError, TypeError) as error:
             known = ", ".join(self.type_names) or "none"
             notes = ("a tensor is written Tensor[(1, 8), float32]", f"types of data: {known}")
-            raise self.error_at(token, f"'{token.text}' is no type", notes) from error
+            raise self.words.error_at(token, f"'{token.text}' is no type", notes) from error
 
     def _tuple(self) -> TupleType:
-        return TupleType(tuple(self.listed(")", self.type)))
+        return TupleType(tuple(self.words.listed(")", self.type)))
 
     def _function(self) -> FuncType:
         before = dict(self.type_names)
         params = self.type_params()
-        self.expect("(")
-        arguments = self.listed(")", self.type)
-        self.expect("->")
+        self.words.expect("(")
+        arguments = self.words.listed(")", self.type)
+        self.words.expect("->")
         result = self.type()
         self.type_names = before
         return FuncType(arguments, result, params)
@@ -144,8 +80,8 @@ class TypeParser:
     def type_params(self) -> list[TypeVar]:
         """Parse type parameters, which hide types of the same names from here on."""
         params = []
-        if self.took("["):
-            names = self.listed("]", lambda: self.expect_kind("name", "a name"))
+        if self.words.took("["):
+            names = self.words.listed("]", lambda: self.words.expect_kind("name", "a name"))
             for name in names:
                 params.append(TypeVar(name.text))
                 self.type_names[name.text] = params[-1]
@@ -158,12 +94,12 @@ class TypeParser:
         return header
 
     def _size(self) -> PrimExpr | int:
-        token = self.take()
+        token = self.words.take()
         if token.text == "?":
             return UnknownSize()
         if token.kind == "number" and token.text.isdigit():
             return int(token.text)
         if token.kind != "name":
-            self.at -= token.kind != "end"
-            raise self.unexpected("a size: a number, a name or ?")
+            self.words.at -= token.kind != "end"
+            raise self.words.unexpected("a size: a number, a name or ?")
         return self.sizes.setdefault(token.text, SizeVar(token.text, "int32"))

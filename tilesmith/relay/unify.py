@@ -111,11 +111,21 @@ class Holes:
 
     def _function(self, a: FuncType, b: Any) -> FuncType:
         if len(a.type_params) != len(b.type_params):
-            raise DisagreementError
+            if a.type_params and b.type_params:
+                raise DisagreementError
+            a, b = self.instance(a), self.instance(b)
         names = {id(one): other for one, other in zip(b.type_params, a.type_params)}
         arguments = [apply(one, names) for one in b.arg_types]
         result = self.unify(a.ret_type, apply(b.ret_type, names))
         return FuncType(self._all(a.arg_types, arguments, None), result, a.type_params)
+
+    def instance(self, type_: FuncType) -> FuncType:
+        """Return the type of a function for types that are not known yet."""
+        if not type_.type_params:
+            return type_
+        types: dict[int, Type] = {id(one): self.fresh() for one in type_.type_params}
+        arguments = [apply(one, types) for one in type_.arg_types]
+        return FuncType(arguments, apply(type_.ret_type, types))
 
     def _tensor(self, a: TensorType, b: TensorType, sizes: Any) -> TensorType:
         if a.dtype != b.dtype or len(a.shape) != len(b.shape):

@@ -1,0 +1,165 @@
+"""The prelude: lists, options and trees, with the functions that programs expect.
+
+prelude = Prelude(mod)              # adds the definitions to the module
+nil = prelude.nil()
+mod["main"] = relay.Function([], prelude.map(prelude.id, nil))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.ir import GlobalVar, IRModule
+from tilesmith.ir.adt import Constructor
+from tilesmith.relay.parser import parse
+from tilesmith.support.errors import UnknownMemberError
+
+__all__ = ["Prelude"]
+
+_TYPES = """
+type List[A] { Cons(A, List[A]), Nil, }
+type Option[A] { Some(A), None, }
+type Tree[A] { Rose(A, List[Tree[A]]), }
+"""
+
+_FUNCTIONS = """
+def @id[A](%x: A) -> A { %x }
+def @compose[A, B, C](%f: fn (B) -> C, %g: fn (A) -> B) -> fn (A) -> C {
+  fn (%x: A) -> C { %f(%g(%x)) }
+}
+def @flip[A, B, C](%f: fn (A, B) -> C) -> fn (B, A) -> C {
+  fn (%b: B, %a: A) -> C { %f(%a, %b) }
+}
+def @hd[A](%xs: List[A]) -> A { match? (%xs) { Cons(%x, _) => %x } }
+def @tl[A](%xs: List[A]) -> List[A] { match? (%xs) { Cons(_, %rest) => %rest } }
+def @nth[A](%xs: List[A], %n: int32) -> A {
+  if (equal(%n, 0)) { @hd(%xs) } else { @nth(@tl(%xs), subtract(%n, 1)) }
+}
+def @update[A](%xs: List[A], %n: int32, %v: A) -> List[A] {
+  if (equal(%n, 0)) { Cons(%v, @tl(%xs)) }
+  else { Cons(@hd(%xs), @update(@tl(%xs), subtract(%n, 1), %v)) }
+}
+def @length[A](%xs: List[A]) -> int32 {
+  match (%xs) { Cons(_, %rest) => add(1, @length(%rest)), Nil => 0 }
+}
+def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {
+  match (%xs) { Cons(%x, %rest) => Cons(%f(%x), @map(%f, %rest)), Nil => Nil }
+}
+def @filter[A](%f: fn (A) -> bool, %xs: List[A]) -> List[A] {
+  match (%xs) {
+    Cons(%x, %rest) => {
+      let %kept = @filter(%f, %rest);
+      if (%f(%x)) { Cons(%x, %kept) } else { %kept }
+    },
+    Nil => Nil
+  }
+}
+def @zip[A, B](%xs: List[A], %ys: List[B]) -> List[(A, B)] {
+  match ((%xs, %ys)) {
+    (Cons(%x, %rest), Cons(%y, %others)) => Cons((%x, %y), @zip(%rest, %others)),
+    (_, _) => Nil
+  }
+}
+def @foldl[A, B](%f: fn (A, B) -> A, %start: A, %xs: List[B]) -> A {
+  match (%xs) { Cons(%x, %rest) => @foldl(%f, %f(%start, %x), %rest), Nil => %start }
+}
+def @foldr[A, B](%f: fn (A, B) -> B, %start: B, %xs: List[A]) -> B {
+  match (%xs) { Cons(%x, %rest) => %f(%x, @foldr(%f, %start, %rest)), Nil => %start }
+}
+def @foldr1[A](%f: fn (A, A) -> A, %xs: List[A]) -> A {
+  match? (%xs) { Cons(%x, Nil) => %x, Cons(%x, %rest) => %f(%x, @foldr1(%f, %rest)) }
+}
+def @concat[A](%xs: List[A], %ys: List[A]) -> List[A] {
+  match (%xs) { Cons(%x, %rest) => Cons(%x, @concat(%rest, %ys)), Nil => %ys }
+}
+def @rev[A](%xs: List[A]) -> List[A] {
+  @foldl(fn (%done: List[A], %x: A) -> List[A] { Cons(%x, %done) }, Nil, %xs)
+}
+def @map_accumr[A, B, C](%f: fn (A, B) -> (A, C), %start: A, %xs: List[B]) -> (A, List[C]) {
+  match (%xs) {
+    Cons(%x, %rest) => {
+      let %after = @map_accumr(%f, %start, %rest);
+      let %here = %f(%after.0, %x);
+      (%here.0, Cons(%here.1, %after.1))
+    },
+    Nil => (%start, Nil)
+  }
+}
+def @map_accuml[A, B, C](%f: fn (A, B) -> (A, C), %start: A, %xs: List[B]) -> (A, List[C]) {
+  match (%xs) {
+    Cons(%x, %rest) => {
+      let %here = %f(%start, %x);
+      let %after = @map_accuml(%f, %here.0, %rest);
+      (%after.0, Cons(%here.1, %after.1))
+    },
+    Nil => (%start, Nil)
+  }
+}
+def @unfoldr[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
+  match (%f(%seed)) { Some(%p) => Cons(%p.1, @unfoldr(%f, %p.0)), None => Nil }
+}
+def @unfoldl[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
+  @rev(@unfoldr(%f, %seed))
+}
+def @sum(%xs: List[int32]) -> int32 {
+  @foldl(fn (%a: int32, %b: int32) -> int32 { add(%a, %b) }, 0, %xs)
+}
+def @tmap[A, B](%f: fn (A) -> B, %t: Tree[A]) -> Tree[B] {
+  match (%t) {
+    Rose(%x, %below) =>
+      Rose(%f(%x), @map(fn (%one: Tree[A]) -> Tree[B] { @tmap(%f, %one) }, %below))
+  }
+}
+def @size[A](%t: Tree[A]) -> int32 {
+  match (%t) {
+    Rose(_, %below) =>
+      add(1, @sum(@map(fn (%one: Tree[A]) -> int32 { @size(%one) }, %below)))
+  }
+}
+def @iterate[A](%f: fn (A) -> A, %n: int32) -> fn (A) -> A {
+  if (equal(%n, 0)) { @id } else { @compose(%f, @iterate(%f, subtract(%n, 1))) }
+}
+"""
+
+
+class Prelude:
+    """Adds the definitions to a module, and finds them: ``prelude.map`` is the variable of a
+    function, ``prelude.nil`` a constructor, ``prelude.l`` the type of lists.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        self.load_prelude()
+
+    def load_prelude(self) -> None:
+        """Add the definitions that the module lacks."""
+        if "id" not in self.mod:
+            self.mod.update(parse(_TYPES + _FUNCTIONS, "prelude"))
+        self.l, self.cons, self.nil = self.mod.get_type("List")
+        self.optional, self.some, self.none = self.mod.get_type("Option")
+        self.tree, self.rose = self.mod.get_type("Tree")
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """Return the variable of a function."""
+        return self.mod.get_global_var(name)
+
+    def get_type(self, name: str) -> Any:
+        """Return the name of a type of data."""
+        return self.mod.get_global_type_var(name)
+
+    def get_ctor(self, ty_name: str, name: str) -> Constructor:
+        """Return a constructor of a type."""
+        _, *constructors = self.mod.get_type(ty_name)
+        for one in constructors:
+            if one.name_hint.lower() == name.lower():
+                found: Constructor = one
+                return found
+        known = ", ".join([one.name_hint for one in constructors])
+        raise UnknownMemberError(
+            f"the type '{ty_name}' has no constructor '{name}'", notes=(f"constructors: {known}",)
+        )
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        if not name.startswith("_") and name != "mod" and name in self.mod:
+            return self.mod.get_global_var(name)
+        raise AttributeError(f"the prelude has no '{name}'")
