@@ -185,7 +185,7 @@ def _bound_types(expr: Any) -> list[TypeVar]:
                 found.update(dict.fromkeys(node.type_params))
     for written in _types_of(expr):
         for type_ in _within(written):
-            params = getattr(type_, "type_params", None) or getattr(type_, "type_vars", ())
+            params: Any = getattr(type_, "type_params", None) or getattr(type_, "type_vars", ())
             found.update(dict.fromkeys(params))
     return list(found)
 
@@ -361,7 +361,7 @@ def count_layers(expr: Any, valid_ops: list[str]) -> int:
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
     """Return the primitive functions that FuseOps made, by the name of each."""
-    found = {}
+    found: dict[str, Function] = {}
     for _, function in functions_of(mod):
         for node in post_order(function):
             if isinstance(node, Function) and node.attrs.get("Primitive"):
@@ -407,7 +407,7 @@ def _summed_size(node: Any) -> int:
     if any(node.op is Op.get(name) for name in _CONVOLUTIONS):
         attrs: Any = node.attrs
         sizes = node.args[1].checked_type.concrete_shape
-        return math.prod(sizes) // int(sizes[attrs.kernel_layout.index("O")])
+        return int(math.prod(sizes)) // int(sizes[attrs.kernel_layout.index("O")])
     return 0
 
 

@@ -47,8 +47,9 @@ def DivToMul(mod: IRModule) -> IRModule:
     divide, multiply = Op.get("divide"), Op.get("multiply")
 
     def changed(node: Any) -> Any:
-        if isinstance(node, Call) and node.op is divide and isinstance(node.args[1], Constant):
-            data, divisor = node.args
+        divisor = node.args[1] if isinstance(node, Call) and node.op is divide else None
+        if isinstance(divisor, Constant):
+            data = node.args[0]
             dtype = divisor.data.dtype
             if dtype.is_float:
                 with numpy.errstate(divide="ignore"):
