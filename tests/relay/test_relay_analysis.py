@@ -119,3 +119,20 @@ def test_unmatched_cases(clauses, missing):
 
     cases = analysis.unmatched_cases(mod["main"].body, mod)
     assert [text(case) for case in cases] == missing
+
+
+def test_numbers_of_products():
+    text = """def @main(%x: Tensor[(1, 4, 5, 5), float32], %w: Tensor[(6, 2, 3, 3), float32],
+                        %a: Tensor[(2, 3), float32], %b: Tensor[(4, 3), float32]) {
+      (nn.conv2d(%x, %w, groups=2, channels=6, kernel_size=[3, 3]), nn.dense(%a, %b))
+    }"""
+    mod = relay.transform.InferType()(relay.parse(text))
+    assert analysis.get_total_mac_number(mod["main"].body) == 6 * 9 * 18 + 2 * 4 * 3
+
+
+def test_a_part_of_a_program():
+    mod = relay.parse("def @main(%x: float32, %y: float32) { add(exp(%x), tanh(%y)) }")
+    part = analysis.extract_intermdeiate_expr(mod, 1)["main"]
+    assert part.body.op is ir.Op.get("tanh") and hints(part.params) == ["y"]
+    with pytest.raises(Exception, match="main has 3 calls"):
+        analysis.extract_intermdeiate_expr(mod, 3)

@@ -213,3 +213,39 @@ def test_passes_go_deep():
     for one in (PASSES["EliminateCommonSubexpr"], PASSES["FoldConstant"], transform.Inline()):
         mod = one(mod)
     assert analysis.count_layers(mod, ["tanh"]) == 10_000
+
+
+def test_canonical_operators():
+    text = """def @main(%x: Tensor[(1, 4, 2, 2), float32], %b: Tensor[(4), float32]) {
+      (nn.bias_add(nn.relu(%x), %b), divide(%x, 4f))
+    }"""
+    mod = transform.DivToMul()(transform.CanonicalizeOps()(relay.parse(text)))
+    same(str(mod), """def @main(%x: Tensor[(1, 4, 2, 2), float32], %b: Tensor[(4), float32])
+      -> (Tensor[(1, 4, 2, 2), float32], Tensor[(1, 4, 2, 2), float32]) {
+      (add(nn.relu(%x), expand_dims(%b, axis=1, num_newaxis=2)), multiply(%x, 0.25f))
+    }""")  # fmt: skip
+
+
+def test_eta_expansion():
+    text = """type Box[A] { Full(A), }
+    def @f(%x: int32) -> int32 { %x }
+    def @main(%x: int32) { (@f, @f(%x), Full, Full(%x)) }"""
+    both = transform.EtaExpand(expand_constructor=True, expand_global_var=True)
+    fields = transform.InferType()(both(relay.parse(text)))["main"].body.fields
+    assert [type(one).__name__ for one in fields] == ["Function", "Call", "Function", "Call"]
+    assert isinstance(fields[1].op, ir.GlobalVar) and isinstance(fields[3].op, relay.Constructor)
+
+
+def test_spans_of_printed_programs():
+    x = relay.var("x", "float32")
+    mod = ir.IRModule.from_expr(relay.Function([x], x + 1))
+    spanned = transform.AnnotateSpans()(mod)
+    assert spanned["main"].body.span.line == 3
+    ir.assert_structural_equal(spanned, mod)
+
+
+def test_the_context_of_old_programs():
+    with transform.build_config(opt_level=3, disabled_pass=["FoldConstant"]):
+        assert PassContext.current().opt_level == 3
+    with pytest.raises(Exception, match="a trace is not called"):
+        transform.build_config(trace=print)

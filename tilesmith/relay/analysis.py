@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
@@ -40,13 +41,14 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, functions_of, parts, post_order
-from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.errors import ConfigError, TypeMismatchError
 
 __all__ = [
     "CallGraph", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
     "bound_vars", "check_basic_block_normal_form", "check_constant", "check_kind", "count_layers",
-    "detect_feature", "extract_fused_functions", "free_type_vars", "free_vars", "list_op_freqs",
-    "post_order_visit", "unmatched_cases", "well_formed",
+    "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars",
+    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases",
+    "well_formed",
 ]  # fmt: skip
 
 
@@ -183,7 +185,7 @@ def _bound_types(expr: Any) -> list[TypeVar]:
                 found.update(dict.fromkeys(node.type_params))
     for written in _types_of(expr):
         for type_ in _within(written):
-            params = getattr(type_, "type_params", None) or getattr(type_, "type_vars", ())
+            params: Any = getattr(type_, "type_params", None) or getattr(type_, "type_vars", ())
             found.update(dict.fromkeys(params))
     return list(found)
 
@@ -359,13 +361,54 @@ def count_layers(expr: Any, valid_ops: list[str]) -> int:
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
     """Return the primitive functions that FuseOps made, by the name of each."""
-    found = {}
+    found: dict[str, Function] = {}
     for _, function in functions_of(mod):
         for node in post_order(function):
             if isinstance(node, Function) and node.attrs.get("Primitive"):
                 name = node.attrs.get("hash", f"function_{len(found)}")
                 found[str(name)] = node
     return found
+
+
+def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
+    """Return a module whose "main" gives the value of the call with this number: calls of the
+    module's "main" are counted from 0, operands first.
+    """
+    calls = [node for node in post_order(mod["main"]) if isinstance(node, Call)]
+    if not 0 <= expr_id < len(calls):
+        raise ConfigError(f"there is no call {expr_id}", notes=(f"main has {len(calls)} calls",))
+    params = free_vars(calls[expr_id])
+    return IRModule.from_expr(Function(params, calls[expr_id]))
+
+
+def get_total_mac_number(expr: Any) -> int:
+    """Return the number of multiplications with an addition in convolutions and matrix products of
+    an expression whose types InferType has found.
+    """
+    total = 0
+    for node in post_order(expr):
+        weight = _summed_size(node)
+        if weight:
+            sizes = node.checked_type.concrete_shape
+            total += weight * math.prod(sizes)
+    return total
+
+
+_MATRIX_PRODUCTS = ("nn.dense", "nn.batch_matmul", "nn.matmul")
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+def _summed_size(node: Any) -> int:
+    """Return how many products each element of the result sums; 0 for what is no such operator."""
+    if not isinstance(node, Call):
+        return 0
+    if any(node.op is Op.get(name) for name in _MATRIX_PRODUCTS):
+        return int(node.args[0].checked_type.concrete_shape[-1])
+    if any(node.op is Op.get(name) for name in _CONVOLUTIONS):
+        attrs: Any = node.attrs
+        sizes = node.args[1].checked_type.concrete_shape
+        return int(math.prod(sizes)) // int(sizes[attrs.kernel_layout.index("O")])
+    return 0
 
 
 class CallGraph:

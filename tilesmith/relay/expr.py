@@ -69,7 +69,7 @@ class RefCreate(RelayExpr, key="relay.RefCreate"):
     span: Any = note(default=None)
 
     def _infer_struct_info(self) -> struct_info.StructInfo:
-        return TypeStructInfo(RelayRefType(type_of(self.value.struct_info)))
+        return TypeStructInfo(RelayRefType(type_of(struct_info.known_struct_info(self.value))))
 
 
 class RefRead(RelayExpr, key="relay.RefRead"):

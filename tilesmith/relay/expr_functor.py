@@ -135,7 +135,7 @@ class ExprMutator(ExprFunctor):
         """Rewrite the condition and both branches."""
         new = [self.visit(part) for part in (ite.cond, ite.true_branch, ite.false_branch)]
         if [one for one, old in zip(new[1:], parts(ite)[1:]) if one is not old]:
-            return If(*new, ite.span)
+            return If(new[0], new[1], new[2], ite.span)
         return with_parts(ite, (new[0], branch(ite.true_branch), branch(ite.false_branch)))
 
     def visit_let(self, let: Let) -> Any:
@@ -213,8 +213,11 @@ class MixedModeMutator(ExprMutator):
         if not _flows(expr):
             return super()._dispatch(expr)
         post = super()._dispatch(expr)
-        name = {Call: "rewrite_call", Tuple: "rewrite_tuple"}.get(type(expr))
-        return getattr(self, name or "rewrite_tuple_getitem")(expr, post)
+        if isinstance(expr, Call):
+            return self.rewrite_call(expr, post)
+        if isinstance(expr, Tuple):
+            return self.rewrite_tuple(expr, post)
+        return self.rewrite_tuple_getitem(expr, post)
 
     def _kept(self, pre: Any, post: Any) -> Any:
         """Return the new node; subclasses may return another one."""

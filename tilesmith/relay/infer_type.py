@@ -8,6 +8,7 @@ was found is noted at the expressions, which stay the same objects, and read as 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op, RelayRefType, Type
@@ -101,7 +102,7 @@ class _Inference:
     def agree(self, node: Any, what: str, wanted: Type, found: Type, sizes: Any = None) -> Type:
         """Make two types agree, or raise the error that shows both."""
         try:
-            return self.holes.unify(wanted, found, sizes)
+            agreed: Type = self.holes.unify(wanted, found, sizes)
         except DisagreementError:
             wanted, found = self.holes.resolve(wanted), self.holes.resolve(found)
             raise TypeMismatchError(
@@ -109,6 +110,7 @@ class _Inference:
                 span=getattr(node, "span", None),
                 notes=_shown(node),
             ) from None
+        return agreed
 
     def wait(self, node: Any, attempt: Callable[[], bool]) -> None:
         """Try a step now, and again when more is known."""
@@ -304,11 +306,14 @@ class _Inference:
         steps: list[Callable[[], None]] = [lambda: self._begin(match.data)]
         for clause in match.clauses:
             steps += [
-                lambda clause=clause: _pattern(self, match, clause.lhs, self.types[id(match.data)]),
-                lambda clause=clause: self._begin(clause.rhs),
-                lambda clause=clause: self._clause(match, clause, result),
+                partial(self._bind, match, clause),
+                partial(self._begin, clause.rhs),
+                partial(self._clause, match, clause, result),
             ]
         self.then(*steps, lambda: self.note(match, result))
+
+    def _bind(self, match: Match, clause: Any) -> None:
+        _pattern(self, match, clause.lhs, self.types[id(match.data)])
 
     def _clause(self, match: Match, clause: Any, result: Type) -> None:
         what = "all clauses of match have one type"
@@ -342,7 +347,7 @@ class _Inference:
 def _result_of(inference: _Inference, call: Call) -> Type:
     stand_ins = [_stand_in(inference, arg) for arg in call.args]
     try:
-        return type_of(infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args)))
+        info = infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args))
     except TilesmithError as error:
         given = ", ".join(
             [type_text(inference.holes.resolve(inference.of(arg))) for arg in call.args]
@@ -350,6 +355,8 @@ def _result_of(inference: _Inference, call: Call) -> Type:
         error.span = error.span or call.span
         error.notes += (f"in the call {call.op.name}({given})",)
         raise
+    found: Type = type_of(info)
+    return found
 
 
 def _stand_in(inference: _Inference, arg: Any) -> Any:

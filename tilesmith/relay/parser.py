@@ -6,6 +6,7 @@ mod = relay.parse('#[version = "0.0.5"]\ndef @main(%x: Tensor[(4), float32]) { n
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -283,14 +284,15 @@ class _Parser:
         return Tuple(fields, self.words.span(start)) if is_tuple else fields[0]
 
     def _read_name(self, token: Token) -> Any:
-        special = {
+        known: dict[str, Callable[[], Any]] = {
             "True": lambda: const(True), "False": lambda: const(False),
             "fn": lambda: self.function(token), "if": lambda: self._if(token),
             "match": lambda: self._match(token), "meta": lambda: self.values.meta(token),
             "ref": lambda: RefCreate(*self._arguments(1, token)),
             "ref_read": lambda: RefRead(*self._arguments(1, token)),
             "ref_write": lambda: RefWrite(*self._arguments(2, token)),
-        }.get(token.text)  # fmt: skip
+        }  # fmt: skip
+        special = known.get(token.text)
         if special is not None:
             return special()
         if token.text in self.constructors:

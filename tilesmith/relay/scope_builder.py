@@ -85,7 +85,8 @@ class ScopeBuilder:
         yield
         false = self._scopes.pop().closed()
         scope = self._scopes[-1]
-        scope.value, scope.choice = If(*scope.choice, false), []
+        condition, true = scope.choice
+        scope.value, scope.choice = If(condition, true, false), []
 
     def type_of(self, expr: Any) -> Type | None:
         """Return the type of an expression as far as it is known before InferType."""

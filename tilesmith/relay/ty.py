@@ -14,15 +14,15 @@ from tilesmith.ir import (
     GlobalTypeVar,
     IncompleteType,
     IntImm,
-    TensorType,
     TupleType,
     Type,
     TypeCall,
     TypeConstraint,
     TypeKind,
-    TypeRelation,
     TypeVar,
 )
+from tilesmith.ir.tensor_type import TensorType
+from tilesmith.ir.type_relation import TypeRelation
 from tilesmith.ir.types import RelayRefType
 from tilesmith.tir.unknown import Any
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, TypeVar, structural_equal
@@ -18,7 +19,7 @@ class DisagreementError(Exception):
     """Two types cannot become the same; raised and caught within the inference."""
 
 
-def apply(type_: Type, types: dict[int, Type], sizes: dict[Any, PrimExpr] | None = None) -> Type:
+def apply(type_: Any, types: Mapping[int, Type], sizes: dict[Any, PrimExpr] | None = None) -> Any:
     """Return a type with type variables (by ``id``) and variables in sizes replaced."""
     if isinstance(type_, TypeVar):
         return types.get(id(type_), type_)
@@ -73,7 +74,7 @@ class Holes:
         inner = [one for one in type_.children() if isinstance(one, Type)]
         return type_ is hole or bool([one for one in inner if self._occurs(hole, one)])
 
-    def unify(self, a: Type, b: Type, sizes: dict[Any, PrimExpr] | None = None) -> Type:
+    def unify(self, a: Any, b: Any, sizes: dict[Any, PrimExpr] | None = None) -> Any:
         """Fill holes such that both types agree, and return the type that describes both.
 
         ``sizes`` collects what the variables in sizes of ``a`` stand for. Raises DisagreementError.

@@ -60,7 +60,7 @@ def with_parts(expr: Any, new: Iterable[Any]) -> Any:
     if isinstance(expr, Let):
         return Let(expr.var, new[0], new[1], expr.span)
     if isinstance(expr, If):
-        return If(*new, expr.span)
+        return If(new[0], new[1], new[2], expr.span)
     if isinstance(expr, Function):
         return expr.with_fields(body=new[0])
     if isinstance(expr, RefWrite):

@@ -3,13 +3,14 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
+    "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
-    "pass_classes": ("FunctionPass", "function_pass"),
+    "pass_classes": ("FunctionPass", "build_config", "function_pass"),
     "simplify_inference": ("SimplifyInference",),
     "types": ("InferType", "InferTypeLocal"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Call as GraphCall
 from tilesmith.relax.expr import Tuple as GraphTuple
 from tilesmith.relax.expr import TupleGetItem as GraphField
 from tilesmith.relax.op.evaluate import NotConstantError, constant_value, evaluate_call
-from tilesmith.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilesmith.relay.op.view import View
 from tilesmith.relay.rewriting import rewrite
 from tilesmith.relay.transform.normal_form import without_lets
@@ -87,7 +87,7 @@ def _change(node: Any) -> Any:
     return node
 
 
-def FoldConstantExpr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Expr:
+def FoldConstantExpr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Any:
     """Return an expression with what depends on constants alone computed."""
     known = without_lets(expr, lambda let: not _is_constant(let.value))
     folded = rewrite(known, _change)

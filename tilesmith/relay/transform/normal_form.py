@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule, Op
@@ -92,8 +93,8 @@ class _Binder:
         for place in reversed(range(len(parts(node)))):
             part = parts(node)[place]
             if opens_scope(node, place):
-                self.tasks.append(lambda place=place, part=part: self.close(node, place, part))
-            self.tasks.append(lambda part=part: self.begin(part))
+                self.tasks.append(partial(self.close, node, place, part))
+            self.tasks.append(partial(self.begin, part))
 
     def begin_value(self, let: Let) -> None:
         """Rebuild the value of a let, under its variable if both are in one scope."""

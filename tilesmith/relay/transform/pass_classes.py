@@ -15,10 +15,18 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tilesmith.ir.transform import FunctionLevelPass, ModulePass, Pass, PassInfo, pass_decorator
+from tilesmith.ir.transform import (
+    FunctionLevelPass,
+    ModulePass,
+    Pass,
+    PassContext,
+    PassInfo,
+    pass_decorator,
+)
 from tilesmith.relay.function import Function
+from tilesmith.support.errors import ConfigError
 
-__all__ = ["FunctionPass", "function_pass", "relay_pass"]
+__all__ = ["FunctionPass", "build_config", "function_pass", "relay_pass"]
 
 
 class FunctionPass(FunctionLevelPass):
@@ -45,3 +53,24 @@ def relay_pass(
         return factory
 
     return declare
+
+
+def build_config(
+    opt_level: int = 2,
+    required_pass: Iterable[str] | None = None,
+    disabled_pass: Iterable[str] | None = None,
+    trace: Any = None,
+) -> PassContext:
+    """Return the context that programs asked for before there was PassContext.
+
+    Raises ConfigError for a ``trace``, whose place instruments have taken.
+    """
+    if trace is not None:
+        raise ConfigError(
+            "a trace is not called", notes=("PassContext(instruments=[...]) sees each pass",)
+        )
+    return PassContext(
+        opt_level=opt_level,
+        required_pass=list(required_pass or ()),
+        disabled_pass=list(disabled_pass or ()),
+    )
