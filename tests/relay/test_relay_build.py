@@ -147,6 +147,13 @@ def test_graph_program_and_params_apart(lib, tmp_path):
         graph_executor.create("{}", program, ts.cpu())
 
 
+def test_parameters_as_bytes():
+    lib = relay.build(network(), target="llvm")
+    module = graph_executor.GraphModule(lib["default"](ts.cpu()))
+    module.load_params(relay.save_param_dict(PARAMS))
+    numpy.testing.assert_allclose(run(module, x=IMAGE), reference(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_saved_program_runs(lib, tmp_path):
     path = tmp_path / "model.so"
     lib.export_library(path)

@@ -224,6 +224,8 @@ CASES = [
          {"begin": (4,), "end": (0,), "strides": (-2,), "axes": (2,)}),
     Case("strided_slice", [X], lambda x: x[:, 1:3],
          {"begin": (0, 1), "end": (-1, 2), "slice_mode": "size"}),
+    Case("strided_set", [X, floats(2, 2, 5)], lambda x, v: numpy.concatenate([x[:, :1], v], 1),
+         {"begin": (0, 1, 0), "end": (2, 3, 5)}),
     Case("slice_like", [X, floats(1, 2)], lambda x, y: x[:1, :2]),
     Case("slice_like", [X, floats(1, 2, 3)], lambda x, y: x[:, :, :3], {"axes": (-1,)}),
     Case("take", [X, numpy.array([2, 0], "int32")], lambda x, i: x.take(i, 1), {"axis": 1}),
@@ -475,6 +477,17 @@ def test_mistakes_are_named(make, error, text):
     with pytest.raises(error) as caught:
         make()
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("padding", "wanted"), [(1, (1, 1, 1, 1)), ((1, 2), (1, 2, 1, 2)), ([1, 2, 3, 4], (1, 2, 3, 4))]
+)
+def test_padding_is_written_in_full(padding, wanted):
+    assert relay.op.nn.utils.get_pad_tuple2d(padding) == wanted
+    assert relay.op.nn.utils.get_pad_tuple1d(padding=3) == (3, 3)
+    assert len(relay.op.nn.utils.get_pad_tuple3d((1, 2, 3))) == 6
+    with pytest.raises(OpAttributeInvalid, match="padding of 2 axes"):
+        relay.op.nn.utils.get_pad_tuple2d((1, 2, 3))
 
 
 def test_an_unknown_operator_suggests_the_nearest():

@@ -89,6 +89,27 @@ def strided_slice(
     return make_call("strided_slice", [data], attributes)
 
 
+computed(
+    "strided_set",
+    "data v begin end strides",
+    lambda attrs, data, v, begin, end, strides: topi.strided_set(data, v, begin, end, strides),
+    level=4,
+    description="A tensor with a part replaced: from begin to end, in steps.",
+)
+
+
+@function("strided_set")
+def strided_set(data: Any, v: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    """Return ``data`` with the part from ``begin`` to ``end`` (in steps) replaced by ``v``."""
+    if strides is None:
+        strides = [1] * rank_of(data)
+    bounds = [
+        one if isinstance(one, RelaxExpr) else const(list(one), "int32")
+        for one in (begin, end, strides)
+    ]
+    return make_call("strided_set", [data, v, *bounds])
+
+
 def _slice_like(attrs: Any, data: Any, like: Any) -> Any:
     wanted, rank = sizes(like), rank_of(data)
     axes = range(len(wanted)) if not attrs.axes else [axis_of(axis, rank) for axis in attrs.axes]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.relay.op.nn import nn
+from tilesmith.relay.op.nn import nn, utils
 from tilesmith.relay.op.view import find_function, functions
 
 globals().update(functions("nn."))
 
-__all__ = sorted([*functions("nn."), "nn"])
+__all__ = sorted([*functions("nn."), "nn", "utils"])
 
 
 def __getattr__(name: str) -> Any:
