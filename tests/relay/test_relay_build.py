@@ -236,7 +236,9 @@ def test_programs_of_let_if_and_tuples(function, expected):
 def test_a_choice_uses_what_is_computed_outside():
     c, shared = relay.var("c", shape=(), dtype="bool"), relay.exp(P)
     choice = relay.If(c, relay.add(shared, P), relay.multiply(shared, shared))
-    run_it = relay.create_executor("graph").evaluate(relay.Function([c, P], choice + shared))
+    function = relay.Function([c, P], choice + shared)
+    assert str(to_relax(function)["main"]).count("R.exp") == 1
+    run_it = relay.create_executor("graph").evaluate(function)
     e = numpy.exp(ONE_TWO)
     for flag, wanted in ((True, e + ONE_TWO + e), (False, e * e + e)):
         numpy.testing.assert_allclose(run_it(numpy.array(flag), ONE_TWO).numpy(), wanted, rtol=1e-5)

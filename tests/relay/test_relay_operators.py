@@ -106,6 +106,11 @@ BITS = {
 }  # fmt: skip
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 WEIGHT = floats(6, 4, 3, 3)
+SPARSE_MATRIX = numpy.array([[0, 2, 0, 1], [3, 0, 0, 0]], "float32")
+SPARSE, SPARSE_INDICES, SPARSE_STARTS = (
+    numpy.array([2, 1, 3], "float32"), numpy.array([1, 3, 0], "int32"),
+    numpy.array([0, 2, 3], "int32"),
+)  # fmt: skip
 
 CASES = [
     *[Case(name, [POSITIVE], f, tolerance=1e-4) for name, f in UNARY.items()],
@@ -236,6 +241,24 @@ CASES = [
     Case("sparse_to_dense", [numpy.array([[0, 1], [2, 0]], "int32"), floats(2)],
          lambda i, v: numpy.array([[0, v[0]], [0, 0], [v[1], 0]], "float32"),
          make=lambda i, v: relay.sparse_to_dense(i, (3, 2), v)),
+    Case("dft", [floats(2, 6), floats(2, 6)], lambda a, b: [
+        (f := numpy.fft.fft(a + 1j * b)).real.astype("float32"), f.imag.astype("float32")],
+        make=lambda a, b: relay.dft(a, b).astuple()),
+    Case("stft", [floats(1, 12)], torched(lambda x: torch.view_as_real(torch.stft(
+        x, 4, 2, center=False, return_complex=True, window=torch.ones(4)))),
+        {"n_fft": 4, "hop_length": 2}),
+    Case("topk", [X], torched(lambda x: torch.topk(x, 2).indices.int()),
+         {"k": 2, "ret_type": "indices"}),
+    Case("unique", [numpy.array([3, 1, 3, 2, 1], "int32")],
+         lambda x: numpy.array([1, 2, 3], "int32"),
+         make=lambda x: relay.strided_slice(relay.unique(x)[0], (0,), (3,))),
+    # sparse matrices
+    Case("nn.sparse_dense", [floats(3, 4), SPARSE, SPARSE_INDICES, SPARSE_STARTS],
+         lambda x, d, i, p: x @ SPARSE_MATRIX.T,
+         make=lambda x, *parts: relay.nn.sparse_dense(x, parts)),
+    Case("nn.sparse_add", [floats(2, 4), SPARSE, SPARSE_INDICES, SPARSE_STARTS],
+         lambda x, d, i, p: x + SPARSE_MATRIX,
+         make=lambda x, *parts: relay.nn.sparse_add(x, parts)),
     # products
     Case("nn.dense", [floats(3, 5), floats(4, 5)], lambda a, b: a @ b.T, {"units": 4}),
     Case("nn.matmul", [floats(5, 3), floats(5, 4)], lambda a, b: a.T @ b, {"transpose_a": True}),

@@ -69,7 +69,8 @@ def build(
         return AOTExecutorFactoryModule(module, chosen, executor, executable, mod_name, values)
 
     def describe() -> str:
-        return graph_json(passed["main"], lambda one: f"constant_{constants.position(one)}")
+        main: Any = passed["main"]
+        return graph_json(main, lambda one: f"constant_{constants.position(one)}")
 
     return GraphExecutorFactoryModule(
         module, chosen, executor, describe, executable, mod_name, values
@@ -117,9 +118,11 @@ def _bind(module: IRModule, params: Mapping[str, Any] | None) -> IRModule:
     """
     if not params:
         return module
-    names = {param.name_hint for param in module["main"].params}
+    main: Any = module["main"]
+    names = {param.name_hint for param in main.params}
     known = {name: value for name, value in params.items() if name in names}
-    return relax.transform.BindParams("main", known)(module)
+    bound: IRModule = relax.transform.BindParams("main", known)(module)
+    return bound
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
@@ -161,7 +164,7 @@ class ProgramExecutor:
             return self._callable(self._with_main(self.mod[name]))
         return self._callable(self._with_main(Function([], expr)))()
 
-    def _with_main(self, function: Function) -> IRModule:
+    def _with_main(self, function: Any) -> IRModule:
         module = self.mod.shallow_copy()
         module["main"] = function
         return module
@@ -208,7 +211,8 @@ def create_executor(
     module = IRModule() if mod is None else _module(mod)
     if params:
         module = module.shallow_copy()
-        module["main"] = bind_params_by_name(module["main"], params)
+        main: Any = module["main"]
+        module["main"] = bind_params_by_name(main, params)
     if isinstance(device, (list, tuple)):
         device = device[0] if device else None
     return ProgramExecutor(module, device, _target(target, None))

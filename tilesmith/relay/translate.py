@@ -2,14 +2,15 @@
 
     relax_mod = to_relax(relay_mod)
 
-Each expression becomes one binding, however many users it has; an operator becomes what its view
-says (`op.view`). What stands only in a branch is bound in that branch. From here on a program is
+Each expression becomes one binding, however many users it has, in the innermost branch or function
+that has all of them; an operator becomes what its view says (`op.view`). From here on a program is
 compiled as any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IncompleteType, IRModule, Op, PrimExpr
@@ -29,6 +30,8 @@ from tilesmith.relay.expr import Let, branch
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
+from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
+from tilesmith.relay.walks import post_order
 from tilesmith.support.errors import (
     TilesmithError,
     TypeMismatchError,
@@ -49,7 +52,16 @@ def to_relax(program: IRModule | Function) -> IRModule:
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
-        return _Module(module).run()
+        return _Module(_with_shared_bound(module)).run()
+
+
+def _with_shared_bound(module: IRModule) -> IRModule:
+    """Return a module in which what several scopes share is bound in the scope around them."""
+    functions = [one for one in module.functions.values() if isinstance(one, Function)]
+    inside = chain.from_iterable([post_order(function.body) for function in functions])
+    if any(isinstance(one, (If, Function)) for one in inside):
+        return ToBasicBlockNormalForm()(module)
+    return module
 
 
 class _Module:
@@ -75,7 +87,7 @@ class _Module:
     def function(self, name: str) -> GlobalVar:
         """Return the variable of a translated function; translates it if this has not happened."""
         known = self.translated.get(name)
-        function = self.source[name]
+        function: Any = self.source[name]
         if known is not None:
             if known.struct_info is None:  # it is being translated: it calls itself
                 known.describe(self.declared(function))

@@ -119,10 +119,9 @@ def _bound(graph: _Graph, var: Var, value: Any, offsets: dict[Any, int]) -> list
     if not isinstance(value, Call) or not isinstance(value.op, Op):
         raise UnsupportedError(f"the graph executor's JSON has no word for {type(value).__name__}")
     infos = _tensor_infos(known_struct_info(var))
-    if value.op is relax.call_tir.op:  # type: ignore[attr-defined]
-        name, operands = value.args[0].name_hint, value.args[1]
-    else:
-        name, operands = value.op.spec.short_name, Tuple(value.args)
+    operands: Any = value.args[1] if value.op is relax.call_tir.op else Tuple(value.args)
+    kernel: Any = value.args[0] if value.op is relax.call_tir.op else None
+    name = value.op.spec.short_name if kernel is None else kernel.name_hint
     inputs = graph.leaves(operands)
     number = len(graph.nodes)
     storages = [

@@ -252,7 +252,7 @@ def full(fill_value: Any, shape: Any = (), dtype: Any = "") -> Any:
 
 def _arange(attrs: Any, start: Any, stop: Any, step: Any) -> Any:
     bounds = [constant_value(one, "a bound of arange") for one in (start, stop, step)]
-    return relax.arange(*bounds, dtype=attrs.dtype)
+    return relax.arange(bounds[0], bounds[1], bounds[2], attrs.dtype)
 
 
 define(

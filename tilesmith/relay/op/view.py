@@ -40,7 +40,8 @@ Translation = Callable[..., Any]
 """``(attrs, *arguments)`` → an expression of relax operators over the same arguments."""
 
 
-OperandSizes = Callable[[Attrs, list[Any]], Sequence[Any]]
+OperandSizes = Callable[[Any, list[Any]], Sequence[Any]]
+"""``(attrs, sizes of the first operand)`` → the sizes of each other operand, or None."""
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.ir import Op
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import (
     Schema,
@@ -86,7 +87,7 @@ define(
     _resize2d,
     level=5,
     schema=_resize_schema("NCHW"),
-    record=relax.image.resize2d.op.spec,
+    record=Op.get("relax.image.resize2d").spec,
     description="Resize along 2 axes, with interpolation.",
 )
 for _name, _dims in (("resize1d", 1), ("resize3d", 3)):

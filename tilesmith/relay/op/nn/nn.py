@@ -19,7 +19,12 @@ from tilesmith.relax.attrs import (
 from tilesmith.relax.expr import RelaxExpr
 from tilesmith.relax.spec import topi
 from tilesmith.relay.expr import const
-from tilesmith.relay.op.nn import convolution, normalization, pooling  # noqa: F401 - operators
+from tilesmith.relay.op.nn import (  # noqa: F401 - they declare the operators
+    convolution,
+    normalization,
+    pooling,
+    sparse,
+)
 from tilesmith.relay.op.tensor import dtype_of
 from tilesmith.relay.op.view import (
     axis_of,

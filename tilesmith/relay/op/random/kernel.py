@@ -1,4 +1,4 @@
-"""``relay.op.random``, known as ``relay.random``: random numbers from keys (Threefry)."""
+"""``relay.op.random.kernel``: random numbers from keys (Threefry)."""
 
 from __future__ import annotations
 
