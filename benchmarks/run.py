@@ -335,5 +335,19 @@ def nodes(count: int, path: Path | None) -> None:
     click.echo(report.save("nodes", figures, path, count=count))
 
 
+@main.command("relay-graphs")
+@json_option
+def relay_graphs(path: Path | None) -> None:
+    """Measure whether InferType, text and passes of relay are linear in the number of calls."""
+    from benchmarks.relay_graphs import SIZES, measure
+
+    with status("measuring"):
+        figures = measure()
+    rows = [[name, *[f"{row[size]:.1f}" for size in SIZES]] for name, row in figures.items()]
+    heads = ["", *[f"{size} calls" for size in SIZES]]
+    report.show("microseconds per call", heads, rows)
+    click.echo(report.save("relay_graphs", figures, path))
+
+
 if __name__ == "__main__":
     main(prog_name="python -m benchmarks.run")

@@ -6,6 +6,7 @@ leaves it never.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +19,11 @@ TIME_LIMIT_SECONDS = 240
 
 PROGRAMS = (
     "graph_rewrite",
+    "old_spellings",
     "random_search",
     "relax_emit_te_cnn",
     "te_build_and_targets",
+    "te_schedule_primitives",
     "tensorir_bmm_relu",
     "tensorir_broadcast_add",
     "tensorir_conv2d",
@@ -35,7 +38,23 @@ needs_programs = pytest.mark.skipif(
 
 def test_number_of_supported_programs():
     """A program must not drop out of the table unnoticed."""
-    assert len(PROGRAMS) == len(set(PROGRAMS)) == 7
+    assert len(PROGRAMS) == len(set(PROGRAMS)) == 9
+
+
+def run(program: list[str], name: str, folder: Path) -> None:
+    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    finished = subprocess.run(
+        [sys.executable, *program],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_SECONDS,
+    )
+    assert finished.returncode == 0, (
+        f"{name} ended with exit code {finished.returncode}\n"
+        f"--- stdout\n{finished.stdout[-4000:]}\n--- stderr\n{finished.stderr[-8000:]}"
+    )
 
 
 @needs_programs
@@ -44,20 +63,17 @@ def test_number_of_supported_programs():
 def test_program(program: str, tmp_path: Path):
     path = FOLDER / f"{program}.py"
     assert path.is_file(), f"{path} is missing although its folder is there"
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(
-            os.pathsep
-        )
-    }
-    finished = subprocess.run(
-        [sys.executable, str(path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_SECONDS,
-    )
-    assert finished.returncode == 0, (
-        f"{program} ended with exit code {finished.returncode}\n"
-        f"--- stdout\n{finished.stdout[-4000:]}\n--- stderr\n{finished.stderr[-8000:]}"
-    )
+    run([str(path)], program, tmp_path)
+
+
+@needs_programs
+@pytest.mark.timeout(TIME_LIMIT_SECONDS + 30)
+@pytest.mark.parametrize("program", ["te_schedule_primitives", "tensorir_conv2d"])
+def test_program_of_a_tvm_user(program: str, tmp_path: Path):
+    """The same, written with ``import tvm``."""
+    text = (FOLDER / f"{program}.py").read_text(encoding="utf-8")
+    assert "import tilesmith as ts" in text or "from tilesmith" in text
+    text = re.sub(r"^(import|from) tilesmith\b", r"\1 tvm", text, flags=re.MULTILINE)
+    path = tmp_path / "program.py"
+    path.write_text(text, encoding="utf-8")
+    run(["-m", "tilesmith.compat.tvm", str(path)], program, tmp_path)

@@ -249,3 +249,24 @@ def test_the_context_of_old_programs():
         assert PassContext.current().opt_level == 3
     with pytest.raises(Exception, match="a trace is not called"):
         transform.build_config(trace=print)
+
+
+def test_lambda_lifting():
+    text = """def @main(%x: int32) {
+      let %y = add(%x, 1);
+      let %f = fn (%n: int32) -> int32 { if (less(%n, %y)) { %f(add(%n, 1)) } else { %n } };
+      let %g = fn (%n) { let %h = fn (%m: int32) { add(%m, %n) }; %h(multiply(%n, 2)) };
+      (%f(%x), %g(%x), (fn [A](%a: A) -> A { %a })(%x))
+    }"""
+    lifted = transform.LambdaLift()(relay.parse(text))
+    mod = transform.InferType()(relay.parse(lifted.astext()))
+    assert names(mod) == ["main", "lifted_f", "lifted_h", "lifted_g", "lifted"]
+    scalar = relay.scalar_type("int32")
+    assert mod["main"].ret_type == relay.TupleType([scalar] * 3)
+    closures = [name for name in names(mod) if mod[name].attrs.get("Closure")]
+    assert closures == ["lifted_f", "lifted_h"]
+    for name in names(mod):
+        assert analysis.well_formed(mod[name]) and not analysis.free_vars(mod[name])
+        inside = mod[name].body
+        has_functions = analysis.Feature.fFunction in analysis.detect_feature(inside)
+        assert has_functions == (name in closures)

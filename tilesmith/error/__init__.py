@@ -35,6 +35,7 @@ from tilesmith.support.errors import (
     UnknownMemberError,
     UnknownNameError,
     UnsupportedError,
+    UnsupportedModuleError,
     VerifyError,
     WorkerStartError,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "UnknownMemberError",
     "UnknownNameError",
     "UnsupportedError",
+    "UnsupportedModuleError",
     "VerifyError",
     "WorkerStartError",
 ]

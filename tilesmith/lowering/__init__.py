@@ -18,7 +18,8 @@ from tilesmith.lowering.pipelines import (
     lower_passes,
 )
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
-from tilesmith.lowering.te_schedules import form_irmodule, get_binds, schedule_to_module
+from tilesmith.lowering.te_schedules import form_irmodule, schedule_to_module
+from tilesmith.te.arguments import get_binds
 
 __all__ = [
     "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "build_to_run", "check_scheduled",

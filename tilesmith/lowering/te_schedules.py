@@ -12,10 +12,7 @@ from tilesmith.ir.transform import PassContext
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.te.schedule import Schedule
 from tilesmith.te.schedule.bounds import infer_bound
-from tilesmith.te.schedule.postprocessing import (
-    buffer_of_tensor,
-    schedule_post_proc_to_prim_func,
-)
+from tilesmith.te.schedule.postprocessing import schedule_post_proc_to_prim_func
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.schedule_ops import schedule_ops
 from tilesmith.te.tensor import ComputeOp, Tensor
@@ -24,29 +21,7 @@ from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt
 
-__all__ = ["check_pragmas", "form_irmodule", "get_binds", "schedule_to_module"]
-
-
-def get_binds(
-    args: Sequence[Any], compact: bool = False, binds: Mapping[Any, Any] | None = None
-) -> tuple[dict[Tensor, Buffer], list[Any]]:
-    """Return the buffers of the tensors among some arguments, and the arguments with the buffers in
-    place of the tensors. ``compact`` is what buffers are here in any case.
-    """
-    bound: dict[Tensor, Buffer] = dict(binds or {})
-    found: list[Any] = []
-    for argument in args:
-        if isinstance(argument, Tensor):
-            if argument not in bound:
-                bound[argument] = buffer_of_tensor(argument)
-            found.append(bound[argument])
-        elif isinstance(argument, (Buffer, Var)):
-            found.append(argument)
-        else:
-            raise TypeMismatchError(
-                f"an argument is a tensor, a buffer or a variable, got {argument!r}"
-            )
-    return bound, found
+__all__ = ["check_pragmas", "form_irmodule", "schedule_to_module"]
 
 
 def form_irmodule(

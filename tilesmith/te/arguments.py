@@ -11,12 +11,21 @@ from tilesmith.support.errors import TypeMismatchError
 from tilesmith.te.tensor import Tensor
 from tilesmith.tir.buffer import Buffer, decl_buffer
 
-__all__ = ["DATA_ALIGNMENT", "OFFSET_FACTOR", "get_binds"]
+__all__ = ["DATA_ALIGNMENT", "OFFSET_FACTOR", "get_binds", "memory_options"]
 
 DATA_ALIGNMENT = "te.data_alignment"
 OFFSET_FACTOR = "te.offset_factor"
 register_config_option(DATA_ALIGNMENT, int, -1, "alignment of the data of tensors, in bytes")
 register_config_option(OFFSET_FACTOR, int, 0, "what the offsets of tensors are multiples of")
+
+
+def memory_options() -> dict[str, int]:
+    """Return what the options of the context ask of the buffers of arguments."""
+    context = PassContext.current()
+    return {
+        "data_alignment": context.get_config(DATA_ALIGNMENT),
+        "offset_factor": context.get_config(OFFSET_FACTOR),
+    }
 
 
 def get_binds(
@@ -28,8 +37,7 @@ def get_binds(
     broadcast. Buffers and variables stay as they are.
     Raises TypeMismatchError for anything else.
     """
-    context = PassContext.current()
-    alignment, factor = context.get_config(DATA_ALIGNMENT), context.get_config(OFFSET_FACTOR)
+    options = memory_options()
     found: dict[Tensor, Buffer] = dict(binds or {})
     arguments: list[Any] = []
     for argument in args:
@@ -40,8 +48,7 @@ def get_binds(
                     argument.shape,
                     argument.dtype,
                     argument.op.name,
-                    data_alignment=alignment,
-                    offset_factor=factor,
+                    **options,
                     buffer_type="auto_broadcast" if is_symbolic and not compact else "",
                 )
             arguments.append(found[argument])

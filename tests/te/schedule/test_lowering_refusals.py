@@ -8,6 +8,7 @@ import pytest
 from tests.te.schedule.programs import rows
 from tilesmith import build, lower, te, tir
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
+from tilesmith.support.fallbacks import collect_fallbacks
 
 A = te.placeholder((8, 6), name="A")
 D = te.compute((8, 6), lambda i, j: A[i, j] * 2.0, name="D")
@@ -214,3 +215,21 @@ def test_a_buffer_that_is_bound_is_an_argument_too():
     given = tir.decl_buffer((8, 6), "float32", name="given")
     func = lower(s, [given, C], binds={A: given}, simple_mode=True)["main"]
     assert [buffer.name for buffer in func.buffer_map.values()] == ["given", "C"]
+
+
+@pytest.mark.parametrize("mark", ["unroll", "vectorize", "parallel", "pragma"])
+@pytest.mark.parametrize("change", ["split", "fuse"])
+def test_marks_of_loops_that_are_no_more_are_recorded(mark, change):
+    A = te.placeholder((4, 8), name="A")
+    B = te.compute((4, 8), lambda i, j: A[i, j] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    i, j = B.op.axis
+    if mark == "pragma":
+        s[B].pragma(j, "auto_unroll_max_step", 4)
+    else:
+        getattr(s[B], mark)(j)
+    with collect_fallbacks() as report:
+        s[B].split(j, 4) if change == "split" else s[B].fuse(i, j)
+    ((fallback, count),) = report.rows()
+    assert (fallback.kind, count) == ("schedule", 1)
+    assert "of loop 'j' is lost" in fallback.reason

@@ -238,7 +238,7 @@ def fill_in_parts(s, D, C, thread):
 MEANINGLESS = {
     "the threads 'threadIdx.y' of 'j' fill \"local\" memory": fill_in_parts,
     "'D'.*\"shared\" memory ends with the threads 'threadIdx.x'": fill_by_ended_threads,
-    "'i' and 'j' both run on 'threadIdx.x'": bind_twice,
+    "'i' and 'j' both run on the threads 'threadIdx.x'": bind_twice,
     "'j' runs over 6 values, and inside of 'i' of stage 'C', which runs over 4": bind_other_extents,
 }
 

@@ -308,7 +308,7 @@ def vectors_as_large_as_one_element() -> None:
     """Memory of vectors is taken to be as large as one lane of each."""
     for name in ("storage_rewrite", "allocation_lives"):
         owner = module("tir.transform.storage." + name)
-        replace(owner, "element_bits", lambda right: lambda dtype: right(dtype.element))
+        replace(owner, "memory_bits", lambda right: lambda dtype: right(dtype.element))
 
 
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {

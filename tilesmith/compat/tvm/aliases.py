@@ -263,6 +263,8 @@ NAMES: dict[str, dict[str, str]] = {
             "estimate_region_upper_bound",
         )
     },
+    "tvm.topi.cuda.argwhere": {"fdiv": "tilesmith.tir:floordiv", "fmod": "tilesmith.tir:floormod"},
+    "tvm.topi.random": {"absolute_import": "__future__:absolute_import"},
     "tvm.arith.iter_affine_map": {"subspace_divide": "tilesmith.arith:subspace_divide"},
     "tvm": {
         "__version__": "tilesmith.compat.tvm.aliases:VERSION",

@@ -37,6 +37,10 @@ _NO_GRAPH_TEXT = Refusal(
 _COMPILED = Refusal(
     "cuDNN is not called, kernels are compiled", "use the operators of topi.nn and relax.op.nn"
 )
+_DSP = Refusal(
+    "there are no micro kernels for the DSP extension of Cortex-M, as C sources",
+    "target='c -mcpu=cortex-m7' writes plain C",
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -77,7 +81,27 @@ REFUSALS: dict[str, Refusal] = {
             "contrib.graph_executor.GraphModule runs the model on the host",
         ),
     ),
+    **_named(
+        "tvm.topi.arm_cpu.mprofile.dsp.micro_kernel.common",
+        ("MICRO_WORD_LENGTH_BITS", "common_includes"),
+        _DSP,
+    ),
+    "tvm.topi.arm_cpu.mprofile.dsp.micro_kernel.tensordot:SMLAInstruction": _DSP,
+    **_named(
+        "tvm.topi.cuda.sort",
+        ("block_size", "thread_work"),
+        Refusal(
+            "sorting goes by digits, not by blocks of threads", "topi.argsort, topi.sort, topi.topk"
+        ),
+    ),
+    "tvm.topi.x86.conv3d:Workload3D": Refusal(
+        "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
+    ),
     # whole modules
+    "tvm.topi.arm_cpu.pstate_attributes": Refusal(
+        "functions that use SME enter and leave its modes by themselves",
+        "tir.Schedule.tensorize with the intrinsics of tir.tensor_intrin.arm_cpu",
+    ),
     "tvm.contrib.msc": Refusal(
         "the Multi-System Compiler is a project of its own, with its own formats and tools",
         "relax.frontend imports models, relax.transform changes them",

@@ -11,6 +11,14 @@ from tilesmith.tir.expr import IterVar
 __all__ = ["LoopAttributes", "Pragma", "Prefetched"]
 
 
+_KINDS = {
+    IterVar.Unrolled: "unroll",
+    IterVar.Vectorized: "vectorize",
+    IterVar.Parallelized: "parallel",
+    IterVar.Tensorized: "tensorize",
+}
+
+
 @dataclass(frozen=True)
 class Pragma:
     """A pragma on a loop, and where the user's program wrote it."""
@@ -44,6 +52,14 @@ class LoopAttributes:
     def copy(self) -> LoopAttributes:
         """Return attributes that can change on their own."""
         return replace(self, pragmas=list(self.pragmas), prefetches=list(self.prefetches))
+
+    def marks(self, axis: IterVar) -> list[str]:
+        """Return what is said of a loop that only holds while it is a loop."""
+        kind = _KINDS.get(self.iter_type) if self.iter_type != axis.iter_type else None
+        found = [kind] if kind else []
+        if self.bind_thread is not None:
+            found.append("bind")
+        return [*found, *self.pragma_keys, *["prefetch" for _ in self.prefetches]]
 
     @property
     def pragma_keys(self) -> list[str]:

@@ -19,6 +19,7 @@ from tilesmith.ir.operators import cast
 from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import ScheduleError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.te.arguments import memory_options
 from tilesmith.te.schedule.loop_nest import PREFETCH_SCOPE
 from tilesmith.te.schedule.operations.extern import BIND_SCOPE
 from tilesmith.te.schedule.schedule_ops import AXIS_SEPARATORS, LAYOUT_TRANSFORMS
@@ -74,11 +75,15 @@ class Layout:
 _PLAIN = Layout()
 
 
-def buffer_of_tensor(tensor: Tensor, scope: str = "", layout: Layout = _PLAIN) -> Buffer:
-    """Return a buffer for the elements of a tensor."""
+def buffer_of_tensor(
+    tensor: Tensor, scope: str = "", layout: Layout = _PLAIN, **options: int
+) -> Buffer:
+    """Return a buffer for the elements of a tensor, with further ``options`` of buffers."""
     shape = layout.shape(tensor.shape)
     separators = layout.separators or None
-    return decl_buffer(shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators)
+    return decl_buffer(
+        shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators, **options
+    )
 
 
 def verify_compact_buffer(stmt: Stmt) -> bool:
@@ -116,7 +121,8 @@ def schedule_post_proc_to_prim_func(
             continue
         if isinstance(argument, Tensor):
             if argument not in bound:
-                bound[argument] = buffer_of_tensor(argument, "", layouts.get(argument, _PLAIN))
+                layout = layouts.get(argument, _PLAIN)
+                bound[argument] = buffer_of_tensor(argument, "", layout, **memory_options())
             buffer = bound[argument]
         elif isinstance(argument, Buffer):
             buffer = argument

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, convert
 from tilesmith.support.caller import CallerPlace, place_of_caller
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.te.schedule.layouts import transform_layout
 from tilesmith.te.schedule.loop_attributes import LoopAttributes, Pragma, Prefetched
 from tilesmith.te.schedule.refusals import check_scope, describe, position, refuse
@@ -113,6 +114,12 @@ class Stage:
     def relate(self, relation: IterVarRelation, where: int) -> None:
         """Replace the leaves that a relation takes by those that it makes, at a position."""
         taken = relation.above
+        for axis in taken:
+            marks = self.iter_var_attrs[axis].marks(axis) if axis in self.iter_var_attrs else ()
+            if marks:
+                what = f"{', '.join(marks)} of loop '{axis.var.name}'"
+                reason = f"{what} is lost: the loop is no more, mark those that take its place"
+                record_fallback("schedule", f"stage '{self.name}'", reason)
         self.leaf_iter_vars = [
             axis for axis in self.leaf_iter_vars if not any(axis is one for one in taken)
         ]
