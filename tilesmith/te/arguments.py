@@ -48,7 +48,8 @@ def get_binds(
                     argument.shape,
                     argument.dtype,
                     argument.op.name,
-                    **options,
+                    data_alignment=options["data_alignment"],
+                    offset_factor=options["offset_factor"],
                     buffer_type="auto_broadcast" if is_symbolic and not compact else "",
                 )
             arguments.append(found[argument])

@@ -76,13 +76,25 @@ _PLAIN = Layout()
 
 
 def buffer_of_tensor(
-    tensor: Tensor, scope: str = "", layout: Layout = _PLAIN, **options: int
+    tensor: Tensor,
+    scope: str = "",
+    layout: Layout = _PLAIN,
+    data_alignment: int = -1,
+    offset_factor: int = 0,
 ) -> Buffer:
-    """Return a buffer for the elements of a tensor, with further ``options`` of buffers."""
+    """Return a buffer for the elements of a tensor; the last two parameters are those of
+    ``decl_buffer``.
+    """
     shape = layout.shape(tensor.shape)
     separators = layout.separators or None
     return decl_buffer(
-        shape, tensor.dtype, tensor.name, scope=scope, axis_separators=separators, **options
+        shape,
+        tensor.dtype,
+        tensor.name,
+        data_alignment=data_alignment,
+        offset_factor=offset_factor,
+        scope=scope,
+        axis_separators=separators,
     )
 
 
