@@ -30,10 +30,6 @@ def _named(module: str, names: Iterable[str], refusal: Refusal) -> dict[str, Ref
 
 
 _ONE_TENSOR_IR = Refusal("there is one tensor IR", "tilesmith.lower lowers it")
-_NO_GRAPH_TEXT = Refusal(
-    "a compiled model is one module, not a library beside a graph in JSON",
-    "GraphModule(executable) runs what tilesmith.compile or relax.build made",
-)
 _COMPILED = Refusal(
     "cuDNN is not called, kernels are compiled", "use the operators of topi.nn and relax.op.nn"
 )
@@ -49,8 +45,6 @@ REFUSALS: dict[str, Refusal] = {
         "tir.Schedule.tensorize puts intrinsics in place of tiles",
     ),
     **_named("tvm.tir.transform", ("LowerTIRx", "LowerTIRxOpaque"), _ONE_TENSOR_IR),
-    "tvm.contrib.graph_executor:create": _NO_GRAPH_TEXT,
-    "tvm.contrib.graph_runtime:create": _NO_GRAPH_TEXT,
     "tvm.contrib.graph_executor:GraphModule.debug_get_output": Refusal(
         "operators are fused: the values between them are not stored",
         "make the value an output of the model, or run relax.interpreter on the graph",
