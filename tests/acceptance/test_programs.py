@@ -23,7 +23,6 @@ PROGRAMS = (
     "random_search",
     "relax_emit_te_cnn",
     "te_build_and_targets",
-    "te_build_and_targets",
     "te_schedule_primitives",
     "tensorir_bmm_relu",
     "tensorir_broadcast_add",
