@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from tilesmith import te
 from tilesmith.ir import IRModule
+from tilesmith.ir.queries import nodes
+from tilesmith.lowering import schedule_to_module
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.stmt import AttrStmt
 from tilesmith.tir.transform import LowerCrossThreadReduction
 
 RACES = Options(check_races=True, check_undefined=True)
@@ -399,6 +403,22 @@ def test_virtual_threads():
     a, b = np.arange(32, dtype="int32"), np.zeros(32, "int32")
     run(func, a, b, options=RACES)
     np.testing.assert_array_equal(b, a[::-1])
+
+
+def test_virtual_threads_of_one_name_are_axes_of_their_own():
+    """Found by checked mode: classic schedules bind several loops to "vthread"."""
+    threads = [te.thread_axis((0, 2), "vthread") for _ in range(2)]
+    A = te.placeholder((4, 6), name="A", dtype="int32")
+    B = te.compute((4, 6), lambda i, j: A[i, j] * 2, name="B")
+    schedule = te.create_schedule(B.op)
+    for axis, thread in zip(B.op.axis, threads):
+        outer, _ = schedule[B].split(axis, nparts=2)
+        schedule[B].bind(outer, thread)
+    (func,) = schedule_to_module(schedule, [A, B]).functions.values()
+    assert [loop.node.thread_tag for loop in nodes(func, AttrStmt)] == ["vthread", "vthread"]
+    a, b = np.arange(24, dtype="int32").reshape(4, 6), np.zeros((4, 6), "int32")
+    run(func, a, b, options=RACES)
+    np.testing.assert_array_equal(b, a * 2)
 
 
 def test_thread_loops_over_one_axis_are_one_launch():

@@ -227,9 +227,7 @@ class GroupCompiler(Dispatcher[RunGroup]):
         node: For | AttrStmt,
     ) -> RunGroup:
         """Compile the launch of threads, or of an axis that is launched around already."""
-        tag = thread.thread_tag or "vthread"
-        if not tag.startswith(("threadIdx", "blockIdx")):
-            tag = f"{tag}:{thread.var.name}"  # virtual threads may be nested
+        tag = self._axis_name(thread)
         self.scope.axis_of[thread.var] = tag
         if isinstance(node, For):
             self.scope.axis_of[node.loop_var] = tag
@@ -259,6 +257,28 @@ class GroupCompiler(Dispatcher[RunGroup]):
             context.launch_ended(tag)
 
         return run
+
+    def _axis_name(self, thread: IterVar) -> str:
+        """Return the name of an axis of threads: its tag, that of virtual threads with the name of
+        the variable, since they may be nested.
+
+        The tags "vthread" and "cthread" of classic schedules are those of several axes at a time.
+        """
+        tag = thread.thread_tag or "vthread"
+        if tag.startswith(("threadIdx", "blockIdx")):
+            return tag
+        name = f"{tag}:{thread.var.name}"
+        if tag in ("vthread", "cthread"):
+            axes = {
+                one: axis
+                for one, axis in self.scope.axis_of.items()
+                if self.scope.launched.get(axis) and (axis == name or axis.startswith(name + ":"))
+            }
+            if thread.var in axes:
+                return axes[thread.var]
+            if axes:
+                return f"{name}:{len(axes)}"
+        return name
 
     def _same_axis(
         self, tag: str, slots: list[int], low: Evaluate, extent: Evaluate, node: For | AttrStmt
