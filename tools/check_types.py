@@ -25,7 +25,7 @@ BUDGET = {
     "script": 37,
     "target": 10,
     "te": 13,
-    "testing": 40,
+    "testing": 39,
     "topi": 87,
 }
 

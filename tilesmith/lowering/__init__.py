@@ -1,5 +1,7 @@
 """Lowers tensor programs to flat loops and compiles them: ``lower``, ``build``, the pipelines."""
 
+from typing import TYPE_CHECKING
+
 from tilesmith.lowering.functions import (
     build,
     build_to_run,
@@ -18,8 +20,18 @@ from tilesmith.lowering.pipelines import (
     lower_passes,
 )
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
-from tilesmith.lowering.te_schedules import form_irmodule, schedule_to_module
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.te.arguments import get_binds
+
+if TYPE_CHECKING:
+    from tilesmith.lowering.te_schedules import form_irmodule, schedule_to_module
+
+_LAZY = {
+    "form_irmodule": "tilesmith.lowering.te_schedules:form_irmodule",
+    "schedule_to_module": "tilesmith.lowering.te_schedules:schedule_to_module",
+}
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 __all__ = [
     "CLASSIC_PHASES", "PHASES", "ProgramKind", "build", "build_to_run", "check_scheduled",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from tilesmith.lowering.checking import (
 from tilesmith.lowering.devices import build_for_device
 from tilesmith.lowering.pipelines import PHASES, classic_passes, host_passes, lower_passes
 from tilesmith.lowering.program_kind import ProgramKind, program_kind
-from tilesmith.lowering.te_schedules import check_pragmas, check_schedule, schedule_to_module
 from tilesmith.runtime.module import Module
 from tilesmith.support.errors import (
     ConfigError,
@@ -30,7 +30,6 @@ from tilesmith.support.knobs import knobs
 from tilesmith.support.memory_planner import check_algorithm
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, find_back_end, part
-from tilesmith.te.schedule import Schedule as ClassicSchedule
 from tilesmith.tir.analysis.out_of_bounds import find_out_of_bounds
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import Schedule
@@ -62,7 +61,9 @@ def lower(
     added = _added_passes(context)
     with checked_passes():
         lowered = _lowered(module, added, simple_mode)
-    if isinstance(inp, ClassicSchedule) and not added:
+    if _is_classic(inp) and not added:
+        from tilesmith.lowering.te_schedules import check_pragmas  # loads classic schedules
+
         check_pragmas(inp, lowered)
     return lowered
 
@@ -90,6 +91,12 @@ def _lowered(module: IRModule, added: list[tuple[int, Pass]], simple_mode: bool)
         lowered = lowered.shallow_copy()
         lowered.update(sequence(IRModule(part, None, module.attrs, module.global_infos)))
     return lowered
+
+
+def _is_classic(inp: Any) -> bool:
+    """Return whether an input is a classic schedule, without loading what knows about these."""
+    loaded = sys.modules.get("tilesmith.te.schedule.schedule")
+    return loaded is not None and isinstance(inp, loaded.Schedule)
 
 
 def _as_module(
@@ -132,7 +139,9 @@ def _as_module(
         )
     if isinstance(inp, Schedule):
         return _as_module(inp.mod, args, name)
-    if isinstance(inp, ClassicSchedule):
+    if _is_classic(inp):
+        from tilesmith.lowering.te_schedules import schedule_to_module
+
         module = schedule_to_module(inp, args, name, binds)
         func = module[name]
         return IRModule({name: func.with_attr("tir.noalias", True)}) if _no_alias() else module
@@ -287,7 +296,9 @@ def _build(inputs: Any, args: Any, target: Any, chosen: Target, name: str, binds
     given = _as_module(inputs, args, name, binds)
     _refuse_out_of_bounds(given)
     module = _with_public_functions(lower(given))
-    if isinstance(inputs, ClassicSchedule):
+    if _is_classic(inputs):
+        from tilesmith.lowering.te_schedules import check_schedule
+
         check_schedule(inputs, module)
     if target is None:
         for func in module.functions.values():

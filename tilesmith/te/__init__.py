@@ -1,8 +1,8 @@
 """Tensor expressions: describe each element of a tensor, then make a PrimFunc."""
 
-from tilesmith.te import hybrid
-from tilesmith.te import schedule as classic_schedules
-from tilesmith.te.autodiff import gradient
+from typing import TYPE_CHECKING
+
+from tilesmith.support.lazy import lazy_attributes
 from tilesmith.te.create_prim_func import create_prim_func
 from tilesmith.te.operation import (
     compute,
@@ -15,7 +15,6 @@ from tilesmith.te.operation import (
     thread_axis,
     var,
 )
-from tilesmith.te.schedule import Schedule, SpecializedCondition, Stage, create_schedule
 from tilesmith.te.tag import TagScope, tag_scope
 from tilesmith.te.tensor import (
     BaseComputeOp,
@@ -34,8 +33,24 @@ from tilesmith.tir import *  # noqa: F403
 from tilesmith.tir import const
 from tilesmith.tir.index_map import IndexMap
 
-schedule = classic_schedules
-"""The star above brings the schedules of blocks under this name."""
+if TYPE_CHECKING:
+    from tilesmith.te import hybrid, schedule
+    from tilesmith.te.autodiff import gradient
+    from tilesmith.te.schedule import Schedule, SpecializedCondition, Stage, create_schedule
+
+# Whole models need no classic schedules: what is only for these loads when it is first used.
+_LAZY = {
+    "Schedule": "tilesmith.te.schedule:Schedule",
+    "SpecializedCondition": "tilesmith.te.schedule:SpecializedCondition",
+    "Stage": "tilesmith.te.schedule:Stage",
+    "create_schedule": "tilesmith.te.schedule:create_schedule",
+    "gradient": "tilesmith.te.autodiff:gradient",
+    "hybrid": "tilesmith.te.hybrid",
+    "schedule": "tilesmith.te.schedule",
+}
+globals().pop("schedule", None)  # the star brings the schedules of blocks under this name
+
+__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
 AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
 """Between the indices that an index map returns: a border between groups of axes."""

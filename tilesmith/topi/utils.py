@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilesmith import tir
 from tilesmith.arith import Analyzer, ConstIntBound
@@ -13,9 +13,12 @@ from tilesmith.ir import FloatImm, IntImm, PrimExpr, const, convert
 from tilesmith.ir import operators as op
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, TypeMismatchError
-from tilesmith.te import Operation, Schedule, Tensor
+from tilesmith.te import Operation, Tensor
 from tilesmith.tir.analysis import undefined_vars
 from tilesmith.topi import tag
+
+if TYPE_CHECKING:
+    from tilesmith.te import Schedule
 
 __all__ = [
     "Axes", "DType", "Number", "Shape", "arange_size", "checked_index", "equal_const_int",
