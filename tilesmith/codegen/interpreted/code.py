@@ -21,14 +21,12 @@ __all__ = ["generate"]
 
 def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
     """Return packed functions that interpret a lowered module (format "tir": its script)."""
-    wrappers = {
-        symbol: function
+    symbols = [
+        str(function.attrs.get("global_symbol", variable.name_hint))
         for variable, function in module.functions.items()
         if isinstance(function, PrimFunc)
-        and (symbol := str(function.attrs.get("global_symbol", variable.name_hint))).startswith(
-            FUNCTION_PREFIX
-        )
-    }
+    ]
+    wrappers = [symbol for symbol in symbols if symbol.startswith(FUNCTION_PREFIX)]
 
     def functions() -> dict[str, PackedFunc]:
         return {
