@@ -3,13 +3,20 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
+    "annotate_target": ("AnnotateTarget",),
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "compiler_regions": ("MergeCompilerRegions",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),
+    "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    ),
+    "partition_graph": (
+        "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
+        "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartitionGraph",
     ),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
     "simplify_inference": ("SimplifyInference",),
