@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.ir import RelaxExpr
 from tilesmith.ir.node import ComparedByStructure
+from tilesmith.runtime.ffi import as_opaque
 from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
 
@@ -84,6 +85,10 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
 class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     """Expressions with Python's operators: arithmetic on tensors, calls, indexing of tuples."""
+
+    def __tvm_ffi_object__(self) -> Any:
+        """Hand it to packed functions as what it is, not as a function that they may call."""
+        return as_opaque(self)
 
     def __add__(self, other: Any) -> Any:
         return SYNTAX["operator"]("relax.add", self, other)

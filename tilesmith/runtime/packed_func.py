@@ -43,6 +43,7 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     tvm_ffi.core.String: str,
     tvm_ffi.core.Bytes: bytes,
     tvm_ffi.Shape: tuple,
+    tvm_ffi.core.OpaquePyObject: lambda value: value.pyobject(),
 }
 
 
