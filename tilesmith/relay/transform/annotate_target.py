@@ -11,6 +11,7 @@ from tilesmith.relay.expr import Call, Let, Tuple, TupleGetItem
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.annotation.annotation import compiler_begin, compiler_end
+from tilesmith.relay.op.contrib.register import PATTERN_TABLES
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 from tilesmith.support.errors import TypeMismatchError
@@ -40,6 +41,8 @@ def AnnotateTarget(
     names = [targets] if isinstance(targets, str) else [str(one) for one in targets]
     if not names:
         raise TypeMismatchError("AnnotateTarget needs the name of a target")
+    for name in names:
+        PATTERN_TABLES.get(name, None)  # loads what says which operators it takes
     mod = infer_module(mod)
     for variable, function in functions_of(mod):
         if not is_grouped(function):
