@@ -48,6 +48,10 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
     # It decides which operator `x + y` calls, how the text looks, and what checked_type is.
     dialect: str = "relax"
 
+    def __tvm_ffi_object__(self) -> Any:
+        """Hand it to packed functions as what it is, not as a function that they may call."""
+        return as_opaque(self)
+
     @property
     def struct_info(self) -> StructInfo:
         """What is statically known about the value."""
@@ -85,10 +89,6 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
 
 class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     """Expressions with Python's operators: arithmetic on tensors, calls, indexing of tuples."""
-
-    def __tvm_ffi_object__(self) -> Any:
-        """Hand it to packed functions as what it is, not as a function that they may call."""
-        return as_opaque(self)
 
     def __add__(self, other: Any) -> Any:
         return SYNTAX["operator"]("relax.add", self, other)
