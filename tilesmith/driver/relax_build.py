@@ -175,9 +175,14 @@ def build_graph(
 
     load = part(record.load)
     return Executable(
-        metadata, [*code.objects, *(linked if code.objects else ())], constants.arrays, sources, load=load,
-        advice=code.advice, external=external,
-    )  # fmt: skip
+        metadata,
+        [*code.objects, *(linked if code.objects else ())],
+        constants.arrays,
+        sources,
+        load=load,
+        advice=code.advice,
+        external=external,
+    )
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ def _collected(root: Any, found: Mapping[DFPattern, Any]) -> Group:
     outside = {
         id(value)
         for part, value in found.items()
-        if isinstance(part, (WildcardPattern, VarPattern, ExprPattern))
+        if isinstance(part, (VarPattern, ExprPattern))
+        or (isinstance(part, WildcardPattern) and part.is_open)
     }
     outside.discard(id(root))
     group = Group(root, found)

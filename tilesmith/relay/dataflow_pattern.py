@@ -43,8 +43,10 @@ from tilesmith.relax.dpl.pattern import (
 from tilesmith.relax.dpl.pattern import OrPattern as AltPattern
 from tilesmith.relax.expr import as_expr, known_struct_info
 from tilesmith.relax.type_views import struct_info_of
+from tilesmith.relay.analysis import free_vars
 from tilesmith.relay.dataflow_groups import Group, find_groups, function_of_group, is_grouped
 from tilesmith.relay.expr import Call, Let, Tuple, TupleGetItem
+from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
 from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import DiagnosticError, TypeMismatchError
@@ -139,7 +141,10 @@ def _operands(found: Mapping[Any, Any], expr: Any) -> list[Any]:
     open_ = [
         value
         for part, value in found.items()
-        if isinstance(part, WildcardPattern) and value is not expr and not isinstance(value, Op)
+        if isinstance(part, WildcardPattern)
+        and part.is_open
+        and value is not expr
+        and not isinstance(value, Op)
     ]
     return open_ or [part for part in parts(expr) if not isinstance(part, Op)]
 
@@ -399,7 +404,10 @@ def _is_same(new: Any, old: Any, inner: set[int]) -> bool:
     ours, theirs = parts(new), parts(old)
     if len(ours) != len(theirs):
         return False
-    return all([_is_same(one, other, inner) for one, other in zip(ours, theirs)])
+    for one, other in zip(ours, theirs):
+        if not _is_same(one, other, inner):
+            return False
+    return True
 
 
 def _infer(expr: Any, mod: IRModule | None) -> None:
@@ -412,7 +420,4 @@ def _infer(expr: Any, mod: IRModule | None) -> None:
 
 
 def _as_function(expr: Any) -> Any:
-    from tilesmith.relay.analysis import free_vars
-    from tilesmith.relay.function import Function
-
     return Function(free_vars(expr), expr)

@@ -89,7 +89,7 @@ class Matcher:
         return expr
 
     def wildcard(self, pattern: Any, expr: Any) -> bool:
-        return True
+        return pattern.is_open or self.match(pattern.pattern, expr)
 
     def expression(self, pattern: Any, expr: Any) -> bool:
         value = self.value(expr)
@@ -145,8 +145,10 @@ class Matcher:
         value = self.value(expr)
         if not isinstance(value, If):
             return False
-        branches = [one.body if isinstance(one, SeqExpr) else one
-                    for one in (value.true_branch, value.false_branch)]
+        branches = [
+            one.body if isinstance(one, SeqExpr) else one
+            for one in (value.true_branch, value.false_branch)
+        ]
         return self.all_match(pattern.children(), [value.cond, *branches])
 
     def tuple(self, pattern: Any, expr: Any) -> bool:

@@ -159,7 +159,19 @@ class DFPattern:
 
 
 class WildcardPattern(DFPattern):
-    """Matches anything."""
+    """Matches anything, or what `redirect_to` says."""
+
+    def __init__(self) -> None:
+        self.pattern: DFPattern | None = None
+
+    def redirect_to(self, pat: DFPattern) -> None:
+        """Let the wildcard match what another pattern matches, which may be made of it."""
+        self.pattern = pat
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it matches anything."""
+        return self.pattern is None
 
 
 class ExprPattern(DFPattern):

@@ -5,10 +5,10 @@
         name = func.attrs["global_symbol"]
         return runtime.module_from_functions({name: lambda a, b, out: ...})
 
-The function of the module gets the inputs, then the outputs. ``relay.ext.mine.constant_updater(func,
-symbol)`` may give constants by name, which are kept beside the code; before the first call
-``__init_SYMBOL`` of the module gets a list of those that its function ``get_const_vars`` names (all
-without it).
+The function of the module gets the inputs, then the outputs. What
+``relay.ext.mine.constant_updater(func, symbol)`` gives, constants by name, is kept beside the code;
+before the first call ``__init_SYMBOL`` of the module gets a list of those that its function
+``get_const_vars`` names (all without it).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PartitionGraph: regions of external compilers become functions of the module.
 
-    compiler_end(add(compiler_begin(a), compiler_begin(b)))      →      @tvmgen_default_NAME_main_0(a, b)
+compiler_end(add(compiler_begin(a), compiler_begin(b)))  →  @tvmgen_default_NAME_main_0(a, b)
 """
 
 from __future__ import annotations
