@@ -50,8 +50,8 @@ def to_relax(program: IRModule | Function) -> IRModule:
 
     Functions that are relax's own, and PrimFuncs, are kept. A call of a function for an external
     compiler (with the attribute ``Compiler`` or ``Extern``) becomes one of the registered function
-    that its ``global_symbol`` names, which writes its results into its last arguments. Raises UnsupportedError
-    for data types, matches and references.
+    that its ``global_symbol`` names, which writes its results into its last arguments. Raises
+    UnsupportedError for data types, matches and references.
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():

@@ -1,7 +1,7 @@
 """The compiler "cblas": products of matrices by a BLAS library through its C interface.
 
-    mod = partition_for_cblas(mod, params)
-    lib = relay.build(mod, "llvm")
+mod = partition_for_cblas(mod, params)
+lib = relay.build(mod, "llvm")
 """
 
 from __future__ import annotations

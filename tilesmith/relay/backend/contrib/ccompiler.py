@@ -1,8 +1,8 @@
 """The compiler "ccompiler", an example: sums, differences and products as C source.
 
-    for step in (AnnotateTarget("ccompiler"), MergeCompilerRegions(), PartitionGraph()):
-        mod = step(mod)
-    lib = relay.build(mod, "llvm")         # the C code is compiled and linked with the rest
+for step in (AnnotateTarget("ccompiler"), MergeCompilerRegions(), PartitionGraph()):
+    mod = step(mod)
+lib = relay.build(mod, "llvm")         # the C code is compiled and linked with the rest
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The compiler "dnnl": convolutions and products of matrices by oneDNN.
 
-    mod = partition_for_dnnl(mod, params)
-    lib = relay.build(mod, "llvm")         # oneDNN is needed where the program runs
+mod = partition_for_dnnl(mod, params)
+lib = relay.build(mod, "llvm")         # oneDNN is needed where the program runs
 """
 
 from __future__ import annotations
