@@ -230,7 +230,10 @@ def test_what_is_no_code_generator_is_refused(external, generate, error, message
 
 SOURCE = f"""#include <stdint.h>
 {PACKED_INTERFACE}
-static int twice_(float* x, float* out) {{ for (int i = 0; i < 5; ++i) out[i] = x[i] * 2; return 0; }}
+static int twice_(float* x, float* out) {{
+  for (int i = 0; i < 5; ++i) out[i] = x[i] * 2;
+  return 0;
+}}
 {packed_wrapper("twice", "twice_", ["float", "float"])}"""
 
 
