@@ -121,6 +121,8 @@ def _slice(node: OnnxNode) -> Any:
     count = shape_of(node[1])[0]
     axes = node.axes(3, rank)
     axes = list(range(int(count))) if axes is None else axes
+    if len(axes) > rank or (isinstance(count, int) and len(axes) != count):
+        raise ShapeError(f"it has {count} starts for {len(axes)} axes of a tensor of rank {rank}")
     steps = [1] * len(axes)
     if node.has(4):
         steps = [int(value) for value in node.constant(4, "steps").ravel()]
