@@ -27,7 +27,8 @@ BROKEN = {
     "(float[3,4] x) => (float y) <int64[3] s = {0,0,0}> { y = Slice(x, s, s) }": (
         "3 starts for 3 axes of a tensor of rank 2"
     ),
-    "(float[3,4] x) => (float y) <int64[2] s = {0,0}, int64[1] a = {1}> { y = Slice(x, s, s, a) }": (
+    "(float[3,4] x) => (float y) <int64[2] s = {0,0}, int64[1] a = {1}>"
+    "{ y = Slice(x, s, s, a) }": (
         "2 starts for 1 axes"
     ),
     "(float[3] x) => (float y) { y = Einsum<equation=\"ij->i\">(x) }": "2 letters for a tensor",
