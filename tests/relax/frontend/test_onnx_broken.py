@@ -24,6 +24,17 @@ BROKEN = {
     "{ y = RoiAlign<output_width=4611686018427387904, sampling_ratio=2>(x, r, b) }": (
         "more elements than can be counted"
     ),
+    "(float[1,2,5,5] x, float[2,2,3,3] w, float b) => (float y) { y = Conv(x, w, b) }": (
+        "a tensor of rank 0 where it needs one of rank 1"
+    ),
+    "(float[1,2,5,5] x, float w) => (float y) { y = Conv(x, w) }": "constant spatial sizes",
+    "(float[9] x) => (float y) <int64 s = {2}, int64 n = {4}> { y = STFT(x, s, , n) }": (
+        "a tensor of rank 1 where it needs one of rank 3"
+    ),
+    "(float[1,9,1] x) => (float y) <int64 s = {0}, int64 n = {4}> { y = STFT(x, s, , n) }": (
+        "'frame_step' is 0, it has to be at least 1"
+    ),
+    "(float[1,9,1] x) => (float y) <int64 s = {2}> { y = STFT(x, s) }": "the input 'frame_length'",
     "(float[3,4] x) => (float y) <int64[3] s = {0,0,0}> { y = Slice(x, s, s) }": (
         "3 starts for 3 axes of a tensor of rank 2"
     ),

@@ -246,7 +246,7 @@ def _eye_like(node: OnnxNode) -> Any:
 
     if rank_of(node[0]) != 2:
         raise ShapeError(f"it needs a matrix, got a tensor of rank {rank_of(node[0])}")
-    rows, columns = shape_of(node[0])
+    rows, columns = shape_of(node[0], 2)
     to = node.attribute("dtype")
     dtype = dtype_of(node[0]) if to is None else dtype_name(int(to), "the result")
     row = op.expand_dims(op.arange(0, rows, 1, "int64"), 1)

@@ -122,7 +122,7 @@ def _run(
     batch_first = node.flag("layout")
     _check_shapes(node, gates, len(turned), states, batch_first)
     x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
-    length, batch, _ = shape_of(x)
+    length, batch, _ = shape_of(x, 3)
     if not isinstance(length, int) or not 1 <= length <= MOST_STEPS:
         raise node.unsupported(f"a sequence of {length} steps, which are unrolled,")
     functions = _functions(node, defaults, len(turned))
