@@ -43,6 +43,7 @@ BROKEN = {
         "2 starts for 1 axes"
     ),
     "(float[3] x) => (float y) { y = Einsum<equation=\"ij->i\">(x) }": "2 letters for a tensor",
+    "(float[2,3] x) => (float y) { y = Einsum<equation=\"ij->i9\">(x) }": "'9' of the result",
     "(float[3] x) => (float y) { y = Min(, ) }": "it has 0 inputs, the operator needs 1",
     "(float[4] x, float[4] s) => (float y) { y = GroupNormalization<num_groups=2>(x, s, s) }": (
         "of rank 1"
