@@ -121,7 +121,7 @@ class SizeList(list[Any]):
 
 
 def shape_of(expr: Any, rank: int | None = None) -> list[Size]:
-    """Return the sizes of a tensor; raises ShapeError if they are not known, or not ``rank`` ones."""
+    """Return the sizes of a tensor; raises ShapeError if unknown, or if not ``rank`` ones."""
     sizes = sizes_of(tensor_info(expr))
     if sizes is None:
         raise ShapeError(
