@@ -35,6 +35,12 @@ BROKEN = {
         "'frame_step' is 0, it has to be at least 1"
     ),
     "(float[1,9,1] x) => (float y) <int64 s = {2}> { y = STFT(x, s) }": "the input 'frame_length'",
+    "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
+        "'sorted' is 2, expected 0 or 1"
+    ),
+    "(float[1,1,3,3] x, float[1,1,2,2] w, float[4] o) => (float y) { y = DeformConv(x, w, o) }": (
+        "'offset' has the rank 1, 4 needed"
+    ),
     "(float[3,4] x) => (float y) <int64[3] s = {0,0,0}> { y = Slice(x, s, s) }": (
         "3 starts for 3 axes of a tensor of rank 2"
     ),
@@ -121,7 +127,7 @@ FUNCTIONS = (
 
 
 def parsed(text):
-    opset = "21" if "GroupNorm" in text else "23" if "Rotary" in text else "17"
+    opset = "21" if "GroupNorm" in text else "23" if "Rotary" in text or "Deform" in text else "17"
     model = parser.parse_model(HEAD.replace("17", opset) + text)
     model.functions.extend([parser.parse_function(text) for text in FUNCTIONS])
     return model

@@ -15,10 +15,6 @@ from tilesmith.relax.struct_info import TensorStructInfo
 __all__ = ["default_attributes", "definition_of", "has_definition"]
 
 
-_FLAGS = {"Attention": ("is_causal",), "RotaryEmbedding": ("interleaved",)}
-"""Attributes that are 0 or 1 of operators whose definition depends on them."""
-
-
 def has_definition(domain: str, operator: str, version: int) -> bool:
     """Return whether ONNX defines an operator by other operators."""
     schema = find_schema(domain, operator, version)
@@ -35,8 +31,6 @@ def definition_of(node: Any) -> Any:
         return _newest(schema, node.version)
     if not schema.has_context_dependent_function:
         return None
-    for name in _FLAGS.get(node.operator, ()):
-        node.flag(name)  # the definition takes any number but 0 for yes, other runtimes only 1
     types = [_type_of(value).SerializeToString() for value in node.inputs]
     versions = schema.context_dependent_function_opset_versions
     usable = [version for version in versions if version <= node.version] or [min(versions)]

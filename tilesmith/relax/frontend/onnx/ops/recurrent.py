@@ -200,6 +200,11 @@ def _over_steps(
         runs = node.emit(op.greater(lengths, scalar(place, dtype_of(lengths))))
         state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
         outputs[place] = op.where(runs, new[0], scalar(0, dtype_of(x)))
+    if lengths is not None:
+        # A sequence without steps has no last output: 0, as onnxruntime gives.
+        runs = node.emit(op.greater(lengths, scalar(0, dtype_of(lengths))))
+        zero = scalar(0, dtype_of(x))
+        state = tuple([node.emit(op.where(runs, last, zero)) for last in state])
     return outputs, state
 
 
