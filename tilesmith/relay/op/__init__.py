@@ -21,16 +21,17 @@ from tilesmith.relay.op import (
     transform,
     vision,
 )
-from tilesmith.relay.op.op import get, register
+from tilesmith.relay.op.op import *  # noqa: F403 - the table of names is in op.py
+from tilesmith.relay.op.op import __all__ as _registrations
 from tilesmith.relay.op.view import find_function, functions
 
 globals().update(functions())
 
 __all__ = sorted(
-    [
-        *functions(), "algorithm", "annotation", "get", "image", "nn", "op", "random", "reduce",
-        "register", "tensor", "transform", "vision",
-    ]
+    {
+        *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "random",
+        "reduce", "tensor", "transform", "vision",
+    }
 )  # fmt: skip
 
 
