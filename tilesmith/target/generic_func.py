@@ -29,6 +29,11 @@ class GenericFunc:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.get_packed_func()(*args, **kwargs)
 
+    @property
+    def default(self) -> Callable[..., Any] | None:
+        """The version for targets without one of their own, or None."""
+        return self._default
+
     def get_packed_func(self) -> Callable[..., Any]:
         """Return the version for the current target."""
         target = Target.current(allow_none=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tilesmith.relay.op.type_relations
 from tilesmith.relay.op import (
     algorithm,
     annotation,

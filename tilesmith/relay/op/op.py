@@ -98,10 +98,7 @@ def register_schedule(op_name: str, schedule: Any, level: int = 10) -> Any:
 
 
 def _compute_of(op_name: str) -> Callable[..., Any]:
-    op = Op.get(op_name)
-    compute: Callable[..., Any] | None = op.get_attr("FTVMCompute")
-    if compute is None and op.spec is not None:
-        compute = resolve("tilesmith.relay.op.strategy.computes:compute_of")(op)
+    compute: Callable[..., Any] | None = Op.get(op_name).get_attr("FTVMCompute")
     if compute is None:
         raise UnsupportedError(
             f"the operator '{op_name}' has no compute that its schedule could be for",
