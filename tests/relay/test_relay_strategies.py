@@ -1,4 +1,4 @@
-"""Strategies: what computes an operator on a target, which one is taken, and what is built of it."""
+"""Strategies: what computes an operator on a target, what is taken, and what is built of it."""
 
 import itertools
 
@@ -261,7 +261,7 @@ def test_a_version_for_a_target_key_is_for_that_target_alone():
 
 
 def test_a_users_schedule_is_compiled_as_it_is(unstated):
-    op = unstated(Op.get("nn.dense"), "FTVMStrategy")
+    unstated(Op.get("nn.dense"), "FTVMStrategy")
     made = []
 
     def schedule(attrs, outs, target):
@@ -385,7 +385,7 @@ def test_what_is_not_stated_is_said():
     with pytest.raises(TypeMismatchError, match="needs functions"):
         OpStrategy().add_implementation(None, None)
     with pytest.raises(UnknownMemberError, match="has no 'conv9d_strategy'"):
-        strategies.generic.conv9d_strategy  # noqa: B018
+        strategies.generic.conv9d_strategy
     with pytest.raises(UnsupportedError, match="cannot run on 'cuda"):
         strategies.naive_schedule(None, [], "cuda")
     bad = relay.op.op.register(f"test.own_{next(_numbers)}")

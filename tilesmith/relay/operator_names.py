@@ -19,13 +19,16 @@ class _OperatorNames:
         registrations = resolve("tilesmith.relay.op.op")
         if name in registrations.__all__:
             return getattr(registrations, name)
+        if name.endswith("Attrs"):
+            return getattr(resolve("tilesmith.relay.op.op_attrs"), name)
         return resolve("tilesmith.relay.op.view:find_function")(name)
 
     def public_names(self) -> list[str]:
         """Return the names of all operators without a namespace."""
         resolve("tilesmith.relay.op")
         registrations = resolve("tilesmith.relay.op.op").__all__
-        return [*resolve("tilesmith.relay.op.view:functions")(), *registrations]
+        kinds = resolve("tilesmith.relay.op.op_attrs:OPERATORS")
+        return [*resolve("tilesmith.relay.op.view:functions")(), *registrations, *kinds]
 
 
 OPERATORS = _OperatorNames()

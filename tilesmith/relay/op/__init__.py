@@ -16,8 +16,10 @@ from tilesmith.relay.op import (
     image,
     nn,
     op,
+    op_attrs,
     random,
     reduce,
+    strategy,
     tensor,
     transform,
     vision,
@@ -30,8 +32,8 @@ globals().update(functions())
 
 __all__ = sorted(
     {
-        *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "random",
-        "reduce", "tensor", "transform", "vision",
+        *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "op_attrs",
+        "random", "reduce", "strategy", "tensor", "transform", "vision",
     }
 )  # fmt: skip
 
