@@ -28,6 +28,7 @@ from tilesmith.relax.struct_info import (
 from tilesmith.relax.type_views import TypeStructInfo, struct_info_of
 from tilesmith.relay.expr import Let, branch
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
@@ -75,6 +76,7 @@ class _Module:
             if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
+        self.kernels = GivenKernels(self.builder)
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
         self.is_inferred = False
 
@@ -269,6 +271,10 @@ class _Scope:
         args = [self.find(arg) for arg in call.args]
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
+        if self.module.kernels.has(call.op):
+            given = self.module.kernels.call(call, args)
+            if given is not None:
+                return given if isinstance(given, Tuple) else self.builder.emit(given)
         view = call.op.spec
         if isinstance(view, View) and view.translate is not None:
             try:
