@@ -57,7 +57,7 @@ _OPTIONS: Registry[ConfigOption] = Registry(
         "tir.": "tilesmith.tir.transform",
         "te.": "tilesmith.te",
         "relax.": "tilesmith.relax.transform",
-        "relay.": "tilesmith.relay",
+        "relay.": "tilesmith.relay.options",
     },
 )
 

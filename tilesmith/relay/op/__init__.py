@@ -15,6 +15,7 @@ from tilesmith.relay.op import (
     image,
     nn,
     op,
+    patterns,
     random,
     reduce,
     tensor,
@@ -28,8 +29,8 @@ globals().update(functions())
 
 __all__ = sorted(
     [
-        *functions(), "algorithm", "annotation", "get", "image", "nn", "op", "random", "reduce",
-        "register", "tensor", "transform", "vision",
+        *functions(), "algorithm", "annotation", "get", "image", "nn", "op", "patterns", "random",
+        "reduce", "register", "tensor", "transform", "vision",
     ]
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ _PASSES = {
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),
     "normal_form": (
