@@ -13,6 +13,7 @@ _PASSES = {
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
+    "simplify_expr": ("SimplifyExpr",),
     "simplify_inference": ("SimplifyInference",),
     "types": ("InferType", "InferTypeLocal"),
 }  # fmt: skip

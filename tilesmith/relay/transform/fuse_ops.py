@@ -25,18 +25,12 @@ from tilesmith.relay.rewriting import rewrite
 from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.ty import TensorType
-from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
+from tilesmith.relay.walks import functions_of, is_closed, parts, post_order, with_parts
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
-__all__ = ["FuseOps", "LabelOps", "is_closed"]
+__all__ = ["FuseOps", "LabelOps"]
 
-_CLOSED = ("Primitive", "Compiler", "Composite")
 _RESHAPES = ("reshape", "contrib_reverse_reshape", "reshape_like", "squeeze", "expand_dims")
-
-
-def is_closed(node: Any) -> bool:
-    """Return whether a node is a function whose body is for a code generator, not for passes."""
-    return isinstance(node, Function) and any(node.attrs.get(name) for name in _CLOSED)
 
 
 def _is_open(node: Any) -> bool:
