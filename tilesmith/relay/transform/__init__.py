@@ -5,6 +5,10 @@ from tilesmith.support.lazy import lazy_attributes
 _PASSES = {
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "combine_parallel": (
+        "BatchingOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+        "CombineParallelDense",
+    ),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
