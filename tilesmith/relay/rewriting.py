@@ -13,7 +13,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.walks import binders, is_closed, parts, post_order, with_parts
 from tilesmith.support.errors import UnknownMemberError
 
-__all__ = ["bind", "renewed", "rewrite", "rewrite_typed", "substitute"]
+__all__ = ["bind", "renewed", "rewrite", "rewrite_typed", "substitute", "with_type_of"]
 
 
 def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
@@ -39,12 +39,13 @@ def rewrite_typed(expr: Any, change: Callable[[Any], Any]) -> Any:
         if is_closed(node):
             done[id(node)] = node
             continue
-        new = _with_type_of(node, with_parts(node, [done[id(part)] for part in parts(node)]))
-        done[id(node)] = _with_type_of(node, change(new))
+        new = with_type_of(node, with_parts(node, [done[id(part)] for part in parts(node)]))
+        done[id(node)] = with_type_of(node, change(new))
     return done[id(expr)]
 
 
-def _with_type_of(old: Any, new: Any) -> Any:
+def with_type_of(old: Any, new: Any) -> Any:
+    """Note the type that is known of an expression at the one that takes its place; return it."""
     if new is not old and isinstance(new, GraphExpr) and not isinstance(new, (Constant, Var)):
         info = getattr(old, "_struct_info", None)
         if info is not None and getattr(new, "_struct_info", None) is None:

@@ -10,6 +10,7 @@ _PASSES = {
         "CombineParallelDense",
     ),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
     "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),
