@@ -168,6 +168,11 @@ class PassContext:
         return stack[-1] if stack else _default()
 
     @staticmethod
+    def is_entered() -> bool:
+        """True if this thread has entered a context, whose settings somebody has chosen."""
+        return bool(_stack())
+
+    @staticmethod
     def list_configs() -> dict[str, dict[str, Any]]:
         """Return all declared options with their type, default and meaning."""
         names = _OPTIONS.names()
