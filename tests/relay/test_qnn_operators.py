@@ -290,7 +290,8 @@ def test_parameters_by_channel_of_a_sum():
 
 FUNCTIONS = {
     "tanh": numpy.tanh, "exp": numpy.exp, "sqrt": numpy.sqrt, "rsqrt": lambda x: x**-0.5,
-    "erf": numpy.vectorize(math.erf), "abs": numpy.abs, "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
+    "erf": numpy.vectorize(math.erf), "abs": numpy.abs,
+    "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
     "hardswish": lambda x: x * (x + 3).clip(0, 6) / 6, "log": numpy.log,
 }  # fmt: skip
 
