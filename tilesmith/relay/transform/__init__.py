@@ -7,6 +7,7 @@ _PASSES = {
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
+    "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
