@@ -29,14 +29,15 @@ def _parameter(tensor: Tensor, axis: int, indices: Sequence[PrimExpr]) -> PrimEx
 def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor, axis: int = -1, out_dtype: DType = "int8"
 ) -> Tensor:
-    """Return ``round(data / scale) + zero_point`` limited to the range of ``out_dtype``.
+    """Return ``round(data / scale) + zero_point`` limited to the range of ``out_dtype``;
+    halves are rounded to the even integer, as ONNX's QuantizeLinear demands.
 
     ``scale`` (in the dtype of data) and ``zero_point`` are scalars or vectors along ``axis``.
     """
     dtype = DataType(out_dtype)
 
     def element(*i: Any) -> PrimExpr:
-        scaled = tir.round(data(*i) / _parameter(scale, axis, i))
+        scaled = tir.nearbyint(data(*i) / _parameter(scale, axis, i))
         value = scaled + op.cast(data.dtype, _parameter(zero_point, axis, i))
         if dtype.is_integer:
             low, high = tir.min_value(dtype), tir.max_value(dtype)
