@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy
-
 from tilesmith.ir import TensorAffineType, TupleAffineType, register_op_attr
 from tilesmith.relax.expr import Constant, Tuple
 from tilesmith.relay.expr import const
@@ -181,8 +179,10 @@ def relu(expr: Any, type_map: Any) -> list[Any]:
     """Return integers that are no less than the zero point."""
     data = expr.args[0]
     given = _type(data, type_map)
-    rank = len(infer_shape(data))
-    zero = as_integers(0.0, given, dtype_of(data), rank)
+    single = has_one_scale(given) or not value_of(given.zero_point, "a zero point").any()
+    plain = tensor_type(1.0, given.zero_point if has_one_scale(given) else 0, given.dtype)
+    rank = 0 if single else len(infer_shape(data))
+    zero = as_integers(0.0, plain if single else given, dtype_of(data), rank)
     return [make_call("maximum", [data, zero]), given]
 
 
@@ -471,9 +471,7 @@ def concat(expr: Any, type_map: Any) -> list[Any]:
         raise NoIntegerFormError("the operands are not listed")
     if all(one.dtype == wanted.dtype for one in types):
         given = [[one.scale for one in types], [one.zero_point for one in types]]
-        made = qnn.concatenate(
-            data, *given, wanted.scale, wanted.zero_point, expr.attrs.axis
-        )
+        made = qnn.concatenate(data, *given, wanted.scale, wanted.zero_point, expr.attrs.axis)
         return [made, wanted]
     fields = [moved_to(one, own, wanted, wanted.dtype) for one, own in zip(data.fields, types)]
     return [_again(expr, Tuple(fields)), wanted]
@@ -493,9 +491,12 @@ def register_unary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
 
 def _function(expr: Any, type_map: Any, op: Callable[..., Any]) -> list[Any]:
     data = expr.args[0]
-    given, wanted = _single(data, type_map), type_map[expr]
+    given, wanted = _type(data, type_map), type_map[expr]
     if not has_one_scale(wanted):
         raise NoIntegerFormError("the result has several scales")
+    if not has_one_scale(given):  # sums of a convolution: in the finest of their scales
+        finest = tensor_type(value_of(given.scale, "a scale").min(), 0, "int32")
+        data, given = moved_to(data, given, finest, "int32"), finest
     dtype = given.dtype
     if dtype != wanted.dtype:  # results in int32, which the end brings to the dtype
         data, dtype = make_call("cast", [data], {"dtype": "int32"}), "int32"
@@ -525,4 +526,3 @@ def softmax(expr: Any, type_map: Any) -> list[Any]:
         return qnn.softmax(data, *parameters, axis=expr.attrs.axis)
 
     return _function(expr, type_map, op)
-

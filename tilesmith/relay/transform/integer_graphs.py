@@ -186,7 +186,7 @@ class _Converter:
                     span=call.span,
                     notes=("without hard_fail what cannot be converted stays as it is",),
                 ) from error
-            record_fallback("integers", "a region that ends in qnn.quantize", error)
+            record_fallback("legalization", "a region that ends in qnn.quantize", error)
             return call
 
     def onwards(self, call: Call) -> Any:
@@ -209,7 +209,7 @@ class _Converter:
         try:
             made, given = rule(call.with_fields(args=inner), types)
         except TilesmithError as error:
-            record_fallback("integers", f"a call of {call.op.name}", error)
+            record_fallback("legalization", f"a call of {call.op.name}", error)
             return call
         if not isinstance(given, TensorAffineType):
             return call
