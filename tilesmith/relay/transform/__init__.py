@@ -22,6 +22,7 @@ _PASSES = {
     "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
     "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
+    "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
