@@ -96,6 +96,8 @@ _LAZY = {
     "param_dict": "tilesmith.runtime.params",
     "prelude": "tilesmith.relay.prelude",
     "pretty_print": "tilesmith.relay.base:pretty_print",
+    "qnn": "tilesmith.relay.qnn",
+    "quantize": "tilesmith.relay.quantize",
     "random": "tilesmith.relay.op.random",
     "save_param_dict": "tilesmith.runtime.params:save_param_dict",
     "scope_builder": "tilesmith.relay.scope_builder",

@@ -76,6 +76,8 @@ MODULES: dict[str, str] = {
     "tvm.relay.analysis.call_graph": "tilesmith.relay.analysis",
     "tvm.relay.analysis.count_layers": "tilesmith.relay.analysis",
     "tvm.relay.analysis.feature": "tilesmith.relay.analysis",
+    "tvm.relay.backend._backend": "tilesmith.lowering",
+    "tvm.relay.backend.compile_engine": "tilesmith.relay.backend.te_compiler",
     "tvm.relay.op.contrib.cblas": "tilesmith.relay.backend.contrib.cblas",
     "tvm.relay.op.contrib.dnnl": "tilesmith.relay.backend.contrib.dnnl",
     "tvm.relay.param_dict": "tilesmith.runtime.params",

@@ -18,7 +18,7 @@ from typing import Any
 from tilesmith.ir import IRModule
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
-from tilesmith.relay.transform.partition_graph import (
+from tilesmith.relay.transform.compiler_functions import (
     OutlineCompilerFunctionsWithExistingGlobalSymbols,
 )
 from tilesmith.relay.translate import is_external

@@ -13,16 +13,12 @@ from tilesmith.relay.dataflow_groups import is_grouped
 from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem, Var
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
-from tilesmith.relay.rewriting import renewed, rewrite, substitute
 from tilesmith.relay.transform.annotate_target import BEGIN, END, is_annotation
 from tilesmith.relay.transform.compiler_regions import Region, ordered, regions_of
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 
-__all__ = [
-    "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
-    "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartitionGraph",
-]  # fmt: skip
+__all__ = ["PartitionGraph"]
 
 
 @relay_pass("PartitionGraph", 0, ["InferType"])
@@ -128,76 +124,3 @@ def _inside(expr: Any, table: Mapping[int, Any]) -> Any:
             else:
                 done[id(node)] = with_parts(node, [done[id(part)] for part in parts(node)])
     return done[id(expr)]
-
-
-# Functions that are for compilers already
-
-
-def _is_for(function: Any, compiler_filter: str) -> bool:
-    if not isinstance(function, Function):
-        return False
-    compiler = str(function.attrs.get("Compiler", ""))
-    return bool(compiler) and compiler_filter in ("", compiler)
-
-
-@relay_pass("OutlineCompilerFunctionsWithExistingGlobalSymbols", 0)
-def OutlineCompilerFunctionsWithExistingGlobalSymbols(
-    mod: IRModule, compiler_filter: str = ""
-) -> IRModule:
-    """Make functions of the module of functions with ``Compiler`` and ``global_symbol`` that are
-    written where they are called.
-    """
-    for variable, function in functions_of(mod):
-        if is_grouped(function):
-            continue
-
-        def change(node: Any) -> Any:
-            if not isinstance(node, Call) or not _is_for(node.op, compiler_filter):
-                return node
-            symbol = node.op.attrs.get("global_symbol")
-            if symbol is None:
-                return node
-            mod[GlobalVar(str(symbol))] = node.op
-            return Call(mod.get_global_var(str(symbol)), node.args, span=node.span)
-
-        mod[variable] = rewrite(function, change)
-    return infer_module(mod)
-
-
-@relay_pass("MarkCompilerFunctionsAsExtern", 0)
-def MarkCompilerFunctionsAsExtern(mod: IRModule, compiler_filter: str = "") -> IRModule:
-    """Mark functions with ``Compiler`` as compiled already: what ``global_symbol`` names is called
-    when the program runs.
-    """
-    for variable, function in functions_of(mod):
-        if _is_for(function, compiler_filter):
-            symbol = function.attrs.get("global_symbol", variable.name_hint)
-            attrs = {"Extern": 1, "global_symbol": str(symbol)}
-            mod[variable] = Function(
-                function.params, function.body, function.ret_type, function.type_params, attrs
-            )
-    return mod
-
-
-@relay_pass("InlineCompilerFunctionsBoundTo", 0)
-def InlineCompilerFunctionsBoundTo(mod: IRModule, global_vars: Sequence[GlobalVar]) -> IRModule:
-    """Write the bodies of functions in place of their calls, and drop the functions."""
-    bound = {one.name_hint: mod[one] for one in global_vars}
-
-    def change(node: Any) -> Any:
-        callee = bound.get(node.op.name_hint) if _calls_global(node) else None
-        if callee is None:
-            return node
-        inner: Any = renewed(callee)
-        return substitute(inner.body, dict(zip(inner.params, node.args)))
-
-    for variable, function in functions_of(mod):
-        if variable.name_hint not in bound:
-            mod[variable] = rewrite(function, change)
-    for name in bound:
-        del mod[name]
-    return infer_module(mod)
-
-
-def _calls_global(node: Any) -> bool:
-    return isinstance(node, Call) and isinstance(node.op, GlobalVar)
