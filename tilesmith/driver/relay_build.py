@@ -18,6 +18,7 @@ from tilesmith.relay.backend.executor_factory import (
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
+from tilesmith.relay.backend.external_code import generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
 from tilesmith.relay.expr import RelaxExpr
 from tilesmith.relay.function import Function
@@ -60,7 +61,7 @@ def build(
     constants = ConstantTable()
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(requested(module)), params)
+            bound = _bind(to_relax(generate_external_code(requested(module))), params)
             passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)

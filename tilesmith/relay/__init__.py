@@ -83,6 +83,7 @@ _LAZY = {
     "backend": "tilesmith.relay.backend",
     "base": "tilesmith.relay.base",
     "build_module": "tilesmith.relay.build_module",
+    "dataflow_pattern": "tilesmith.relay.dataflow_pattern",
     "fromtext": "tilesmith.relay.parser:fromtext",
     "image": "tilesmith.relay.op.image",
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",

@@ -18,6 +18,7 @@ from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from tilesmith.relax.op.base import call_dps_packed
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ShapeExpr,
@@ -43,14 +44,16 @@ from tilesmith.support.errors import (
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.unknown import Any as AnySize
 
-__all__ = ["to_relax"]
+__all__ = ["is_external", "to_relax"]
 
 
 def to_relax(program: IRModule | Function) -> IRModule:
     """Translate a module (or one function, which becomes ``main``) of the functional door.
 
-    Functions that are relax's own, and PrimFuncs, are kept. Raises UnsupportedError for data types,
-    matches and references.
+    Functions that are relax's own, and PrimFuncs, are kept. A call of a function for an external
+    compiler (with the attribute ``Compiler`` or ``Extern``) becomes one of the registered function
+    that its ``global_symbol`` names, which writes its results into its last arguments. Raises UnsupportedError
+    for data types, matches and references.
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
@@ -86,8 +89,9 @@ class _Module:
 
     def run(self) -> IRModule:
         """Return the translated module."""
-        for name in self.source.functions:
-            self.function(name.name_hint)
+        for name, function in self.source.functions.items():
+            if not is_external(function):
+                self.function(name.name_hint)
         return self.builder.get()
 
     def function(self, name: str) -> GlobalVar:
@@ -106,6 +110,12 @@ class _Module:
         made = _Scope(self, None).lambda_of(function, attrs)
         self.builder.update_func(variable, made)
         return variable
+
+    def external_callee(self, callee: Any) -> Function | None:
+        """Return the function that a call names if it is for an external compiler."""
+        if isinstance(callee, GlobalVar):
+            callee = self.source.functions.get(callee)
+        return callee if is_external(callee) else None
 
     def infer(self) -> None:
         """Find the types that are not written; they are noted at the expressions."""
@@ -167,11 +177,6 @@ class _Scope:
 
     def lambda_of(self, function: Function, attrs: Any = None) -> graph.Function:
         """Translate a function; its free variables are those of this scope."""
-        if function.attrs.get("Compiler"):
-            raise UnsupportedError(
-                f"the function '{function.attrs.get('global_symbol')}' is for an external code "
-                f"generator ('{function.attrs['Compiler']}'), which relay.build does not call yet"
-            )
         inner = _Scope(self.module, self)
         params = []
         for param in function.params:
@@ -208,13 +213,29 @@ class _Scope:
                 else:
                     self.known[id(expr.var)] = self.find(expr.value)
                 continue
-            missing = [part for part in _parts(expr) if self.find(part) is None]
+            missing = [part for part in self.parts(expr) if self.find(part) is None]
             if missing:
                 stack.extend(reversed(missing))
                 continue
             self.known[id(expr)] = self.translated(expr)
             stack.pop()
         return self.find(root)
+
+    def parts(self, expr: Any) -> Iterable[Any]:
+        """Return the parts of an expression that are computed before it, in the same scope."""
+        if isinstance(expr, Call):
+            if isinstance(expr.op, Op) or self.module.external_callee(expr.op) is not None:
+                return expr.args
+            return (expr.op, *expr.args)
+        if isinstance(expr, Tuple):
+            return expr.fields
+        if isinstance(expr, TupleGetItem):
+            return (expr.tuple_value,)
+        if isinstance(expr, If):
+            return (expr.cond,)
+        if isinstance(expr, Let):
+            return (expr.body,)
+        return ()
 
     def bind_function(self, let: Let) -> None:
         """Bind a local function, which may call itself."""
@@ -273,6 +294,11 @@ class _Scope:
     def call(self, call: Call) -> Any:
         """Translate a call of an operator or of a function."""
         args = [self.find(arg) for arg in call.args]
+        external = self.module.external_callee(call.op)
+        if external is not None:
+            info = self.module.declared(external).ret
+            symbol = str(external.attrs.get("global_symbol", getattr(call.op, "name_hint", "")))
+            return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
         if self.module.kernels.has(call.op):
@@ -297,19 +323,12 @@ class _Scope:
             self.builder.place = place
 
 
-def _parts(expr: Any) -> Iterable[Any]:
-    """Return the parts of an expression that are computed before it, in the same scope."""
-    if isinstance(expr, Call):
-        return expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
-    if isinstance(expr, Tuple):
-        return expr.fields
-    if isinstance(expr, TupleGetItem):
-        return (expr.tuple_value,)
-    if isinstance(expr, If):
-        return (expr.cond,)
-    if isinstance(expr, Let):
-        return (expr.body,)
-    return ()
+def is_external(function: Any) -> bool:
+    """Return whether a function is compiled by an external compiler, or has been."""
+    if not isinstance(function, Function):
+        return False
+    compiler = function.attrs.get("Compiler", "default")
+    return compiler != "default" or bool(function.attrs.get("Extern"))
 
 
 def _named(info: StructInfo, name: str) -> StructInfo:

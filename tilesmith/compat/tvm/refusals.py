@@ -37,6 +37,15 @@ _DSP = Refusal(
     "there are no micro kernels for the DSP extension of Cortex-M, as C sources",
     "target='c -mcpu=cortex-m7' writes plain C",
 )
+_COLLAGE = Refusal(
+    "a graph is divided among compilers by rules, not by measuring all divisions",
+    "MergeComposite, AnnotateTarget, MergeCompilerRegions and PartitionGraph of relay.transform",
+)
+_NO_LIBRARY = Refusal(
+    "its library or device is not a part of Tilesmith",
+    "register_pattern_table, target.NAME attributes and relay.ext.NAME declare a compiler; "
+    "relay.op.contrib.dnnl and cblas call libraries of the CPU",
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -91,7 +100,33 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.topi.x86.conv3d:Workload3D": Refusal(
         "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
     ),
+    "tvm.relay.transform:CollagePartition": _COLLAGE,
+    "tvm.relay.dataflow_pattern:register_df_node": Refusal(
+        "patterns are Python classes, no nodes of another runtime",
+        "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
+    ),
     # whole modules
+    "tvm.relay.collage": _COLLAGE,
+    **{
+        f"tvm.relay.op.contrib.{name}": _NO_LIBRARY
+        for name in (
+            "arm_compute_lib",
+            "bnns",
+            "clml",
+            "cmsisnn",
+            "coreml",
+            "cublas",
+            "cudnn",
+            "cutlass",
+            "ethosn",
+            "ethosu",
+            "libtorch",
+            "mrvl",
+            "te_target",
+            "tensorrt",
+            "vitis_ai",
+        )
+    },
     "tvm.topi.arm_cpu.pstate_attributes": Refusal(
         "functions that use SME enter and leave its modes by themselves",
         "tir.Schedule.tensorize with the intrinsics of tir.tensor_intrin.arm_cpu",
