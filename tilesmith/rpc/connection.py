@@ -52,7 +52,7 @@ class SocketTransport:
         closed: Callable[[], object] | None = None,
     ) -> None:
         self.where = channel.where
-        self._channel = channel
+        self.channel = channel
         self._life = session_timeout
         self._end = Deadline(session_timeout or None)
         self._numbers = itertools.count(1)
@@ -66,9 +66,9 @@ class SocketTransport:
         number = next(self._numbers) & 0xFFFFFFFF
         frame = Frame(Kind.REQUEST, operation, number, body)
         try:
-            self._channel.send(frame)
+            self.channel.send(frame)
             left = self._end.left()
-            answer = self._channel.receive(Deadline(CALL_SECONDS if left is None else left))
+            answer = self.channel.receive(Deadline(CALL_SECONDS if left is None else left))
             if answer is None or answer.kind is Kind.REQUEST or answer.number != number:
                 raise self._broken(
                     "it was closed" if answer is None else "the answer is of another"
@@ -101,13 +101,13 @@ class SocketTransport:
         )
 
     def _fail(self, reason: RPCError) -> RPCError:
-        self._channel.close()
+        self.channel.close()
         self._reason = reason
         return reason
 
     def close(self) -> None:
         """End the session: the server sees that the connection is closed."""
-        self._channel.close()
+        self.channel.close()
         if self._reason is None:
             self._reason = closed_error(self.where)
         if self._closed is not None:
@@ -129,17 +129,17 @@ class LoopbackTransport:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tilesmith-session-")
-        self._service: Service | None = Service(self._folder.name)
+        self.service: Service | None = Service(self._folder.name)
 
     def exchange(self, operation: Operation, body: bytearray) -> tuple[Kind, Any]:
         """Return the answer to a request."""
-        if self._service is None:
+        if self.service is None:
             raise closed_error(self.where)
-        return self._service.answer(operation, body)
+        return self.service.answer(operation, body)
 
     def close(self) -> None:
         """End the session."""
-        self._service = None
+        self.service = None
         with contextlib.suppress(OSError):  # it lies in the folder of temporary files
             self._folder.cleanup()
 
@@ -150,7 +150,7 @@ class Connection:
     def __init__(self, transport: Transport) -> None:
         self.number = next(_session_numbers)
         self.where = transport.where
-        self._transport = transport
+        self.transport = transport
         self._lock = threading.Lock()
         self._freed: deque[int] = deque()
         self._device_types: set[str] = set()
@@ -166,7 +166,7 @@ class Connection:
             except TypeMismatchError:
                 self._freed.extend(freed)
                 raise
-            kind, body = self._transport.exchange(operation, message)
+            kind, body = self.transport.exchange(operation, message)
         value = decode(body)
         if kind is Kind.FAULT:
             raise rebuild_fault(value, self.where)

@@ -46,6 +46,9 @@ class Holdings:
         for number in numbers:
             self._objects.pop(number, None)
 
+    def __len__(self) -> int:
+        return len(self._objects)
+
     def clear(self) -> None:
         """Forget everything."""
         self._objects.clear()

@@ -68,7 +68,7 @@ class Server:
         self._timeout = timeout
         self._in_process = no_fork
         self._settings: dict[str, Any] = {"load_library": load_library}
-        self._workers: set[SessionWorker] = set()
+        self.workers: set[SessionWorker] = set()
         self._spare: SessionWorker | None = None
         self._lock = threading.Lock()
         self._link: TrackerLink | None = None
@@ -142,7 +142,7 @@ class Server:
         finally:
             worker.end()
             with self._lock:
-                self._workers.discard(worker)
+                self.workers.discard(worker)
 
     def _serve_here(self, channel: Channel, seconds: float | None) -> None:
         timer = threading.Timer(seconds or 0, channel.close)
@@ -158,7 +158,7 @@ class Server:
     def _start_worker(self) -> SessionWorker:
         worker = SessionWorker(self._settings, self._silent)
         with self._lock:
-            self._workers.add(worker)
+            self.workers.add(worker)
         return worker
 
     def _take_worker(self) -> SessionWorker:
@@ -176,7 +176,7 @@ class Server:
 
     def _end_workers(self) -> None:
         with self._lock:
-            workers, self._spare = list(self._workers), None
+            workers, self._spare = list(self.workers), None
         for worker in workers:
             worker.end()
 

@@ -78,11 +78,11 @@ class Service:
     """Answers the requests of one session. `folder` is where its files lie."""
 
     def __init__(self, folder: str | os.PathLike[str], system: Module | None = None) -> None:
-        self._folder = Folder(Path(folder, "files"))
+        self.folder = Folder(Path(folder, "files"))
         self._loaded = Path(folder, "loaded")
         self._loaded.mkdir(parents=True, exist_ok=True)
         self._numbers = itertools.count(1)
-        self._held = Holdings()
+        self.held = Holdings()
         self._system = system
 
     def answer(
@@ -102,7 +102,7 @@ class Service:
         if not isinstance(request, list) or not request or not isinstance(request[0], bytes):
             raise RPCError("a request is a list that begins with the objects that are not needed")
         freed = request[0][: len(request[0]) // 8 * 8]
-        self._held.drop(numpy.frombuffer(freed, "<u8").tolist())
+        self.held.drop(numpy.frombuffer(freed, "<u8").tolist())
         handler = _HANDLERS.get(operation)
         if handler is None:
             raise RPCError(f"sessions know no operation {operation}")
@@ -119,18 +119,18 @@ class Service:
         """Return a registered function, or None."""
         found = get_global_func(name, allow_missing=True)
         return None if found is None else ObjectRecord(
-            ObjectKind.FUNCTION, self._held.hold(found), name
+            ObjectKind.FUNCTION, self.held.hold(found), name
         )  # fmt: skip
 
     @_answers(Operation.CALL, ObjectRecord, list, dict)
     def call(self, record: ObjectRecord, arguments: list[Any], named: dict[str, Any]) -> Any:
         """Call a function (or the entry function of a module)."""
-        function = self._held.object(record)
-        values = [self._held.from_record(one) for one in arguments]
+        function = self.held.object(record)
+        values = [self.held.from_record(one) for one in arguments]
         if named and isinstance(function, (Function, Module)):
             raise TypeMismatchError(f"'{record.name}' takes no arguments by name")
-        more = {str(name): self._held.from_record(one) for name, one in named.items()}
-        return self._held.to_record(function(*values, **more))
+        more = {str(name): self.held.from_record(one) for name, one in named.items()}
+        return self.held.to_record(function(*values, **more))
 
     @_answers(Operation.MEASURE, ObjectRecord, list, dict)
     def measure(
@@ -140,8 +140,8 @@ class Service:
         unknown = options.keys() - _MEASURE_OPTIONS
         if unknown:
             raise RPCError(f"calls are not measured with the options {sorted(unknown)}")
-        function = self._held.object(record)
-        values = [self._held.from_record(one) for one in arguments]
+        function = self.held.object(record)
+        values = [self.held.from_record(one) for one in arguments]
         devices = {one.device for one in values if isinstance(one, NDArray)}
 
         def synchronize() -> None:
@@ -153,45 +153,45 @@ class Service:
     @_answers(Operation.SIGNATURE, ObjectRecord)
     def signature(self, record: ObjectRecord) -> str | None:
         """Return the description of a model's function as JSON; None for other functions."""
-        found = getattr(self._held.object(record), "signature", None)
+        found = getattr(self.held.object(record), "signature", None)
         metadata = getattr(found, "metadata", None)
         return None if metadata is None else json.dumps(dict(metadata))
 
     @_answers(Operation.MODULE_FUNCTION, ObjectRecord, str)
     def module_function(self, record: ObjectRecord, name: str) -> Any:
         """Return a function of a module, or None."""
-        module = self._held.object(record)
+        module = self.held.object(record)
         is_there = module.implements_function(name, True)
         if not is_there and name not in record.names[1:]:
             return None
         found = module[name]
-        return ObjectRecord(ObjectKind.FUNCTION, self._held.hold(found), name)
+        return ObjectRecord(ObjectKind.FUNCTION, self.held.hold(found), name)
 
     @_answers(Operation.CONSTANT_NAMES, ObjectRecord)
     def constant_names(self, record: ObjectRecord) -> list[str]:
         """Return the names of a model's constants."""
-        return list(getattr(self._held.object(record), "constants", ()))
+        return list(getattr(self.held.object(record), "constants", ()))
 
     @_answers(Operation.CONSTANT, ObjectRecord, str)
     def constant(self, record: ObjectRecord, name: str) -> TensorRecord:
         """Return a constant of a model."""
-        constants = getattr(self._held.object(record), "constants", {})
+        constants = getattr(self.held.object(record), "constants", {})
         if name not in constants:
             raise UnknownNameError(f"the model has no constant '{name}'")
-        return self._held.tensor_record(constants[name])
+        return self.held.tensor_record(constants[name])
 
     @_answers(Operation.SYSTEM_LIB)
     def system_lib(self) -> Any:
         """Return the functions that are linked into this process."""
-        return self._held.to_record(self._system or system_lib())
+        return self.held.to_record(self._system or system_lib())
 
     @_answers(Operation.LOAD_MODULE, str)
     def load_module(self, name: str) -> Any:
         """Load an uploaded file."""
-        return self._held.to_record(self._load(name))
+        return self.held.to_record(self._load(name))
 
     def _load(self, name: str) -> Any:
-        path = self._folder.existing(name)
+        path = self.folder.existing(name)
         # under a name of its own: the system gives a library of a known name a second time
         place = self._loaded / str(next(self._numbers))
         place.mkdir()
@@ -207,7 +207,7 @@ class Service:
         """Link an uploaded module; return the name of the shared library."""
         module = self._load(name)
         linked = Path(name).stem + ".linked.so"
-        module.export_library(os.fspath(self._folder.path(linked)))
+        module.export_library(os.fspath(self.folder.path(linked)))
         return linked
 
     # -- arrays and devices ---------------------------------------------------------------------
@@ -217,10 +217,10 @@ class Service:
         self, shape: tuple[int, ...], dtype: DtypeRecord, device: DeviceRecord, scope: str | None
     ) -> TensorRecord:
         """Make an array."""
-        return self._held.tensor_record(empty(shape, dtype.name, Device(*device), scope))
+        return self.held.tensor_record(empty(shape, dtype.name, Device(*device), scope))
 
     def _piece(self, record: TensorRecord, offset: int, size: int) -> NDArray:
-        tensor = self._held.tensor(record)
+        tensor = self.held.tensor(record)
         if offset < 0 or not 0 <= size <= PIECE or offset + size > tensor.nbytes:
             raise OutOfBoundsError("a part of an array of the session reaches beyond its end")
         return reinterpret(tensor, (size,), _BYTE, offset)
@@ -239,7 +239,7 @@ class Service:
     @_answers(Operation.COPY, TensorRecord, TensorRecord)
     def copy(self, source: TensorRecord, target: TensorRecord) -> None:
         """Copy between two arrays of the session."""
-        self._held.tensor(source).copyto(self._held.tensor(target))
+        self.held.tensor(source).copyto(self.held.tensor(target))
 
     @_answers(Operation.SYNC, DeviceRecord)
     def sync(self, device: DeviceRecord) -> None:
@@ -256,9 +256,7 @@ class Service:
         """Return a property of a device, or None."""
         found = Device(*device)
         return (
-            self._held.to_record(found.api.attribute(found.device_id, name))
-            if found.exist
-            else None
+            self.held.to_record(found.api.attribute(found.device_id, name)) if found.exist else None
         )
 
     # -- files ----------------------------------------------------------------------------------
@@ -266,23 +264,23 @@ class Service:
     @_answers(Operation.UPLOAD, str, int, bytes)
     def upload(self, name: str, offset: int, content: bytes) -> None:
         """Write a piece of a file."""
-        self._folder.upload(name, offset, content)
+        self.folder.upload(name, offset, content)
 
     @_answers(Operation.DOWNLOAD, str, int, int)
     def download(self, name: str, offset: int, size: int) -> bytes:
         """Return a piece of a file."""
-        return self._folder.download(name, offset, size)
+        return self.folder.download(name, offset, size)
 
     @_answers(Operation.REMOVE, str)
     def remove(self, name: str) -> None:
         """Remove a file or folder."""
-        self._folder.remove(name)
+        self.folder.remove(name)
 
     @_answers(Operation.LIST_FILES, str)
     def list_files(self, name: str) -> list[str]:
         """Return the names of the files."""
-        return self._folder.list_files(name)
+        return self.folder.list_files(name)
 
     def close(self) -> None:
         """Forget everything."""
-        self._held.clear()
+        self.held.clear()

@@ -206,7 +206,7 @@ class Tracker:
     ) -> None:
         self.host = host
         self._longest_wait = timeout or LONGEST_WAIT
-        self._handler = TrackerServerHandler()
+        self.handler = TrackerServerHandler()
         self._listener = Listener(host, port, port_end, self._welcome, reuse_addr)
         self.port = self._listener.port
         self._listener.start()
@@ -225,7 +225,7 @@ class Tracker:
         except (RPCError, TimeoutError):
             return  # the connection is gone, and nobody is there to be told
         finally:
-            self._handler.close(client)
+            self.handler.close(client)
 
     def _reply(self, client: _Client, frame: Frame) -> bool:
         kind, taken = Kind.RESULT, None
@@ -239,20 +239,20 @@ class Tracker:
             client.channel.send(Frame(kind, frame.operation, frame.number, body))
         except RPCError:
             if taken is not None:
-                self._handler.put(decode(frame.body)[0], taken)  # who wanted it is gone
+                self.handler.put(decode(frame.body)[0], taken)  # who wanted it is gone
             return False
         return True
 
     def _answer(self, client: _Client, frame: Frame) -> Any:
         match frame.operation, decode(frame.body):
             case Operation.SUMMARY, []:
-                return self._handler.summary()
+                return self.handler.summary()
             case Operation.ANNOUNCE, [str(key), str() | None as host, int(port)]:
-                return self._handler.announce(client, key, host, port)
+                return self.handler.announce(client, key, host, port)
             case Operation.OFFER, [str(token)]:
-                return self._handler.offer(client, token)
+                return self.handler.offer(client, token)
             case Operation.WAITING, []:
-                return self._handler.waiting(client)
+                return self.handler.waiting(client)
             case Operation.ACQUIRE, [str(key), str(user), int(priority), float(seconds)]:
                 return self._acquire(client, key, user, priority, seconds)
         raise RPCError("this is no request that a tracker knows")
@@ -273,7 +273,7 @@ class Tracker:
             arrived.set()
             return True
 
-        self._handler.request(key, user, priority, take)
+        self.handler.request(key, user, priority, take)
         deadline = Deadline(min(max(seconds, 0.0), self._longest_wait))
         while not arrived.wait(_POLL_SECONDS):
             if deadline.is_over or self._listener.is_ended or _is_gone(client.channel):
@@ -281,12 +281,12 @@ class Tracker:
                     is_over.set()
                     if found:
                         break
-                self._handler.create_scheduler(key).withdraw(take)
+                self.handler.create_scheduler(key).withdraw(take)
                 raise self._none_free(key, seconds)
         return found[0]
 
     def _none_free(self, key: str, seconds: float) -> RPCError:
-        found = self._handler.summary()
+        found = self.handler.summary()
         keys = sorted({one["key"].removeprefix("server:") for one in found["server_info"]})
         has = f"it has servers of the keys: {', '.join(keys)}" if keys else "it has no servers"
         return RPCError(

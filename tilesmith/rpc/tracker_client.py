@@ -20,9 +20,9 @@ ANSWER_SECONDS = 30.0
 """How long a tracker may take to answer."""
 WAIT_SECONDS = 600.0
 """How long a request waits for a free server, unless it says something else."""
-_HEARTBEAT_SECONDS = 1.0
-_RETRY_SECONDS = 2.0
-_UNCLAIMED_SECONDS = 20.0
+HEARTBEAT_SECONDS = 1.0
+RETRY_SECONDS = 2.0
+UNCLAIMED_SECONDS = 20.0
 
 
 class TrackerChannel:
@@ -258,7 +258,7 @@ class TrackerLink:
 
     def _run(self, channel: TrackerChannel | None) -> None:
         while True:
-            self._wake.wait(_HEARTBEAT_SECONDS if channel else _RETRY_SECONDS)
+            self._wake.wait(HEARTBEAT_SECONDS if channel else RETRY_SECONDS)
             self._wake.clear()
             if self._is_ended:
                 break
@@ -284,7 +284,7 @@ class TrackerLink:
                 return
             if self._taken_at is None:
                 self._taken_at = now  # a client has the token now, and should come soon
-            if not self._is_due and now - self._taken_at < _UNCLAIMED_SECONDS:
+            if not self._is_due and now - self._taken_at < UNCLAIMED_SECONDS:
                 return
             self._is_due = False
             self._token = secrets.token_hex(16)
