@@ -61,7 +61,9 @@ def build(
     constants = ConstantTable()
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(requested(generate_external_code(module))), params)
+            # external compilers get their functions as they were partitioned
+            prepared = requested(generate_external_code(module))
+            bound = _bind(to_relax(prepared), params)
             passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)

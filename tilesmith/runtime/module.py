@@ -18,7 +18,7 @@ from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.ffi import as_opaque
 from tilesmith.runtime.formats import Format, source_only
-from tilesmith.runtime.library import Library, process_library
+from tilesmith.runtime.library import Library, LoadedCode, process_library
 from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -69,7 +69,7 @@ class Module:
         type_key: str = "library",
         *,
         objects: Sequence[bytes] = (),
-        library: Library | None = None,
+        library: LoadedCode | None = None,
         functions: Mapping[str, PackedFunc] | None = None,
         function_names: Sequence[str] = (),
         entry_name: str | None = None,
@@ -185,7 +185,7 @@ class Module:
             ) from None
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> LoadedCode | None:
         """The loaded code; None if there is none that this machine can run."""
         if self._library is None and self._objects and self._runnable:
             self._library = self._load(self._objects)

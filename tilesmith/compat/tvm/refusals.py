@@ -46,6 +46,10 @@ _NO_LIBRARY = Refusal(
     "register_pattern_table, target.NAME attributes and relay.ext.NAME declare a compiler; "
     "relay.op.contrib.dnnl and cblas call libraries of the CPU",
 )
+_RPC_PROCESS = Refusal(
+    "it is a part of how servers and trackers used to be run, not of how they are used",
+    "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -71,6 +75,20 @@ REFUSALS: dict[str, Refusal] = {
             "softmax",
         ),
         _COMPILED,
+    ),
+    "tvm.rpc.proxy": Refusal(
+        "servers are not reached through a proxy, nor from web pages",
+        "connect directly, or through ssh -L; rpc.Tracker lends servers",
+    ),
+    "tvm.rpc.tornado_util": Refusal(
+        "trackers and servers run in threads, without an event loop of Tornado",
+        "rpc.Tracker and rpc.Server are complete",
+    ),
+    **_named("tvm.rpc.server", ("PopenRPCServerState", "console_handler"), _RPC_PROCESS),
+    **_named(
+        "tvm.rpc.tracker",
+        ("PopenTrackerServerState", "TCPEventHandler", "console_handler"),
+        _RPC_PROCESS,
     ),
     "tvm.contrib.sdaccel:compile_vhls": Refusal(
         "Xilinx has replaced SDAccel (2019), and there is no back end for it",
@@ -157,10 +175,6 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.tedd": Refusal(
         "pictures of schedules are not drawn yet", "print(schedule.mod) shows the loops"
-    ),
-    "tvm.contrib.rpc": Refusal(
-        "remote sessions are not a part of Tilesmith yet",
-        "export_library, copy the file, load_module",
     ),
     "tvm.contrib.torch": Refusal(
         "modules of PyTorch are not made from compiled functions yet",
