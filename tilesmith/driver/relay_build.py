@@ -18,7 +18,7 @@ from tilesmith.relay.backend.executor_factory import (
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
-from tilesmith.relay.backend.external_code import generate_external_code
+from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
 from tilesmith.relay.expr import RelaxExpr
 from tilesmith.relay.function import Function
@@ -92,17 +92,23 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
 
 
 def _target(target: Any, host: Any) -> Target:
-    if isinstance(target, Mapping):
-        if len(target) != 1:
+    """Return the target that the program runs on; those of external code generators stand beside
+    it (as ``host`` of theirs, or in a list).
+    """
+    if isinstance(target, (Mapping, list, tuple)):
+        given = list(target.values() if isinstance(target, Mapping) else target)
+        compiled = [one for one in given if Target(one).kind.name not in EXTERNAL_KINDS]
+        if len(compiled or given) != 1:
             raise UnsupportedError(
                 "relay.build: one program runs on one device so far", notes=("give one target",)
             )
-        target = next(iter(target.values()))
-    if isinstance(target, (list, tuple)) and len(target) == 1:
-        target = target[0]
+        target = (compiled or given)[0]
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
-    return Target(target) if host is None else Target(target, host)
+    chosen = Target(target) if host is None else Target(target, host)
+    if chosen.kind.name in EXTERNAL_KINDS:
+        return chosen.host or Target("llvm")
+    return chosen
 
 
 def _module(program: Any) -> IRModule:
