@@ -94,8 +94,7 @@ class UMABackend(ABC):
                 notes=("a backend is registered once; choose another target_name",),
             )
         words = [
-            f"{name}:{_KINDS_OF_OPTIONS[type(default)]}"
-            + (f"={default}" if default != "" else "")
+            f"{name}:{_KINDS_OF_OPTIONS[type(default)]}" + (f"={default}" if default != "" else "")
             for name, default in self._target_attrs.items()
         ]
         declare_kind(self.target_name, _EXTERNAL_DEVICE, self.target_name, " ".join(words))

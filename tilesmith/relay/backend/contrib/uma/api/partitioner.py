@@ -109,6 +109,7 @@ def _lifted(function: Function, constants: list[Constant]) -> Function:
 
 def flattened(function: Function) -> Function:
     """Return a function without composite functions inside: their bodies stand in their place."""
+
     def change(node: Any) -> Any:
         callee = node.op if isinstance(node, Call) else None
         if not isinstance(callee, Function):
