@@ -82,7 +82,7 @@ def _collected(root: Any, found: Mapping[DFPattern, Any]) -> Group:
         id(value)
         for part, value in found.items()
         if isinstance(part, (VarPattern, ExprPattern))
-        or (isinstance(part, WildcardPattern) and part.is_open and part not in ways)
+        or (isinstance(part, WildcardPattern) and part.pattern is None and part not in ways)
     }
     outside.discard(id(root))
     group = Group(root, found)

@@ -105,7 +105,7 @@ def _operands(found: Mapping[Any, Any], expr: Any) -> list[Any]:
         value
         for part, value in found.items()
         if isinstance(part, WildcardPattern)
-        and part.is_open
+        and part.pattern is None
         and value is not expr
         and not isinstance(value, Op)
     ]

@@ -284,15 +284,9 @@ class Executable:
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        self._write(path, self._code_members())
-
-    def _write(self, path: PathLike, code: Mapping[str, bytes], prefix: bytes = b"") -> None:
-        metadata, constants = self.metadata, self._constants
-        if self._external is not None:
-            described, members, more = self._external.saved()
-            metadata = {**metadata, "external": described}
-            code, constants = {**code, **members}, {**constants, **_compact(more)}
-        write_artifact(path, metadata, code, constants, prefix)
+        code = self._code_members()
+        parts = _with_external(self._external, self.metadata, code, self._constants)
+        write_artifact(path, *parts)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
@@ -306,7 +300,8 @@ class Executable:
                 raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
-            self._write(path, {}, prefix)
+            parts = _with_external(self._external, self.metadata, {}, self._constants)
+            write_artifact(path, *parts, prefix)
         else:
             self.save(path)
 
@@ -464,10 +459,20 @@ def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[st
     return found
 
 
-def _compact(values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+def _with_external(
+    external: ExternalModules | None,
+    metadata: Mapping[str, Any],
+    code: Mapping[str, bytes],
+    constants: Mapping[str, numpy.ndarray],
+) -> tuple[Mapping[str, Any], Mapping[str, bytes], Mapping[str, numpy.ndarray]]:
+    """Return the parts of an artifact, with those of external modules."""
+    if external is None:
+        return metadata, code, constants
     import numpy
 
-    return {name: numpy.ascontiguousarray(value) for name, value in values.items()}
+    described, members, more = external.saved()
+    values = {name: numpy.ascontiguousarray(value) for name, value in more.items()}
+    return {**metadata, "external": described}, {**code, **members}, {**constants, **values}
 
 
 def _is_foreign(objects: Sequence[bytes]) -> bool:
