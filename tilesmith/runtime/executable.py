@@ -184,7 +184,7 @@ class Executable:
                 library.get_function(signature.function),
                 None if shapes is None else library.get_function(shapes),
                 ctypes.addressof(self._pointers) if self._constants else 0,
-                keep_alive=(library, self._constants, self._pointers),
+                keep_alive=(library, self._constants, self._pointers, self._external),
             )
             self._functions[name] = found
         return found

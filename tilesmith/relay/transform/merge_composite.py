@@ -17,7 +17,7 @@ from tilesmith.support.errors import TypeMismatchError
 __all__ = ["MergeComposite"]
 
 
-@relay_pass("MergeComposite", 0, ["InferType"])
+@relay_pass("MergeComposite")
 def MergeComposite(mod: IRModule, pattern_table: Iterable[tuple[Any, ...]]) -> IRModule:
     """Turn what patterns match into calls of functions with the attribute ``Composite``.
 
