@@ -298,6 +298,12 @@ class _Scope:
         if external is not None:
             info = self.module.declared(external).ret
             symbol = str(external.attrs.get("global_symbol", getattr(call.op, "name_hint", "")))
+            if _has_unknown_size(info):
+                raise UnsupportedError(
+                    f"the external function '{symbol}' gives {info}",
+                    notes=("the sizes of its results have to be known: no Any in their types",),
+                    span=call.span,
+                )
             return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
@@ -329,6 +335,14 @@ def is_external(function: Any) -> bool:
         return False
     compiler = function.attrs.get("Compiler", "default")
     return compiler != "default" or bool(function.attrs.get("Extern"))
+
+
+def _has_unknown_size(info: StructInfo) -> bool:
+    if isinstance(info, TupleStructInfo):
+        return any(_has_unknown_size(field) for field in info.fields)
+    if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr):
+        return True
+    return any(isinstance(size, AnySize) for size in info.shape.values)
 
 
 def _named(info: StructInfo, name: str) -> StructInfo:
