@@ -49,7 +49,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 
-__all__ = ["Closure", "Program"]
+__all__ = ["Closure", "Program", "as_value"]
 
 Data = Mapping[str, Any]
 
@@ -191,7 +191,7 @@ class Program:
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(inputs)}",
                 notes=(f"inputs: {', '.join(self.input_names)}",),
             )
-        return _execute(self.enter([_as_value(value) for value in values]))
+        return _execute(self.enter([as_value(value) for value in values]))
 
     def enter(self, values: Sequence[Any]) -> _Frame:
         """Return the frame of a call, with checked arguments."""
@@ -207,7 +207,7 @@ class Program:
         return frame
 
 
-def _as_value(value: Any) -> Any:
+def as_value(value: Any) -> Any:
     """Convert what a caller gives: arrays become NDArrays, lists tuples; objects stay."""
     if isinstance(value, (NDArray, ShapeTuple, RefValue)):
         return value
@@ -217,7 +217,7 @@ def _as_value(value: Any) -> Any:
         is_usable = isinstance(value, numpy.ndarray) and value.flags.carray
         return from_dlpack(value) if is_usable else array(value)
     if isinstance(value, (list, tuple)):
-        return tuple([_as_value(item) for item in value])
+        return tuple([as_value(item) for item in value])
     return from_dlpack(value) if hasattr(value, "__dlpack__") else value
 
 
@@ -227,7 +227,7 @@ def _as_result(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and not isinstance(value, ShapeTuple):
         made = tuple([_as_result(item) for item in value])
         return ShapeTuple(made) if made and all(type(item) is int for item in made) else made
-    return _as_value(value)
+    return as_value(value)
 
 
 class _Reader:
@@ -364,9 +364,16 @@ class _Reader:
         return self.size(size)
 
     def constant(self, place: int, data: Data) -> Evaluate:
-        """Read a constant tensor."""
-        made = array(self._constants[place])
-        return lambda frame: made
+        """Read a constant tensor, which is converted when it is needed."""
+        constant = self._constants[place]  # a wrong number is refused here
+        made: list[Any] = []
+
+        def run(frame: _Frame) -> Any:
+            if not made:
+                made.append(array(constant))
+            return made[0]
+
+        return run
 
     def plain(self, content: Any, data: Data) -> Evaluate:
         """Read a text."""

@@ -64,11 +64,17 @@ DOORS: dict[str, dict[str, str]] = {
     },
     "tilesmith.relay": {
         name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        for name in ("bind_params_by_name", "build", "create_executor", "optimize")
+    },
+    "tilesmith.relay.backend.vm": {
+        name: "tilesmith.driver.relay_vm:" + name for name in ("VMCompiler", "VMExecutor", "compile")
     },
     "tilesmith.relay.build_module": {
         name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        for name in (
+            "AotExecutor", "BuildModule", "GraphExecutor", "bind_params_by_name", "build",
+            "create_executor", "optimize",
+        )
     },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",

@@ -84,7 +84,6 @@ MODULES: dict[str, str] = {
     "tvm.runtime.object_generic": "tvm.runtime",
     "tvm.runtime.object_path": "tilesmith.ir.object_path",
     "tvm.runtime.script_printer": "tilesmith.ir.printing.config",
-    "tvm.runtime.vm": "tilesmith.runtime.relax_vm",
     "tvm.s_tir": "tvm.tir",
     "tvm.script.ir_builder": "tilesmith.script",
     "tvm.script.ir_builder.base": "tilesmith.script.builder",

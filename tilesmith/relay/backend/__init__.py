@@ -2,5 +2,12 @@
 
 from tilesmith.relay.backend import executor_factory
 from tilesmith.relay.backend.executor import Executor, Runtime
+from tilesmith.support.lazy import lazy_attributes
+
+_MODULES = ("interpreter", "vm")
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__, {name: f"{__name__}.{name}" for name in _MODULES}
+)
 
 __all__ = ["Executor", "Runtime", "executor_factory"]
