@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from tilesmith import relax
 from tilesmith.driver.graph_values import ConstantTable
+from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
@@ -25,6 +26,7 @@ from tilesmith.relay.expr import bind, const
 from tilesmith.relay import transform as relay_passes
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
+from tilesmith.contrib.graph_executor import checksum
 from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
     ExecutionError,
@@ -36,9 +38,10 @@ from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
+from tilesmith.tir import PrimFunc
 
 __all__ = [
-    "AotExecutor", "BuildModule", "GraphExecutor", "as_module", "bind_params_by_name", "build",
+    "AotExecutor", "BuildModule", "GraphExecutor", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module", "bind_params_by_name", "build",
     "build_target", "create_executor", "optimize",
 ]  # fmt: skip
 
@@ -67,7 +70,7 @@ def build(
     check_options(PassContext.current())
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
-    constants = ConstantTable()
+    constants = ConstantTable("p")
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
             bound = _bind(to_relax(module), params)
@@ -75,17 +78,25 @@ def build(
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name
+    executable.metadata["bound_params"] = _bound_params(module, params)
+    executable.node_program = lambda: node_program(passed, chosen)
     values = {name: array(value) for name, value in constants.arrays.items()}
     if executor.name == "aot":
-        return AOTExecutorFactoryModule(module, chosen, executor, executable, mod_name, values)
+        made: ExecutorFactoryModule = AOTExecutorFactoryModule(
+            module, chosen, executor, executable, mod_name, values
+        )
+        made.lowered = passed
+        return made
 
     def describe() -> str:
         main: Any = passed["main"]
-        return graph_json(main, lambda one: f"constant_{constants.position(one)}")
+        return graph_json(main, lambda one: f"p{constants.position(one)}")
 
-    return GraphExecutorFactoryModule(
+    made = GraphExecutorFactoryModule(
         module, chosen, executor, describe, executable, mod_name, values
     )
+    made.lowered = passed
+    return made
 
 
 def _refuse(runtime: Runtime, *pools: Any) -> None:
@@ -128,6 +139,13 @@ def as_module(program: Any) -> IRModule:
         f"relay.build takes an IRModule or a relay.Function, got {type(program).__name__}",
         notes=("IRModule.from_expr(relay.Function([x, w], y)) makes one of an expression",),
     )
+
+
+def _bound_params(module: IRModule, params: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the parameters of ``main`` that are constants, with the checksums of their values."""
+    main: Any = module["main"]
+    names = [param.name_hint for param in main.params]
+    return {name: checksum(array(params[name])) for name in names if params and name in params}
 
 
 def _bind(module: IRModule, params: Mapping[str, Any] | None) -> IRModule:
@@ -266,6 +284,29 @@ class BuildModule:
         _ = self.built
         assert self._module is not None
         return self._module
+
+
+class GraphExecutorCodegen:
+    """Writes the graph executor's JSON of a function."""
+
+    def __init__(self, mod: IRModule | None = None, target: Any = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        self.target = build_target(target, None)
+
+    def codegen(
+        self, ir_module: IRModule, func: Function
+    ) -> tuple[str, dict[Target, IRModule], dict[str, Any]]:
+        """Return the JSON, the kernels for the target, and the constants by name."""
+        module = ir_module.shallow_copy()
+        module["main"] = func
+        built = build(module, self.target)
+        kernels = IRModule(
+            {name: one for name, one in built.lowered.items() if isinstance(one, PrimFunc)}
+        )
+        return built.get_executor_config(), {self.target: kernels}, built.get_params()
+
+
+GraphRuntimeCodegen = GraphExecutorCodegen
 
 
 def create_executor(

@@ -116,6 +116,9 @@ class Executable:
         self._load = load
         self._advice = advice
         self._is_checked = not is_from_file
+        self.node_program: Callable[[], Executable] | None = None
+        """Compiles an executable with a function for each node of the graph, where that can be
+        done: not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):

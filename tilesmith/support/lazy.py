@@ -69,6 +69,10 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.relay.backend.vm": {
         name: "tilesmith.driver.relay_vm:" + name for name in ("VMCompiler", "VMExecutor", "compile")
     },
+    "tilesmith.relay.backend.graph_executor_codegen": {
+        name: "tilesmith.driver.relay_build:" + name
+        for name in ("GraphExecutorCodegen", "GraphRuntimeCodegen")
+    },
     "tilesmith.relay.build_module": {
         name: "tilesmith.driver.relay_build:" + name
         for name in (

@@ -4,7 +4,9 @@ from tilesmith.relay.backend import executor_factory
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.support.lazy import lazy_attributes
 
-_MODULES = ("interpreter", "vm")
+_MODULES = (
+    "graph_executor_codegen", "graph_plan_memory", "interpreter", "name_transforms", "utils", "vm",
+)  # fmt: skip
 
 __getattr__, __dir__ = lazy_attributes(
     __name__, {name: f"{__name__}.{name}" for name in _MODULES}
