@@ -253,7 +253,7 @@ class BuildModule:
         config: str = self.built.get_executor_config()
         return config
 
-    def getas_module(self) -> Any:
+    def get_module(self) -> Any:
         """Return the compiled program."""
         return self.built.get_lib()
 

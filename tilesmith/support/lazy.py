@@ -53,6 +53,12 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.contrib.random": {
         name: "tilesmith.te.library_calls:" + name for name in ("normal", "randint", "uniform")
     },
+    "tilesmith.contrib.pipeline_executor_build": {
+        name: "tilesmith.driver.pipeline_build:" + name
+        for name in (
+            "PipelineConfig", "build", "export_library", "pipeline_executor_build_enabled",
+        )
+    },
     "tilesmith.contrib.sparse": {
         name: "tilesmith.te.sparse:" + name
         for name in ("CSRPlaceholderOp", "SparsePlaceholderOp", "placeholder")
