@@ -65,9 +65,7 @@ def test_a_table_and_files_for_the_nodes(lib, debug, tmp_path, capsys):
     trace = json.loads((folder / "_tvmdbg_execution_trace.json").read_text())
     assert [event["name"] for event in trace["traceEvents"][::2]] == names
     tensors = load_param_dict((folder / "output_tensors.params").read_bytes())
-    numpy.testing.assert_allclose(
-        tensors[f"{names[-1]}____0"].numpy(), expected(), rtol=1e-5
-    )
+    numpy.testing.assert_allclose(tensors[f"{names[-1]}____0"].numpy(), expected(), rtol=1e-5)
     heads, rows = debug.debug_datum.get_debug_result()
     assert len(heads) == len(rows[0])
     assert [row[2] for row in rows[:-1]] == sorted([row[2] for row in rows[:-1]], reverse=True)
@@ -203,7 +201,9 @@ def test_names_of_building():
     module = BuildModule()
     with pytest.raises(ExecutionError, match="build"):
         module.get_module()
-    graph, program, params = module.build(ts.IRModule.from_expr(two_layers()), "llvm", params={"w": W})
+    graph, program, params = module.build(
+        ts.IRModule.from_expr(two_layers()), "llvm", params={"w": W}
+    )
     assert module.get_graph_json() == graph
     assert module.get_module() is program
     assert list(module.get_params()) == list(params) == ["p0"]

@@ -1,14 +1,18 @@
-"""The virtual machine and the interpreter: programs with data types, closures, references, loops."""
+"""The virtual machine and the interpreter: data types, closures, references, loops."""
 
 import numpy
 import pytest
 
 import tilesmith as ts
+from tests.relay.programs import Maker, arrays, value_of
 from tilesmith import relay
+from tilesmith.relax import interpreter
 from tilesmith.relay.backend.interpreter import ConstructorValue, Interpreter
 from tilesmith.relay.prelude import Prelude
+from tilesmith.relay.translate_objects import needs_objects, to_relax_objects
 from tilesmith.runtime.container import ADT, RefValue
 from tilesmith.runtime.vm import Executable, VirtualMachine
+from tilesmith.script import from_source
 from tilesmith.support.errors import (
     ArtifactError,
     ConfigError,
@@ -206,9 +210,9 @@ def test_a_value_that_no_clause_fits():
     machine = VirtualMachine(relay.vm.compile(mod, "llvm"), ts.cpu())
     value = ADT(prelude.some.tag, [ts.nd.array(numpy.int32(3))])
     assert machine.run(value).numpy() == 3
-    interpreter = relay.create_executor("debug", mod).evaluate()
-    assert interpreter(value).numpy() == 3
-    for run in (machine.run, interpreter):
+    reference = relay.create_executor("debug", mod).evaluate()
+    assert reference(value).numpy() == 3
+    for run in (machine.run, reference):
         with pytest.raises(ExecutionError, match="no clause of a match fits"):
             run(ADT(prelude.none.tag, []))
 
@@ -374,3 +378,42 @@ def test_the_interpreter_runs_operators_without_an_evaluation():
     found = relay.create_executor("debug").evaluate(relay.Function([x], y))(a).numpy()
     wanted = a.reshape(1, 2, 2, 2, 2).transpose(0, 1, 3, 4, 2)
     numpy.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_in_the_interpreter_and_as_objects(seed):
+    function, values = Maker(seed).function(), arrays(seed)
+    expected = value_of(function, values)
+    found = relay.create_executor("debug").evaluate(function)(*values)
+    numpy.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+    objects = to_relax_objects(function)
+    numpy.testing.assert_allclose(interpreter.run(objects, "main", *values), expected, rtol=1e-5)
+
+
+def test_the_translation_is_a_graph_that_prints_and_runs(program):
+    translated = to_relax_objects(program, ["mapped", "counter"])
+    assert "R.data.fits(xs" in translated.script()
+    again = from_source(translated.script())
+    ts.ir.assert_structural_equal(again["map"], translated["map"], map_free_vars=True)
+    assert plain_host(interpreter.run(translated, "mapped", numpy.int32(3))) == [4, 7, 12]
+    assert interpreter.run(translated, "counter", numpy.int32(3)) == 13023
+
+
+def plain_host(value):
+    return [int(value[0]), *plain_host(value[1])] if value else []
+
+
+def test_what_runs_as_native_code():
+    x, n = relay.var("x", shape=(2,)), relay.var("n", "int32")
+    tensors = relay.Function([x, n], relay.If(relay.less(n, relay.const(1)), x, relay.exp(x)))
+    assert not needs_objects(ts.IRModule.from_expr(tensors))
+    assert "main: native code" in relay.vm.compile(tensors, "llvm").bytecode
+    y = relay.var("y", relay.TensorType((relay.Any(),), "float32"))
+    choice = relay.Function(
+        [y, n], relay.If(relay.less(n, relay.const(1)), y, relay.concatenate((y, y), 0))
+    )
+    assert needs_objects(ts.IRModule.from_expr(choice))
+    run = relay.create_executor("vm").evaluate(choice)
+    for count in (0, 1):
+        wanted = [1.0, 2.0] * (1 + count)
+        assert run(numpy.array([1, 2], "float32"), numpy.int32(count)).numpy().tolist() == wanted

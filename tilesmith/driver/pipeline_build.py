@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.contrib.pipeline_executor import Plan, PipelineExecutorFactoryModule
+from tilesmith.contrib.pipeline_executor import PipelineExecutorFactoryModule, Plan
 from tilesmith.driver.relay_build import build as build_program
 from tilesmith.ir import IRModule
 from tilesmith.runtime.devices import Device, cpu
@@ -129,9 +129,7 @@ class ModuleConfig:
         """Return the ends: ``["input"]``, ``["output"]``, ``["param"]``."""
         known = {"input": self.inputs, "output": self.outputs, "param": self.param}
         if key not in known:
-            raise UnknownNameError(
-                f"a stage has no '{key}'", notes=("known: " + ", ".join(known),)
-            )
+            raise UnknownNameError(f"a stage has no '{key}'", notes=("known: " + ", ".join(known),))
         return known[key]
 
 
@@ -186,9 +184,7 @@ class PipelineConfig:
         pending = sorted(self.stages, key=lambda one: one.number)
         done: list[ModuleConfig] = []
         while pending:
-            ready = [
-                one for one in pending if not [s for s in _sources(one) if s not in done]
-            ]
+            ready = [one for one in pending if not [s for s in _sources(one) if s not in done]]
             if not ready:
                 raise DiagnosticError(
                     "the stages of the pipeline are connected in a circle: "
@@ -267,9 +263,7 @@ def _check(config: PipelineConfig, plan: Plan) -> None:
 def build(pipe_configs: PipelineConfig) -> PipelineExecutorFactoryModule:
     """Compile the stages of a pipeline."""
     if not isinstance(pipe_configs, PipelineConfig):
-        raise TypeMismatchError(
-            f"a PipelineConfig is needed, got {type(pipe_configs).__name__}"
-        )
+        raise TypeMismatchError(f"a PipelineConfig is needed, got {type(pipe_configs).__name__}")
     pipe_configs.dag_topology_sort()
     plan = pipe_configs.plan()
     stages = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tilesmith import relax
+from tilesmith.contrib.graph_executor import checksum
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
@@ -13,6 +14,7 @@ from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering.functions import check_options
+from tilesmith.relay import transform as relay_passes
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.relay.backend.executor_factory import (
     AOTExecutorFactoryModule,
@@ -20,13 +22,11 @@ from tilesmith.relay.backend.executor_factory import (
     GraphExecutorFactoryModule,
 )
 from tilesmith.relay.backend.graph_json import graph_json
-from tilesmith.relay.backend.interpreter import Executor as Executor_
+from tilesmith.relay.backend.interpreter import Executor as ProgramExecutor
 from tilesmith.relay.backend.interpreter import Interpreter
 from tilesmith.relay.expr import bind, const
-from tilesmith.relay import transform as relay_passes
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
-from tilesmith.contrib.graph_executor import checksum
 from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
     ExecutionError,
@@ -41,8 +41,8 @@ from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
 __all__ = [
-    "AotExecutor", "BuildModule", "GraphExecutor", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module", "bind_params_by_name", "build",
-    "build_target", "create_executor", "optimize",
+    "AotExecutor", "BuildModule", "GraphExecutor", "GraphExecutorCodegen", "GraphRuntimeCodegen",
+    "as_module", "bind_params_by_name", "build", "build_target", "create_executor", "optimize",
 ]  # fmt: skip
 
 _GRAPH, _CPP = Executor("graph"), Runtime("cpp")
@@ -110,8 +110,8 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
 
 
 def build_target(target: Any, host: Any) -> Target:
-    """Return the one target that is meant: a program runs on one device so far. Of several, all have
-    to be the same; a device of a mapping may be given by name, number or as a Device.
+    """Return the one target that is meant: a program runs on one device so far. Of several, all
+    have to be the same; a device of a mapping may be given by name, number or as a Device.
     """
     if isinstance(target, Mapping):
         target = list(target.values())
@@ -169,7 +169,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     return made
 
 
-class GraphExecutor(Executor_):
+class GraphExecutor(ProgramExecutor):
     """Runs programs of tensors as the graph executor does."""
 
     kind: ClassVar[str] = "graph"
@@ -315,7 +315,7 @@ def create_executor(
     device: Any = None,
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Executor_:
+) -> ProgramExecutor:
     """Make an executor: ``create_executor("graph", mod).evaluate()(x)``.
 
     "debug" evaluates with numpy, expression by expression; "graph" and "aot" run programs of
@@ -323,11 +323,13 @@ def create_executor(
     """
     from tilesmith.driver.relay_vm import VMExecutor
 
-    kinds: dict[str, type[Executor_]] = {
+    kinds: dict[str, type[ProgramExecutor]] = {
         "debug": Interpreter, "graph": GraphExecutor, "vm": VMExecutor, "aot": AotExecutor
     }  # fmt: skip
     if kind not in kinds:
-        raise UnknownNameError(f"there is no executor '{kind}'", notes=("known: " + ", ".join(kinds),))
+        raise UnknownNameError(
+            f"there is no executor '{kind}'", notes=("known: " + ", ".join(kinds),)
+        )
     module = IRModule() if mod is None else as_module(mod)
     if params:
         module = module.shallow_copy()

@@ -1,8 +1,8 @@
 """``relay.vm``: compiles programs of the functional door for the virtual machine.
 
-Programs of tensors, with choices and loops, become native code by the same path as all others. What
-native code cannot hold (data types, closures, references, tensors whose sizes a choice decides) runs
-step by step, and the tensor parts in between are native code.
+Programs of tensors, with choices and loops, become native code by the same path as all others.
+What native code cannot hold (data types, closures, references, tensors whose sizes a choice
+decides) runs step by step, and the tensor parts in between are native code.
 """
 
 from __future__ import annotations
@@ -128,5 +128,3 @@ class VMExecutor(Executor):
         """Return a function that runs ``main`` of a module."""
         machine = VirtualMachine(compile(module, self.target), self.device)
         return machine.run
-
-

@@ -262,7 +262,9 @@ class Scope:
             return expr
         raise UnsupportedError(
             f"{type(expr).__name__} cannot be compiled yet",
-            notes=("data types, matches and references need the virtual machine: relay.vm.compile",),
+            notes=(
+                "data types, matches and references need the virtual machine: relay.vm.compile",
+            ),
             span=getattr(expr, "span", None),
         )
 
@@ -328,7 +330,9 @@ def named_sizes(info: StructInfo, name: str) -> StructInfo:
         return TensorStructInfo(sizes, info.dtype)
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(
-            tuple([named_sizes(field, f"{name}_{place}") for place, field in enumerate(info.fields)])
+            tuple(
+                [named_sizes(field, f"{name}_{place}") for place, field in enumerate(info.fields)]
+            )
         )
     if isinstance(info, TypeStructInfo):
         raise UnsupportedError(

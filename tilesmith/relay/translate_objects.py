@@ -4,8 +4,8 @@
                                                 if c: x = R.data.field(xs, 0) …
 
 Such values are objects under relax, and so is a value whose type is a type variable. Where relay
-knows that an object is a tensor, ``R.match_cast`` says so, and what follows is computed by kernels. A
-function may have effects here, and calls stay in the order in which they are written.
+knows that an object is a tensor, ``R.match_cast`` says so, and what follows is computed by kernels.
+A function may have effects here, and calls stay in the order in which they are written.
 """
 
 from __future__ import annotations
@@ -208,9 +208,7 @@ class _ObjectScope(Scope):
 
     def write(self, expr: RefWrite) -> Any:
         """Translate the writing of a reference."""
-        return self.builder.emit(
-            operators.data.write(self.find(expr.ref), self.find(expr.value))
-        )
+        return self.builder.emit(operators.data.write(self.find(expr.ref), self.find(expr.value)))
 
     # Matches
 
@@ -279,7 +277,8 @@ def _made(constructor: Constructor, fields: list[Any]) -> Call:
             f"the constructor '{constructor.name_hint}' takes {len(constructor.inputs)} values, "
             f"not {len(fields)}"
         )
-    return Call(operators.data.make.op, [PrimValue(constructor.tag), *fields])
+    made: Call = operators.data.make(constructor.tag, *fields)
+    return made
 
 
 _RULES: dict[type, Callable[[_ObjectScope, Any], Any]] = {
@@ -316,5 +315,3 @@ class _Objects(ModuleTranslation):
         if type_ is None or isinstance(type_, IncompleteType):
             type_ = param.checked_type
         return named_sizes(_info(type_), param.name_hint)
-
-

@@ -73,4 +73,11 @@ def getitem_helper(
     return elem_getter(obj, idx % length)
 
 
-__all__: Sequence[str] = ["ADT", "RefValue", "ShapeTuple", "String", "getitem_helper", "tuple_object"]
+__all__: Sequence[str] = [
+    "ADT",
+    "RefValue",
+    "ShapeTuple",
+    "String",
+    "getitem_helper",
+    "tuple_object",
+]

@@ -20,9 +20,9 @@ as JSON data, between which stand calls of native parts (`CompiledFunction`).
           | {"kind": "prim", "dtype": "int64", "value": SIZE or null}
           | {"kind": "tuple", "fields": [TYPE, …]} | {"kind": "object"}
 
-The data are turned into instructions once, when the model is loaded: Python functions of a frame, in
-a list, with jumps for choices. One loop (`_execute`) carries them out and keeps the frames of calls
-that are open itself, so that programs may call themselves as deeply as memory allows.
+The data are turned into instructions once, when the model is loaded: Python functions of a frame,
+in a list, with jumps for choices. One loop (`_execute`) carries them out and keeps the frames of
+calls that are open itself, so that programs may call themselves as deeply as memory allows.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class _UnknownSizeError(ShapeError):
 Evaluate = Callable[[_Frame], Any]
 
 Instruction = Callable[[_Frame], "_Frame | bool | None"]
-"""Does one thing. It returns the frame of a function that is to be carried out next, True at the end
-of its own function, else None."""
+"""Does one thing. It returns the frame of a function that is to be carried out next, True at the
+end of its own function, else None."""
 
 
 def _ignore(frame: _Frame, value: Any) -> None:

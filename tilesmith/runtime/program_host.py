@@ -1,7 +1,7 @@
-"""What the runtime itself does in programs of steps (`runtime.program`), by the names that these use:
-memory, shapes, messages, values of types of data, references.
+"""What the runtime itself does in programs of steps (`runtime.program`), by the names that these
+use: memory, shapes, messages, values of types of data, references.
 
-    ["make_data", 7, x, rest]          a value of a type of data: the number of its constructor, fields
+    ["make_data", 7, x, rest]          a value of a type of data: its constructor's number, fields
     ["fits", value, "[7, null, [8]]"]  whether a value looks like a pattern
     ["field_of", value, 0]             a field
     ["make_reference", x]              a place whose value can be replaced

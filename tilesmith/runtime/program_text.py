@@ -1,12 +1,12 @@
 """Shows programs of steps (`runtime.program`) as text.
 
-    main(x: tensor int32 ()):  3 registers
-        r1 = part main__part0(r0)
-        if r1:
-            r2 = call map(r0)
-        else:
-            r2 = r0
-        return r2
+main(x: tensor int32 ()):  3 registers
+    r1 = part main__part0(r0)
+    if r1:
+        r2 = call map(r0)
+    else:
+        r2 = r0
+    return r2
 """
 
 from __future__ import annotations

@@ -167,7 +167,9 @@ class Executable:
         they are loaded; return them by name.
         """
         taken = {
-            name: value for name, value in self._core.constants.items() if value.nbytes >= byte_limit
+            name: value
+            for name, value in self._core.constants.items()
+            if value.nbytes >= byte_limit
         }
         metadata = dict(self._core.metadata)
         late = dict(metadata.get("late_constants", {}))

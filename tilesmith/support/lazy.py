@@ -56,7 +56,10 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.contrib.pipeline_executor_build": {
         name: "tilesmith.driver.pipeline_build:" + name
         for name in (
-            "PipelineConfig", "build", "export_library", "pipeline_executor_build_enabled",
+            "PipelineConfig",
+            "build",
+            "export_library",
+            "pipeline_executor_build_enabled",
         )
     },
     "tilesmith.contrib.sparse": {
@@ -73,7 +76,8 @@ DOORS: dict[str, dict[str, str]] = {
         for name in ("bind_params_by_name", "build", "create_executor", "optimize")
     },
     "tilesmith.relay.backend.vm": {
-        name: "tilesmith.driver.relay_vm:" + name for name in ("VMCompiler", "VMExecutor", "compile")
+        name: "tilesmith.driver.relay_vm:" + name
+        for name in ("VMCompiler", "VMExecutor", "compile")
     },
     "tilesmith.relay.backend.graph_executor_codegen": {
         name: "tilesmith.driver.relay_build:" + name
@@ -82,8 +86,13 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.relay.build_module": {
         name: "tilesmith.driver.relay_build:" + name
         for name in (
-            "AotExecutor", "BuildModule", "GraphExecutor", "bind_params_by_name", "build",
-            "create_executor", "optimize",
+            "AotExecutor",
+            "BuildModule",
+            "GraphExecutor",
+            "bind_params_by_name",
+            "build",
+            "create_executor",
+            "optimize",
         )
     },
     "tilesmith.script": {

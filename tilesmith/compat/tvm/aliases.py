@@ -78,6 +78,7 @@ MODULES: dict[str, str] = {
     "tvm.relay.analysis.count_layers": "tilesmith.relay.analysis",
     "tvm.relay.analysis.feature": "tilesmith.relay.analysis",
     "tvm.relay.backend._backend": "tilesmith.relay.backend.graph_plan_memory",
+    "tvm.relay.backend.aot": "tilesmith.compat.tvm.refused_module",
     "tvm.relay.backend.graph_runtime_codegen": "tilesmith.relay.backend.graph_executor_codegen",
     "tvm.relay.backend.graph_runtime_factory": "tilesmith.relay.backend.executor_factory",
     "tvm.relay.backend.runtime": "tilesmith.relay.backend.executor",
@@ -300,6 +301,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "tvm._ffi": {"register_object": "tilesmith.ir.node:register_object", **_EXTENSION},
     "tvm._ffi.registry": {"register_object": "tilesmith.ir.node:register_object", **_EXTENSION},
+    "tvm.contrib.graph_runtime": {"create": "tilesmith.compat.tvm.old_names:create_graph_runtime"},
     "tvm.driver": {"build": "tilesmith.lowering:build", "lower": "tilesmith.lowering:lower"},
     "tvm.error": {"TVMError": "tilesmith.error:TilesmithError"},
     "tvm.ir": {

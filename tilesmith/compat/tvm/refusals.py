@@ -71,8 +71,8 @@ REFUSALS: dict[str, Refusal] = {
         "tvm.contrib.cuda_graph.cuda_graph_executor",
         ("GraphModuleCudaGraph", "create"),
         Refusal(
-            "graphs of launches need a CUDA device, its driver, and kernels that are launched on it; "
-            "models run on the host so far",
+            "graphs of launches need a CUDA device and kernels that are launched on it; models run "
+            "on the host so far",
             "contrib.graph_executor.GraphModule runs the model on the host",
         ),
     ),
@@ -111,6 +111,14 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
     "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
+    **_named(
+        "tvm.relay.backend.aot",
+        ("AOTLowerMain", "CreateExecutorMetadata", "CreateFunctionMetadata"),
+        Refusal(
+            "the function that calls the kernels is made by the driver, not by a pass of its own",
+            "relay.build(mod, executor=Executor('aot')).get_lib().get_source() shows it",
+        ),
+    ),
     "tvm.contrib.tedd": Refusal(
         "pictures of schedules are not drawn yet", "print(schedule.mod) shows the loops"
     ),

@@ -76,9 +76,7 @@ class GraphModuleDebug(GraphModule):
         self._device = chosen
         self._is_temporary = dump_root is None
         self._dump_root = dump_root or tempfile.mkdtemp(prefix="tvmdbg_")
-        self._dump_path = os.path.join(
-            self._dump_root, f"_tvmdbg_device_CPU_{chosen.device_id}"
-        )
+        self._dump_path = os.path.join(self._dump_root, f"_tvmdbg_device_CPU_{chosen.device_id}")
         os.makedirs(self._dump_path, exist_ok=True)
         self.debug_datum = DebugResult(graph_json_str, self._dump_path)
 

@@ -123,9 +123,7 @@ class DebugResult:
 
     # The table
 
-    def get_debug_result(
-        self, sort_by_time: bool = True
-    ) -> tuple[list[str], list[list[Any]]]:
+    def get_debug_result(self, sort_by_time: bool = True) -> tuple[list[str], list[list[Any]]]:
         """Return the heads and the rows of the table: one row for each node that computes."""
         heads = [
             "Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs",

@@ -40,7 +40,16 @@ nn.__dict__.update(functions("nn."))
 
 __all__ = sorted(
     [
-        *functions(), "OpSpec", "builtin", "data", "define", "grad", "image", "memory", "nn", "vision",
+        *functions(),
+        "OpSpec",
+        "builtin",
+        "data",
+        "define",
+        "grad",
+        "image",
+        "memory",
+        "nn",
+        "vision",
         "vm",
     ]
 )

@@ -5,15 +5,17 @@
     R.data.field(cell, R.prim_value(0))             # tuple has the number -1
     place = R.data.new_reference(x)
 
-The values themselves are objects: what is known of a field or of the value of a reference is said by
-``R.match_cast``.
+The values themselves are objects: what is known of a field, or of the value of a reference, is said
+by ``R.match_cast``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.relax.op.declaration import define, find_function, functions
+from tilesmith.ir import PrimExpr
+from tilesmith.relax.expr import Call, PrimValue
+from tilesmith.relax.op.declaration import call, define, find_function, function_of, functions
 from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import ObjectStructInfo, PrimStructInfo, TupleStructInfo
 from tilesmith.runtime.program_host import HOST
@@ -41,7 +43,7 @@ def _define(name: str, arguments: str, word: str, description: str, **facts: Any
     )
 
 
-make = _define("make", "tag:scalar fields?", "make_data", "A value of a type of data.")
+_make = _define("make", "tag:scalar fields?", "make_data", "A value of a type of data.")
 fits = _define(
     "fits",
     "value pattern:text",
@@ -65,6 +67,14 @@ write = _define(
     infer=lambda call: TupleStructInfo(()),
     is_pure=False,
 )
+
+
+@function_of(_make)
+def make(tag: Any, *fields: Any) -> Call:
+    """Return a value of a type of data: the number of its constructor, and its fields."""
+    number = PrimValue(tag) if isinstance(tag, (int, PrimExpr)) else tag
+    return call(_make.op, number, *fields)
+
 
 globals().update(functions("data."))
 

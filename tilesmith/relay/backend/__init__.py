@@ -8,8 +8,6 @@ _MODULES = (
     "graph_executor_codegen", "graph_plan_memory", "interpreter", "name_transforms", "utils", "vm",
 )  # fmt: skip
 
-__getattr__, __dir__ = lazy_attributes(
-    __name__, {name: f"{__name__}.{name}" for name in _MODULES}
-)
+__getattr__, __dir__ = lazy_attributes(__name__, {name: f"{__name__}.{name}" for name in _MODULES})
 
 __all__ = ["Executor", "Runtime", "executor_factory"]

@@ -198,8 +198,8 @@ class _Closure:
 
 
 Steps = Generator[tuple[Any, _Frame], Any, Any]
-"""The evaluation of an expression: yields parts with the frame they belong to, receives their values,
-and returns the value."""
+"""The evaluation of an expression: yields parts with the frame they belong to, receives their
+values, and returns the value."""
 
 
 class _Evaluation:
