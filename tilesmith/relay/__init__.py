@@ -104,6 +104,7 @@ _LAZY = {
     "to_relax": "tilesmith.relay.translate:to_relax",
     "transform": "tilesmith.relay.transform",
     "vision": "tilesmith.relay.op.vision",
+    "vm": "tilesmith.relay.backend.vm",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY, finder=OPERATORS)
