@@ -15,6 +15,7 @@ from tilesmith.support.errors import (
     TypeMismatchError,
     UnknownMemberError,
 )
+from tilesmith.support.lazy import resolve
 
 if TYPE_CHECKING:
     from typing import Self
@@ -154,8 +155,13 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         functions: Mapping[Any, BaseFunc] | None = None,
         type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> IRModule:
-        """Return a module with one function, under its ``global_symbol`` or "main"."""
+        """Return a module with one function, under its ``global_symbol`` or "main". Another
+        expression of the functional door becomes the function of its free variables.
+        """
         module = IRModule(functions, type_defs)
+        if not isinstance(expr, BaseFunc):
+            free = resolve("tilesmith.relay.analysis:free_vars")(expr)
+            expr = resolve("tilesmith.relay.function:Function")(free, expr)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 
@@ -188,6 +194,10 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
                 return header
         known = ", ".join([header.name_hint for header in self.type_definitions]) or "none"
         raise UnknownMemberError(f"the module has no type '{name}'", notes=(f"types: {known}",))
+
+    def import_from_std(self, file_name: str) -> None:
+        """Add the definitions of a file of relay's standard library ("prelude.rly", "nat.rly")."""
+        resolve("tilesmith.relay.prelude:import_from_std")(self, file_name)
 
     def get_type(self, name: str) -> tuple[Any, ...]:
         """Return the GlobalTypeVar of a type and its constructors."""

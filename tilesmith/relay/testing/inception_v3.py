@@ -43,9 +43,7 @@ def Conv(
         padding=pad,
         name=f"{name}{suffix}_conv1",
     )
-    found = layers.batch_norm_infer(
-        found, epsilon=_EPSILON, scale=False, name=f"{name}{suffix}_bn"
-    )
+    found = layers.batch_norm_infer(found, epsilon=_EPSILON, scale=False, name=f"{name}{suffix}_bn")
     return nn.relu(found)
 
 
@@ -157,9 +155,7 @@ def Inception7C(
     """Return towers with windows of seven places in a row, then in a column."""
     return _joined(
         Conv(data, num_1x1, name=f"{name}_conv"),
-        _tower(
-            data, f"{name}_tower", (num_d7_red, (1, 1)), (num_d7_1, (1, 7)), (num_d7_2, (7, 1))
-        ),
+        _tower(data, f"{name}_tower", (num_d7_red, (1, 1)), (num_d7_1, (1, 7)), (num_d7_2, (7, 1))),
         _tower(
             data,
             f"{name}_tower_1",

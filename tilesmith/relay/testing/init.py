@@ -1,6 +1,6 @@
 """Values for the weights of a network.
 
-    mod, params = create_workload(net, Xavier(magnitude=2), seed=1)
+mod, params = create_workload(net, Xavier(magnitude=2), seed=1)
 """
 
 from __future__ import annotations

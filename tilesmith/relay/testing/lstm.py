@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
-from tilesmith.relay.analysis import free_vars
 from tilesmith.relay.expr import Call, Tuple, TupleGetItem, var
 from tilesmith.relay.function import Function
 from tilesmith.relay.op import nn, sigmoid, split, tanh, zeros
-
 from tilesmith.relay.scope_builder import ScopeBuilder
 from tilesmith.relay.testing.init import create_workload
 from tilesmith.relay.ty import TensorType, TupleType

@@ -9,7 +9,6 @@ from tilesmith.relay.analysis import free_vars
 from tilesmith.relay.expr import var
 from tilesmith.relay.function import Function
 from tilesmith.relay.op import cast_like, nn, reshape, reshape_like
-
 from tilesmith.relay.testing import layers
 from tilesmith.relay.testing.init import create_workload
 

@@ -13,7 +13,6 @@ from tilesmith.relay.analysis import free_vars
 from tilesmith.relay.expr import var
 from tilesmith.relay.function import Function
 from tilesmith.relay.op import nn
-
 from tilesmith.relay.testing import layers
 from tilesmith.relay.testing.init import create_workload
 from tilesmith.support.errors import ConfigError
