@@ -17,6 +17,7 @@ from tilesmith.relax.op import (
     create,
     elementwise,
     grad,
+    gradients,
     image,
     index,
     linear_algebra,
