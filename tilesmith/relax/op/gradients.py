@@ -12,6 +12,7 @@ from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     activation,
     normalization,
     pooling,
+    search,
 )
 from tilesmith.relax.op.backward import composed
 from tilesmith.relax.op.common import sizes_of
@@ -31,9 +32,9 @@ from tilesmith.relax.op.elementwise import (
     where,
 )
 from tilesmith.relax.op.index import gather_elements, gather_nd, slice_arguments, strided_slice
-from tilesmith.relax.op.manipulate import flip, permute_dims, split
+from tilesmith.relax.op.manipulate import broadcast_to, flip, permute_dims, split
 from tilesmith.relax.op.padding import pad
-from tilesmith.relax.op.scatter import collapsed, scatter_elements, scatter_nd
+from tilesmith.relax.op.scatter import collapsed, scatter_elements, scatter_nd, shape_like
 from tilesmith.relax.op.statistical import mean, reduced_axes, sum
 from tilesmith.relax.op.statistical import max as greatest
 from tilesmith.relax.op.views import expand_dims, reshape, squeeze
@@ -73,7 +74,8 @@ _unary("cosh", lambda g, x: g * sinh(x))
 _unary("sinh", lambda g, x: g * cosh(x))
 
 for _name in (
-    "bitwise_not isfinite isinf isnan bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+    "bitwise_not isfinite isinf isnan bitwise_and bitwise_or bitwise_xor left_shift right_shift "
+    "one_hot argsort"
 ).split():
     set_gradient(_name, no_gradient)
 
@@ -243,6 +245,14 @@ set_gradient("tile", _tile)
 set_gradient("repeat", _repeat)
 set_gradient("nn.pad", _pad)
 set_gradient("flip", lambda var, call, grad, ctx: [flip(grad, call.attrs.axis)])
+
+
+def _collapse_sum(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    return [broadcast_to(output_grad, shape_like(orig_call.args[0])), None]
+
+
+set_gradient("collapse_sum_to", _collapse_sum)
+set_gradient("collapse_sum_like", _collapse_sum)
 
 
 # Choice of elements

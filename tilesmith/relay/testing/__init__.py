@@ -6,7 +6,8 @@
 * Networks: `mlp`, `resnet`, `resnet_3d`, `mobilenet`, `vgg`, `densenet`, `inception_v3`,
   `squeezenet`, `dcgan`, `dqn`, `lstm`, `synthetic`, made of `layers`, with weights of `init`.
 * `run_opt_pass`, `run_infer_type`, `count_ops`, `rand` (`tools.py`); `check_grad`.
-* `to_python`, `run_as_python`: programs as Python's own (`py_converter.py`); `nat`: numbers as data.
+* `to_python`, `run_as_python`: programs as Python's own (`py_converter.py`); `nat`: numbers as
+  data.
 """
 
 from tilesmith.support.lazy import lazy_attributes

@@ -10,11 +10,12 @@ import numpy
 from tilesmith.relay.expr import const
 from tilesmith.relay.testing.py_converter import run_as_python
 from tilesmith.relay.testing.tools import run_infer_type
+from tilesmith.relay.transform.automatic_differentiation import gradient
 from tilesmith.relay.ty import TensorType
 from tilesmith.support.errors import ConfigError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 
-__all__ = ["check_grad", "gradient"]
+__all__ = ["check_grad"]
 
 
 def _evaluate(function: Any, values: Sequence[Any], target: Any, device: Any, kind: str) -> Any:

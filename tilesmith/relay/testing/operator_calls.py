@@ -42,7 +42,7 @@ class ConstructorValue(ADT):
     @property
     def fields(self) -> tuple[Any, ...]:
         """The values of which it was made."""
-        return tuple([*self])
+        return (*self,)
 
 
 def data_value(tag: int, name: str, *fields: Any) -> ConstructorValue:

@@ -3,6 +3,7 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
+    "automatic_differentiation": ("FirstOrderGradient", "gradient"),
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
