@@ -155,3 +155,232 @@ def test_gradients_of_operators(name):
     rtol, eps = (1e-3, 1e-6) if name != "cast" else (2e-2, 1e-2)
     rtol = 2e-2 if name.startswith("fast") else rtol
     check_grad(function_of(make, values), values, eps=eps, rtol=rtol, mode="first_order")
+
+
+# Programs
+
+
+def scalar(name):
+    return relay.var(name, "float64")
+
+
+def number(value, dtype="float64"):
+    return relay.const(value, dtype)
+
+
+def a_choice():
+    x, y = scalar("x"), scalar("y")
+    both = x * y
+    return relay.Function([x, y], relay.If(x < y, both + relay.tanh(both), relay.exp(x))), None
+
+
+def a_closure():
+    x, y, z = scalar("x"), scalar("y"), scalar("z")
+    f = relay.var("f")
+    body = relay.Let(f, relay.Function([z], relay.sin(z) * y), f(f(x)) + f(y))
+    return relay.Function([x, y], body), None
+
+
+def a_function_of_functions():
+    x, y = scalar("x"), scalar("y")
+    apply, twice, z, w = relay.var("apply"), relay.var("twice"), scalar("z"), scalar("w")
+    real = relay.scalar_type("float64")
+    f = relay.var("f", relay.FuncType([real], real))
+    body = relay.Let(
+        twice,
+        relay.Function([f], relay.Function([z], f(f(z)))),
+        relay.Let(apply, relay.Function([w], w * x * relay.cos(w)), relay.Call(twice(apply), [y])),
+    )
+    return relay.Function([x, y], body), None
+
+
+def a_loop():
+    i, x, y = relay.var("i", "int32"), scalar("x"), scalar("y")
+    loop = relay.loops.while_loop(
+        lambda i, x, y: i < number(3, "int32"),
+        [i, x, y],
+        lambda i, x, y: [i + number(1, "int32"), relay.sin(x) * y, y],
+    )
+    a, b = scalar("a"), scalar("b")
+    values = relay.Call(loop, [number(0, "int32"), a, b])
+    return relay.Function([a, b], relay.TupleGetItem(values, 1)), None
+
+
+def references():
+    x, y, r = scalar("x"), scalar("y"), relay.var("r")
+    write = relay.RefWrite(r, relay.RefRead(r) * y)
+    body = relay.RefRead(r) * relay.RefRead(r)
+    body = relay.Let(relay.var("_"), write, relay.Let(relay.var("_"), write, body))
+    body = relay.Let(r, relay.RefCreate(relay.exp(x)), body)
+    return relay.Function([x, y], body), None
+
+
+def recursion():
+    mod = ir.IRModule()
+    n, x = relay.var("n", "int32"), scalar("x")
+    power = relay.GlobalVar("power")
+    again = power(n - number(1, "int32"), x) * x
+    mod[power] = relay.Function(
+        [n, x], relay.If(n > number(0, "int32"), again, number(1.0)), relay.scalar_type("float64")
+    )
+    a, b = scalar("a"), scalar("b")
+    return relay.Function([a, b], power(number(3, "int32"), a) * power(number(2, "int32"), b)), mod
+
+
+def lists():
+    mod = ir.IRModule()
+    prelude = relay.Prelude(mod)
+    a, b, s, t = scalar("a"), scalar("b"), scalar("s"), scalar("t")
+    numbers = prelude.cons(a, prelude.cons(b, prelude.cons(a, prelude.nil())))
+    squares = prelude.map(relay.Function([s], s * s * b), numbers)
+    p, q = scalar("p"), scalar("q")
+    total = prelude.foldl(relay.Function([p, q], p * number(0.5) + q), t, squares)
+    return relay.Function([a, b], relay.Let(t, relay.sin(a), total)), mod
+
+
+def tuples():
+    x, y = scalar("x"), scalar("y")
+    inner = relay.Tuple([x * y, relay.Tuple([y, relay.sin(x)])])
+    deep = relay.TupleGetItem(relay.TupleGetItem(inner, 1), 1)
+    return relay.Function([x, y], relay.Tuple([deep * y, relay.TupleGetItem(inner, 0)])), None
+
+
+def checkpoints():
+    x, y = scalar("x"), scalar("y")
+    kept = relay.tanh(x * y)
+    inner = relay.annotation.checkpoint(relay.sin(kept) * kept)
+    return relay.Function([x, y], relay.annotation.checkpoint(inner * relay.exp(inner)) * kept), None
+
+
+PROGRAMS = [
+    a_choice, a_closure, a_function_of_functions, a_loop, references, recursion, lists, tuples,
+    checkpoints,
+]  # fmt: skip
+
+
+def total(found):
+    return sum(total(one) for one in found) if isinstance(found, tuple) else float(found.numpy())
+
+
+def check_program(function, mod, expected=None):
+    """Compare gradients with differences, for two pairs of values."""
+    mod = ir.IRModule() if mod is None else mod
+    both = gradient(function, mod)
+    relay.transform.InferType()(ir.IRModule.from_expr(both, mod.functions, mod.type_definitions))
+    derived, plain = run_as_python(both, mod), run_as_python(function, mod)
+    for values in ([0.3, 0.7], [0.8, -0.4]):
+        given = [number(value).data for value in values]
+        result, grads = derived(*given)
+        assert total(result) == pytest.approx(total(plain(*given)))
+        for place, found in enumerate(grads):
+            ends = []
+            for change in (1e-6, -1e-6):
+                moved = [value + change * (n == place) for n, value in enumerate(values)]
+                ends.append(total(plain(*[number(value).data for value in moved])))
+            wanted = (ends[0] - ends[1]) / 2e-6
+            numpy.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", PROGRAMS)
+def test_gradients_of_programs(make):
+    check_program(*make())
+
+
+def test_gradients_of_gradients():
+    x = scalar("x")
+    once = run_infer_type(gradient(run_infer_type(relay.Function([x], relay.sin(x) * x * x))))
+    y = scalar("y")
+    slope = relay.TupleGetItem(relay.TupleGetItem(relay.Call(once, [y]), 1), 0)
+    twice = gradient(run_infer_type(relay.Function([y], slope)))
+    result, (found,) = run_as_python(run_infer_type(twice))(number(0.7).data)
+    v = 0.7
+    assert float(result.numpy()) == pytest.approx(numpy.cos(v) * v * v + 2 * v * numpy.sin(v))
+    wanted = -numpy.sin(v) * v * v + 4 * v * numpy.cos(v) + 2 * numpy.sin(v)
+    assert float(found.numpy()) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("mode", ["first_order", "higher_order"])
+def test_both_modes_agree(mode):
+    x = relay.var("x", shape=(2, 3), dtype="float64")
+    w = relay.var("w", shape=(4, 3), dtype="float64")
+    hidden = relay.var("h")
+    body = relay.Let(hidden, nn.relu(nn.dense(x, w)), nn.softmax(hidden) * hidden)
+    check_grad(relay.Function([x, w], body), [floats(2, 3), floats(4, 3)], mode=mode)
+
+
+def test_gradients_of_functions_of_a_module():
+    mod = ir.IRModule()
+    x, y = scalar("x"), scalar("y")
+    square = relay.GlobalVar("square")
+    mod[square] = relay.Function([y], y * y, relay.scalar_type("float64"))
+    mod["main"] = relay.Function([x], square(square(x)))
+    changed = FirstOrderGradient()(mod)
+    _, (found,) = run_as_python(changed.get_global_var("main"), changed)(number(1.5).data)
+    assert float(found.numpy()) == pytest.approx(4 * 1.5**3)
+    both = gradient(mod.get_global_var("main"), mod)
+    assert {"square_grad", "main_grad"} <= {one.name_hint for one in mod.get_global_vars()}
+    _, (found,) = run_as_python(both, mod)(number(1.5).data)
+    assert float(found.numpy()) == pytest.approx(4 * 1.5**3)
+    InferType()(mod)
+
+
+def test_a_checkpoint_is_computed_twice_in_the_first_order():
+    x = relay.var("x", shape=(2,))
+    y = relay.exp(relay.annotation.checkpoint(relay.sin(relay.tanh(x))))
+    plain = gradient(relay.Function([x], relay.exp(relay.sin(relay.tanh(x)))), mode="first_order")
+    marked = gradient(relay.Function([x], y), mode="first_order")
+    assert testing.count_ops(plain)["tanh"] == 1
+    assert testing.count_ops(marked)["tanh"] == 2
+    assert testing.count_ops(marked)["sin"] == testing.count_ops(plain)["sin"] == 1
+
+
+def test_gradients_that_programs_state():
+    x = relay.var("x", shape=(2,), dtype="float64")
+    with testing.TempOpAttr("exp", "FPrimalGradient", lambda call, grad: [grad * call.args[0]]):
+        made = gradient(relay.Function([x], relay.exp(x)), mode="first_order")
+        _, (found,) = run_as_python(made)(relay.const(numpy.array([3.0, 4.0])).data)
+    numpy.testing.assert_array_equal(found.numpy(), [3.0, 4.0])
+    check_grad(relay.Function([x], relay.exp(x)), mode="first_order")
+
+
+def test_what_has_no_gradient():
+    x, y = scalar("x"), scalar("y")
+    with pytest.raises(OpNotImplemented, match="sort has no gradient"):
+        v = relay.var("v", shape=(3,))
+        gradient(relay.Function([v], relay.sort(v)), mode="first_order")
+    with pytest.raises(UnsupportedError, match="no rule for a If"):
+        gradient(relay.Function([x, y], relay.If(x < y, x, y)), mode="first_order")
+    with pytest.raises(TypeMismatchError, match="of a function, not of a Var"):
+        gradient(x)
+    with pytest.raises(ConfigError, match="'third_order'"):
+        gradient(relay.Function([x], x), mode="third_order")
+    f = relay.var("f", relay.FuncType([relay.scalar_type("float64")], relay.scalar_type("float64")))
+    with pytest.raises(TypeMismatchError, match="the parameter 'f'"):
+        gradient(relay.Function([f, x], relay.Call(f, [x])))
+    mod = ir.IRModule()
+    loop = relay.GlobalVar("loop")
+    mod[loop] = relay.Function([x], loop(x), relay.scalar_type("float64"))
+    with pytest.raises(UnsupportedError, match="calls itself"):
+        gradient(relay.Function([y], loop(y)), mod, mode="first_order")
+
+
+def test_networks_have_gradients():
+    """The gradients of a network's weights, against torch."""
+    torch = pytest.importorskip("torch")
+    net = testing.synthetic.get_net((1, 2, 3, 4))
+    mod, params = testing.create_workload(net)
+    entry = mod["main"]
+    values = [floats(1, 2, 3, 4).astype("float32")]
+    values += [params[one.name_hint].numpy() for one in entry.params[1:]]
+    made = gradient(entry, mode="first_order")
+    names = [one.name_hint for one in entry.params]
+    _, grads = run_as_python(made)(*[relay.const(value).data for value in values])
+    tensors = dict(zip(names, [torch.from_numpy(v.copy()).requires_grad_() for v in values]))
+    x = tensors["data"]
+    dense = torch.relu(x.reshape(-1, 4) @ tensors["dense_weight"].T).reshape(x.shape)
+    conv = torch.nn.functional.conv2d(x, tensors["conv_weight"], tensors["conv_bias"], padding=1)
+    (torch.relu(conv) + dense).sum().backward()
+    for name, found in zip(names, grads):
+        numpy.testing.assert_allclose(
+            found.numpy(), tensors[name].grad.numpy(), rtol=1e-4, atol=1e-5, err_msg=name
+        )
