@@ -230,9 +230,7 @@ _RULES: dict[str, Rule] = {
         f"relax.{name}": _with_attributes(name, "axis", "keepdims")
         for name in ("all", "any", "max", "mean", "min", "prod", "sum")
     },
-    **{
-        f"relax.nn.conv{rank}d": _convolution(f"nn.conv{rank}d") for rank in (1, 2, 3)
-    },
+    **{f"relax.nn.conv{rank}d": _convolution(f"nn.conv{rank}d") for rank in (1, 2, 3)},
     **{
         f"relax.nn.conv{rank}d_transpose": _convolution(
             f"nn.conv{rank}d_transpose", "output_padding"

@@ -52,9 +52,7 @@ def operator_gradient(call: Call, args: list[Any], result: Any, grad: Any) -> li
                             result, grad)  # fmt: skip
         raise _missing(op, call)
     translate = op.spec.translate
-    return _derived(
-        call, lambda *operands: translate(call.attrs, *operands), args, result, grad
-    )
+    return _derived(call, lambda *operands: translate(call.attrs, *operands), args, result, grad)
 
 
 def _typed_copy(call: Call, args: list[Any]) -> Call:

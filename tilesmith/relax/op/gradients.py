@@ -35,8 +35,8 @@ from tilesmith.relax.op.index import gather_elements, gather_nd, slice_arguments
 from tilesmith.relax.op.manipulate import broadcast_to, flip, permute_dims, split
 from tilesmith.relax.op.padding import pad
 from tilesmith.relax.op.scatter import collapsed, scatter_elements, scatter_nd, shape_like
-from tilesmith.relax.op.statistical import mean, reduced_axes, sum
 from tilesmith.relax.op.statistical import max as greatest
+from tilesmith.relax.op.statistical import mean, reduced_axes, sum
 from tilesmith.relax.op.views import expand_dims, reshape, squeeze
 from tilesmith.relax.spec import Gradient, no_gradient, topi
 from tilesmith.support.errors import UnsupportedError

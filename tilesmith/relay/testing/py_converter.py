@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir import GlobalVar, IRModule, Op, RelaxExpr
 from tilesmith.relay.adt import (
     Constructor,
     Match,
@@ -346,7 +346,7 @@ def to_python(expr: Any, mod: IRModule | None = None, target: Any = None) -> ast
     """Return the Python program that computes an expression, which may call functions of a module;
     the value is in the variable `OUTPUT_VAR_NAME`. The ``target`` makes no difference.
     """
-    if not hasattr(expr, "checked_type") and not isinstance(expr, Op):
+    if not isinstance(expr, (RelaxExpr, Op)):
         raise TypeMismatchError(f"{type(expr).__name__} is no expression of relay")
     with deep_recursion():
         return PythonConverter(mod, target).convert(expr)

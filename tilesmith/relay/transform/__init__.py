@@ -12,6 +12,7 @@ _PASSES = {
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
+    "partial_evaluate": ("PartialEvaluate",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
     "simplify_inference": ("SimplifyInference",),
     "types": ("InferType", "InferTypeLocal"),

@@ -1,7 +1,7 @@
 """Gradients of functions, and the passes that add them.
 
-    both = gradient(function)                       # (result, (gradient of each parameter, …))
-    both = gradient(function, mode="first_order")   # no control flow, no references
+both = gradient(function)                       # (result, (gradient of each parameter, …))
+both = gradient(function, mode="first_order")   # no control flow, no references
 """
 
 from __future__ import annotations

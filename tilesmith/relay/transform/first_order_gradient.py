@@ -209,4 +209,3 @@ def first_order_gradient(function: Function, mod: IRModule | None) -> Function:
     ]
     body = Tuple([straight.body, Tuple(grads)])
     return Function(straight.params, body, None, straight.type_params, straight.attrs)
-
