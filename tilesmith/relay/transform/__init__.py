@@ -6,6 +6,7 @@ _PASSES = {
     "automatic_differentiation": ("FirstOrderGradient", "gradient"),
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "continuations": ("ToCPS", "to_cps", "un_cps"),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),
