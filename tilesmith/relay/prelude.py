@@ -134,7 +134,35 @@ def @nat_iterate[A](%f: fn (A) -> A, %n: nat) -> fn (A) -> A {
 }
 """
 
-_STANDARD = {"nat.rly": _NAT, "prelude.rly": _TYPES + _FUNCTIONS}
+_GRADIENT = """
+type GradCell[T] { Raw(T), One(fn () -> T), Zero(fn () -> T), }
+def @FromGradCell[T](%cell: GradCell[T]) -> T {
+  match (%cell) { Raw(%x) => %x, One(%make) => %make(), Zero(%make) => %make() }
+}
+def @AddGradCell[T](%add: fn (T, T) -> T, %a: GradCell[T], %b: GradCell[T]) -> GradCell[T] {
+  match (%a) {
+    Zero(_) => %b,
+    _ => match (%b) {
+      Zero(_) => %a,
+      _ => Raw(%add(@FromGradCell(%a), @FromGradCell(%b)))
+    }
+  }
+}
+def @MultiplyGradCell[T](%multiply: fn (T, T) -> T, %a: GradCell[T], %b: GradCell[T])
+    -> GradCell[T] {
+  match (%a) {
+    Zero(_) => %a,
+    One(_) => %b,
+    _ => match (%b) {
+      Zero(_) => %b,
+      One(_) => %a,
+      _ => Raw(%multiply(@FromGradCell(%a), @FromGradCell(%b)))
+    }
+  }
+}
+"""
+
+_STANDARD = {"gradient.rly": _GRADIENT, "nat.rly": _NAT, "prelude.rly": _TYPES + _FUNCTIONS}
 
 
 def import_from_std(mod: IRModule, file_name: str) -> None:

@@ -10,6 +10,7 @@ _PASSES = {
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),
+    "lazy_gradient": ("LazyGradientInit",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
