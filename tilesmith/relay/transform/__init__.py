@@ -7,6 +7,7 @@ _PASSES = {
     "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
     "continuations": ("ToCPS", "to_cps", "un_cps"),
+    "defunctionalization": ("Defunctionalization",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "inline": ("DefuseOps", "Inline"),
     "lambda_lift": ("LambdaLift",),

@@ -165,9 +165,7 @@ class _Conversion:
         variable = self.variable(expr.var)
         if isinstance(expr.value, Function):
             return Let(variable, self.function(expr.value), self.of(expr.body, after))
-        return self.of(
-            expr.value, lambda value: Let(variable, value, self.of(expr.body, after))
-        )
+        return self.of(expr.value, lambda value: Let(variable, value, self.of(expr.body, after)))
 
     def choice(self, expr: If, after: After) -> Any:
         """A choice: both branches hand on to the same continuation."""
@@ -233,9 +231,7 @@ class _Conversion:
 
     def write(self, expr: RefWrite, after: After) -> Any:
         """Another value for a reference."""
-        return self.all_of(
-            [expr.ref, expr.value], lambda both: self.bound(RefWrite(*both), after)
-        )
+        return self.all_of([expr.ref, expr.value], lambda both: self.bound(RefWrite(*both), after))
 
 
 _RULES: dict[type, Callable[[Any, Any, After], Any]] = {
