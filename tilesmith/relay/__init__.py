@@ -101,6 +101,7 @@ _LAZY = {
     "random": "tilesmith.relay.op.random",
     "save_param_dict": "tilesmith.runtime.params:save_param_dict",
     "scope_builder": "tilesmith.relay.scope_builder",
+    "testing": "tilesmith.relay.testing",
     "to_relax": "tilesmith.relay.translate:to_relax",
     "transform": "tilesmith.relay.transform",
     "vision": "tilesmith.relay.op.vision",
