@@ -10,6 +10,7 @@ from tilesmith.contrib.graph_executor import checksum
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
+from tilesmith.driver.relay_passes import chosen_passes, requested
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
@@ -21,6 +22,7 @@ from tilesmith.relay.backend.executor_factory import (
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
+from tilesmith.relay.backend.external_code import generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
@@ -70,8 +72,8 @@ def build(
     constants = ConstantTable("p")
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(module), params)
-            passed = graph_pipeline(bound, chosen)
+            bound = _bind(to_relax(generate_external_code(requested(module))), params)
+            passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name

@@ -18,6 +18,7 @@ from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from tilesmith.relax.op.base import call_dps_packed
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ShapeExpr,
@@ -29,8 +30,10 @@ from tilesmith.relax.type_views import TypeStructInfo, struct_info_of
 from tilesmith.relay.adt import Constructor, Match
 from tilesmith.relay.expr import Let, RefCreate, RefRead, RefWrite, branch
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
+from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
 from tilesmith.relay.walks import parts, post_order
 from tilesmith.support.errors import (
@@ -42,28 +45,33 @@ from tilesmith.support.errors import (
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.unknown import Any as AnySize
 
-__all__ = ["ModuleTranslation", "Scope", "named_sizes", "to_relax", "with_shared_bound"]
+__all__ = ["ModuleTranslation", "Scope", "is_external", "named_sizes", "prepared", "to_relax"]
 
 
 def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -> IRModule:
     """Translate a module (or one function, which becomes ``main``) of the functional door;
     ``entries`` are the functions that users will call.
 
-    Functions that are relax's own, and PrimFuncs, are kept. Raises UnsupportedError for data types,
-    matches and references, which `translate_objects` knows.
+    Functions that are relax's own, and PrimFuncs, are kept. A call of a function for an external
+    compiler (with the attribute ``Compiler`` or ``Extern``) becomes one of the registered function
+    that its ``global_symbol`` names, which writes its results into its last arguments. Raises
+    UnsupportedError for data types, matches and references, which `translate_objects` knows.
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
-        return ModuleTranslation(with_shared_bound(module), entries).run()
+        return ModuleTranslation(prepared(module), entries).run()
 
 
-def with_shared_bound(module: IRModule) -> IRModule:
-    """Return a module in which what several scopes share is bound in the scope around them."""
+def prepared(module: IRModule) -> IRModule:
+    """Return a module in which what several scopes share is bound in the scope around them. What
+    FuseOps has put into functions comes out again: what fuses is decided later, on loops.
+    """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
-    inside = chain.from_iterable([post_order(function.body) for function in functions])
-    if any(isinstance(one, (If, Function, Match)) for one in inside):
-        return ToBasicBlockNormalForm()(module)
-    return module
+    inside = [post_order(function.body) for function in functions]
+    scopes = [one for one in chain.from_iterable(inside) if isinstance(one, (If, Function, Match))]
+    if any(isinstance(one, Function) and one.attrs.get("Primitive") for one in scopes):
+        module = DefuseOps()(module)
+    return ToBasicBlockNormalForm()(module) if scopes else module
 
 
 class ModuleTranslation:
@@ -80,13 +88,15 @@ class ModuleTranslation:
             if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
+        self.kernels = GivenKernels(self.builder)
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
         self.is_inferred = False
 
     def run(self) -> IRModule:
         """Return the translated module."""
-        for name in self.source.functions:
-            self.function(name.name_hint)
+        for name, function in self.source.functions.items():
+            if not is_external(function):
+                self.function(name.name_hint)
         return self.builder.get()
 
     def function(self, name: str) -> GlobalVar:
@@ -105,6 +115,12 @@ class ModuleTranslation:
         made = self.scope(self, None).lambda_of(function, attrs)
         self.builder.update_func(variable, made)
         return variable
+
+    def external_callee(self, callee: Any) -> Function | None:
+        """Return the function that a call names if it is for an external compiler."""
+        if isinstance(callee, GlobalVar):
+            callee = self.source.functions.get(callee)
+        return callee if is_external(callee) else None
 
     def infer(self) -> None:
         """Find the types that are not written; they are noted at the expressions."""
@@ -170,11 +186,6 @@ class Scope:
 
     def lambda_of(self, function: Function, attrs: Any = None) -> graph.Function:
         """Translate a function; its free variables are those of this scope."""
-        if function.attrs.get("Compiler"):
-            raise UnsupportedError(
-                f"the function '{function.attrs.get('global_symbol')}' is for an external code "
-                f"generator ('{function.attrs['Compiler']}'), which relay.build does not call yet"
-            )
         inner = self.inner()
         params = []
         for param in function.params:
@@ -211,13 +222,32 @@ class Scope:
                 else:
                     self.known[id(expr.var)] = self.find(expr.value)
                 continue
-            missing = [part for part in _parts(expr) if self.find(part) is None]
+            missing = [part for part in self.parts(expr) if self.find(part) is None]
             if missing:
                 stack.extend(reversed(missing))
                 continue
             self.known[id(expr)] = self.translated(expr)
             stack.pop()
         return self.find(root)
+
+    def parts(self, expr: Any) -> Iterable[Any]:
+        """Return the parts of an expression that are computed before it, in the same scope."""
+        if isinstance(expr, Call):
+            is_named = isinstance(expr.op, (Op, Constructor))
+            if is_named or self.module.external_callee(expr.op) is not None:
+                return expr.args
+            return (expr.op, *expr.args)
+        if isinstance(expr, Tuple):
+            return expr.fields
+        if isinstance(expr, TupleGetItem):
+            return (expr.tuple_value,)
+        if isinstance(expr, If):
+            return (expr.cond,)
+        if isinstance(expr, Let):
+            return (expr.body,)
+        if isinstance(expr, Match):
+            return (expr.data,)
+        return parts(expr) if isinstance(expr, (RefCreate, RefRead, RefWrite)) else ()
 
     def bind_function(self, let: Let) -> None:
         """Bind a local function, which may call itself."""
@@ -278,8 +308,17 @@ class Scope:
     def call(self, call: Call) -> Any:
         """Translate a call of an operator or of a function."""
         args = [self.find(arg) for arg in call.args]
+        external = self.module.external_callee(call.op)
+        if external is not None:
+            info = self.module.declared(external).ret
+            symbol = str(external.attrs.get("global_symbol", getattr(call.op, "name_hint", "")))
+            return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
+        if self.module.kernels.has(call.op):
+            given = self.module.kernels.call(call, args)
+            if given is not None:
+                return given if isinstance(given, Tuple) else self.builder.emit(given)
         view = call.op.spec
         if isinstance(view, View) and view.translate is not None:
             try:
@@ -298,26 +337,15 @@ class Scope:
             self.builder.place = place
 
 
+def is_external(function: Any) -> bool:
+    """Return whether a function is compiled by an external compiler, or has been."""
+    if not isinstance(function, Function):
+        return False
+    compiler = function.attrs.get("Compiler", "default")
+    return compiler != "default" or bool(function.attrs.get("Extern"))
+
+
 ModuleTranslation.scope = Scope
-
-
-def _parts(expr: Any) -> Iterable[Any]:
-    """Return the parts of an expression that are computed before it, in the same scope."""
-    if isinstance(expr, Call):
-        return expr.args if isinstance(expr.op, (Op, Constructor)) else (expr.op, *expr.args)
-    if isinstance(expr, Tuple):
-        return expr.fields
-    if isinstance(expr, TupleGetItem):
-        return (expr.tuple_value,)
-    if isinstance(expr, If):
-        return (expr.cond,)
-    if isinstance(expr, Let):
-        return (expr.body,)
-    if isinstance(expr, Match):
-        return (expr.data,)
-    if isinstance(expr, (RefCreate, RefRead, RefWrite)):
-        return parts(expr)
-    return ()
 
 
 def named_sizes(info: StructInfo, name: str) -> StructInfo:

@@ -41,7 +41,7 @@ from tilesmith.relay.adt import (
 from tilesmith.relay.analysis import unmatched_cases
 from tilesmith.relay.expr import If, Let, RefCreate, RefRead, RefWrite, TupleGetItem
 from tilesmith.relay.function import Function
-from tilesmith.relay.translate import ModuleTranslation, Scope, named_sizes, with_shared_bound
+from tilesmith.relay.translate import ModuleTranslation, Scope, named_sizes, prepared
 from tilesmith.relay.ty import TensorType, TupleType, is_dynamic
 from tilesmith.relay.walks import functions_of, parts, post_order
 from tilesmith.support.errors import TypeMismatchError
@@ -55,7 +55,7 @@ def to_relax_objects(program: IRModule | Function, entries: Iterable[str] = ("ma
     """Translate a module (or one function) of the functional door that may use all of relay."""
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
-        return _Objects(with_shared_bound(module), entries).run()
+        return _Objects(prepared(module), entries).run()
 
 
 def needs_objects(module: IRModule) -> bool:
@@ -177,7 +177,7 @@ class _ObjectScope(Scope):
 
     def call(self, call: Call) -> Any:
         """Translate a call of an operator, a constructor or a function."""
-        if isinstance(call.op, Op):
+        if isinstance(call.op, Op) or self.module.external_callee(call.op) is not None:
             return super().call(call)
         args = [self.find(arg) for arg in call.args]
         if isinstance(call.op, Constructor):

@@ -59,6 +59,7 @@ from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.elf import machine_of
+from tilesmith.runtime.external import ExternalModules
 from tilesmith.runtime.formats import Format, source_only
 from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
@@ -106,8 +107,12 @@ class Executable:
         load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
         advice: str = "",
         is_from_file: bool = False,
+        external: ExternalModules | None = None,
     ) -> None:
         self.metadata = dict(metadata)
+        self._external = external
+        if external is not None and external.linked and external.library is None:
+            external.library = lambda: self.library
         self._library = code if isinstance(code, Library) else None
         self._objects = [] if isinstance(code, Library) else list(code)
         self._shared = shared
@@ -156,6 +161,11 @@ class Executable:
             else:
                 raise self._source_only("called")
         return self._library
+
+    @property
+    def imported_modules(self) -> list[Any]:
+        """The modules that external code generators made for parts of the model."""
+        return [] if self._external is None else list(self._external.modules)
 
     def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""
@@ -245,6 +255,7 @@ class Executable:
             self._load,
             self._advice,
             not self._is_checked,
+            self._external,
         )
         made._library = self._library
         return made
@@ -306,7 +317,15 @@ class Executable:
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        write_artifact(path, self.metadata, self._code_members(), self.constants)
+        self._write(path, self._code_members())
+
+    def _write(self, path: PathLike, code: Mapping[str, bytes], prefix: bytes = b"") -> None:
+        metadata, constants = self.metadata, self.constants
+        if self._external is not None:
+            described, members, more = self._external.saved()
+            metadata = {**metadata, "external": described}
+            code, constants = {**code, **members}, {**constants, **_compact(more)}
+        write_artifact(path, metadata, code, constants, prefix)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
@@ -320,7 +339,7 @@ class Executable:
                 raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
-            write_artifact(path, self.metadata, {}, self.constants, prefix)
+            self._write(path, {}, prefix)
         else:
             self.save(path)
 
@@ -360,8 +379,13 @@ class Executable:
         artifact = read_artifact(path)
         where = os.fspath(path)
         with _named(where):
-            for content in artifact.code.values():
-                check_code(content, f"'{where}'")
+            described = artifact.metadata.get("external")
+            external = None
+            if described is not None:
+                external = ExternalModules.load(described, artifact.code, artifact.parameters)
+            for name, content in artifact.code.items():
+                if not name.startswith("external."):
+                    check_code(content, f"'{where}'")
             objects = sorted([name for name in artifact.code if name.endswith(".o")])
             shared = artifact.code.get(SHARED_LIBRARY)
             if shared is not None or not objects:
@@ -369,13 +393,15 @@ class Executable:
                 library = Library.load(where) if shared is None else None
                 code: Any = library if library is not None else ()
                 loaded = Executable(
-                    artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True
-                )
+                    artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True,
+                    external=external,
+                )  # fmt: skip
             else:
                 contents = [bytes(artifact.code[name]) for name in objects]
                 loaded = Executable(
-                    artifact.metadata, contents, artifact.parameters, is_from_file=True
-                )
+                    artifact.metadata, contents, artifact.parameters, is_from_file=True,
+                    external=external,
+                )  # fmt: skip
             for name in loaded._signatures:
                 loaded._compiled(name)  # missing symbols show now, not at the first call
         return loaded
@@ -476,6 +502,12 @@ def _constant_arrays(
             value = aligned
         found[name] = value
     return found
+
+
+def _compact(values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+    import numpy
+
+    return {name: numpy.ascontiguousarray(value) for name, value in values.items()}
 
 
 def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:

@@ -35,6 +35,7 @@ import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ndarray import NDArray, array, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.program_host import HOST
@@ -518,7 +519,7 @@ class _Reader:
 
 
 def _registered(name: str) -> Callable[..., Any]:
-    function = get_global_func(name, allow_missing=True)
+    function = find_external(name) or get_global_func(name, allow_missing=True)
     if function is None:
         raise UnknownNameError(
             f"the model calls the function '{name}', which is not registered",

@@ -47,7 +47,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.op.view import View
-from tilesmith.relay.translate import with_shared_bound
+from tilesmith.relay.translate import prepared
 from tilesmith.runtime.container import ADT, RefValue
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ndarray import NDArray, array
@@ -153,7 +153,7 @@ class Interpreter(Executor):
 
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that evaluates ``main`` of a module."""
-        evaluation = _Evaluation(with_shared_bound(module))
+        evaluation = _Evaluation(prepared(module))
         main: Any = evaluation.module["main"]
 
         def run(*args: Any) -> Any:

@@ -19,7 +19,7 @@ class CallType(IntEnum):
 
 def mangle_module_name(mod_name: str | None) -> str:
     """Return the prefix of the generated functions of a module."""
-    if mod_name is None:
+    if mod_name is None or mod_name == "":
         return "tvmgen"
     if not isinstance(mod_name, str):
         raise TypeMismatchError(f"the name of a module is a text, got {mod_name!r}")
