@@ -11,6 +11,7 @@ from tilesmith.relay.expr import Call
 from tilesmith.relay.op import strategy as strategies
 from tilesmith.relay.op.op_strategy import OpStrategy
 from tilesmith.relay.op.strategy import selection
+from tilesmith.relay.op.strategy.names import MODULES
 from tilesmith.relay.op.strategy.selection import get_valid_implementations, select_implementation
 from tilesmith.relay.op.strategy.table import TABLE
 from tilesmith.support.errors import (
@@ -435,7 +436,7 @@ def test_a_wrapper_passes_attributes_by_its_flags():
         strategies.wrap_compute_conv2d(topi.nn.conv2d_nchw, needs_groups=True)
 
 
-@pytest.mark.parametrize("module", sorted({*strategies.names.MODULES, "generic"}))
+@pytest.mark.parametrize("module", sorted({*MODULES, "generic"}))
 def test_every_name_is_a_function(module):
     module = getattr(strategies, module)
     names = [name for name in dir(module) if not name.startswith("_")]
@@ -452,3 +453,19 @@ def test_an_identical_tensor_is_copied():
     x, y = te.placeholder((3,), name="x"), te.placeholder((3,), name="y")
     assert strategies.copy_if_identical(x, y) is y
     assert strategies.copy_if_identical(x, x) is not x
+
+
+def test_where_a_generic_function_has_no_version_the_search_is_there(unstated):
+    op, *rest = dense()
+    unstated(op, "FTVMStrategy")
+    function = GenericFunc("test.only_gpus")
+    relay.op.register_strategy("nn.dense", function)
+
+    @function.register("gpu")
+    def strategy(attrs, inputs, out_type, target):
+        made = OpStrategy()
+        made.add_implementation(product, None, "own", 11)
+        return made
+
+    assert select_implementation(op, *rest, "llvm")[0].name == "nn.dense.search"
+    assert select_implementation(op, *rest, "cuda")[0].name == "own"

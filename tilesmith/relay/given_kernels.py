@@ -21,7 +21,7 @@ from tilesmith.relax.struct_info import StructInfo, TensorStructInfo, TupleStruc
 from tilesmith.relax.transform.legalize_ops import is_known
 from tilesmith.relax.type_views import type_of
 from tilesmith.relay.op.op_strategy import OpImplementation
-from tilesmith.relay.op.strategy.names import copy_if_identical
+from tilesmith.relay.op.strategy.computes import copy_if_identical
 from tilesmith.relay.op.strategy.selection import has_users_implementation, select_implementation
 from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.support.fallbacks import record_fallback
@@ -151,7 +151,7 @@ def _size(size: PrimExpr) -> Any:
 
 
 def _check_results(
-    implementation: OpImplementation, outs: list[te.Tensor], fields: Sequence[StructInfo]
+    implementation: OpImplementation, outs: list[te.Tensor], fields: Sequence[Any]
 ) -> None:
     """Compare what a compute gives with the type of the call."""
     if len(outs) != len(fields):
@@ -200,15 +200,14 @@ def kernel_of(
 
 
 def _scheduled(implementation: OpImplementation, schedule: Any, arguments: list[Any]) -> PrimFunc:
-    if isinstance(schedule, PrimFunc):
-        return schedule
     if isinstance(schedule, BlockSchedule):
-        return next(iter(schedule.mod.functions.values()))
+        (schedule,) = schedule.mod.functions.values()
     if isinstance(schedule, te.Schedule):
         from tilesmith.lowering import schedule_to_module  # loads classic schedules
 
-        made: Any = schedule_to_module(schedule, arguments)["main"]
-        return made
+        schedule = schedule_to_module(schedule, arguments)["main"]
+    if isinstance(schedule, PrimFunc):
+        return schedule
     raise TypeMismatchError(
         f"the schedule of '{implementation.name}' gave {type(schedule).__name__}",
         notes=("return what te.create_schedule gives, or a tir.Schedule",),

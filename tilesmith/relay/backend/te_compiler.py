@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tilesmith import te
 from tilesmith.ir import GlobalVar, IntImm, IRModule, Op, structural_equal, structural_hash
@@ -95,8 +95,7 @@ class CachedFunc:
     @property
     def prim_func(self) -> PrimFunc:
         """The function."""
-        found: Any = self.funcs[self.prim_fn_var]
-        return found
+        return cast(PrimFunc, self.funcs[self.prim_fn_var])
 
 
 @dataclass
@@ -209,8 +208,7 @@ def _typed(function: Any) -> Function:
             notes=("relay.Function([x], body)",),
         )
     module = infer_module(IRModule({"main": function}))
-    typed: Any = module["main"]
-    return typed
+    return cast(Function, module["main"])
 
 
 def lower_to_primfunc(relay_func: Function, target: Any) -> PrimFunc:
@@ -324,7 +322,9 @@ class TECompiler:
 
 
 def _target(target: Any) -> Target:
-    return Target(target) if target is not None else Target.current()
+    if target is None:
+        return Target.current(allow_none=True) or Target("llvm")
+    return Target(target)
 
 
 _compiler = TECompiler()

@@ -9,7 +9,7 @@ are put together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from tilesmith import te
 from tilesmith.ir import Op, PrimExpr, const
@@ -27,7 +27,9 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["TUPLE_OPERATORS", "OwnCompute", "graph_operands", "tensors_of_call"]
+__all__ = [
+    "TUPLE_OPERATORS", "OwnCompute", "copy_if_identical", "graph_operands", "tensors_of_call",
+]  # fmt: skip
 
 TUPLE_OPERATORS = frozenset({"adv_index", "concatenate", "einsum", "meshgrid", "stack"})
 """Operators whose one argument is a tuple; their computes get its fields."""
@@ -122,7 +124,7 @@ class _Tensors:
         return _computed(spec, call.attrs, args)
 
 
-def _is_scalar(arg: Any) -> bool:
+def _is_scalar(arg: Any) -> TypeGuard[Constant]:
     return isinstance(arg, Constant) and not arg.data.shape
 
 
@@ -139,3 +141,12 @@ def _constant(arg: Constant) -> Any:
         )
     value = _scalar(arg)
     return te.compute((), lambda: value, name="constant")
+
+
+def copy_if_identical(tensor_a: Any, tensor_b: Any) -> Any:
+    """Return the second tensor, or a copy of it if both are the same one."""
+    if tensor_a is not tensor_b:
+        return tensor_b
+    return te.compute(
+        tensor_b.shape, lambda *indices: tensor_b[indices], name=f"{tensor_b.op.name}_copy"
+    )

@@ -34,11 +34,11 @@ def _stated(op: Op) -> Callable[..., Any] | None:
     """Return the strategy that a program has stated for an operator and the current target: the
     one itself, or the one that its compute and schedule make.
     """
-    strategy, compute = op.get_attr("FTVMStrategy"), op.get_attr("FTVMCompute")
-    if strategy is not None:
-        version = strategy.get_packed_func() if isinstance(strategy, GenericFunc) else strategy
-        if not isinstance(version, OwnStrategy):
-            return strategy
+    strategy: Callable[..., Any] | None = op.get_attr("FTVMStrategy")
+    compute = op.get_attr("FTVMCompute")
+    version = strategy.find_version() if isinstance(strategy, GenericFunc) else strategy
+    if version is not None and not isinstance(version, OwnStrategy):
+        return strategy
     if compute is None or isinstance(compute, OwnCompute):
         return None
 
@@ -60,7 +60,7 @@ def get_valid_implementations(
     """
     target = Target(target)
     with target:
-        strategy = _stated(op) or op.get_attr("FTVMStrategy")
+        strategy = _stated(op) or (OwnStrategy(op) if op.spec is not None else None)
         if strategy is None:
             raise UnsupportedError(
                 f"nothing states how the operator '{op.name}' is computed",
