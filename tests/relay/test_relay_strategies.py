@@ -1,6 +1,7 @@
 """Strategies: what computes an operator on a target, what is taken, and what is built of it."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -469,3 +470,31 @@ def test_where_a_generic_function_has_no_version_the_search_is_there(unstated):
 
     assert select_implementation(op, *rest, "llvm")[0].name == "nn.dense.search"
     assert select_implementation(op, *rest, "cuda")[0].name == "own"
+
+
+def test_an_operator_that_is_opaque_is_not_fused():
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    model = relay.exp(Call(op, [relay.nn.relu(*variables((3, 5)))]))
+    assert len(kernels_of(relay.build(IRModule.from_expr(model), "llvm"))) == 1
+    relay.op.register_pattern(op.name, relay.op.OpPattern.OPAQUE)
+    assert len(kernels_of(relay.build(IRModule.from_expr(model), "llvm"))) == 3
+
+
+def kernels_of(lib):
+    nodes = json.loads(lib.get_graph_json())["nodes"]
+    return [node["attrs"]["func_name"] for node in nodes if node["op"] != "null"]
+
+
+def test_a_users_kernel_stands_in_the_graph_of_the_model_in_c_and_over_constants():
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    relay.op.register_schedule(op.name, strategies.naive_schedule)
+    x, w = variables((3, 5), (3, 5))
+    model = relay.Function([x, w], relay.add(Call(op, [x]), Call(op, [w])))
+    weight, value = floats(3, 5), floats(3, 5)
+    for target in ("llvm", "c"):
+        lib = relay.build(IRModule.from_expr(model), target, params={"x1": weight})
+        assert sum("own" in name for name in kernels_of(lib)) >= 1
+        if lib.get_lib().is_runnable:
+            np.testing.assert_allclose(lib.get_lib()(value).numpy(), 3 * (value + weight), 1e-5)

@@ -105,6 +105,8 @@ class GivenKernels:
             fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
             _check_results(best, outs, fields)
             function = kernel_of(best, call.attrs, inputs, outs, target)
+            if call.op.get_attr("TOpPattern") == _OPAQUE:
+                function = function.with_attr("op_pattern", _OPAQUE)
         except TilesmithError as error:
             error.span = error.span or call.span
             error.notes += (f"in the implementation of {call.op.name} that the program registered",)

@@ -36,9 +36,9 @@ from tilesmith.tir.analysis import is_unscheduled
 from tilesmith.tir.unknown import Any as AnySize
 
 __all__ = [
-    "CCacheKey", "CCacheValue", "CachedFunc", "LoweredOutput", "TECompiler", "autotvm_logger",
-    "get", "get_shape", "get_valid_implementations", "lower_call", "lower_to_primfunc",
-    "select_implementation",
+    "CCacheKey", "CCacheValue", "CachedFunc", "CompileEngine", "LoweredOutput", "TECompiler",
+    "autotvm_logger", "get", "get_shape", "get_valid_implementations", "lower_call",
+    "lower_to_primfunc", "select_implementation",
 ]  # fmt: skip
 
 autotvm_logger = logging.getLogger("autotvm")
@@ -319,6 +319,9 @@ class TECompiler:
                 lines.append(f"{kind} {made.func_name} for {key.target}{how}: asked for {times}")
                 lines += [f"    {line}" for line in str(key.source_func).splitlines()]
         return "\n".join(lines)
+
+
+CompileEngine = TECompiler  # its older name
 
 
 def _target(target: Any) -> Target:

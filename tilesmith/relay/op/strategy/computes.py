@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from tilesmith import te
-from tilesmith.ir import Op, PrimExpr, const
+from tilesmith.ir import FloatImm, IntImm, Op, PrimExpr, const
 from tilesmith.relax.expr import (
     Call,
     Constant,
@@ -25,6 +25,7 @@ from tilesmith.relax.expr import (
     Var,
 )
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import UnsupportedError
 
 __all__ = [
@@ -61,13 +62,21 @@ def tensors_of_call(op: Op, attrs: Any, inputs: Sequence[Any]) -> list[Any]:
         given = list(inputs)
         made = _computed(spec, attrs, [given] if op.name in TUPLE_OPERATORS else given)
     else:
-        variables = [
-            Var(f"input{place}", TensorStructInfo(list(one.shape), one.dtype), dialect="relax")
-            for place, one in enumerate(inputs)
-        ]
+        variables = [_operand(one, f"input{place}") for place, one in enumerate(inputs)]
         values = {id(variable): one for variable, one in zip(variables, inputs)}
         made = _Tensors(values).of(translate(attrs, *graph_operands(op, variables)))
     return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def _operand(tensor: te.Tensor, name: str) -> Var | Constant:
+    """Return what stands for a tensor in the graph: a constant for one that is a number, since some
+    operators have to know it (what to pad with).
+    """
+    if not tensor.shape and isinstance(tensor.op, te.ComputeOp):
+        (body,) = tensor.op.body
+        if isinstance(body, (IntImm, FloatImm)):
+            return Constant(array(body.value, dtype=str(body.dtype)))
+    return Var(name, TensorStructInfo(list(tensor.shape), tensor.dtype), dialect="relax")
 
 
 def _computed(spec: Any, attrs: Any, args: Sequence[Any]) -> Any:
