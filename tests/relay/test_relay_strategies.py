@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -498,3 +500,64 @@ def test_a_users_kernel_stands_in_the_graph_of_the_model_in_c_and_over_constants
         assert sum("own" in name for name in kernels_of(lib)) >= 1
         if lib.get_lib().is_runnable:
             np.testing.assert_allclose(lib.get_lib()(value).numpy(), 3 * (value + weight), 1e-5)
+
+
+PROGRAM = """
+import numpy as np
+import tvm
+from tvm import relay, te, topi
+from tvm.relay.backend import compile_engine, te_compiler
+from tvm.relay.op import op as _op
+from tvm.relay.op.strategy.generic import *
+from tvm.target import override_native_generic_func
+
+@override_native_generic_func("relu_like_strategy")
+def relu_like_strategy(attrs, inputs, out_type, target):
+    strategy = _op.OpStrategy()
+    strategy.add_implementation(
+        wrap_topi_compute(topi.nn.relu), wrap_topi_schedule(topi.generic.schedule_injective),
+        name="relu_like.generic", plevel=10)
+    return strategy
+
+@relu_like_strategy.register(["cpu"])
+def relu_like_strategy_cpu(attrs, inputs, out_type, target):
+    strategy = _op.OpStrategy()
+    strategy.add_implementation(
+        wrap_topi_compute(topi.nn.relu), naive_schedule, name="relu_like.x86", plevel=10)
+    return strategy
+
+op = _op.register("relu_like")
+op.set_num_inputs(1)
+op.add_type_rel("Identity")
+_op.register_strategy("relu_like", relu_like_strategy)
+_op.register_pattern("relu_like", _op.OpPattern.ELEMWISE)
+_op.register_stateful("relu_like", False)
+
+x = relay.var("x", shape=(4, 5))
+func = relay.Function([x], relay.Call(_op.get("relu_like"), [x]))
+mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
+names = {}
+for target in ("llvm", "cuda"):
+    with tvm.target.Target(target):
+        best, outs = te_compiler.select_implementation(
+            _op.get("relu_like"), None, [te.placeholder((4, 5))], mod["main"].ret_type,
+            tvm.target.Target(target))
+        names[target] = best.name
+assert names == {"llvm": "relu_like.x86", "cuda": "relu_like.generic"}
+with tvm.transform.PassContext(opt_level=3):
+    lib = relay.build(mod, target="llvm")
+module = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu()))
+value = np.linspace(-1, 1, 20, dtype="float32").reshape(4, 5)
+module.set_input("x", value)
+module.run()
+np.testing.assert_array_equal(module.get_output(0).numpy(), np.maximum(value, 0))
+assert isinstance(compile_engine.get(), compile_engine.CompileEngine)
+print("strategies ok")
+"""
+
+
+def test_a_users_program_for_tvm(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "tilesmith.compat.tvm", str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "strategies ok" in done.stdout, done.stderr
