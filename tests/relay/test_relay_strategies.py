@@ -232,13 +232,16 @@ def test_tuning_records_come_first():
     op, *rest = dense()
 
     def tuned(op, found, inputs, target):
-        return next(one for one in found if one.name == "dense.x86")
+        return next((one for one in found if one.name == "dense.x86"), None)
 
     selection.TUNED.append(tuned)
     try:
         assert select_implementation(op, *rest, "llvm")[0].name == "dense.x86"
         found = select_implementation(op, *rest, "llvm", use_autotvm=False)
         assert found[0].name == "nn.dense.search"
+        x, w = variables((3, 5), (7, 5))
+        model = relay.Function([x, w], relay.argsort(relay.nn.dense(x, w)))
+        assert str(built_for("llvm", model)).count("from_legacy_te_schedule") == 1
     finally:
         selection.TUNED.remove(tuned)
 

@@ -16,7 +16,8 @@ from tilesmith.target import Target
 from tilesmith.target.generic_func import GenericFunc
 
 __all__ = [
-    "TUNED", "get_valid_implementations", "has_users_implementation", "select_implementation",
+    "TUNED", "best_implementation", "get_valid_implementations", "has_choice",
+    "has_users_implementation", "select_implementation",
 ]  # fmt: skip
 
 TUNED: list[Callable[..., OpImplementation | None]] = []
@@ -28,6 +29,11 @@ What tunes adds its own."""
 def has_users_implementation(op: Op) -> bool:
     """Return whether a program has stated how an operator is computed on the current target."""
     return _stated(op) is not None
+
+
+def has_choice(op: Op) -> bool:
+    """Return whether there may be something better than the static search for an operator."""
+    return bool(TUNED) or has_users_implementation(op)
 
 
 def _stated(op: Op) -> Callable[..., Any] | None:
@@ -93,8 +99,24 @@ def select_implementation(
     target: Any,
     use_autotvm: bool = True,
 ) -> tuple[OpImplementation, list[Any]]:
-    """Return the best implementation for a call and the tensors that it gives: the one that tuning
-    records name (unless ``use_autotvm`` is False), else that with the highest level.
+    """Return the best implementation for a call (see `best_implementation`) and the tensors that it
+    gives.
+    """
+    best = best_implementation(op, attrs, inputs, out_type, target, use_autotvm)
+    with Target(target):
+        return best, best.compute(attrs, inputs, out_type)
+
+
+def best_implementation(
+    op: Op,
+    attrs: Any,
+    inputs: Sequence[Any],
+    out_type: Any,
+    target: Any,
+    use_tuned: bool = True,
+) -> OpImplementation:
+    """Return the best implementation for a call: the one that tuning records name (unless
+    ``use_tuned`` is False), else that with the highest level.
 
     Among equals a program's own comes before the static search, and the first before others.
     """
@@ -105,11 +127,8 @@ def select_implementation(
             f"the strategy of '{op.name}' has no implementation whose condition holds",
             notes=("add one without a te.SpecializedCondition",),
         )
-    best = _measured_best(op, found, inputs, target) if use_autotvm else None
-    if best is None:
-        best = max(found, key=lambda one: (one.plevel, not one.is_search))
-    with target:
-        return best, best.compute(attrs, inputs, out_type)
+    best = _measured_best(op, found, inputs, target) if use_tuned else None
+    return best or max(found, key=lambda one: (one.plevel, not one.is_search))
 
 
 def _measured_best(
