@@ -17,6 +17,7 @@ from tilesmith.relay.op import (
     nn,
     op,
     op_attrs,
+    patterns,
     random,
     reduce,
     strategy,
@@ -33,7 +34,7 @@ globals().update(functions())
 __all__ = sorted(
     {
         *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "op_attrs",
-        "random", "reduce", "strategy", "tensor", "transform", "vision",
+        "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
     }
 )  # fmt: skip
 

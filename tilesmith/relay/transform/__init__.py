@@ -3,16 +3,41 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
-    "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
+    "annotate_target": ("AnnotateTarget",),
+    "canonicalize": (
+        "AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand",
+    ),
+    "change_batch": ("ChangeBatch",),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "combine_parallel": (
+        "BatchingOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+        "CombineParallelDense",
+    ),
+    "compiler_functions": (
+        "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
+        "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+    ),
+    "compiler_regions": ("MergeCompilerRegions",),
+    "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
+    "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
+    "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
+    "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
+    "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
+    "partition_graph": ("PartitionGraph",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
+    "recasting": ("recast",),
+    "simplify_expr": ("SimplifyExpr",),
     "simplify_inference": ("SimplifyInference",),
+    "spans": ("CapturePostDfsIndexInSpans",),
+    "sparse": ("Conv2dToSparse", "Conv2dToSparse2", "DenseToSparse", "SimplifyFCTranspose"),
+    "split_args": ("SplitArgs",),
     "types": ("InferType", "InferTypeLocal"),
 }  # fmt: skip
 
