@@ -323,6 +323,17 @@ def test_an_operator_of_the_users_own_runs():
     np.testing.assert_allclose(run(model, value).numpy(), 3 * np.exp(value), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["debug", "vm", "aot"])
+def test_an_operator_of_the_users_own_runs_in_all_executors(kind):
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    relay.op.register_schedule(op.name, strategies.generic.schedule_injective)
+    module = IRModule.from_expr(relay.nn.relu(Call(op, variables((3, 5)))))
+    value = floats(3, 5)
+    result = relay.create_executor(kind, module).evaluate()(value)
+    np.testing.assert_allclose(result.numpy(), np.maximum(3 * value, 0), rtol=1e-6)
+
+
 def test_an_operator_of_the_users_own_has_attributes_results_and_relations():
     op = relay.op.op.register(f"test.own_{next(_numbers)}")
     op.add_argument("x", "Tensor", "")

@@ -26,6 +26,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.given_kernels import kernel_of
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.op_strategy import OpImplementation
+from tilesmith.relay.op.patterns import pattern_of
 from tilesmith.relay.op.strategy.selection import get_valid_implementations, select_implementation
 from tilesmith.relay.walks import post_order
 from tilesmith.schedule_rules import default_schedule
@@ -42,8 +43,6 @@ __all__ = [
 ]  # fmt: skip
 
 autotvm_logger = logging.getLogger("autotvm")
-
-_REDUCTION, _MAP = 4, 2  # of TOpPattern, for operators that state none
 
 
 @dataclass(frozen=True)
@@ -191,10 +190,7 @@ class _Lowering:
             inputs += value if isinstance(value, list) else [value]
         lowered = lower_call(call, inputs, self.target)
         self.names.append(call.op.name.replace(".", "_"))
-        rank = call.op.get_attr("TOpPattern")
-        if rank is None:
-            reduces = any(getattr(one.op, "reduce_axis", ()) for one in lowered.outputs)
-            rank = _REDUCTION if reduces else _MAP
+        rank = int(pattern_of(call.op))
         if self.anchor is None or rank >= self.anchor[0]:
             self.anchor = (rank, lowered.implement, call.attrs)
         is_tuple = isinstance(call.checked_type, TupleType)
