@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith import relax
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
+from tilesmith.driver.relay_passes import chosen_passes, requested
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering.functions import check_options
@@ -59,8 +60,8 @@ def build(
     constants = ConstantTable()
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(module), params)
-            passed = graph_pipeline(bound, chosen)
+            bound = _bind(to_relax(requested(module)), params)
+            passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name

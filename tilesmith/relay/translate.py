@@ -28,8 +28,10 @@ from tilesmith.relax.struct_info import (
 from tilesmith.relax.type_views import TypeStructInfo, struct_info_of
 from tilesmith.relay.expr import Let, branch
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
+from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
 from tilesmith.relay.walks import post_order
 from tilesmith.support.errors import (
@@ -52,16 +54,19 @@ def to_relax(program: IRModule | Function) -> IRModule:
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
-        return _Module(_with_shared_bound(module)).run()
+        return _Module(_prepared(module)).run()
 
 
-def _with_shared_bound(module: IRModule) -> IRModule:
-    """Return a module in which what several scopes share is bound in the scope around them."""
+def _prepared(module: IRModule) -> IRModule:
+    """Return a module in which what several scopes share is bound in the scope around them. What
+    FuseOps has put into functions comes out again: what fuses is decided later, on loops.
+    """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
-    inside = chain.from_iterable([post_order(function.body) for function in functions])
-    if any(isinstance(one, (If, Function)) for one in inside):
-        return ToBasicBlockNormalForm()(module)
-    return module
+    inside = [post_order(function.body) for function in functions]
+    scopes = [one for one in chain.from_iterable(inside) if isinstance(one, (If, Function))]
+    if any(isinstance(one, Function) and one.attrs.get("Primitive") for one in scopes):
+        module = DefuseOps()(module)
+    return ToBasicBlockNormalForm()(module) if scopes else module
 
 
 class _Module:
@@ -75,6 +80,7 @@ class _Module:
             if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
+        self.kernels = GivenKernels(self.builder)
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
         self.is_inferred = False
 
@@ -269,6 +275,10 @@ class _Scope:
         args = [self.find(arg) for arg in call.args]
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
+        if self.module.kernels.has(call.op):
+            given = self.module.kernels.call(call, args)
+            if given is not None:
+                return given if isinstance(given, Tuple) else self.builder.emit(given)
         view = call.op.spec
         if isinstance(view, View) and view.translate is not None:
             try:

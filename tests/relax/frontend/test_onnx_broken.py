@@ -35,6 +35,10 @@ BROKEN = {
         "'frame_step' is 0, it has to be at least 1"
     ),
     "(float[1,9,1] x) => (float y) <int64 s = {2}> { y = STFT(x, s) }": "the input 'frame_length'",
+    "(float[1,2,7,7] x) => (float y) "
+    "{ y = AveragePool<kernel_shape=[2,2], pads=[0,4611686018427387904,0,1]>(x) }": (
+        "no memory holds a tensor of the shape"
+    ),
     "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
         "'sorted' is 2, expected 0 or 1"
     ),

@@ -76,6 +76,8 @@ MODULES: dict[str, str] = {
     "tvm.relay.analysis.call_graph": "tilesmith.relay.analysis",
     "tvm.relay.analysis.count_layers": "tilesmith.relay.analysis",
     "tvm.relay.analysis.feature": "tilesmith.relay.analysis",
+    "tvm.relay.backend._backend": "tilesmith.lowering",
+    "tvm.relay.backend.compile_engine": "tilesmith.relay.backend.te_compiler",
     "tvm.relay.param_dict": "tilesmith.runtime.params",
     "tvm.relay.transform.transform": "tvm.relay.transform",
     "tvm.runtime.executor": "tilesmith.contrib.aot_executor",

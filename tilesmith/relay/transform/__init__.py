@@ -3,9 +3,24 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
-    "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
+    "canonicalize": (
+        "AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand",
+    ),
+    "change_batch": ("ChangeBatch",),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "combine_parallel": (
+        "BatchingOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+        "CombineParallelDense",
+    ),
+    "compiler_functions": (
+        "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
+        "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+    ),
+    "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
+    "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
+    "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
     "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
@@ -13,7 +28,12 @@ _PASSES = {
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
+    "recasting": ("recast",),
+    "simplify_expr": ("SimplifyExpr",),
     "simplify_inference": ("SimplifyInference",),
+    "spans": ("CapturePostDfsIndexInSpans",),
+    "sparse": ("Conv2dToSparse", "Conv2dToSparse2", "DenseToSparse", "SimplifyFCTranspose"),
+    "split_args": ("SplitArgs",),
     "types": ("InferType", "InferTypeLocal"),
 }  # fmt: skip
 
