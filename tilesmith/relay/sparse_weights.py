@@ -114,4 +114,8 @@ def make_sparse(
 def as_numpy(params: Mapping[str, Any], name: str) -> Any:
     """Return a parameter as an array, None if there is none of the name."""
     value = params.get(name)
-    return None if value is None else numpy.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    return (
+        None
+        if value is None
+        else numpy.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    )

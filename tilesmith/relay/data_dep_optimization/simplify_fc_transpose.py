@@ -25,4 +25,6 @@ def convert(func: Any, params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         params[f"{name}.T"] = array(numpy.ascontiguousarray(as_numpy(params, name).T))
     made = run_opt_pass(func, SimplifyFCTranspose(names))
     used = {param.name_hint for param in made.params}
-    return made, {name: value for name, value in params.items() if name in used or name not in names}
+    return made, {
+        name: value for name, value in params.items() if name in used or name not in names
+    }

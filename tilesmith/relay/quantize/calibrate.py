@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy
 
 from tilesmith.ir import IRModule
+from tilesmith.relax import interpreter
+from tilesmith.relay.analysis import get_total_mac_number
 from tilesmith.relay.expr import Call, Constant, Tuple, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
@@ -15,6 +18,7 @@ from tilesmith.relay.quantize.annotate import is_simulated, sites
 from tilesmith.relay.quantize.config import QAnnotateKind, current_qconfig
 from tilesmith.relay.quantize.kl_divergence import best_threshold
 from tilesmith.relay.transform.pass_classes import relay_pass
+from tilesmith.relay.translate import to_relax
 from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import ConfigError
 from tilesmith.support.lazy import resolve
@@ -22,18 +26,19 @@ from tilesmith.support.lazy import resolve
 __all__ = ["calibrate", "collect_stats", "run_outputs"]
 
 _PERCENTILE = 99.99
+_FEWEST_PRODUCTS = 1 << 28  # what numpy multiplies while a small network is compiled
 Dataset = Iterable[Mapping[str, Any]]
 
 
 def run_outputs(function: Function, outputs: list[Any], dataset: Dataset) -> list[list[Any]]:
     """Return the values of expressions of a function for each element of a dataset (inputs by their
-    names), computed by compiled code.
+    names). Compiled code computes them unless numpy does so in less time than compiling takes.
     """
     program = Function(function.params, Tuple(outputs), None, function.type_params)
-    create = resolve("tilesmith.driver.relay_build:create_executor")
-    run = create("graph", IRModule.from_expr(program)).evaluate()
+    batches = list(dataset)
+    run = _runner(IRModule.from_expr(program), len(batches))
     found = []
-    for batch in dataset:
+    for batch in batches:
         inputs = {
             name: numpy.asarray(getattr(one, "numpy", lambda one=one: one)())
             for name, one in batch.items()
@@ -45,8 +50,21 @@ def run_outputs(function: Function, outputs: list[Any], dataset: Dataset) -> lis
                 notes=("an element is a dictionary: name of an input → array",),
             )
         results = run(*[inputs[one.name_hint] for one in function.params])
-        found.append([one.numpy() for one in results])
+        found.append(
+            [numpy.asarray(getattr(one, "numpy", lambda one=one: one)()) for one in results]
+        )
     return found
+
+
+def _runner(module: IRModule, count: int) -> Callable[..., Any]:
+    """Return what runs a program so many times."""
+    products = get_total_mac_number(infer_module(module)["main"]) * count
+    if products < _FEWEST_PRODUCTS:
+        return partial(interpreter.run, to_relax(module), "main")
+    run: Callable[..., Any] = resolve("tilesmith.driver.relay_build:create_executor")(
+        "graph", module
+    ).evaluate()
+    return run
 
 
 def without_simulation(function: Function) -> tuple[Function, list[Any]]:

@@ -175,7 +175,9 @@ class _Folder:
             is_bias = is_call(node, "nn.bias_add")
             if value.checked_type != node.checked_type or (is_bias and place == 1):
                 continue
-            if not is_bias and math.prod(shape_of(other) or (1,)) >= math.prod(shape_of(node) or ()):
+            if not is_bias and math.prod(shape_of(other) or (1,)) >= math.prod(
+                shape_of(node) or ()
+            ):
                 continue  # another multiplication of a whole tensor gains nothing
             inner = self.absorbed(value, factor, left - 1)
             if inner is None:

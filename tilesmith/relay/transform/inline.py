@@ -100,9 +100,7 @@ def defused(function: Any) -> Any:
     changed = rewrite(function, change)
     if not called:
         return changed
-    used = {
-        part for node in post_order(changed) for part in parts(node) if isinstance(part, Var)
-    }
+    used = {part for node in post_order(changed) for part in parts(node) if isinstance(part, Var)}
     unused = called - used
     return rewrite(
         changed, lambda node: node.body if isinstance(node, Let) and node.var in unused else node

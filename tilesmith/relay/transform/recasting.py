@@ -33,7 +33,9 @@ class RecastMutator(MixedModeMutator):
         self.dtype = dtype
         self.out_dtype = out_dtype
         self.valid_ops = [one if isinstance(one, Op) else Op.get(one) for one in valid_ops]
-        self.skipped = {layer % valid_op_count for layer in skip_layers} if valid_op_count else set()
+        self.skipped = (
+            {layer % valid_op_count for layer in skip_layers} if valid_op_count else set()
+        )
         self.layer = 0
 
     def visit_call(self, call: Any) -> Any:

@@ -71,7 +71,9 @@ def _weight_in(node: Any, operator: str, table: dict[str, list[Var]]) -> list[Va
 
 
 @relay_pass("DenseToSparse", 0, ["InferType"])
-def DenseToSparse(mod: IRModule, weight_name: Iterable[str], weight_shape: Iterable[Any]) -> IRModule:
+def DenseToSparse(
+    mod: IRModule, weight_name: Iterable[str], weight_shape: Iterable[Any]
+) -> IRModule:
     """Let dense layers use sparse weights: those with the names, of which ``weight_shape`` has the
     sizes of the three parts, in one list each.
     """

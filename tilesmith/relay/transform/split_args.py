@@ -33,9 +33,7 @@ def SplitArgs(mod: IRModule, max_function_args: int) -> IRModule:
             fields = [
                 chunk[0]
                 if len(chunk) == 1
-                else make(
-                    "annotation.stop_fusion", make("concatenate", Tuple(chunk), axis=axis)
-                )
+                else make("annotation.stop_fusion", make("concatenate", Tuple(chunk), axis=axis))
                 for chunk in chunks
             ]
         return make("annotation.stop_fusion", make("concatenate", Tuple(fields), axis=axis))
