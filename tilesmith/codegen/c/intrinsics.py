@@ -164,7 +164,10 @@ def _dp4a(emit: Values, call: Call) -> Piece:
 
 @handles("dot_u8i8")
 def _dot_u8i8(emit: Values, call: Call) -> Piece:
-    return f"{emit.file.helper('dot_u8i8')}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
+    return (
+        f"{emit.file.helper('dot_u8i8')}({emit.text(call.args[0])}, {emit.text(call.args[1])})",
+        ATOM,
+    )
 
 
 @handles("if_then_else")

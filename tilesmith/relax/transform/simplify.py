@@ -26,7 +26,6 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.fallbacks import record_fallback
 
 
-
 class Bindings(Protocol):
     """Knows what the operands of calls are bound to."""
 
