@@ -149,6 +149,9 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("anylist_setitem_call_cpacked", UPDATE),
     Intrinsic("start_profile_intrinsic", PURE),
     Intrinsic("end_profile_intrinsic", PURE),
+    # the tasks of a parallel region (LowerParallelRegions)
+    Intrinsic("parallel_tasks", READ),
+    Intrinsic("parallel_barrier", UPDATE),
     # threads of a GPU
     Intrinsic("tvm_thread_allreduce", UPDATE),
     Intrinsic("tvm_storage_sync", UPDATE),

@@ -83,6 +83,7 @@ _LAZY = {
     "backend": "tilesmith.relay.backend",
     "base": "tilesmith.relay.base",
     "build_module": "tilesmith.relay.build_module",
+    "dataflow_pattern": "tilesmith.relay.dataflow_pattern",
     "fromtext": "tilesmith.relay.parser:fromtext",
     "image": "tilesmith.relay.op.image",
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",
@@ -103,6 +104,7 @@ _LAZY = {
     "to_relax": "tilesmith.relay.translate:to_relax",
     "transform": "tilesmith.relay.transform",
     "vision": "tilesmith.relay.op.vision",
+    "vm": "tilesmith.relay.backend.vm",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY, finder=OPERATORS)

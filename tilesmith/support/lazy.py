@@ -53,6 +53,15 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.contrib.random": {
         name: "tilesmith.te.library_calls:" + name for name in ("normal", "randint", "uniform")
     },
+    "tilesmith.contrib.pipeline_executor_build": {
+        name: "tilesmith.driver.pipeline_build:" + name
+        for name in (
+            "PipelineConfig",
+            "build",
+            "export_library",
+            "pipeline_executor_build_enabled",
+        )
+    },
     "tilesmith.contrib.sparse": {
         name: "tilesmith.te.sparse:" + name
         for name in ("CSRPlaceholderOp", "SparsePlaceholderOp", "placeholder")
@@ -64,11 +73,27 @@ DOORS: dict[str, dict[str, str]] = {
     },
     "tilesmith.relay": {
         name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        for name in ("bind_params_by_name", "build", "create_executor", "optimize")
+    },
+    "tilesmith.relay.backend.vm": {
+        name: "tilesmith.driver.relay_vm:" + name
+        for name in ("VMCompiler", "VMExecutor", "compile")
+    },
+    "tilesmith.relay.backend.graph_executor_codegen": {
+        name: "tilesmith.driver.relay_build:" + name
+        for name in ("GraphExecutorCodegen", "GraphRuntimeCodegen")
     },
     "tilesmith.relay.build_module": {
         name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        for name in (
+            "AotExecutor",
+            "BuildModule",
+            "GraphExecutor",
+            "bind_params_by_name",
+            "build",
+            "create_executor",
+            "optimize",
+        )
     },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",

@@ -39,6 +39,9 @@ BROKEN = {
     "{ y = AveragePool<kernel_shape=[2,2], pads=[0,4611686018427387904,0,1]>(x) }": (
         "no memory holds a tensor of the shape"
     ),
+    "(float[3] x) => (float y) <int64[2] n = {2, -3}> { y = ConstantOfShape(n) }": (
+        "a negative size"
+    ),
     "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
         "'sorted' is 2, expected 0 or 1"
     ),

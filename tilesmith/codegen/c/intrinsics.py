@@ -210,6 +210,23 @@ def _hint(emit: Values, call: Call) -> Piece:
     return emit.piece(call.args[0])
 
 
+@handles("parallel_tasks")
+def _parallel_tasks(emit: Values, call: Call) -> Piece:
+    return emit.tasks, ATOM
+
+
+@handles("parallel_barrier")
+def _parallel_barrier(emit: Values, call: Call) -> Piece:
+    if not emit.barrier:
+        return "0", ATOM  # one task runs alone
+    emit.file.uses_barrier = True
+    if emit.exits.returns == "status":
+        # Another task has ended with an error, which is kept: this one ends as well.
+        emit.exits.leave_if(f"!{emit.barrier}", "-1")
+        return "0", ATOM
+    return emit.barrier, ATOM
+
+
 @handles("assume", "tvm_storage_sync", "undef", "type_annotation")
 def _nothing(emit: Values, call: Call) -> Piece:
     return "0", ATOM

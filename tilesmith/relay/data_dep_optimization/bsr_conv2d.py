@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilesmith.relay.data_dep_optimization.utils import run_opt_pass
-from tilesmith.relay.rewriting import bind
 from tilesmith.relay.expr import const
+from tilesmith.relay.rewriting import bind
 from tilesmith.relay.sparse_conv2d import process_params
 from tilesmith.relay.transform.sparse import Conv2dToSparse, Conv2dToSparse2
 

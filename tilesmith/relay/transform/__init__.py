@@ -3,6 +3,7 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
+    "annotate_target": ("AnnotateTarget",),
     "canonicalize": (
         "AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand",
     ),
@@ -16,6 +17,7 @@ _PASSES = {
         "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
         "OutlineCompilerFunctionsWithExistingGlobalSymbols",
     ),
+    "compiler_regions": ("MergeCompilerRegions",),
     "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
     "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
@@ -24,9 +26,11 @@ _PASSES = {
     "inline": ("DefuseOps", "Inline"),
     "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
+    "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
+    "partition_graph": ("PartitionGraph",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
     "recasting": ("recast",),
     "simplify_expr": ("SimplifyExpr",),

@@ -125,7 +125,7 @@ def _slice(node: OnnxNode) -> Any:
         raise ShapeError(f"it has {count} starts for {len(axes)} axes of a tensor of rank {rank}")
     steps = [1] * len(axes)
     if node.has(4):
-        steps = [int(value) for value in node.constant(4, "steps").ravel()]
+        steps = [_bound(int(value)) for value in node.constant(4, "steps").ravel()]
     if node.known(1) is None or node.known(2) is None:
         return _slice_at_run_time(node, x, axes, steps)
     sizes = shape_of(x)
