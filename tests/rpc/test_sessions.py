@@ -177,7 +177,7 @@ def test_errors_of_the_server_keep_their_class(remote):
     with pytest.raises(ValueError, match="the value is bad"):
         function(remote, "fail_with_value")()
     with pytest.raises(ValueError, match="the value is bad"):
-        function(remote, "fail_with_value").measure((), {})
+        function(remote, "fail_with_value").measure((), {}, {})
     with pytest.raises(RPCError, match="OwnError: nobody knows this"):
         function(remote, "fail_with_own")()
     with pytest.raises(TypeMismatchError, match="object"):

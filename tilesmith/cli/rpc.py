@@ -10,38 +10,27 @@ from tilesmith.cli.options import json_option, print_json
 _LOCAL = "127.0.0.1"
 
 
-class HostAndPort(click.ParamType):
-    """Parameter type: `host:port` → (host, port)."""
-
-    name = "host:port"
-
-    def convert(self, value: object, param: object, context: object) -> tuple[str, int]:
-        """Divide the text at its last colon."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdigit():
-            self.fail(f"'{value}' is not of the form host:port")
-        return host.strip("[]"), int(port)
+def _host_and_port(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """Divide `host:port` at its last colon."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.BadParameter(f"'{value}' is not of the form host:port")
+    return host.strip("[]"), int(port)
 
 
-def _listening(port: int, port_end: int):  # type: ignore[no-untyped-def]
-    """Return the options of what listens at a port."""
-
-    def declare(command):  # type: ignore[no-untyped-def]
-        for option in (
-            click.option("--silent", is_flag=True, help="Print nothing."),
-            click.option("--port-end", type=int, default=port_end, show_default=True,
-                         help="Where the search for a free port ends."),
-            click.option("--port", type=int, default=port, show_default=True,
-                         help="The first port to try."),
-            click.option("--host", default=_LOCAL, show_default=True,
-                         help="The address to listen at; 0.0.0.0 lets in other machines."),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return declare
+_host_option = click.option(
+    "--host",
+    default=_LOCAL,
+    show_default=True,
+    help="The address to listen at; 0.0.0.0 lets in other machines.",
+)
+_silent_option = click.option("--silent", is_flag=True, help="Print nothing.")
+_port_end_option = click.option("--port-end", type=int, default=9199, show_default=True,
+                                help="Where the search for a free port ends.")  # fmt: skip
 
 
 @click.group("rpc")
@@ -53,8 +42,16 @@ def rpc_command() -> None:
 
 
 @rpc_command.command("server")
-@_listening(9090, 9199)
-@click.option("--tracker", type=HostAndPort(), help="The tracker to offer this machine to.")
+@_host_option
+@click.option("--port", type=int, default=9090, show_default=True, help="The first port to try.")
+@_port_end_option
+@_silent_option
+@click.option(
+    "--tracker",
+    metavar="HOST:PORT",
+    callback=_host_and_port,
+    help="The tracker to offer this machine to.",
+)
 @click.option("--key", default="", help="What clients have to know, or ask the tracker for.")
 @click.option("--load-library", metavar="PATHS", help="Shared libraries to load first.")
 @click.option("--custom-addr", metavar="HOST", help="The address that the tracker tells clients.")
@@ -81,7 +78,10 @@ def server_command(
 
 
 @rpc_command.command("tracker")
-@_listening(9190, 9199)
+@_host_option
+@click.option("--port", type=int, default=9190, show_default=True, help="The first port to try.")
+@_port_end_option
+@_silent_option
 def tracker_command(host: str, port: int, port_end: int, silent: bool) -> None:
     """Keep a list of servers and lend them to clients, until interrupted."""
     from tilesmith.rpc.tracker import Tracker
