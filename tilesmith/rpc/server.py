@@ -73,6 +73,7 @@ class Server:
         self._lock = threading.Lock()
         self._is_ended = False
         self._link: TrackerLink | None = None
+        self._listener: Listener | None = None
         if no_fork:
             load_libraries(load_library)
             if server_init_callback is not None:
@@ -88,7 +89,7 @@ class Server:
                 self._link = TrackerLink(tuple(tracker_addr), self._key, custom_addr, self.port)
                 self._link.start(silent)
         except BaseException:
-            self._end_workers()
+            self.terminate()
             raise
         self._listener.start()
         self._say(f"listening at {host}:{self.port}")
@@ -190,12 +191,13 @@ class Server:
         """End the server and all its sessions. Calling it again does nothing."""
         if self._link is not None:
             self._link.end()
-        self._listener.end()
+        if self._listener is not None:
+            self._listener.end()
         self._end_workers()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the server is terminated (at most some seconds); true if it is."""
-        return self._listener.wait(seconds)
+        return self._listener is None or self._listener.wait(seconds)
 
     def __enter__(self) -> Server:
         return self
