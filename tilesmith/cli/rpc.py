@@ -37,7 +37,8 @@ _port_end_option = click.option("--port-end", type=int, default=9199, show_defau
 def rpc_command() -> None:
     """Run compiled code on other machines.
 
-    Whoever can open a session at a server can run code there: let in only whom you trust.
+    Whoever can open a session at a server can run code there: let in only whom you trust. Each of
+    the commands below has --json.
     """
 
 
@@ -56,6 +57,7 @@ def rpc_command() -> None:
 @click.option("--load-library", metavar="PATHS", help="Shared libraries to load first.")
 @click.option("--custom-addr", metavar="HOST", help="The address that the tracker tells clients.")
 @click.option("--no-fork/--fork", default=False, help="Serve in threads of one process.")
+@json_option
 def server_command(
     host: str,
     port: int,
@@ -66,6 +68,7 @@ def server_command(
     load_library: str | None,
     custom_addr: str | None,
     no_fork: bool,
+    as_json: bool,
 ) -> None:
     """Serve sessions until interrupted."""
     from tilesmith.rpc.server import Server
@@ -74,6 +77,8 @@ def server_command(
         host, port, port_end, tracker_addr=tracker, key=key, load_library=load_library,
         custom_addr=custom_addr, silent=silent, no_fork=no_fork,
     ) as server, interruptible():  # fmt: skip
+        if as_json:
+            print_json({"host": host, "port": server.port})
         server.wait()
 
 
@@ -82,11 +87,14 @@ def server_command(
 @click.option("--port", type=int, default=9190, show_default=True, help="The first port to try.")
 @_port_end_option
 @_silent_option
-def tracker_command(host: str, port: int, port_end: int, silent: bool) -> None:
+@json_option
+def tracker_command(host: str, port: int, port_end: int, silent: bool, as_json: bool) -> None:
     """Keep a list of servers and lend them to clients, until interrupted."""
     from tilesmith.rpc.tracker import Tracker
 
     with Tracker(host, port, port_end, silent) as tracker, interruptible():
+        if as_json:
+            print_json({"host": host, "port": tracker.port})
         tracker.wait()
 
 
