@@ -93,6 +93,13 @@ class DLTensor(ctypes.Structure):
 
 
 _library = tvm_ffi.LIB
+
+
+def as_opaque(value: Any) -> Any:
+    """Return a Python object as tvm-ffi hands it on: unchanged, even where it can be called."""
+    return tvm_ffi.core._convert_to_opaque_object(value)
+
+
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
