@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from tilesmith import relax
 from tilesmith.contrib.graph_executor import checksum
@@ -24,8 +24,6 @@ from tilesmith.relay.backend.executor_factory import (
 )
 from tilesmith.relay.backend.external_code import generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
-from tilesmith.relay.backend.interpreter import Executor as ProgramExecutor
-from tilesmith.relay.backend.interpreter import Interpreter
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
@@ -33,7 +31,6 @@ from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
     ExecutionError,
     TypeMismatchError,
-    UnknownNameError,
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks
@@ -43,8 +40,8 @@ from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
 __all__ = [
-    "AotExecutor", "BuildModule", "GraphExecutor", "GraphExecutorCodegen", "GraphRuntimeCodegen",
-    "as_module", "bind_params_by_name", "build", "build_target", "create_executor", "optimize",
+    "BuildModule", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module",
+    "bind_params_by_name", "build", "build_target", "optimize",
 ]  # fmt: skip
 
 _GRAPH, _CPP = Executor("graph"), Runtime("cpp")
@@ -171,22 +168,6 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     return made
 
 
-class GraphExecutor(ProgramExecutor):
-    """Runs programs of tensors as the graph executor does."""
-
-    kind: ClassVar[str] = "graph"
-
-    def function_of(self, module: IRModule) -> Callable[..., Any]:
-        """Return a function that runs ``main`` of a module."""
-        return build(module, self.target, executor=self.kind).get_lib()
-
-
-class AotExecutor(GraphExecutor):
-    """Runs programs of tensors by one function that was compiled ahead of time."""
-
-    kind = "aot"
-
-
 def optimize(
     mod: Any, target: Any = None, params: Mapping[str, Any] | None = None
 ) -> tuple[IRModule, dict[str, Any]]:
@@ -309,34 +290,3 @@ class GraphExecutorCodegen:
 
 
 GraphRuntimeCodegen = GraphExecutorCodegen
-
-
-def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: Any = None,
-    target: Any = "llvm",
-    params: Mapping[str, Any] | None = None,
-) -> ProgramExecutor:
-    """Make an executor: ``create_executor("graph", mod).evaluate()(x)``.
-
-    "debug" evaluates with numpy, expression by expression; "graph" and "aot" run programs of
-    tensors, "vm" all programs, compiled. ``params`` gives values to parameters of ``main``.
-    """
-    from tilesmith.driver.relay_vm import VMExecutor
-
-    kinds: dict[str, type[ProgramExecutor]] = {
-        "debug": Interpreter, "graph": GraphExecutor, "vm": VMExecutor, "aot": AotExecutor
-    }  # fmt: skip
-    if kind not in kinds:
-        raise UnknownNameError(
-            f"there is no executor '{kind}'", notes=("known: " + ", ".join(kinds),)
-        )
-    module = IRModule() if mod is None else as_module(mod)
-    if params:
-        module = module.shallow_copy()
-        main: Any = module["main"]
-        module["main"] = bind_params_by_name(main, params)
-    if isinstance(device, (list, tuple)):
-        device = device[0] if device else None
-    return kinds[kind](module, device, build_target(target, None))

@@ -71,9 +71,9 @@ class ConstructorValue(ADT):
     def __new__(
         cls, tag: int, fields: Sequence[Any], constructor: Constructor | None = None
     ) -> ConstructorValue:
-        made = super().__new__(cls, tag, fields)
+        made: Any = super().__new__(cls, tag, fields)
         made.constructor = constructor
-        return made
+        return made  # type: ignore[no-any-return]
 
     @property
     def fields(self) -> tuple[Any, ...]:
@@ -155,7 +155,7 @@ class Interpreter(Executor):
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that evaluates ``main`` of a module."""
         evaluation = _Evaluation(prepared(module))
-        main = evaluation.module["main"]
+        main: Any = evaluation.module["main"]
 
         def run(*args: Any) -> Any:
             with deep_recursion():
@@ -286,7 +286,8 @@ class _Evaluation:
 
     def global_function(self, expr: GlobalVar, frame: _Frame) -> Steps:
         """Evaluate the name of a function."""
-        return _Closure(self.module[expr], None)
+        found: Any = self.module[expr]
+        return _Closure(found, None)
         yield
 
     def itself(self, expr: Any, frame: _Frame) -> Steps:
@@ -451,9 +452,10 @@ def _runtime(value: Any) -> Any:
                 stack += missing
                 continue
             fields = [done[id(part)] for part in one]
-            is_data = isinstance(one, ConstructorValue)
-            made = ConstructorValue(one.tag, fields, one.constructor) if is_data else tuple(fields)
-            done[id(one)] = made
+            if isinstance(one, ConstructorValue):
+                done[id(one)] = ConstructorValue(one.tag, fields, one.constructor)
+            else:
+                done[id(one)] = tuple(fields)
             stack.pop()
         else:
             is_array = isinstance(one, (numpy.ndarray, numpy.generic))
