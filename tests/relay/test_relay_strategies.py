@@ -351,6 +351,8 @@ def test_an_operator_of_the_users_own_has_attributes_results_and_relations():
         return [scaled, topi.cast(y, attrs["dtype"])]
 
     relay.op.register_schedule(op.name, strategies.generic.schedule_injective)
+    offered = op.get_attr("FTVMStrategy")(None, [], None, "llvm").specializations
+    assert offered[0].implementations[0].name == "injective.generic"
     x, y = variables((2, 3), (4,))
     call = Call(op, [x, y], {"scale": 2.5, "dtype": "int32"})
     a, b = floats(2, 3), np.array([1.5, -2.5, 3.5, 0.0], "float32")

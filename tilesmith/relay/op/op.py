@@ -88,7 +88,8 @@ def register_schedule(op_name: str, schedule: Any, level: int = 10) -> Any:
     """
     register_op_attr(op_name, "FTVMSchedule", schedule, level)
     compute = _compute_of(op_name)
-    name = getattr(schedule, "__name__", op_name).removeprefix("schedule_")
+    known = schedule.name if isinstance(schedule, GenericFunc) else schedule.__name__
+    name = known.removeprefix("schedule_")
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> OpStrategy:
         made = OpStrategy()
