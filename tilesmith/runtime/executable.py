@@ -36,6 +36,7 @@ The code also exports a function that does nothing, whose name ties it to the me
      "target": "llvm …",
      "programs": {NAME: functions that are run step by step, as `program.py` describes},
      "parts": [names of functions that only programs call],
+     "late_constants": {NAME: [dtype, shape]} of constants that are given after loading,
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
 The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
@@ -56,6 +57,7 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.external import ExternalModules
 from tilesmith.runtime.formats import Format, source_only
@@ -69,6 +71,7 @@ from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
+    ExecutionError,
     MissingDependencyError,
     UnknownNameError,
     UnsupportedError,
@@ -118,6 +121,9 @@ class Executable:
         self._load = load
         self._advice = advice
         self._is_checked = not is_from_file
+        self.node_program: Callable[[], Executable] | None = None
+        """Compiles an executable with a function for each node of the graph, where that can be
+        done: not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -128,14 +134,18 @@ class Executable:
         if not isinstance(programs, Mapping) or not isinstance(parts, (list, tuple)):
             raise ArtifactError("the metadata have no table of programs")
         self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
-        self._constants = _constant_arrays(names, constants or {})
+        self._late: Mapping[str, Any] = self.metadata.get("late_constants", {})
+        self._constants = _constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
         self._programs = {
             name: Program(name, entry, self._callee, arrays) for name, entry in programs.items()
         }
         self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
-            *[_address(value) for value in self._constants.values()]
+            *[
+                0 if name in self._late else _address(value)
+                for name, value in self._constants.items()
+            ]
         )
 
     # -- calling --------------------------------------------------------------------------------
@@ -159,6 +169,11 @@ class Executable:
 
     def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""
+        if self._late:
+            raise ExecutionError(
+                f"constants are not there yet: {', '.join(list(self._late)[:5])}",
+                notes=("load_late_bound_consts(path) reads them",),
+            )
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
 
@@ -227,6 +242,24 @@ class Executable:
         if len(whole):
             self.metadata["fallbacks"] = whole.to_json()
 
+    def with_parts(
+        self, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
+    ) -> Executable:
+        """Return an executable of the same code with other metadata or constants."""
+        made = Executable(
+            metadata,
+            self._objects,
+            self._constants if constants is None else constants,
+            self._make_sources,
+            self._shared,
+            self._load,
+            self._advice,
+            not self._is_checked,
+            self._external,
+        )
+        made._library = self._library
+        return made
+
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """True if there is a function of this name."""
         return name in self.function_names
@@ -239,7 +272,7 @@ class Executable:
     @property
     def constants(self) -> dict[str, numpy.ndarray]:
         """The constants by name; they must not be written."""
-        return dict(self._constants)
+        return {name: value for name, value in self._constants.items() if name not in self._late}
 
     def time_evaluator(
         self, func_name: str = "main", dev: Device | None = None, **options: Any
@@ -285,7 +318,7 @@ class Executable:
             )
             return
         code = self._code_members()
-        parts = _with_external(self._external, self.metadata, code, self._constants)
+        parts = _with_external(self._external, self.metadata, code, self.constants)
         write_artifact(path, *parts)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
@@ -300,7 +333,7 @@ class Executable:
                 raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
-            parts = _with_external(self._external, self.metadata, {}, self._constants)
+            parts = _with_external(self._external, self.metadata, {}, self.constants)
             write_artifact(path, *parts, prefix)
         else:
             self.save(path)
@@ -365,7 +398,7 @@ class Executable:
                     external=external,
                 )  # fmt: skip
             for name in loaded._signatures:
-                loaded.get_function(name)  # missing symbols show now, not at the first call
+                loaded._compiled(name)  # missing symbols show now, not at the first call
         return loaded
 
     # -- names under which users know the parts ---------------------------------------------------
@@ -439,15 +472,22 @@ def _named(path: str) -> Iterator[None]:
         ) from error
 
 
-def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
-    """Return the constants in order, each compact and aligned."""
+def _constant_arrays(
+    names: Sequence[str], values: Mapping[str, Any], late: Mapping[str, Any]
+) -> dict[str, numpy.ndarray]:
+    """Return the constants in order, each compact and aligned; what comes ``late`` has no memory
+    yet.
+    """
     import numpy
 
-    missing = [name for name in names if name not in values]
+    missing = [name for name in names if name not in values and name not in late]
     if missing:
         raise ArtifactError(f"constants are missing: {', '.join(missing[:10])}")
     found = {}
     for name in names:
+        if name in late:
+            found[name] = _without_memory(*late[name])
+            continue
         value = values[name]
         if not isinstance(value, numpy.ndarray):
             value = numpy.asarray(value)
@@ -473,6 +513,12 @@ def _with_external(
     described, members, more = external.saved()
     values = {name: numpy.ascontiguousarray(value) for name, value in more.items()}
     return {**metadata, "external": described}, {**code, **members}, {**constants, **values}
+
+
+def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
+    import numpy
+
+    return numpy.broadcast_to(numpy.zeros((), DataType(dtype).numpy()), tuple(shape))
 
 
 def _is_foreign(objects: Sequence[bytes]) -> bool:

@@ -60,7 +60,7 @@ REFUSALS: dict[str, Refusal] = {
     **_named("tvm.tir.transform", ("LowerTIRx", "LowerTIRxOpaque"), _ONE_TENSOR_IR),
     "tvm.contrib.graph_executor:GraphModule.debug_get_output": Refusal(
         "operators are fused: the values between them are not stored",
-        "make the value an output of the model, or run relax.interpreter on the graph",
+        "contrib.debugger.debug_executor.create runs the program node by node",
     ),
     **_named(
         "tvm.contrib.cudnn",
@@ -98,7 +98,8 @@ REFUSALS: dict[str, Refusal] = {
         "tvm.contrib.cuda_graph.cuda_graph_executor",
         ("GraphModuleCudaGraph", "create"),
         Refusal(
-            "graphs of launches need a runtime for CUDA, which is not a part of Tilesmith yet",
+            "graphs of launches need a CUDA device and kernels that are launched on it; models run "
+            "on the host so far",
             "contrib.graph_executor.GraphModule runs the model on the host",
         ),
     ),
@@ -163,15 +164,13 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
     "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
-    "tvm.contrib.pipeline_executor": Refusal(
-        _RELAY, "run several executables, each in a thread of its own"
-    ),
-    "tvm.contrib.pipeline_executor_build": Refusal(
-        _RELAY, "compile the parts of the model one by one"
-    ),
-    "tvm.contrib.debugger": Refusal(
-        "operators are fused: there is no graph to step through",
-        "VirtualMachine.profile times the kernels, set_instrument sees each call",
+    **_named(
+        "tvm.relay.backend.aot",
+        ("AOTLowerMain", "CreateExecutorMetadata", "CreateFunctionMetadata"),
+        Refusal(
+            "the function that calls the kernels is made by the driver, not by a pass of its own",
+            "relay.build(mod, executor=Executor('aot')).get_lib().get_source() shows it",
+        ),
     ),
     "tvm.contrib.tedd": Refusal(
         "pictures of schedules are not drawn yet", "print(schedule.mod) shows the loops"

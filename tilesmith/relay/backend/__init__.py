@@ -6,11 +6,11 @@ from tilesmith.relay.backend import executor_factory
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.support.lazy import lazy_attributes
 
-_LAZY = {
-    "te_compiler": "tilesmith.relay.backend.te_compiler",
-    "utils": "tilesmith.relay.backend.utils",
-}
+_MODULES = (
+    "graph_executor_codegen", "graph_plan_memory", "interpreter", "name_transforms",
+    "te_compiler", "utils", "vm",
+)  # fmt: skip
 
-__getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
+__getattr__, __dir__ = lazy_attributes(__name__, {name: f"{__name__}.{name}" for name in _MODULES})
 
 __all__ = ["Executor", "Runtime", "executor_factory"]
