@@ -159,7 +159,7 @@ class Executable:
             elif self._objects:
                 self._library = self._load(self._objects)
             else:
-                raise self._source_only("called")
+                raise _without_code("called", self._sources, self._advice)
         return self._library
 
     @property
@@ -296,13 +296,6 @@ class Executable:
         text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
-    def _source_only(self, what: str) -> UnsupportedError:
-        """Return the error for operations that need object code."""
-        return UnsupportedError(
-            f"this executable cannot be {what}: it has no object code",
-            notes=(source_only(list(self._sources), self._advice),),
-        )
-
     def save(self, path: PathLike, fmt: str = "") -> None:
         """Write an artifact (`.tsm`), completely or not at all; or the code alone, without
         constants, in a format of `get_source` ("o", "ll", …) that `fmt` or the suffix names.
@@ -328,7 +321,7 @@ class Executable:
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
             if prefix is None and not self._objects:
-                raise self._source_only("exported")
+                raise _without_code("exported", self._sources, self._advice)
             if prefix is None and self._linking_failed is not None:
                 raise self._linking_failed
             if prefix is None:
@@ -343,7 +336,7 @@ class Executable:
         if shared is not None:
             return {SHARED_LIBRARY: shared}
         if not self._objects:
-            raise self._source_only("saved")
+            raise _without_code("saved", self._sources, self._advice)
         return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
 
     def _shared_bytes(self) -> bytes | None:
@@ -439,6 +432,14 @@ class Executable:
 def load(path: PathLike) -> Executable:
     """Load a model that `Executable.save` or `tilesmith compile` wrote."""
     return Executable.load(path)
+
+
+def _without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:
+    """Return the error for operations that need object code."""
+    return UnsupportedError(
+        f"this executable cannot be {what}: it has no object code",
+        notes=(source_only(list(sources), advice),),
+    )
 
 
 def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:
