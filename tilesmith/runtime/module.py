@@ -394,7 +394,7 @@ def _why_not_here(objects: Sequence[bytes], formats: Mapping[str, Format], advic
     """Return why the functions of a module cannot be called here, and what to do."""
     if objects:
         return "its code is for another machine: it can be saved, but not run here"
-    return source_only(formats, advice)
+    return source_only(list(formats), advice)
 
 
 def _tar(objects: Sequence[bytes]) -> bytes:
