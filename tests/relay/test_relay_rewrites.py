@@ -1,4 +1,4 @@
-"""SimplifyExpr, FoldScaleAxis, CombineParallel…, padding, dilation, casts: before, after, results."""
+"""SimplifyExpr, FoldScaleAxis, CombineParallel…, padding, dilation, casts: forms and results."""
 
 import numpy
 import pytest
@@ -40,7 +40,8 @@ def body(text):
     [
         ('cast(%x, dtype="float32")', "%x"),
         ('cast(cast(%x, dtype="float64"), dtype="float32")', "%x"),
-        ('cast(cast(%x, dtype="int8"), dtype="float32")', 'cast(cast(%x, dtype="int8"), dtype="float32")'),
+        ('cast(cast(%x, dtype="int8"), dtype="float32")',
+         'cast(cast(%x, dtype="int8"), dtype="float32")'),
         ('cast(cast(%i, dtype="int32"), dtype="int64")', 'cast(%i, dtype="int64")'),
         ("cast_like(%x, %i)", 'cast(%x, dtype="int8")'),
         ("reshape(reshape(%x, newshape=[3, 2]), newshape=[6])", "reshape(%x, newshape=[6])"),
