@@ -19,6 +19,7 @@ BROAD = {"Exception", "BaseException"} | {
     if isinstance(one, type) and issubclass(one, TilesmithError)
 }
 NOTHING_IS_GIVEN_UP = {
+    "contrib/pipeline_executor.py outputs": "it is raised where the result of the run is taken",
     "cli/bench.py _measure": "shows why the rival cannot run the model",
     "cli/doctor.py check_target": "the report says what is wrong",
     "codegen/c_compiler.py missing_compiler": "gives the reason; the driver records it",

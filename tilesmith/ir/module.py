@@ -15,6 +15,7 @@ from tilesmith.support.errors import (
     TypeMismatchError,
     UnknownMemberError,
 )
+from tilesmith.support.lazy import resolve
 
 if TYPE_CHECKING:
     from typing import Self
@@ -150,12 +151,16 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
     @staticmethod
     def from_expr(
-        expr: BaseFunc,
+        expr: Any,
         functions: Mapping[Any, BaseFunc] | None = None,
         type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> IRModule:
-        """Return a module with one function, under its ``global_symbol`` or "main"."""
+        """Return a module with one function, under its ``global_symbol`` or "main". Another
+        expression becomes the body of a function of its free variables.
+        """
         module = IRModule(functions, type_defs)
+        if isinstance(expr, RelaxExpr) and not isinstance(expr, BaseFunc):
+            expr = resolve("tilesmith.relay.analysis:program_of")(expr)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 
@@ -188,6 +193,10 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
                 return header
         known = ", ".join([header.name_hint for header in self.type_definitions]) or "none"
         raise UnknownMemberError(f"the module has no type '{name}'", notes=(f"types: {known}",))
+
+    def import_from_std(self, file_name: str) -> None:
+        """Add the definitions of a file of relay's standard library ("prelude.rly", "nat.rly")."""
+        resolve("tilesmith.relay.prelude:import_from_std")(self, file_name)
 
     def get_type(self, name: str) -> tuple[Any, ...]:
         """Return the GlobalTypeVar of a type and its constructors."""

@@ -211,6 +211,13 @@ def free_type_vars(expr: Any, mod: IRModule | None = None) -> list[TypeVar]:
     return [one for one in all_type_vars(expr) if id(one) not in bound]
 
 
+def program_of(expr: Any) -> Function:
+    """Return the function of an expression's free variables that has its value: what
+    `IRModule.from_expr` makes ``main``.
+    """
+    return Function(free_vars(expr), expr, None, free_type_vars(expr))
+
+
 def all_dtypes(expr: Any) -> set[str]:
     """Return the dtypes of the tensors of an expression whose types InferType has found."""
     found: set[str] = set()
