@@ -114,6 +114,21 @@ def test_unknown_sizes_are_left_alone():
     assert operators(transform.SimplifyExpr()(mod)["main"]) == {"zeros_like": 1}
 
 
+# SimplifyInference
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("name", ["layer_norm", "instance_norm", "group_norm", "l2_normalize"])
+def test_normalisations_are_written_out(name, axis):
+    x = relay.var("x", shape=(2, 4, 3, 4))
+    attrs = {"l2_normalize": {"eps": 0.1, "axis": [axis]}, "group_norm": {"num_groups": 2}}
+    options = {"axis": axis, **attrs.get(name, {})}
+    operands = [] if name == "l2_normalize" else [tensor(4), tensor(4)]
+    value = relay.Call(ir.Op.get(f"nn.{name}"), [x, *operands], options)
+    made = check_same(relay.Function([x], value), transform.SimplifyInference(), tolerance=1e-3)
+    assert not [one for one in operators(made) if "norm" in one]
+
+
 # FoldScaleAxis
 
 
