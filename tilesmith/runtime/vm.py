@@ -88,7 +88,7 @@ class Executable:
             )
         if head != f"{_MAGIC} {hashlib.sha256(text).hexdigest()}".encode():
             raise ArtifactError("the bytecode was changed or cut off", notes=("save it again",))
-        code = json.loads(text)
+        code = _code_of(text)
         core = getattr(lib, "mod", lib)
         if not isinstance(core, Compiled):
             raise TypeMismatchError(
@@ -202,6 +202,18 @@ class Executable:
                 )
             values[name] = value
         self._core = self._core.with_parts(metadata, values)
+
+
+def _code_of(text: bytes) -> dict[str, Any]:
+    """Read the JSON of bytecode."""
+    try:
+        code = json.loads(text)
+        unknown = set(code) - {*_IN_CODE, "belongs_to"}
+        if unknown or "belongs_to" not in code or not isinstance(code, dict):
+            raise ValueError(f"unknown entries: {sorted(unknown)}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError("this is no bytecode of the virtual machine") from error
+    return code
 
 
 def _of_lib(metadata: Mapping[str, Any]) -> dict[str, Any]:
