@@ -18,6 +18,7 @@ from typing import Any
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable as Compiled
+from tilesmith.runtime.executable import with_parts
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict_from_file, save_param_dict_to_file
 from tilesmith.runtime.program import as_value
@@ -100,12 +101,12 @@ class Executable:
                 "the bytecode does not belong to these kernels",
                 notes=("load the library that was saved with it",),
             )
-        return Executable(core.with_parts({**core.metadata, **code}))
+        return Executable(with_parts(core, {**core.metadata, **code}))
 
     @property
     def lib(self) -> Compiled:
         """The compiled kernels."""
-        return self._core.with_parts(_of_lib(self._core.metadata))
+        return with_parts(self._core, _of_lib(self._core.metadata))
 
     # Seeing
 
@@ -175,7 +176,7 @@ class Executable:
         late = dict(metadata.get("late_constants", {}))
         late |= {name: [str(one.dtype), list(one.shape)] for name, one in taken.items()}
         kept = {name: one for name, one in self._core.constants.items() if name not in taken}
-        self._core = self._core.with_parts({**metadata, "late_constants": late}, kept)
+        self._core = with_parts(self._core, {**metadata, "late_constants": late}, kept)
         return {name: array(value) for name, value in taken.items()}
 
     def move_late_bound_consts(self, path: PathLike, byte_limit: int = 0) -> None:
@@ -201,7 +202,7 @@ class Executable:
                     f"{tuple(shape)}"
                 )
             values[name] = value
-        self._core = self._core.with_parts(metadata, values)
+        self._core = with_parts(self._core, metadata, values)
 
 
 def _code_of(text: bytes) -> dict[str, Any]:
