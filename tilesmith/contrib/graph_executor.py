@@ -235,7 +235,7 @@ class GraphModule:
             raise TypeMismatchError(
                 f"the input '{missing[0]}' is not set", notes=("call set_input first",)
             )
-        return measure(*[self._values[name] for name in self._names])
+        return measure(**self._values)
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key)

@@ -22,7 +22,7 @@ from tilesmith.relay.backend.executor_factory import (
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
-from tilesmith.relay.backend.external_code import generate_external_code
+from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
@@ -72,7 +72,9 @@ def build(
     constants = ConstantTable("p")
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(generate_external_code(requested(module))), params)
+            # external compilers get their functions as they were partitioned
+            prepared = requested(generate_external_code(module))
+            bound = _bind(to_relax(prepared), params)
             passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
@@ -110,22 +112,27 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
 
 def build_target(target: Any, host: Any) -> Target:
     """Return the one target that is meant: a program runs on one device so far. Of several, all
-    have to be the same; a device of a mapping may be given by name, number or as a Device.
+    have to be the same; a device of a mapping may be given by name, number or as a Device. Targets
+    of external code generators may stand beside it, or have it as their host.
     """
     if isinstance(target, Mapping):
         target = list(target.values())
     if isinstance(target, (list, tuple)):
-        different = {str(Target(one)) for one in target}
+        compiled = [one for one in target if Target(one).kind.name not in EXTERNAL_KINDS]
+        different = {str(Target(one)) for one in compiled or target}
         if len(different) != 1:
             raise UnsupportedError(
                 "relay.build: one program runs on one device so far, got the targets "
                 + (", ".join(sorted(different)) or "none"),
                 notes=("give one target",),
             )
-        target = target[0]
+        target = (compiled or target)[0]
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
-    return Target(target) if host is None else Target(target, host)
+    chosen = Target(target) if host is None else Target(target, host)
+    if chosen.kind.name in EXTERNAL_KINDS:
+        return chosen.host or Target("llvm")
+    return chosen
 
 
 def as_module(program: Any) -> IRModule:

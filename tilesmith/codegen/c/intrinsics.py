@@ -162,6 +162,14 @@ def _dp4a(emit: Values, call: Call) -> Piece:
     return f"{' + '.join(products)} + {emit.text(total, SUM)}", SUM
 
 
+@handles("dot_u8i8")
+def _dot_u8i8(emit: Values, call: Call) -> Piece:
+    return (
+        f"{emit.file.helper('dot_u8i8')}({emit.text(call.args[0])}, {emit.text(call.args[1])})",
+        ATOM,
+    )
+
+
 @handles("if_then_else")
 def _if_then_else(emit: Values, call: Call) -> Piece:
     """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""

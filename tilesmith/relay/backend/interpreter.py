@@ -47,6 +47,7 @@ from tilesmith.relay.expr import (
     const,
 )
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.op.view import View
 from tilesmith.relay.translate import prepared
 from tilesmith.runtime.container import ADT, RefValue, tuple_object
@@ -381,13 +382,8 @@ class _Operation:
             Constant(arg.data) if isinstance(arg, Constant) else param
             for arg, param in zip(call.args, params)
         ]
-        view: Any = call.op.spec
         with builder.function("main", params):
-            if isinstance(view, View) and view.translate is not None:
-                made = view.translate(call.attrs, *operands)
-            else:
-                made = graph.Call(call.op, operands, call.attrs, call.sinfo_args, call.span)
-            builder.emit_func_output(made)
+            builder.emit_func_output(_translated(builder, call, operands))
         self.module = builder.get()
         self.is_lowered = False
 
@@ -396,6 +392,18 @@ class _Operation:
         if not self.is_lowered and not _is_evaluated(self.module["main"]):
             self.module, self.is_lowered = LegalizeOps()(self.module), True
         return run_graph(self.module, "main", *args)
+
+
+def _translated(builder: BlockBuilder, call: Call, operands: list[Any]) -> Any:
+    """Return the graph that a call stands for; of an operator of a program's own, its kernel."""
+    kernels = GivenKernels(builder)
+    given = kernels.call(call, operands) if kernels.has(call.op) else None
+    if given is not None:
+        return given
+    view: Any = call.op.spec
+    if isinstance(view, View) and view.translate is not None:
+        return view.translate(call.attrs, *operands)
+    return graph.Call(call.op, operands, call.attrs, call.sinfo_args, call.span)
 
 
 def _is_evaluated(function: Any) -> bool:
