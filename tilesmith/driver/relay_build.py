@@ -154,7 +154,8 @@ def _needed(module: IRModule) -> IRModule:
     generic = [one for one in module.functions.values() if getattr(one, "type_params", ())]
     if not generic or "main" not in module:
         return module
-    return relay_passes.RemoveUnusedFunctions()(module)
+    needed: IRModule = relay_passes.RemoveUnusedFunctions()(module)
+    return needed
 
 
 def _bound_params(module: IRModule, params: Mapping[str, Any] | None) -> dict[str, int]:
