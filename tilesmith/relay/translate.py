@@ -136,7 +136,7 @@ class ModuleTranslation:
         if not isinstance(info, FuncStructInfo):
             raise UnsupportedError(
                 "a function with type parameters cannot be compiled yet",
-                notes=("write one for each type that is used",),
+                notes=("relay.vm.compile compiles it, or write one for each type that is used",),
                 span=function.span,
             )
         return info
@@ -290,13 +290,7 @@ class Scope:
             )
         if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
             return expr
-        raise UnsupportedError(
-            f"{type(expr).__name__} cannot be compiled yet",
-            notes=(
-                "data types, matches and references need the virtual machine: relay.vm.compile",
-            ),
-            span=getattr(expr, "span", None),
-        )
+        raise _needs_machine(expr, expr)
 
     def field(self, expr: TupleGetItem) -> Any:
         """Translate a projection; that of a written tuple is the field itself."""
@@ -319,6 +313,8 @@ class Scope:
                     span=call.span,
                 )
             return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
+        if isinstance(call.op, Constructor):
+            raise _needs_machine(call.op, call)
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
         if self.module.kernels.has(call.op):
@@ -341,6 +337,16 @@ class Scope:
             return self.builder.emit(made)
         finally:
             self.builder.place = place
+
+
+def _needs_machine(what: Any, place: Any) -> UnsupportedError:
+    """Return the error for an expression of a value that native code cannot hold."""
+    name = f" '{what.name_hint}'" if isinstance(what, Constructor) else ""
+    return UnsupportedError(
+        f"{type(what).__name__}{name} cannot be compiled to native code",
+        notes=("data types, matches and references need the virtual machine: relay.vm.compile",),
+        span=getattr(place, "span", None),
+    )
 
 
 def is_external(function: Any) -> bool:
@@ -379,6 +385,9 @@ def named_sizes(info: StructInfo, name: str) -> StructInfo:
     if isinstance(info, TypeStructInfo):
         raise UnsupportedError(
             f"a parameter of type {info.type} cannot be compiled yet",
-            notes=("tensors, tuples of them and functions can",),
+            notes=(
+                "tensors, tuples of them and functions can; the virtual machine knows all types: "
+                "relay.vm.compile",
+            ),
         )
     return info

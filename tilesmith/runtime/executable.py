@@ -138,7 +138,8 @@ class Executable:
         self._constants = _constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
         self._programs = {
-            name: Program(name, entry, self._callee, arrays) for name, entry in programs.items()
+            name: Program(name, entry, self.get_function, arrays)
+            for name, entry in programs.items()
         }
         self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
@@ -176,9 +177,6 @@ class Executable:
             )
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
-
-    def _callee(self, name: str) -> Callable[..., Any]:
-        return self.get_function(name)
 
     def _compiled(self, name: str) -> CompiledFunction:
         found = self._functions.get(name)
@@ -241,24 +239,6 @@ class Executable:
             whole.add(fallback, count)
         if len(whole):
             self.metadata["fallbacks"] = whole.to_json()
-
-    def with_parts(
-        self, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
-    ) -> Executable:
-        """Return an executable of the same code with other metadata or constants."""
-        made = Executable(
-            metadata,
-            self._objects,
-            self._constants if constants is None else constants,
-            self._make_sources,
-            self._shared,
-            self._load,
-            self._advice,
-            not self._is_checked,
-            self._external,
-        )
-        made._library = self._library
-        return made
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """True if there is a function of this name."""
@@ -427,6 +407,25 @@ class Executable:
     def _described(self) -> list[str]:
         names = self.function_names
         return [str(self._programs.get(name) or self._signatures[name]) for name in names]
+
+
+def with_parts(
+    executable: Executable, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
+) -> Executable:
+    """Return an executable of the same code with other metadata or constants."""
+    made = Executable(
+        metadata,
+        executable._objects,
+        executable._constants if constants is None else constants,
+        executable._make_sources,
+        executable._shared,
+        executable._load,
+        executable._advice,
+        not executable._is_checked,
+        executable._external,
+    )
+    made._library = executable._library
+    return made
 
 
 def load(path: PathLike) -> Executable:
