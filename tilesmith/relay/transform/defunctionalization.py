@@ -342,9 +342,9 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
 
 def _has_function(type_: Any) -> bool:
     if isinstance(type_, TupleType):
-        return any([_has_function(one) for one in type_.fields])
+        return bool([one for one in type_.fields if _has_function(one)])
     if isinstance(type_, TypeCall):
-        return any([_has_function(one) for one in type_.args])
+        return bool([one for one in type_.args if _has_function(one)])
     if isinstance(type_, RelayRefType):
         return _has_function(type_.value)
     return isinstance(type_, FuncType)
