@@ -1,9 +1,9 @@
 """LazyGradientInit: tensors of zeros and ones are made when something needs their numbers.
 
 A gradient begins with zeros for each value and ones for the result, most of which are only added
-to something or multiplied by it. Inside of functions each tensor becomes a cell, of the tensor
-(``Raw``) or of a function that makes the zeros or ones; sums with ``Zero`` and products with ``One``
-are the other cell.
+to something or multiplied by it. Inside of functions each tensor becomes a cell: of the tensor
+(``Raw``), or of a function that makes the zeros or ones. Sums with ``Zero`` and products with
+``One`` are the other cell.
 """
 
 from __future__ import annotations
