@@ -205,11 +205,8 @@ def LazyGradientInit(mod: IRModule) -> IRModule:
     for variable, function in functions_of(known):
         type_: Any = function.checked_type
         signatures = [type_]
-        signatures += [
-            known[node].declared_type()
-            for node in post_order(function)
-            if isinstance(node, GlobalVar) and isinstance(known[node], Function)
-        ]
+        called = [known[node] for node in post_order(function) if isinstance(node, GlobalVar)]
+        signatures += [one.declared_type() for one in called if isinstance(one, Function)]
         plain = all(
             not one.type_params and all(_is_plain(part) for part in (*one.arg_types, one.ret_type))
             for one in signatures
