@@ -19,6 +19,7 @@ PUBLIC: dict[str, str] = {
     "nd": "tilesmith.runtime.nd",
     "relax": "tilesmith.relax",
     "relay": "tilesmith.relay",
+    "rpc": "tilesmith.rpc",
     "runtime": "tilesmith.runtime",
     "schedule_rules": "tilesmith.schedule_rules",
     "script": "tilesmith.script",

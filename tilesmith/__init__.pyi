@@ -16,6 +16,7 @@ from tilesmith.lowering import lower as lower
 from tilesmith import lowering as lowering
 from tilesmith import relax as relax
 from tilesmith import relay as relay
+from tilesmith import rpc as rpc
 from tilesmith import runtime as runtime
 from tilesmith.runtime.devices import Device as Device
 from tilesmith.runtime.devices import cpu as cpu

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("tilesmith", "tilesmith.runtime")
+PACKAGES = ("tilesmith", "tilesmith.rpc", "tilesmith.runtime")
 WORDS = "tilesmith.script.tir"
 METHODS = "tilesmith.tir.schedule.methods"
 OPERATORS = {

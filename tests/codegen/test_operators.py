@@ -365,6 +365,19 @@ def test_fixed_point():
             np.testing.assert_array_equal(got, [(p + (1 << (right - 1))) >> right for p in product])
 
 
+def test_dot_products_of_unsigned_and_signed_bytes():
+    random = np.random.default_rng(0)
+    a = random.integers(0, 256, COUNT * 4).astype("uint8")
+    b = random.integers(-128, 128, COUNT * 4).astype("int8")
+    products = (a.astype("int32") * b).reshape(-1, 4).sum(1)
+    words = [a.view("uint32"), b.view("int32")]
+    for lanes in (*LANES, 16):
+        got = run_elementwise(tir.dot_u8i8, words, "int32", lanes)
+        np.testing.assert_array_equal(got, products)
+        got = run_elementwise(lambda x, y: y + tir.dot_u8i8(x, y), words, "int32", lanes)
+        np.testing.assert_array_equal(got, words[1] + products)
+
+
 def test_dot_product_of_bytes():
     random = np.random.default_rng(0)
     a, b = random.integers(-128, 128, (2, COUNT * 4)).astype("int8")

@@ -107,22 +107,14 @@ def test_a_missing_program_is_said(tmp_path):
     assert done.returncode == 2 and "there is no file" in done.stderr
 
 
-COMING = {"tvm.contrib.rpc"}
-"""Rows whose other end is being built. Take them out when it is there."""
-
-
 @pytest.mark.parametrize("alias", [(m, n) for m, names in NAMES.items() for n in names])
-def test_each_alias_leads_somewhere(alias, request):
+def test_each_alias_leads_somewhere(alias):
     module, name = alias
-    if NAMES[module][name] in COMING:
-        request.applymarker(pytest.mark.xfail(raises=AttributeError))
     assert resolve(NAMES[module][name]) is not None
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
-def test_each_module_is_there(module, request):
-    if module in COMING:
-        request.applymarker(pytest.mark.xfail(raises=ImportError))
+def test_each_module_is_there(module):
     assert resolve(target_of(module)) is not None
 
 

@@ -37,6 +37,8 @@ LARGER_CLASSES: dict[str, tuple[int, int]] = {
     "tilesmith.relax.block_builder:BlockBuilder": (36, 1),
     # One method per kind of expression and per piece of a program, which users may override.
     "tilesmith.relay.testing.py_converter:PythonConverter": (42, 2),
+    # A Module whose code is elsewhere; it also tells its device and its constants.
+    "tilesmith.rpc.remote:RemoteModule": (41, 2),
     # All that users ask of a compiled module: its functions, imports, sources, files, timing.
     "tilesmith.runtime.module:Module": (37, 1),
     # One property or constructor per attribute of a target that users read or name.

@@ -257,6 +257,11 @@ CASES = {
     "one_hot": (op.one_hot, [i64(3, 2)], {"on_value": 1, "off_value": 0, "depth": 4}),
     "checked_lengths": (op.checked_lengths, [np.array([0, 5, 3])], {"size": (5,)}),
     "quantize": (op.quantize, [f32(3, 5) * 3, positive(5), i32(5)], {"axis": 1}),
+    "quantize_halves": (
+        op.quantize,
+        [np.arange(-4, 5, dtype="float32") / 2, np.float32(1), np.uint8(3)],
+        {"out_dtype": "uint8"},
+    ),
     "dequantize": (
         op.dequantize,
         [i32(3, 5).astype("int8"), positive(3), i32(3).astype("int8")],

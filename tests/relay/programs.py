@@ -78,3 +78,79 @@ def arrays(seed):
     numbers = numpy.random.default_rng(seed)
     inputs = [numbers.standard_normal(SHAPE).astype("float32") for _ in range(3)]
     return [*inputs, numpy.array(bool(seed % 2))]
+
+
+class Network:
+    """Makes small networks of images: convolutions, dense layers, scales, pools, pads, branches."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.numbers = numpy.random.default_rng(seed)
+
+    def weight(self, *shape):
+        return relay.const(self.numbers.uniform(0.3, 1.2, shape).astype("float32"))
+
+    def function(self):
+        x = relay.var("x", shape=(1, 4, 6, 6))
+        known = [x]
+        for _ in range(self.random.randint(4, 8)):
+            known.append(self.layer(self.random.choice(known[-2:]), known))
+        flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(known[-1]))
+        dense = [relay.nn.dense(flat, self.weight(3, 4)) + self.weight(3) for _ in range(3)]
+        return relay.Function([x], relay.Tuple([known[-1], *dense]))
+
+    def layer(self, value, known):
+        kind = self.random.randrange(10)
+        if kind < 2:
+            return relay.nn.conv2d(value, self.weight(4, 4, 3, 3), padding=1)
+        if kind == 2:
+            branches = [
+                relay.nn.relu(relay.nn.conv2d(value, self.weight(4, 4, 1, 1))) for _ in range(3)
+            ]
+            return branches[0] + branches[1] * branches[2]
+        if kind == 3:
+            return value * self.weight(4, 1, 1)
+        if kind == 4:
+            return relay.nn.bias_add(value, self.weight(4))
+        if kind == 5:
+            padded = relay.nn.pad(value, ((0, 0), (0, 0), (1, 1), (1, 1)))
+            return relay.nn.conv2d(padded, self.weight(4, 4, 3, 3))
+        if kind == 6:
+            low, high = relay.split(value, 2, axis=1)
+            return relay.concatenate([relay.tanh(high), low], axis=1)
+        if kind == 7:
+            wide = relay.cast(value, "float64")
+            return relay.cast(relay.exp(wide * relay.const(-0.01, "float64")) + wide, "float32")
+        if kind == 8:
+            moved = relay.transpose(relay.reshape(value, (1, 4, 36)), (0, 2, 1))
+            return relay.reshape(relay.transpose(moved, (0, 2, 1)), (1, 4, 6, 6))
+        return relay.nn.relu(value) + self.random.choice(known) * relay.const(0.5)
+
+
+def flat_values(value):
+    """The arrays of a value, which may be a tuple."""
+    if isinstance(value, (tuple, list)):
+        return [array for one in value for array in flat_values(one)]
+    return [numpy.asarray(value)]
+
+
+def check_same(function, passes, inputs=None, tolerance=1e-4):
+    """Apply passes to a function; it has to compute the same, and to be well formed. Returns it."""
+    mod = ir.IRModule.from_expr(function)
+    typed = relay.transform.InferType()(mod)["main"]
+    if inputs is None:
+        numbers = numpy.random.default_rng(0)
+        types = [param.checked_type for param in typed.params]
+        inputs = [
+            numbers.standard_normal(type_.concrete_shape).astype(str(type_.dtype))
+            for type_ in types
+        ]
+    wanted = flat_values(value_of(typed, inputs))
+    for one in passes if isinstance(passes, (list, tuple)) else [passes]:
+        mod = one(mod)
+    made = relay.transform.InferType()(mod)["main"]
+    assert relay.analysis.well_formed(made)
+    assert made.checked_type == typed.checked_type
+    for found, value in zip(flat_values(value_of(made, inputs)), wanted, strict=True):
+        numpy.testing.assert_allclose(found, value, rtol=tolerance, atol=tolerance)
+    return made

@@ -13,9 +13,11 @@ import tilesmith as ts
 from tilesmith import relax, relay
 from tilesmith.contrib import graph_executor
 from tilesmith.driver.relax_build import graph_pipeline
+from tilesmith.ir.queries import nodes
 from tilesmith.relay.backend import Executor, Runtime
 from tilesmith.relay.translate import to_relax
 from tilesmith.support.errors import (
+    ConfigError,
     OpAttributeInvalid,
     TypeMismatchError,
     UnknownNameError,
@@ -316,3 +318,32 @@ def test_relay_is_found_without_importing_it():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert found.stdout == "nn.conv2d\n"
+
+
+def ramps_seen(config):
+    """Return how many vectors a pass of the user's inside of lowering sees in the kernels."""
+    found = []
+
+    @ts.tir.transform.prim_func_pass(opt_level=0)
+    def look(func, mod, ctx):
+        found.append(len(list(nodes(func.body, ts.tir.Ramp))))
+        return func
+
+    x, w = relay.var("x", shape=(16, 32)), relay.var("w", shape=(32, 32))
+    module = ts.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w)))
+    with ts.transform.PassContext(
+        opt_level=3, config={"tir.add_lower_pass": [(3, look)], **config}
+    ):
+        relay.build(module, target="llvm")
+    assert found
+    return sum(found)
+
+
+def test_options_of_lowering_act_on_the_kernels_of_a_model():
+    assert ramps_seen({}) > 0
+    assert ramps_seen({"tir.disable_vectorize": True}) == 0
+
+
+def test_an_unknown_option_is_refused_with_its_name():
+    with pytest.raises(ConfigError, match=r"tir\.no_such_option"):
+        ts.transform.PassContext(config={"tir.no_such_option": 1})

@@ -247,3 +247,15 @@ def test_a_tensor_of_vectors_needs_an_axis_for_the_lanes():
 def test_there_is_no_tensor_of_nothing():
     with pytest.raises(TypeMismatchError, match="void"):
         ts.nd.empty((2,), "")
+
+
+@pytest.mark.parametrize("make", [ts.nd.from_dlpack, ts.nd.array, ts.runtime.ndarray.from_numpy])
+def test_complex_numbers_are_refused(make):
+    with pytest.raises(TypeMismatchError, match="complex64"):
+        make(np.zeros(3, "complex64"))
+
+
+def test_complex_numbers_of_others_are_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeMismatchError, match="real and imaginary parts"):
+        ts.nd.from_dlpack(torch.zeros(3, dtype=torch.complex64))

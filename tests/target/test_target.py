@@ -234,6 +234,16 @@ def test_generic_functions_follow_the_current_target():
     with pytest.raises(TargetError, match="already"):
         pick.register(pick_gpu, ["gpu"])
 
+    @pick.register("gpu", override=True)
+    def pick_another():
+        return "another gpu"
+
+    pick.register("cpu", lambda: "cpu")
+    with Target("vulkan"):
+        assert pick() == "another gpu"
+    with Target("llvm"):
+        assert pick() == "cpu"
+
 
 def test_functions_that_are_known_by_name():
     known = targets.get_native_generic_func("test.named")

@@ -32,6 +32,7 @@ COMMANDS = {
     "inspect": "tilesmith.cli.inspect:inspect_command",
     "doctor": "tilesmith.cli.doctor:doctor_command",
     "cache": "tilesmith.cli.cache:cache_command",
+    "rpc": "tilesmith.cli.rpc:rpc_command",
     "fuzz": "tilesmith.cli.fuzz:fuzz_command",
 }
 

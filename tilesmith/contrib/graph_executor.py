@@ -5,10 +5,11 @@ outputs.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -16,8 +17,10 @@ from tilesmith.support.errors import TypeMismatchError, UnknownNameError, Unsupp
 
 
 def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...]:
-    """Return the devices of a module as a list, the number of those that are reached from afar (0),
+    """Return the devices of a module as a list, the number of those that belong to remote sessions,
     and the numbers of their types and their own.
+
+    Raises TypeMismatchError where a module and its device are on different machines.
     """
     devices = [device] if isinstance(device, Device) else list(device)
     for one in devices:
@@ -25,7 +28,16 @@ def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...
             raise TypeMismatchError(
                 f"a device is needed, such as tilesmith.cpu(), not {type(one).__name__}"
             )
-    return devices, 0, [number for one in devices for number in (one.device_type, one.device_id)]
+    remote = [one.device_type // RPC_SESS_MASK for one in devices]
+    home = getattr(libmod, "device", None) or cpu()
+    if any(session != home.device_type // RPC_SESS_MASK for session in remote):
+        raise TypeMismatchError(
+            f"the program cannot run on {', '.join([str(one) for one in devices])}: "
+            f"it is on the machine of {home}",
+            notes=('upload it: remote.upload("lib.so"), then remote.load_module("lib.so")',),
+        )
+    numbers = [number for one in devices for number in (one.device_type, one.device_id)]
+    return devices, sum([session > 0 for session in remote]), numbers
 
 
 def create(graph_json_str: str, libmod: Any, device: Device | Sequence[Device]) -> GraphModule:
@@ -43,10 +55,18 @@ def create(graph_json_str: str, libmod: Any, device: Device | Sequence[Device]) 
     return GraphModule(libmod)
 
 
+def checksum(value: NDArray) -> int:
+    """Return a number that tells the value of a tensor from others."""
+    data = value.numpy()
+    kind = f"{data.dtype} {data.shape}".encode()
+    return zlib.crc32(data.tobytes(), zlib.crc32(kind))
+
+
 class GraphModule:
     """Runs `main` of a model with inputs that are kept between runs.
 
-    `module` is an Executable (or anything with its `get_function` and `signature`).
+    `module` is an Executable (or anything with its `get_function` and `signature`, such as one that
+    a remote session has loaded: inputs and outputs are at the server then).
     """
 
     def __init__(self, module: Any) -> None:
@@ -55,6 +75,7 @@ class GraphModule:
         self._main = module.get_function("main")
         self._params = self._main.signature.params
         self._names = [param.name for param in self._params]
+        self._device: Device = getattr(module, "device", None) or cpu()
         self._values: dict[str, Any] = {}
         self._outputs: tuple[NDArray, ...] = ()
         self._targets: dict[int, NDArray] = {}
@@ -71,15 +92,21 @@ class GraphModule:
             self._set(name, one)
 
     def _set(self, key: str | int, value: Any) -> None:
+        bound = getattr(self.module, "metadata", {}).get("bound_params", {})
+        if key in bound and key not in self._names:
+            self._check_constant(str(key), bound[str(key)] == checksum(array(value)))
+            return
         constants = getattr(self.module, "constants", {})
         if key in constants and key not in self._names:
-            self._check_constant(str(key), constants[str(key)], array(value).numpy())
+            known, given = constants[str(key)], array(value).numpy()
+            is_same = known.shape == given.shape and known.tobytes() == given.tobytes()
+            self._check_constant(str(key), is_same)
             return
-        self._values[self._name(key)] = array(value)
+        self._values[self._name(key)] = array(value, self._device)
 
-    def _check_constant(self, name: str, known: Any, given: Any) -> None:
+    def _check_constant(self, name: str, is_same: bool) -> None:
         """Accept the value that a constant has; no other one is possible any more."""
-        if known.shape != given.shape or known.tobytes() != given.tobytes():
+        if not is_same:
             raise UnsupportedError(
                 f"'{name}' is a constant of the compiled program and cannot be changed",
                 notes=("build without params, and set the parameters as inputs",),
@@ -157,14 +184,17 @@ class GraphModule:
         """Raise UnsupportedError: values between fused operators are not stored."""
         raise UnsupportedError(
             f"the value of node {node!r} is not stored: operators are fused",
-            notes=("make it an output of the model, or run relax.interpreter on the graph",),
+            notes=(
+                "contrib.debugger.debug_executor.create runs the program node by node",
+                "or make the value an output of the model",
+            ),
         )
 
     def load_params(self, params_bytes: bytes) -> None:
         """Set inputs from the bytes of `save_param_dict`."""
         for name, value in load_param_dict(params_bytes).items():
             if name in self._names:
-                self._values[name] = value
+                self._values[name] = array(value, self._device)
 
     def share_params(self, other: GraphModule, params_bytes: bytes) -> None:
         """Use the same tensors as another module for the parameters that are named in the bytes of
@@ -191,7 +221,7 @@ class GraphModule:
         if kwargs:
             self.set_input(**kwargs)
         measure = evaluator(
-            self.run,
+            self._main,
             device.sync if device is not None else None,
             number=number,
             repeat=repeat,
@@ -200,7 +230,12 @@ class GraphModule:
             cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
         )
-        return measure()
+        missing = [name for name in self._names if name not in self._values]
+        if missing:
+            raise TypeMismatchError(
+                f"the input '{missing[0]}' is not set", notes=("call set_input first",)
+            )
+        return measure(**self._values)
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key)

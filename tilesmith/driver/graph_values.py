@@ -49,9 +49,12 @@ class ScalarValue:
 
 
 class ConstantTable:
-    """The distinct constants of all graph functions of a module, by position."""
+    """The distinct constants of all graph functions of a module, by position; they are called
+    ``prefix`` and their number.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "constant_") -> None:
+        self.prefix = prefix
         self.arrays: dict[str, Any] = {}
         self._positions: dict[int, int] = {}
         self._kept: list[Any] = []  # kept alive, so that no other object gets the same id
@@ -62,7 +65,7 @@ class ConstantTable:
         if found is None:
             found = self._positions[id(constant)] = len(self._kept)
             self._kept.append(constant)
-            self.arrays[f"constant_{found}"] = constant.data
+            self.arrays[f"{self.prefix}{found}"] = constant.data
         return found
 
 

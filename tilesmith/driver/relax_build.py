@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.driver.external import join_external
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
 from tilesmith.driver.graph_program import divide
 from tilesmith.driver.graph_values import ConstantTable
@@ -140,6 +141,7 @@ def build_graph(
             notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
         )
     constants = ConstantTable() if constants is None else constants
+    module, external, linked = join_external(module)
     with phase("lowering graph functions"):
         divided = divide(module, public_functions(module), constants)
         module = divided.module
@@ -173,7 +175,13 @@ def build_graph(
 
     load = part(record.load)
     return Executable(
-        metadata, code.objects, constants.arrays, sources, load=load, advice=code.advice
+        metadata,
+        [*code.objects, *(linked if code.objects else ())],
+        constants.arrays,
+        sources,
+        load=load,
+        advice=code.advice,
+        external=external,
     )
 
 

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.contrib.graph_executor import checksum
 from tilesmith.driver.graph_values import ConstantTable
+from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
+from tilesmith.driver.relay_passes import chosen_passes, requested
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
+from tilesmith.ir.transform import Sequential
 from tilesmith.lowering.functions import check_options
+from tilesmith.relay import transform as relay_passes
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.relay.backend.executor_factory import (
     AOTExecutorFactoryModule,
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
+from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
-from tilesmith.relay.expr import RelaxExpr
+from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
-from tilesmith.runtime.devices import Device
-from tilesmith.runtime.ndarray import NDArray, array
-from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+from tilesmith.runtime.ndarray import array
+from tilesmith.support.errors import (
+    ExecutionError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
+from tilesmith.tir import PrimFunc
 
-__all__ = ["ProgramExecutor", "bind_params_by_name", "build", "create_executor"]
+__all__ = [
+    "BuildModule", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module",
+    "bind_params_by_name", "build", "build_target", "optimize",
+]  # fmt: skip
 
 _GRAPH, _CPP = Executor("graph"), Runtime("cpp")
 
@@ -54,27 +67,37 @@ def build(
     runtime = Runtime(runtime) if isinstance(runtime, str) else runtime
     _refuse(runtime, workspace_memory_pools, constant_memory_pools)
     check_options(PassContext.current())
-    chosen = _target(target, target_host)
-    module = _module(ir_mod)
-    constants = ConstantTable()
+    chosen = build_target(target, target_host)
+    module = as_module(ir_mod)
+    constants = ConstantTable("p")
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(module), params)
-            passed = graph_pipeline(bound, chosen)
+            # external compilers get their functions as they were partitioned
+            prepared = requested(generate_external_code(module))
+            bound = _bind(to_relax(prepared), params)
+            passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name
+    executable.metadata["bound_params"] = _bound_params(module, params)
+    executable.node_program = lambda: node_program(passed, chosen)
     values = {name: array(value) for name, value in constants.arrays.items()}
     if executor.name == "aot":
-        return AOTExecutorFactoryModule(module, chosen, executor, executable, mod_name, values)
+        made: ExecutorFactoryModule = AOTExecutorFactoryModule(
+            module, chosen, executor, executable, mod_name, values
+        )
+        made.lowered = passed
+        return made
 
     def describe() -> str:
         main: Any = passed["main"]
-        return graph_json(main, lambda one: f"constant_{constants.position(one)}")
+        return graph_json(main, lambda one: f"p{constants.position(one)}")
 
-    return GraphExecutorFactoryModule(
+    made = GraphExecutorFactoryModule(
         module, chosen, executor, describe, executable, mod_name, values
     )
+    made.lowered = passed
+    return made
 
 
 def _refuse(runtime: Runtime, *pools: Any) -> None:
@@ -87,21 +110,33 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
         )
 
 
-def _target(target: Any, host: Any) -> Target:
+def build_target(target: Any, host: Any) -> Target:
+    """Return the one target that is meant: a program runs on one device so far. Of several, all
+    have to be the same; a device of a mapping may be given by name, number or as a Device. Targets
+    of external code generators may stand beside it, or have it as their host.
+    """
     if isinstance(target, Mapping):
-        if len(target) != 1:
+        target = list(target.values())
+    if isinstance(target, (list, tuple)):
+        compiled = [one for one in target if Target(one).kind.name not in EXTERNAL_KINDS]
+        different = {str(Target(one)) for one in compiled or target}
+        if len(different) != 1:
             raise UnsupportedError(
-                "relay.build: one program runs on one device so far", notes=("give one target",)
+                "relay.build: one program runs on one device so far, got the targets "
+                + (", ".join(sorted(different)) or "none"),
+                notes=("give one target",),
             )
-        target = next(iter(target.values()))
-    if isinstance(target, (list, tuple)) and len(target) == 1:
-        target = target[0]
+        target = (compiled or target)[0]
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
-    return Target(target) if host is None else Target(target, host)
+    chosen = Target(target) if host is None else Target(target, host)
+    if chosen.kind.name in EXTERNAL_KINDS:
+        return chosen.host or Target("llvm")
+    return chosen
 
 
-def _module(program: Any) -> IRModule:
+def as_module(program: Any) -> IRModule:
+    """Return a program as a module; a function becomes its ``main``."""
     if isinstance(program, IRModule):
         return program
     if isinstance(program, (Function, relax.Function)):
@@ -110,6 +145,13 @@ def _module(program: Any) -> IRModule:
         f"relay.build takes an IRModule or a relay.Function, got {type(program).__name__}",
         notes=("IRModule.from_expr(relay.Function([x, w], y)) makes one of an expression",),
     )
+
+
+def _bound_params(module: IRModule, params: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the parameters of ``main`` that are constants, with the checksums of their values."""
+    main: Any = module["main"]
+    names = [param.name_hint for param in main.params]
+    return {name: checksum(array(params[name])) for name in names if params and name in params}
 
 
 def _bind(module: IRModule, params: Mapping[str, Any] | None) -> IRModule:
@@ -127,92 +169,131 @@ def _bind(module: IRModule, params: Mapping[str, Any] | None) -> IRModule:
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     """Return a function whose parameters that are named in ``params`` are constants."""
-    from tilesmith.relay.expr import bind, const
-
     by_name = {param.name_hint: param for param in func.params}
     values = {by_name[name]: const(value) for name, value in params.items() if name in by_name}
     made: Function = bind(func, values)
     return made
 
 
-class ProgramExecutor:
-    """Compiles the functions of a module and runs them; see `create_executor`."""
-
-    def __init__(self, mod: IRModule, device: Device | None, target: Target) -> None:
-        if device is not None and device.device_type != 1:
-            raise UnsupportedError(f"programs run on the CPU so far, not on {device}")
-        self.mod = mod
-        self.device = device
-        self.target = target
-
-    def evaluate(self, expr: Any = None, binds: Mapping[Any, Any] | None = None) -> Any:
-        """Return a Python function that runs a function of the functional door (``main`` without
-        ``expr``), or the value of another expression; ``binds`` gives values to free variables.
-        """
-        if binds:
-            from tilesmith.relay.expr import bind, const
-
-            constants = {
-                var: value if isinstance(value, RelaxExpr) else const(value)
-                for var, value in binds.items()
-            }
-            expr = bind(expr, constants)
-        if expr is None or isinstance(expr, Function):
-            return self._callable(self.mod if expr is None else self._with_main(expr))
-        name = getattr(expr, "name_hint", None)
-        if name is not None and name in [one.name_hint for one in self.mod.functions]:
-            return self._callable(self._with_main(self.mod[name]))
-        return self._callable(self._with_main(Function([], expr)))()
-
-    def _with_main(self, function: Any) -> IRModule:
-        module = self.mod.shallow_copy()
-        module["main"] = function
-        return module
-
-    def _callable(self, module: IRModule) -> Callable[..., Any]:
-        executable = build(module, self.target).get_lib()
-        names = executable.input_names
-
-        def run(*args: Any, **named: Any) -> Any:
-            for name in named:
-                if name not in names:
-                    raise UnknownNameError(
-                        f"the function has no parameter '{name}'",
-                        notes=("it has: " + ", ".join(names),),
-                    )
-            converted = [_argument(arg) for arg in args]
-            return executable(*converted, **{key: _argument(one) for key, one in named.items()})
-
-        return run
-
-
-def _argument(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return tuple([_argument(one) for one in value])
-    return value if isinstance(value, NDArray) else array(value)
-
-
-def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: Any = None,
-    target: Any = "llvm",
-    params: Mapping[str, Any] | None = None,
-) -> ProgramExecutor:
-    """Make an executor: ``create_executor("graph", mod).evaluate()(x)``.
-
-    All kinds ("debug", "graph", "vm", "aot") run the same native code. ``params`` gives values to
-    parameters of ``main``.
+def optimize(
+    mod: Any, target: Any = None, params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, Any]]:
+    """Return a program after relay's own passes, and its parameters; ``params`` gives values to
+    parameters of ``main``, which become constants.
     """
-    if kind not in ("debug", "graph", "vm", "aot"):
-        raise UnknownNameError(
-            f"there is no executor '{kind}'", notes=("known: debug, graph, vm, aot",)
-        )
-    module = IRModule() if mod is None else _module(mod)
-    if params:
+    module = as_module(mod)
+    if params and "main" in module:
         module = module.shallow_copy()
         main: Any = module["main"]
         module["main"] = bind_params_by_name(main, params)
-    if isinstance(device, (list, tuple)):
-        device = device[0] if device else None
-    return ProgramExecutor(module, device, _target(target, None))
+    with deep_recursion(), build_target(target, None):
+        passes = [getattr(relay_passes, name)() for name in _OPTIMIZE]
+        return Sequential(passes, name="relay.optimize")(module), dict(params or {})
+
+
+_OPTIMIZE = ("InferType", "SimplifyInference", "FoldConstant", "EliminateCommonSubexpr")
+
+
+class BuildModule:
+    """Builds programs in steps, as `build` does at once."""
+
+    def __init__(self) -> None:
+        self._built: ExecutorFactoryModule | None = None
+        self._module: IRModule | None = None
+
+    def build(
+        self,
+        mod: Any,
+        target: Any = None,
+        target_host: Any = None,
+        executor: Executor | str = _GRAPH,
+        runtime: Runtime | str = _CPP,
+        workspace_memory_pools: Any = None,
+        constant_memory_pools: Any = None,
+        params: Mapping[str, Any] | None = None,
+        mod_name: str | None = None,
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """Compile a program; return its graph as JSON, the compiled program, its parameters."""
+        self._module = as_module(mod)
+        self._built = build(
+            mod, target, target_host, executor, runtime, workspace_memory_pools,
+            constant_memory_pools, params, mod_name or "default",
+        )  # fmt: skip
+        return self._built.get_executor_config(), self._built.get_lib(), self._built.get_params()
+
+    def optimize(
+        self,
+        mod: Any,
+        target: Any = None,
+        target_host: Any = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[IRModule, dict[str, Any]]:
+        """Return a program after relay's own passes, and its parameters."""
+        return optimize(mod, target, params)
+
+    @property
+    def built(self) -> ExecutorFactoryModule:
+        """What `build` has made."""
+        if self._built is None:
+            raise ExecutionError("nothing is built yet", notes=("call build(mod, target) first",))
+        return self._built
+
+    def get_graph_json(self) -> str:
+        """Return the graph of the built program as JSON."""
+        config: str = self.built.get_executor_config()
+        return config
+
+    def get_module(self) -> Any:
+        """Return the compiled program."""
+        return self.built.get_lib()
+
+    def get_function_metadata(self) -> dict[str, Any]:
+        """Return what is known of each compiled function: inputs, results, workspace."""
+        return dict(self.built.get_lib().metadata["functions"])
+
+    def get_executor_codegen_metadata(self) -> dict[str, Any]:
+        """Return what an executor of the built program has to know."""
+        metadata = self.built.get_lib().metadata
+        return {
+            "executor": self.built.executor.name,
+            "mod_name": self.built.libmod_name,
+            "inputs": self.built.get_lib().input_names,
+            "target": metadata["target"],
+        }
+
+    def get_devices(self) -> list[str]:
+        """Return the kinds of devices that the program runs on."""
+        return self.built.get_devices()
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constants of the built program by name."""
+        return self.built.get_params()
+
+    def get_irmodule(self) -> IRModule:
+        """Return the program that was built."""
+        _ = self.built
+        assert self._module is not None
+        return self._module
+
+
+class GraphExecutorCodegen:
+    """Writes the graph executor's JSON of a function."""
+
+    def __init__(self, mod: IRModule | None = None, target: Any = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        self.target = build_target(target, None)
+
+    def codegen(
+        self, ir_module: IRModule, func: Function
+    ) -> tuple[str, dict[Target, IRModule], dict[str, Any]]:
+        """Return the JSON, the kernels for the target, and the constants by name."""
+        module = ir_module.shallow_copy()
+        module["main"] = func
+        built = build(module, self.target)
+        kernels = IRModule(
+            {name: one for name, one in built.lowered.items() if isinstance(one, PrimFunc)}
+        )
+        return built.get_executor_config(), {self.target: kernels}, built.get_params()
+
+
+GraphRuntimeCodegen = GraphExecutorCodegen

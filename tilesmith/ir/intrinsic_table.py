@@ -90,6 +90,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("q_multiply_shift", PURE, True),
     Intrinsic("q_multiply_shift_per_axis", PURE, True),
     Intrinsic("dp4a", PURE, False, "", "first"),
+    Intrinsic("dot_u8i8", PURE, True),  # of four bytes each, unsigned and signed
     # choice and hints
     Intrinsic("if_then_else", PURE),
     Intrinsic("likely", ANNOTATION, True),
@@ -148,6 +149,9 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("anylist_setitem_call_cpacked", UPDATE),
     Intrinsic("start_profile_intrinsic", PURE),
     Intrinsic("end_profile_intrinsic", PURE),
+    # the tasks of a parallel region (LowerParallelRegions)
+    Intrinsic("parallel_tasks", READ),
+    Intrinsic("parallel_barrier", UPDATE),
     # threads of a GPU
     Intrinsic("tvm_thread_allreduce", UPDATE),
     Intrinsic("tvm_storage_sync", UPDATE),

@@ -50,7 +50,7 @@ __all__ = [
     *_call_names, "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2",
     "atanh",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "checked",
-    "clz", "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "fabs", "floor",
+    "clz", "copysign", "cos", "cosh", "div", "dot_u8i8", "erf", "exp", "exp10", "exp2", "fabs", "floor",
     "floordiv", "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
     "isfinite", "isinf", "isnan", "isnullptr", "large_uint_imm", "ldexp", "likely", "log", "log10",
     "log1p", "log2", "max_value", "min_value", "nearbyint", "nextafter", "popcount", "pow", "power",
@@ -389,6 +389,16 @@ def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> PrimExpr:
     if lhs.dtype.is_float:
         return ceil(operators.divide(lhs, rhs))
     return floordiv(operators.subtract(operators.add(lhs, rhs), 1), rhs)
+
+
+def dot_u8i8(a: Any, b: Any) -> PrimExpr:
+    """Return the sum of the products of the four bytes of ``a`` (a uint32, of unsigned bytes) with
+    those of ``b`` (an int32, of signed bytes), as an int32.
+    """
+    a, b = convert(a), convert(b)
+    if a.dtype.element != "uint32" or b.dtype.element != "int32":
+        raise TypeMismatchError(f"dot_u8i8 takes a uint32 and an int32, got {a.dtype}, {b.dtype}")
+    return Call(b.dtype, "tir.dot_u8i8", (a, b))
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:

@@ -151,17 +151,16 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
 
     @staticmethod
     def from_expr(
-        expr: BaseFunc,
+        expr: Any,
         functions: Mapping[Any, BaseFunc] | None = None,
         type_defs: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> IRModule:
         """Return a module with one function, under its ``global_symbol`` or "main". Another
-        expression of the functional door becomes the function of its free variables.
+        expression becomes the body of a function of its free variables.
         """
         module = IRModule(functions, type_defs)
-        if not isinstance(expr, BaseFunc):
-            free = resolve("tilesmith.relay.analysis:free_vars")(expr)
-            expr = resolve("tilesmith.relay.function:Function")(free, expr)
+        if isinstance(expr, RelaxExpr) and not isinstance(expr, BaseFunc):
+            expr = resolve("tilesmith.relay.analysis:program_of")(expr)
         module[expr.attrs.get("global_symbol", "main")] = expr
         return module
 

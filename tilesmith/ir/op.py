@@ -59,12 +59,15 @@ class _FunctionalOperators:
 
     def load(self, name: str) -> None:
         """Import them unless the name is one of another family."""
-        if not name.startswith(("relax.", "tir.")):
-            self.load_all()
+        if name.startswith("qnn."):
+            resolve("tilesmith.relay.qnn.op")
+        elif not name.startswith(("relax.", "tir.")):
+            resolve("tilesmith.relay.op")
 
     def load_all(self) -> None:
         """Import them."""
         resolve("tilesmith.relay.op")
+        resolve("tilesmith.relay.qnn.op")
 
 
 _OPS.provide("", _FunctionalOperators())

@@ -57,7 +57,7 @@ _OPTIONS: Registry[ConfigOption] = Registry(
         "tir.": "tilesmith.tir.transform",
         "te.": "tilesmith.te",
         "relax.": "tilesmith.relax.transform",
-        "relay.": "tilesmith.relay",
+        "relay.": "tilesmith.relay.options",
     },
 )
 
@@ -166,6 +166,11 @@ class PassContext:
         """
         stack = _stack()
         return stack[-1] if stack else _default()
+
+    @staticmethod
+    def is_entered() -> bool:
+        """True if this thread has entered a context, whose settings somebody has chosen."""
+        return bool(_stack())
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, Any]]:

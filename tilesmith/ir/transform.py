@@ -286,6 +286,7 @@ _PASSES: Registry[Callable[..., Pass]] = Registry(
     providers={
         "tir.": "tilesmith.tir.transform",
         "tir.DefaultGPUSchedule": "tilesmith.schedule_rules.default_gpu_schedule",
+        "InferType": "tilesmith.relay.transform.types",
         "": "tilesmith.relax.transform",
     },
 )

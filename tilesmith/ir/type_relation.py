@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.ir.env_func import EnvFunc
 from tilesmith.ir.node import child, data
 from tilesmith.ir.types import FuncType, Type, TypeCall, TypeConstraint, TypeVar
-from tilesmith.runtime.registry import register_func
+from tilesmith.runtime.registry import get_global_func, register_func
 from tilesmith.support.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class TypeRelation(TypeConstraint, key="ir.TypeRelation"):
 
 def type_of_operator(op: Op, relation: str, function: Callable[..., Any] | None) -> FuncType:
     """Return the type of an operator whose types the global function ``relation`` relates; with
-    ``function`` that one is registered under the name.
+    ``function`` that one is registered under the name. Relations that are known already have a
+    short name: "Identity", "Broadcast".
 
     Raises ConfigError where the operator has a relation already, or any number of arguments.
     """
@@ -45,5 +46,9 @@ def type_of_operator(op: Op, relation: str, function: Callable[..., Any] | None)
     if function is not None:
         register_func(relation, function)
     arguments, result = tuple([TypeVar(name) for name in names]), TypeVar("out")
+    if get_global_func(relation, allow_missing=True) is None:
+        predefined = f"tvm.relay.type_relation.{relation}"
+        if get_global_func(predefined, allow_missing=True) is not None:
+            relation = predefined
     related = TypeRelation(EnvFunc.get(relation), (*arguments, result), len(arguments))
     return FuncType(arguments, result, (*arguments, result), (related,))

@@ -240,6 +240,7 @@ def host_passes(target: Target, disable_assert: bool = False) -> list[Pass]:
         passes.BindTarget(target),
         passes.AnnotateEntryFunc(),
         *([passes.SkipAssert()] if disable_assert else []),  # only the user's asserts
+        passes.LowerParallelRegions(),
         passes.LowerIntrin(),
         *further_passes(target),
         passes.MakePackedAPI(),

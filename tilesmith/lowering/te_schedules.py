@@ -17,6 +17,7 @@ from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.schedule_ops import schedule_ops
 from tilesmith.te.tensor import ComputeOp, Tensor
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import IterVar
 from tilesmith.tir.free_variables import free_variables
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import AttrStmt
@@ -74,12 +75,16 @@ PRAGMAS = (
     "parallel_barrier_when_finish", "parallel_launch_point", "parallel_stride_pattern",
     "unroll_disable", "unroll_explicit",
 )  # fmt: skip
-"""The pragmas that passes and back ends know. Those about parallel regions are hints: a parallel
-loop starts and ends its threads itself, whatever they say."""
+"""The pragmas that passes and back ends know; `LowerParallelRegions` tells what those about
+parallel loops mean."""
 
 
 def check_pragmas(sch: Schedule, lowered: IRModule) -> None:
-    """Refuse pragmas of a schedule that neither a pass nor a back end knows."""
+    """Refuse pragmas of a schedule that neither a pass nor a back end knows, and a stride for a
+    loop that no workers divide.
+    """
+    for stage in sch.stages:
+        _check_strides(stage)
     left = {
         attribute.attr_key.removeprefix("pragma_")
         for func in lowered.functions.values()
@@ -95,6 +100,24 @@ def check_pragmas(sch: Schedule, lowered: IRModule) -> None:
             for pragma in found.pragmas:
                 if pragma.key in unknown:
                     raise _unknown_pragma(stage, axis, pragma)
+
+
+def _check_strides(stage: Any) -> None:
+    """Refuse the pragma parallel_stride_pattern where no parallel loop follows in the stage."""
+    leaves = stage.leaf_iter_vars
+    for number, axis in enumerate(leaves):
+        found = stage.iter_var_attrs.get(axis)
+        pragmas = [] if found is None else found.pragmas
+        for pragma in [one for one in pragmas if one.key == "parallel_stride_pattern"]:
+            inner = [stage.iter_var_attrs.get(one) for one in leaves[number:]]
+            kinds = [one.iter_type for one in inner if one is not None]
+            if IterVar.Parallelized not in kinds:
+                raise refuse(
+                    "pragma", stage,
+                    f"'parallel_stride_pattern' on '{axis.var.name}' divides a parallel loop, and "
+                    "there is none", axis,
+                    f"make it parallel: s[{stage.name}].parallel({axis.var.name})", pragma.place,
+                )  # fmt: skip
 
 
 def _unknown_pragma(stage: Any, axis: Any, pragma: Any) -> ScheduleError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.ir import RelaxExpr
 from tilesmith.ir.node import ComparedByStructure
+from tilesmith.runtime.ffi import as_opaque
 from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
 
@@ -46,6 +47,10 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
     # The door that an expression came through: "relax" (bindings), "relay" (expressions that nest).
     # It decides which operator `x + y` calls, how the text looks, and what checked_type is.
     dialect: str = "relax"
+
+    def __tvm_ffi_object__(self) -> Any:
+        """Hand it to packed functions as what it is, not as a function that they may call."""
+        return as_opaque(self)
 
     @property
     def struct_info(self) -> StructInfo:

@@ -41,6 +41,7 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tilesmith.runtime.container import ADT
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
@@ -348,6 +349,8 @@ def _host(value: Any) -> Any:
     """Convert a runtime value to numpy."""
     if isinstance(value, NDArray):
         return value.numpy()
+    if isinstance(value, ADT):
+        return ADT(value.tag, [_host(item) for item in value])
     if isinstance(value, (tuple, list)):
         return tuple([_host(item) for item in value])
     return value
@@ -357,6 +360,8 @@ def _tensor(value: Any) -> Any:
     """Convert a numpy value to what the runtime's functions take."""
     if isinstance(value, numpy.ndarray):
         return array(value)
+    if isinstance(value, ADT):
+        return ADT(value.tag, [_tensor(item) for item in value])
     if isinstance(value, tuple):
         return tuple([_tensor(item) for item in value])
     return value

@@ -22,6 +22,7 @@ from tilesmith.relax.struct_info import (
     Var,
     known_struct_info,
 )
+from tilesmith.relax.type_views import struct_info_of, type_of
 from tilesmith.support.errors import ShapeError, TypeMismatchError
 from tilesmith.tir.functor import substitute
 
@@ -322,12 +323,33 @@ def infer_call(call: Any) -> StructInfo:
     op = call.op
     if isinstance(op, Op):
         infer = op.spec.infer if op.spec is not None else op.get_attr("FInferStructInfo")
+        if infer is None and op.op_type is not None:
+            return _related(op, call)
         if infer is None:
-            raise TypeMismatchError(f"the operator {op.name} is not one of the graph")
+            raise TypeMismatchError(
+                f"nothing states the types of the operator {op.name}",
+                notes=("op.add_type_rel(name, function) does for an operator of your own",),
+            )
         if op.spec is not None:
             op.spec.check_count(len(call.args))
         return infer(call)
     return derive_call_ret_struct_info(getattr(op, "struct_info", None), call)
+
+
+def _related(op: Op, call: Any) -> StructInfo:
+    """Return the result that an operator's type relation gives."""
+    if op.num_inputs >= 0 and len(call.args) != op.num_inputs:
+        raise TypeMismatchError(
+            f"{op.name} has {op.num_inputs} arguments, the call has {len(call.args)}"
+        )
+    (relation,) = op.op_type.type_constraints
+    types = [type_of(known_struct_info(arg)) for arg in call.args]
+    found = relation.func(types, call.attrs)
+    if found is None:
+        raise TypeMismatchError(
+            f"the relation '{relation.func.name}' gives {op.name} no type for these arguments"
+        )
+    return struct_info_of(found)
 
 
 def derive_call_ret_struct_info(func_sinfo: Any, call: Any, ctx: Any = None) -> StructInfo:

@@ -82,7 +82,10 @@ _LAZY = {
     "astext": "tilesmith.relay.base:astext",
     "backend": "tilesmith.relay.backend",
     "base": "tilesmith.relay.base",
+    "build_config": "tilesmith.relay.transform.pass_classes:build_config",
     "build_module": "tilesmith.relay.build_module",
+    "data_dep_optimization": "tilesmith.relay.data_dep_optimization",
+    "dataflow_pattern": "tilesmith.relay.dataflow_pattern",
     "fromtext": "tilesmith.relay.parser:fromtext",
     "image": "tilesmith.relay.op.image",
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",
@@ -95,6 +98,8 @@ _LAZY = {
     "param_dict": "tilesmith.runtime.params",
     "prelude": "tilesmith.relay.prelude",
     "pretty_print": "tilesmith.relay.base:pretty_print",
+    "qnn": "tilesmith.relay.qnn",
+    "quantize": "tilesmith.relay.quantize",
     "random": "tilesmith.relay.op.random",
     "save_param_dict": "tilesmith.runtime.params:save_param_dict",
     "scope_builder": "tilesmith.relay.scope_builder",
@@ -102,6 +107,7 @@ _LAZY = {
     "to_relax": "tilesmith.relay.translate:to_relax",
     "transform": "tilesmith.relay.transform",
     "vision": "tilesmith.relay.op.vision",
+    "vm": "tilesmith.relay.backend.vm",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY, finder=OPERATORS)

@@ -17,6 +17,7 @@ from tilesmith.ir.types import (
     TupleType,
     TypeCall,
 )
+from tilesmith.relay import sparse_conv2d, sparse_dense
 from tilesmith.relay.adt import (
     Match,
     PatternConstructor,
@@ -39,6 +40,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
+from tilesmith.relay.sparse_weights import search_fc_transpose
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, functions_of, parts, post_order
 from tilesmith.support.errors import ConfigError, TypeMismatchError
@@ -47,8 +49,8 @@ __all__ = [
     "CallGraph", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
     "bound_vars", "check_basic_block_normal_form", "check_constant", "check_kind", "count_layers",
     "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars",
-    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases",
-    "well_formed",
+    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit",
+    "search_fc_transpose", "sparse_conv2d", "sparse_dense", "unmatched_cases", "well_formed",
 ]  # fmt: skip
 
 
@@ -207,6 +209,13 @@ def free_type_vars(expr: Any, mod: IRModule | None = None) -> list[TypeVar]:
     """Return the type variables that are used and not bound."""
     bound = {id(one) for one in _bound_types(expr)}
     return [one for one in all_type_vars(expr) if id(one) not in bound]
+
+
+def program_of(expr: Any) -> Function:
+    """Return the function of an expression's free variables that has its value: what
+    `IRModule.from_expr` makes ``main``.
+    """
+    return Function(free_vars(expr), expr, None, free_type_vars(expr))
 
 
 def all_dtypes(expr: Any) -> set[str]:

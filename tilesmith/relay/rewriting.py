@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilesmith.relax.base import GraphExpr
 from tilesmith.relax.expr import as_expr
 from tilesmith.relay.adt import Clause, Match, Pattern, PatternVar
-from tilesmith.relay.expr import Let, Var
+from tilesmith.relay.expr import Constant, Let, Var
 from tilesmith.relay.function import Function
-from tilesmith.relay.walks import binders, parts, post_order, with_parts
+from tilesmith.relay.walks import binders, is_closed, parts, post_order, with_parts
 from tilesmith.support.errors import UnknownMemberError
 
-__all__ = ["bind", "renewed", "rewrite", "substitute"]
+__all__ = ["bind", "renewed", "rewrite", "rewrite_typed", "substitute", "with_type_of"]
 
 
 def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
@@ -25,6 +26,31 @@ def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
         new = with_parts(node, [done[id(part)] for part in parts(node)])
         done[id(node)] = change(new)
     return done[id(expr)]
+
+
+def rewrite_typed(expr: Any, change: Callable[[Any], Any]) -> Any:
+    """Return ``expr`` with ``change`` applied to each node, as `rewrite` does. ``change`` keeps the
+    type of each node: what InferType has noted at the old one is noted at the new one, so that
+    ``change`` can ask for the types of the operands. Functions for code generators stay as they
+    are.
+    """
+    done: dict[int, Any] = {}
+    for node in post_order(expr, lambda one: not is_closed(one)):
+        if is_closed(node):
+            done[id(node)] = node
+            continue
+        new = with_type_of(node, with_parts(node, [done[id(part)] for part in parts(node)]))
+        done[id(node)] = with_type_of(node, change(new))
+    return done[id(expr)]
+
+
+def with_type_of(old: Any, new: Any) -> Any:
+    """Note the type that is known of an expression at the one that takes its place; return it."""
+    if new is not old and isinstance(new, GraphExpr) and not isinstance(new, (Constant, Var)):
+        info = getattr(old, "_struct_info", None)
+        if info is not None and getattr(new, "_struct_info", None) is None:
+            object.__setattr__(new, "_struct_info", info)
+    return new
 
 
 def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:

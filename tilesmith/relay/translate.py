@@ -9,15 +9,16 @@ compiled as any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from tilesmith.ir import GlobalVar, IncompleteType, IRModule, Op, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from tilesmith.relax.op.base import call_dps_packed
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ShapeExpr,
@@ -26,12 +27,15 @@ from tilesmith.relax.struct_info import (
     TupleStructInfo,
 )
 from tilesmith.relax.type_views import TypeStructInfo, struct_info_of
-from tilesmith.relay.expr import Let, branch
+from tilesmith.relay.adt import Constructor, Match
+from tilesmith.relay.expr import Let, RefCreate, RefRead, RefWrite, branch
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
+from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
-from tilesmith.relay.walks import post_order
+from tilesmith.relay.walks import parts, post_order
 from tilesmith.support.errors import (
     TilesmithError,
     TypeMismatchError,
@@ -41,47 +45,58 @@ from tilesmith.support.errors import (
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.unknown import Any as AnySize
 
-__all__ = ["to_relax"]
+__all__ = ["ModuleTranslation", "Scope", "is_external", "named_sizes", "prepared", "to_relax"]
 
 
-def to_relax(program: IRModule | Function) -> IRModule:
-    """Translate a module (or one function, which becomes ``main``) of the functional door.
+def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -> IRModule:
+    """Translate a module (or one function, which becomes ``main``) of the functional door;
+    ``entries`` are the functions that users will call.
 
-    Functions that are relax's own, and PrimFuncs, are kept. Raises UnsupportedError for data types,
-    matches and references.
+    Functions that are relax's own, and PrimFuncs, are kept. A call of a function for an external
+    compiler (with the attribute ``Compiler`` or ``Extern``) becomes one of the registered function
+    that its ``global_symbol`` names, which writes its results into its last arguments. Raises
+    UnsupportedError for data types, matches and references, which `translate_objects` knows.
     """
     module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
     with deep_recursion():
-        return _Module(_with_shared_bound(module)).run()
+        return ModuleTranslation(prepared(module), entries).run()
 
 
-def _with_shared_bound(module: IRModule) -> IRModule:
-    """Return a module in which what several scopes share is bound in the scope around them."""
+def prepared(module: IRModule) -> IRModule:
+    """Return a module in which what several scopes share is bound in the scope around them. What
+    FuseOps has put into functions comes out again: what fuses is decided later, on loops.
+    """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
-    inside = chain.from_iterable([post_order(function.body) for function in functions])
-    if any(isinstance(one, (If, Function)) for one in inside):
-        return ToBasicBlockNormalForm()(module)
-    return module
+    inside = [post_order(function.body) for function in functions]
+    scopes = [one for one in chain.from_iterable(inside) if isinstance(one, (If, Function, Match))]
+    if any(isinstance(one, Function) and one.attrs.get("Primitive") for one in scopes):
+        module = DefuseOps()(module)
+    return ToBasicBlockNormalForm()(module) if scopes else module
 
 
-class _Module:
+class ModuleTranslation:
     """Translates the functions of a module, callees first."""
 
-    def __init__(self, source: IRModule) -> None:
+    scope: ClassVar[Callable[..., Scope]]
+
+    def __init__(self, source: IRModule, entries: Iterable[str] = ("main",)) -> None:
         self.source = source
+        self.entries = frozenset(entries)
         kept = {
             name: function
             for name, function in source.items()
             if not isinstance(function, Function)
         }
         self.builder = BlockBuilder(IRModule(kept, attrs=source.attrs))
+        self.kernels = GivenKernels(self.builder)
         self.translated: dict[str, GlobalVar] = {name.name_hint: name for name in kept}
         self.is_inferred = False
 
     def run(self) -> IRModule:
         """Return the translated module."""
-        for name in self.source.functions:
-            self.function(name.name_hint)
+        for name, function in self.source.functions.items():
+            if not is_external(function):
+                self.function(name.name_hint)
         return self.builder.get()
 
     def function(self, name: str) -> GlobalVar:
@@ -95,11 +110,17 @@ class _Module:
         variable = GlobalVar(name)
         self.translated[name] = variable
         attrs = dict(function.attrs)
-        if name == "main":
+        if name in self.entries:
             attrs.setdefault("global_symbol", name)
-        made = _Scope(self, None).lambda_of(function, attrs)
+        made = self.scope(self, None).lambda_of(function, attrs)
         self.builder.update_func(variable, made)
         return variable
+
+    def external_callee(self, callee: Any) -> Function | None:
+        """Return the function that a call names if it is for an external compiler."""
+        if isinstance(callee, GlobalVar):
+            callee = self.source.functions.get(callee)
+        return callee if is_external(callee) else None
 
     def infer(self) -> None:
         """Find the types that are not written; they are noted at the expressions."""
@@ -133,23 +154,27 @@ class _Module:
                     span=param.span,
                 )
             info = struct_info_of(found)
-        return _named(info, param.name_hint)
+        return named_sizes(info, param.name_hint)
 
 
-class _Scope:
+class Scope:
     """Translates the expressions of one function body or branch; what enclosing scopes know is
     known here, too.
     """
 
-    def __init__(self, module: _Module, outer: _Scope | None) -> None:
+    def __init__(self, module: ModuleTranslation, outer: Scope | None) -> None:
         self.module = module
         self.builder = module.builder
         self.outer = outer
         self.known: dict[int, Any] = {}
 
+    def inner(self) -> Scope:
+        """Return a scope inside this one."""
+        return self.module.scope(self.module, self)
+
     def find(self, expr: Any) -> Any:
         """Return the translation of an expression, None if there is none yet."""
-        scope: _Scope | None = self
+        scope: Scope | None = self
         while scope is not None:
             found = scope.known.get(id(expr))
             if found is not None:
@@ -161,12 +186,7 @@ class _Scope:
 
     def lambda_of(self, function: Function, attrs: Any = None) -> graph.Function:
         """Translate a function; its free variables are those of this scope."""
-        if function.attrs.get("Compiler"):
-            raise UnsupportedError(
-                f"the function '{function.attrs.get('global_symbol')}' is for an external code "
-                f"generator ('{function.attrs['Compiler']}'), which relay.build does not call yet"
-            )
-        inner = _Scope(self.module, self)
+        inner = self.inner()
         params = []
         for param in function.params:
             made = Var(param.name_hint, self.module.known_sizes(param), dialect="relax")
@@ -202,13 +222,32 @@ class _Scope:
                 else:
                     self.known[id(expr.var)] = self.find(expr.value)
                 continue
-            missing = [part for part in _parts(expr) if self.find(part) is None]
+            missing = [part for part in self.parts(expr) if self.find(part) is None]
             if missing:
                 stack.extend(reversed(missing))
                 continue
             self.known[id(expr)] = self.translated(expr)
             stack.pop()
         return self.find(root)
+
+    def parts(self, expr: Any) -> Iterable[Any]:
+        """Return the parts of an expression that are computed before it, in the same scope."""
+        if isinstance(expr, Call):
+            is_named = isinstance(expr.op, (Op, Constructor))
+            if is_named or self.module.external_callee(expr.op) is not None:
+                return expr.args
+            return (expr.op, *expr.args)
+        if isinstance(expr, Tuple):
+            return expr.fields
+        if isinstance(expr, TupleGetItem):
+            return (expr.tuple_value,)
+        if isinstance(expr, If):
+            return (expr.cond,)
+        if isinstance(expr, Let):
+            return (expr.body,)
+        if isinstance(expr, Match):
+            return (expr.data,)
+        return parts(expr) if isinstance(expr, (RefCreate, RefRead, RefWrite)) else ()
 
     def bind_function(self, let: Let) -> None:
         """Bind a local function, which may call itself."""
@@ -234,8 +273,8 @@ class _Scope:
         if isinstance(expr, If):
             choice = If(
                 self.find(expr.cond),
-                _Scope(self.module, self).sequence(branch(expr.true_branch)),
-                _Scope(self.module, self).sequence(branch(expr.false_branch)),
+                self.inner().sequence(branch(expr.true_branch)),
+                self.inner().sequence(branch(expr.false_branch)),
                 expr.span,
             )
             return self.builder.emit(choice)
@@ -253,7 +292,9 @@ class _Scope:
             return expr
         raise UnsupportedError(
             f"{type(expr).__name__} cannot be compiled yet",
-            notes=("data types, matches and references run in no executor so far",),
+            notes=(
+                "data types, matches and references need the virtual machine: relay.vm.compile",
+            ),
             span=getattr(expr, "span", None),
         )
 
@@ -267,8 +308,17 @@ class _Scope:
     def call(self, call: Call) -> Any:
         """Translate a call of an operator or of a function."""
         args = [self.find(arg) for arg in call.args]
+        external = self.module.external_callee(call.op)
+        if external is not None:
+            info = self.module.declared(external).ret
+            symbol = str(external.attrs.get("global_symbol", getattr(call.op, "name_hint", "")))
+            return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
+        if self.module.kernels.has(call.op):
+            given = self.module.kernels.call(call, args)
+            if given is not None:
+                return given if isinstance(given, Tuple) else self.builder.emit(given)
         view = call.op.spec
         if isinstance(view, View) and view.translate is not None:
             try:
@@ -287,22 +337,19 @@ class _Scope:
             self.builder.place = place
 
 
-def _parts(expr: Any) -> Iterable[Any]:
-    """Return the parts of an expression that are computed before it, in the same scope."""
-    if isinstance(expr, Call):
-        return expr.args if isinstance(expr.op, Op) else (expr.op, *expr.args)
-    if isinstance(expr, Tuple):
-        return expr.fields
-    if isinstance(expr, TupleGetItem):
-        return (expr.tuple_value,)
-    if isinstance(expr, If):
-        return (expr.cond,)
-    if isinstance(expr, Let):
-        return (expr.body,)
-    return ()
+def is_external(function: Any) -> bool:
+    """Return whether a function is compiled by an external compiler, or has been."""
+    if not isinstance(function, Function):
+        return False
+    compiler = function.attrs.get("Compiler", "default")
+    return compiler != "default" or bool(function.attrs.get("Extern"))
 
 
-def _named(info: StructInfo, name: str) -> StructInfo:
+ModuleTranslation.scope = Scope
+
+
+def named_sizes(info: StructInfo, name: str) -> StructInfo:
+    """Return struct info with a variable for each size that is not known."""
     if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
         sizes: list[PrimExpr] = [
             SymbolicVar(f"{name}_{axis}", "int64") if isinstance(size, AnySize) else size
@@ -311,7 +358,9 @@ def _named(info: StructInfo, name: str) -> StructInfo:
         return TensorStructInfo(sizes, info.dtype)
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(
-            tuple([_named(field, f"{name}_{place}") for place, field in enumerate(info.fields)])
+            tuple(
+                [named_sizes(field, f"{name}_{place}") for place, field in enumerate(info.fields)]
+            )
         )
     if isinstance(info, TypeStructInfo):
         raise UnsupportedError(

@@ -27,7 +27,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 
-__all__ = ["PLAIN", "binders", "functions_of", "parts", "post_order", "with_parts"]
+__all__ = ["PLAIN", "binders", "functions_of", "is_closed", "parts", "post_order", "with_parts"]
 
 PLAIN = (ShapeExpr, PrimValue, StringImm, DataTypeImm)
 """Sizes, numbers and words that operators of relax take: they are no values of the program."""
@@ -106,6 +106,14 @@ def binders(expr: Any) -> tuple[Var, ...]:
     if isinstance(expr, Match):
         return tuple([var for clause in expr.clauses for var in pattern_vars(clause.lhs)])
     return ()
+
+
+def is_closed(node: Any) -> bool:
+    """Return whether a node is a function whose body is for a code generator, not for passes."""
+    return isinstance(node, Function) and any(node.attrs.get(name) for name in _CLOSED)
+
+
+_CLOSED = ("Primitive", "Compiler", "Composite")
 
 
 def functions_of(mod: IRModule) -> list[tuple[Any, Function]]:

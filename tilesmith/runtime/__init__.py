@@ -49,6 +49,7 @@ PUBLIC: dict[str, str] = {
     "set_num_threads": "tilesmith.runtime.threads:set_num_threads",
     "system_lib": "tilesmith.runtime.module:system_lib",
     "tensor": "tilesmith.runtime.ndarray:array",
+    "vm": "tilesmith.runtime.vm",
     "vpi": "tilesmith.runtime.devices:vpi",
     "vulkan": "tilesmith.runtime.devices:vulkan",
     "webgpu": "tilesmith.runtime.devices:webgpu",

@@ -45,6 +45,7 @@ from tilesmith.runtime import relax_vm as relax_vm
 from tilesmith.runtime.threads import num_threads as num_threads
 from tilesmith.runtime.threads import set_num_threads as set_num_threads
 from tilesmith.runtime.timing import BenchmarkResult as BenchmarkResult
+from tilesmith.runtime import vm as vm
 from tilesmith.support.errors import TilesmithError as TVMError
 
 PUBLIC: dict[str, str]

@@ -15,6 +15,7 @@ import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same
 from tilesmith.runtime import threads
 from tilesmith.runtime.devices import enabled
 from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ffi import tvm_ffi
 from tilesmith.runtime.libraries.table import register_all
 from tilesmith.runtime.ndarray import NDArray, empty_cpu
@@ -89,14 +90,15 @@ def alloc_tensor(dtype: str, *shape: int) -> NDArray:
 
 @register_func("tilesmith.runtime.call_dps", override=True)
 def call_dps(name: str, specification: str, *values: Any) -> None:
-    """Call a registered function in destination-passing style on memory of the caller.
+    """Call a registered function, or one of an external module (`runtime.external`), in
+    destination-passing style on memory of the caller.
 
     `specification` lists the arguments separated by commas: `in:DTYPE:RANK` and `out:DTYPE:RANK`
     for tensors, `value` for anything else. For a tensor, `values` holds its address and extents;
     for the rest the value. The function gets tensors of their own (it may keep them); what it has
     written into the outputs is copied back.
     """
-    function = get_global_func(name)
+    function = find_external(name) or get_global_func(name)
     arguments = []
     outputs = []
     position = 0

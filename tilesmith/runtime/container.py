@@ -45,6 +45,18 @@ class ADT(tuple[Any, ...]):
         return self._tag
 
 
+class RefValue:
+    """A place whose value programs read and replace."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"RefValue({self.value!r})"
+
+
 def tuple_object(fields: Iterable[Any] | None = None) -> ADT:
     """Return a tuple of values: an ADT with the tag 0."""
     return ADT(0, fields or ())
@@ -61,4 +73,11 @@ def getitem_helper(
     return elem_getter(obj, idx % length)
 
 
-__all__: Sequence[str] = ["ADT", "ShapeTuple", "String", "getitem_helper", "tuple_object"]
+__all__: Sequence[str] = [
+    "ADT",
+    "RefValue",
+    "ShapeTuple",
+    "String",
+    "getitem_helper",
+    "tuple_object",
+]

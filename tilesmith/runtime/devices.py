@@ -43,6 +43,8 @@ _ALIASES = {
     "aocl": "opencl",
 }
 _NAMES = {number: name for name, number in DEVICE_TYPES.items()}
+RPC_SESS_MASK = 128
+"""The type of a device of remote session N is its type there, plus this times N + 1."""
 _ALIAS_NUMBERS = {alias: DEVICE_TYPES[name] for alias, name in _ALIASES.items()}
 
 
@@ -88,6 +90,14 @@ class _HostAPI(DeviceAPI):
             except (AttributeError, ValueError, OSError):
                 return None  # not every system has this query
         return None
+
+
+def type_name(device_type: int) -> str:
+    """Return the name of a device type; `remote[0]:cpu` for those of remote sessions."""
+    if device_type >= RPC_SESS_MASK:
+        session, kind = divmod(device_type, RPC_SESS_MASK)
+        return f"remote[{session - 1}]:{type_name(kind)}"
+    return _NAMES.get(device_type, f"device_type_{device_type}")
 
 
 DEVICE_APIS: Registry[DeviceAPI] = Registry("device type")
@@ -137,7 +147,7 @@ class Device:
     @property
     def type(self) -> str:
         """The name of the device type."""
-        return _NAMES.get(self.device_type, f"device_type_{self.device_type}")
+        return type_name(self.device_type)
 
     @property
     def index(self) -> int:
@@ -210,7 +220,7 @@ class Device:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if isinstance(other, Device) or not hasattr(other, "__dlpack_device__"):
+        if not hasattr(other, "__dlpack_device__"):
             return False
         pair = other.__dlpack_device__()
         return (int(pair[0]), int(pair[1])) == (self.device_type, self.device_id)

@@ -36,6 +36,7 @@ The code also exports a function that does nothing, whose name ties it to the me
      "target": "llvm …",
      "programs": {NAME: functions that are run step by step, as `program.py` describes},
      "parts": [names of functions that only programs call],
+     "late_constants": {NAME: [dtype, shape]} of constants that are given after loading,
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
 The wrappers in the code check shapes, dtypes and strides again; the checks here exist to name the
@@ -56,7 +57,9 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.elf import machine_of
+from tilesmith.runtime.external import ExternalModules
 from tilesmith.runtime.formats import Format, source_only
 from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
@@ -68,6 +71,7 @@ from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
+    ExecutionError,
     MissingDependencyError,
     UnknownNameError,
     UnsupportedError,
@@ -103,8 +107,12 @@ class Executable:
         load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
         advice: str = "",
         is_from_file: bool = False,
+        external: ExternalModules | None = None,
     ) -> None:
         self.metadata = dict(metadata)
+        self._external = external
+        if external is not None and external.linked and external.library is None:
+            external.library = lambda: self.library
         self._library = code if isinstance(code, Library) else None
         self._objects = [] if isinstance(code, Library) else list(code)
         self._shared = shared
@@ -113,6 +121,9 @@ class Executable:
         self._load = load
         self._advice = advice
         self._is_checked = not is_from_file
+        self.node_program: Callable[[], Executable] | None = None
+        """Compiles an executable with a function for each node of the graph, where that can be
+        done: not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -123,14 +134,18 @@ class Executable:
         if not isinstance(programs, Mapping) or not isinstance(parts, (list, tuple)):
             raise ArtifactError("the metadata have no table of programs")
         self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
-        self._constants = _constant_arrays(names, constants or {})
+        self._late: Mapping[str, Any] = self.metadata.get("late_constants", {})
+        self._constants = _constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
         self._programs = {
             name: Program(name, entry, self._callee, arrays) for name, entry in programs.items()
         }
         self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
-            *[_address(value) for value in self._constants.values()]
+            *[
+                0 if name in self._late else _address(value)
+                for name, value in self._constants.items()
+            ]
         )
 
     # -- calling --------------------------------------------------------------------------------
@@ -147,8 +162,18 @@ class Executable:
                 raise self._source_only("called")
         return self._library
 
+    @property
+    def imported_modules(self) -> list[Any]:
+        """The modules that external code generators made for parts of the model."""
+        return [] if self._external is None else list(self._external.modules)
+
     def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""
+        if self._late:
+            raise ExecutionError(
+                f"constants are not there yet: {', '.join(list(self._late)[:5])}",
+                notes=("load_late_bound_consts(path) reads them",),
+            )
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
 
@@ -217,6 +242,24 @@ class Executable:
         if len(whole):
             self.metadata["fallbacks"] = whole.to_json()
 
+    def with_parts(
+        self, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
+    ) -> Executable:
+        """Return an executable of the same code with other metadata or constants."""
+        made = Executable(
+            metadata,
+            self._objects,
+            self._constants if constants is None else constants,
+            self._make_sources,
+            self._shared,
+            self._load,
+            self._advice,
+            not self._is_checked,
+            self._external,
+        )
+        made._library = self._library
+        return made
+
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """True if there is a function of this name."""
         return name in self.function_names
@@ -229,7 +272,7 @@ class Executable:
     @property
     def constants(self) -> dict[str, numpy.ndarray]:
         """The constants by name; they must not be written."""
-        return dict(self._constants)
+        return {name: value for name, value in self._constants.items() if name not in self._late}
 
     def time_evaluator(
         self, func_name: str = "main", dev: Device | None = None, **options: Any
@@ -274,7 +317,15 @@ class Executable:
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        write_artifact(path, self.metadata, self._code_members(), self._constants)
+        self._write(path, self._code_members())
+
+    def _write(self, path: PathLike, code: Mapping[str, bytes], prefix: bytes = b"") -> None:
+        metadata, constants = self.metadata, self.constants
+        if self._external is not None:
+            described, members, more = self._external.saved()
+            metadata = {**metadata, "external": described}
+            code, constants = {**code, **members}, {**constants, **_compact(more)}
+        write_artifact(path, metadata, code, constants, prefix)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
@@ -288,7 +339,7 @@ class Executable:
                 raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
-            write_artifact(path, self.metadata, {}, self._constants, prefix)
+            self._write(path, {}, prefix)
         else:
             self.save(path)
 
@@ -328,8 +379,13 @@ class Executable:
         artifact = read_artifact(path)
         where = os.fspath(path)
         with _named(where):
-            for content in artifact.code.values():
-                check_code(content, f"'{where}'")
+            described = artifact.metadata.get("external")
+            external = None
+            if described is not None:
+                external = ExternalModules.load(described, artifact.code, artifact.parameters)
+            for name, content in artifact.code.items():
+                if not name.startswith("external."):
+                    check_code(content, f"'{where}'")
             objects = sorted([name for name in artifact.code if name.endswith(".o")])
             shared = artifact.code.get(SHARED_LIBRARY)
             if shared is not None or not objects:
@@ -337,15 +393,17 @@ class Executable:
                 library = Library.load(where) if shared is None else None
                 code: Any = library if library is not None else ()
                 loaded = Executable(
-                    artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True
-                )
+                    artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True,
+                    external=external,
+                )  # fmt: skip
             else:
                 contents = [bytes(artifact.code[name]) for name in objects]
                 loaded = Executable(
-                    artifact.metadata, contents, artifact.parameters, is_from_file=True
-                )
+                    artifact.metadata, contents, artifact.parameters, is_from_file=True,
+                    external=external,
+                )  # fmt: skip
             for name in loaded._signatures:
-                loaded.get_function(name)  # missing symbols show now, not at the first call
+                loaded._compiled(name)  # missing symbols show now, not at the first call
         return loaded
 
     # -- names under which users know the parts ---------------------------------------------------
@@ -419,15 +477,22 @@ def _named(path: str) -> Iterator[None]:
         ) from error
 
 
-def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
-    """Return the constants in order, each compact and aligned."""
+def _constant_arrays(
+    names: Sequence[str], values: Mapping[str, Any], late: Mapping[str, Any]
+) -> dict[str, numpy.ndarray]:
+    """Return the constants in order, each compact and aligned; what comes ``late`` has no memory
+    yet.
+    """
     import numpy
 
-    missing = [name for name in names if name not in values]
+    missing = [name for name in names if name not in values and name not in late]
     if missing:
         raise ArtifactError(f"constants are missing: {', '.join(missing[:10])}")
     found = {}
     for name in names:
+        if name in late:
+            found[name] = _without_memory(*late[name])
+            continue
         value = values[name]
         if not isinstance(value, numpy.ndarray):
             value = numpy.asarray(value)
@@ -437,6 +502,18 @@ def _constant_arrays(names: Sequence[str], values: Mapping[str, Any]) -> dict[st
             value = aligned
         found[name] = value
     return found
+
+
+def _compact(values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+    import numpy
+
+    return {name: numpy.ascontiguousarray(value) for name, value in values.items()}
+
+
+def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
+    import numpy
+
+    return numpy.broadcast_to(numpy.zeros((), DataType(dtype).numpy()), tuple(shape))
 
 
 def _is_foreign(objects: Sequence[bytes]) -> bool:

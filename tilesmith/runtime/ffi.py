@@ -93,6 +93,13 @@ class DLTensor(ctypes.Structure):
 
 
 _library = tvm_ffi.LIB
+
+
+def as_opaque(value: Any) -> Any:
+    """Return a Python object as tvm-ffi hands it on: unchanged, even where it can be called."""
+    return tvm_ffi.core._convert_to_opaque_object(value)
+
+
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -151,6 +158,17 @@ def reinterpret(
     """Return a compact tensor of another shape and dtype over the memory of `tensor`, which it
     keeps alive. The size is not checked here.
     """
+    device_type, device_id = tensor.__dlpack_device__()
+    device = (int(device_type), int(device_id))
+    return tensor_at(tensor, tensor.data_ptr() + byte_offset, device, shape, dtype)
+
+
+def tensor_at(
+    owner: AnyTensor, address: int, device: tuple[int, int], shape: tuple[int, ...], dtype: DataType
+) -> AnyTensor:
+    """Return a compact tensor at an address of a device; it keeps `owner` alive. Nothing is
+    checked.
+    """
     rank = len(shape)
     dims = (ctypes.c_int64 * max(rank, 1))(*shape)
     steps = (ctypes.c_int64 * max(rank, 1))()
@@ -158,11 +176,10 @@ def reinterpret(
     for axis in range(rank - 1, -1, -1):
         steps[axis] = step
         step *= shape[axis]
-    device_type, device_id = tensor.__dlpack_device__()
     bits = 8 if dtype.is_bool else dtype.bits
     prototype = DLTensor(
-        tensor.data_ptr() + byte_offset,
-        DLDevice(int(device_type), int(device_id)),
+        address,
+        DLDevice(*device),
         rank,
         DLDataType(dtype.type_code, bits, dtype.lanes),
         ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)),
@@ -171,7 +188,7 @@ def reinterpret(
     )
     view = ctypes.c_void_p()
     managed = ctypes.c_void_p()
-    source = ctypes.c_void_p(tensor.__chandle__())
+    source = ctypes.c_void_p(owner.__chandle__())
     _check(
         _library.TVMFFITensorCreateUnsafeView(source, ctypes.byref(prototype), ctypes.byref(view))
     )

@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 from tilesmith.runtime import amx, threads
 from tilesmith.runtime.elf import defined_symbols, is_elf, needed_symbols
@@ -41,6 +41,16 @@ FUNCTION_PREFIX = "__tvm_ffi_"
 
 _library_names = itertools.count()
 _jit_lock = threading.Lock()
+
+
+class LoadedCode(Protocol):
+    """Code that is loaded somewhere: its functions by name. `Library` is in this process."""
+
+    def get_function(self, name: str, allow_missing: bool) -> Any:
+        """Return a function; None if there is none and that is allowed."""
+
+    def function_names(self) -> list[str]:
+        """Return the names of the functions, as far as known."""
 
 
 class Library:

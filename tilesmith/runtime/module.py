@@ -16,8 +16,9 @@ from typing import Any
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.ffi import as_opaque
 from tilesmith.runtime.formats import Format, source_only
-from tilesmith.runtime.library import Library, process_library
+from tilesmith.runtime.library import Library, LoadedCode, process_library
 from tilesmith.runtime.packed_func import PackedFunc, convert_to_packed
 from tilesmith.runtime.requirements import check_code
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -59,7 +60,8 @@ class Module:
     `symbols` maps functions to their names in the library where these differ. `formats` maps a
     format ("ll", "asm", "o", "cu", …) to its contents or a function making them; the first one is
     shown by default. `load` links object files and loads them. `advice` tells the user what to do
-    where there is only source.
+    where there is only source. `saved` is the content of an artifact's member of which a module of
+    this type can be made again (`runtime.external`).
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Module:
         type_key: str = "library",
         *,
         objects: Sequence[bytes] = (),
-        library: Library | None = None,
+        library: LoadedCode | None = None,
         functions: Mapping[str, PackedFunc] | None = None,
         function_names: Sequence[str] = (),
         entry_name: str | None = None,
@@ -77,7 +79,9 @@ class Module:
         load: Callable[[Sequence[bytes]], Library] = Library.from_objects,
         is_device: bool = False,
         advice: str = "",
+        saved: bytes | None = None,
     ) -> None:
+        self._saved = saved
         self._type_key = type_key
         self._objects = list(objects)
         self._library = library
@@ -91,6 +95,10 @@ class Module:
         self._load = load
         self._is_device = is_device
         self._advice = advice
+
+    def __tvm_ffi_object__(self) -> Any:
+        """Hand it to packed functions as what it is, not as a function that they may call."""
+        return as_opaque(self)
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -177,7 +185,7 @@ class Module:
             ) from None
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> LoadedCode | None:
         """The loaded code; None if there is none that this machine can run."""
         if self._library is None and self._objects and self._runnable:
             self._library = self._load(self._objects)
@@ -252,7 +260,23 @@ class Module:
     @property
     def is_binary_serializable(self) -> bool:
         """True if it can be saved."""
-        return bool(self._objects or self._formats)
+        return bool(self._objects or self._formats or self._saved is not None)
+
+    def save_to_bytes(self) -> bytes:
+        """Return what an artifact keeps of it. Raises UnsupportedError for a module of functions of
+        this process.
+        """
+        if self._saved is None:
+            raise UnsupportedError(
+                f"a module of type '{self._type_key}' cannot be saved: "
+                f"{', '.join(self.function_names[:5])} live in this process only",
+                notes=(
+                    "an external code generator can give a CSourceModule, or a module with its "
+                    "content: Module('kind', functions=…, saved=content), and register "
+                    "'runtime.module.loadbinary_kind'",
+                ),
+            )
+        return self._saved
 
     @property
     def is_device_module(self) -> bool:

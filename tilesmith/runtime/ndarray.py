@@ -463,16 +463,25 @@ def from_dlpack(dltensor: Any) -> NDArray:
             f"from_dlpack takes a tensor that supports DLPack, got {type(dltensor).__name__}",
             notes=("tilesmith.nd.array makes a tensor of numbers and lists",),
         )
-    return as_ndarray(_shareable(dltensor))
+    made = as_ndarray(_shareable(dltensor))
+    try:
+        _ = made.dtype
+    except ValueError:  # its dtype has no name here: complex numbers
+        found = getattr(dltensor, "dtype", "unknown to DLPack's names")
+        raise TypeMismatchError(
+            f"there are no tensors of the dtype {found}",
+            notes=("give real and imaginary parts as a tensor each",),
+        ) from None
+    return made
 
 
 def from_numpy(source: numpy.ndarray) -> NDArray:
     """Return a tensor over the memory of a numpy array; a copy if it is read-only."""
     if not source.flags.writeable or not source.dtype.isnative:
         return array(source)
+    dtype = DataType(source.dtype)
     if source.dtype.kind != "V" and source.dtype.isbuiltin == 1:
         return as_ndarray(source)
-    dtype = DataType(source.dtype)
     if not source.flags.c_contiguous or dtype.bits not in _CARRIERS:
         return array(source)
     return reinterpret(as_ndarray(source.view(_CARRIERS[dtype.bits])), source.shape, dtype)

@@ -7,7 +7,7 @@ lists, and functions; tensors come back as NDArray.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tilesmith.runtime.ndarray  # tvm-ffi makes NDArray objects from here on
@@ -43,6 +43,7 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     tvm_ffi.core.String: str,
     tvm_ffi.core.Bytes: bytes,
     tvm_ffi.Shape: tuple,
+    tvm_ffi.core.OpaquePyObject: lambda value: value.pyobject(),
 }
 
 
@@ -82,9 +83,20 @@ def convert_to_packed(function: Callable[..., Any]) -> Any:
 
     def call(*arguments: Any) -> Any:
         try:
-            return function(*[from_ffi(argument) for argument in arguments])
+            result = function(*[from_ffi(argument) for argument in arguments])
         except BaseException as error:  # not caught here: the caller should see the original class
             keep_class(type(error))
             raise
+        return as_ffi_list(result) if isinstance(result, (list, tuple)) else result
 
     return tvm_ffi.convert(call)
+
+
+def as_ffi_list(values: Sequence[Any]) -> list[Any]:
+    """Return a list whose items tvm-ffi hands on as what they are, even where they can be called;
+    it looks for this by itself only in arguments.
+    """
+    return [
+        value.__tvm_ffi_object__() if hasattr(value, "__tvm_ffi_object__") else value
+        for value in values
+    ]

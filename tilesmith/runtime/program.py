@@ -20,7 +20,9 @@ as JSON data, between which stand calls of native parts (`CompiledFunction`).
           | {"kind": "prim", "dtype": "int64", "value": SIZE or null}
           | {"kind": "tuple", "fields": [TYPE, …]} | {"kind": "object"}
 
-The data are turned into Python functions once, when the model is loaded.
+The data are turned into instructions once, when the model is loaded: Python functions of a frame,
+in a list, with jumps for choices. One loop (`_execute`) carries them out and keeps the frames of
+calls that are open itself, so that programs may call themselves as deeply as memory allows.
 """
 
 from __future__ import annotations
@@ -31,10 +33,12 @@ from typing import Any
 
 import numpy
 
-from tilesmith.runtime.container import ShapeTuple
+from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
+from tilesmith.runtime.external import find_external
+from tilesmith.runtime.ndarray import NDArray, array, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
+from tilesmith.runtime.program_host import HOST
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import (
@@ -45,20 +49,29 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Closure", "Program"]
+__all__ = ["Closure", "Program", "as_value"]
 
 Data = Mapping[str, Any]
+
+_DEEPEST = 400_000
+"""So many calls may be open at a time; more of them have no end, most likely."""
 
 
 class _Frame:
     """The values and sizes of one call."""
 
-    __slots__ = ("later", "registers", "sizes")
+    __slots__ = ("code", "later", "place", "put", "registers", "result", "saved", "sizes")
 
-    def __init__(self, registers: int) -> None:
+    def __init__(self, registers: int, code: list[Instruction]) -> None:
+        self.code = code
+        self.place = 0
         self.registers: list[Any] = [None] * registers
+        self.result: Any = None
+        self.put: Callable[[_Frame, Any], None] = _ignore
+        """Receives the result of the call that the frame waits for."""
+        self.saved: list[dict[str, int]] = []
+        """The sizes that were known before the choices that are being carried out."""
         self.sizes: dict[str, int] = {}
         self.later: list[Callable[[], None]] | None = []
         """Comparisons with sizes that a later parameter tells; None after the parameters."""
@@ -87,6 +100,38 @@ class _UnknownSizeError(ShapeError):
 
 
 Evaluate = Callable[[_Frame], Any]
+
+Instruction = Callable[[_Frame], "_Frame | bool | None"]
+"""Does one thing. It returns the frame of a function that is to be carried out next, True at the
+end of its own function, else None."""
+
+
+def _ignore(frame: _Frame, value: Any) -> None:
+    """Receive nothing."""
+
+
+def _execute(frame: _Frame) -> Any:
+    """Carry out the instructions of a frame and of all that it calls; return its result."""
+    waiting: list[_Frame] = []
+    while True:
+        instruction = frame.code[frame.place]
+        frame.place += 1
+        entered = instruction(frame)
+        if entered is None:
+            continue
+        if entered is True:
+            if not waiting:
+                return frame.result
+            result, frame = frame.result, waiting.pop()
+            frame.put(frame, result)
+            continue
+        waiting.append(frame)
+        frame = entered  # type: ignore[assignment]
+        if len(waiting) > _DEEPEST:
+            raise ExecutionError(
+                f"the program has {_DEEPEST} calls open: does it call itself without an end?",
+                notes=("a loop of tensors becomes native code when its last step is the call",),
+            )
 
 
 class Closure:
@@ -119,8 +164,7 @@ class Program:
             reader = _Reader(find, constants)
             self._params = [reader.type(one["type"]) for one in data["params"]]
             self._registers = int(data["registers"])
-            self._body = reader.body(data["body"])
-            self._result = reader.type(data["result"])
+            self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise ArtifactError(
                 f"the program of '{name}' cannot be read",
@@ -148,27 +192,33 @@ class Program:
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(inputs)}",
                 notes=(f"inputs: {', '.join(self.input_names)}",),
             )
-        frame = _Frame(max(self._registers, len(values)))
+        return _execute(self.enter([as_value(value) for value in values]))
+
+    def enter(self, values: Sequence[Any]) -> _Frame:
+        """Return the frame of a call, with checked arguments."""
+        if len(values) != len(self._params):
+            raise TypeMismatchError(
+                f"'{self.name}' takes {len(self._params)} inputs, got {len(values)}"
+            )
+        frame = _Frame(max(self._registers, len(values)), self._code)
         for number, (value, check) in enumerate(zip(values, self._params)):
-            value = _as_value(value)
             check(frame, value, f"'{self.name}': input '{self.input_names[number]}'")
             frame.registers[number] = value
         frame.end_parameters()
-        with deep_recursion():
-            result = self._body(frame)
-        self._result(frame, result, f"the result of '{self.name}'")
-        return result
+        return frame
 
 
-def _as_value(value: Any) -> Any:
+def as_value(value: Any) -> Any:
     """Convert what a caller gives: arrays become NDArrays, lists tuples; objects stay."""
-    if isinstance(value, (NDArray, ShapeTuple)):
+    if isinstance(value, (NDArray, ShapeTuple, RefValue)):
         return value
+    if isinstance(value, ADT):
+        return value  # what a program has made, or a user: its fields are values
     if isinstance(value, (numpy.ndarray, numpy.generic)):
         is_usable = isinstance(value, numpy.ndarray) and value.flags.carray
         return from_dlpack(value) if is_usable else array(value)
     if isinstance(value, (list, tuple)):
-        return tuple([_as_value(item) for item in value])
+        return tuple([as_value(item) for item in value])
     return from_dlpack(value) if hasattr(value, "__dlpack__") else value
 
 
@@ -178,7 +228,7 @@ def _as_result(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and not isinstance(value, ShapeTuple):
         made = tuple([_as_result(item) for item in value])
         return ShapeTuple(made) if made and all(type(item) is int for item in made) else made
-    return _as_value(value)
+    return as_value(value)
 
 
 class _Reader:
@@ -315,9 +365,16 @@ class _Reader:
         return self.size(size)
 
     def constant(self, place: int, data: Data) -> Evaluate:
-        """Read a constant tensor."""
-        made = array(self._constants[place])
-        return lambda frame: made
+        """Read a constant tensor, which is converted when it is needed."""
+        constant = self._constants[place]  # a wrong number is refused here
+        made: list[Any] = []
+
+        def run(frame: _Frame) -> Any:
+            if not made:
+                made.append(array(constant))
+            return made[0]
+
+        return run
 
     def plain(self, content: Any, data: Data) -> Evaluate:
         """Read a text."""
@@ -339,43 +396,75 @@ class _Reader:
 
     # Steps
 
-    def body(self, data: Data) -> Evaluate:
-        """Read steps that are followed by a value."""
-        steps = [_STEPS[step["do"]](self, step) for step in data["steps"]]
-        value = self.value(data["value"])
+    def code(self, body: Data, result: Data, what: str) -> list[Instruction]:
+        """Read the body of a function: instructions, the last of which returns."""
+        made: list[Instruction] = []
+        value = self._steps(body, made)
+        check = self.type(result)
 
-        def run(frame: _Frame) -> Any:
-            for step in steps:
-                step(frame)
-            return value(frame)
+        def end(frame: _Frame) -> bool:
+            frame.result = value(frame)
+            check(frame, frame.result, what)
+            return True
 
-        return run
+        made.append(end)
+        return made
 
-    def _set(self, step: Data, value: Evaluate) -> Evaluate:
-        """Return the step that puts a value into a register and checks it where it has a type."""
+    def _steps(self, body: Data, code: list[Instruction]) -> Evaluate:
+        """Append the instructions of steps; return the value that follows them."""
+        for step in body["steps"]:
+            if step["do"] == "if":
+                self._choose(step, code)
+            else:
+                code.append(_STEPS[step["do"]](self, step))
+        return self.value(body["value"])
+
+    def _put(self, step: Data) -> Callable[[_Frame, Any], None]:
+        """Return what puts a value into a register and checks it where it has a type."""
         place = int(step["to"])
-        check = self.type(step["type"]) if "type" in step else None
-        what = str(step.get("what", ""))
+        if "type" not in step:
 
-        def run(frame: _Frame) -> None:
-            made = value(frame)
-            if check is not None:
-                check(frame, made, what)
+            def put(frame: _Frame, made: Any) -> None:
+                frame.registers[place] = made
+
+            return put
+        check, what = self.type(step["type"]), str(step.get("what", ""))
+
+        def put_checked(frame: _Frame, made: Any) -> None:
+            check(frame, made, what)
             frame.registers[place] = made
 
-        return run
+        return put_checked
 
-    def set_value(self, step: Data) -> Evaluate:
+    def _set(self, step: Data, value: Evaluate) -> Instruction:
+        """Return the instruction that puts a value into a register."""
+        put = self._put(step)
+        return lambda frame: put(frame, value(frame))
+
+    def set_value(self, step: Data) -> Instruction:
         """Read `to = value`, checked against a type where there is one."""
         return self._set(step, self.value(step["value"]))
 
-    def call(self, step: Data) -> Evaluate:
+    def call(self, step: Data) -> Instruction:
         """Read a call of a function, a closure, or a registered function."""
         callee = self.value(step["callee"])
         arguments = self.value(step["arguments"])
-        return self._set(step, lambda frame: callee(frame)(*arguments(frame)))
+        put = self._put(step)
 
-    def part(self, step: Data) -> Evaluate:
+        def run(frame: _Frame) -> _Frame | None:
+            function, given = callee(frame), arguments(frame)
+            while isinstance(function, Closure):
+                given = (*function.first, *given)
+                function = function.function
+            if isinstance(function, Program):
+                frame.put = put
+                return function.enter(given)
+            put(frame, function(*given))
+            return None
+
+        return run
+
+    def part(self, step: Data) -> Instruction:
         """Read a call of native code, whose results go to several registers."""
         find, name = self._find, str(step["function"])
         arguments = self.value(step["arguments"])
@@ -388,33 +477,49 @@ class _Reader:
 
         return run
 
-    def choose(self, step: Data) -> Evaluate:
-        """Read a choice between two bodies."""
-        condition = self.value(step["condition"])
-        then, otherwise = self.body(step["then"]), self.body(step["else"])
+    def _choose(self, step: Data, code: list[Instruction]) -> None:
+        """Append a choice between two bodies; what a branch learns of sizes is not known after
+        it.
+        """
+        condition, put = self.value(step["condition"]), self._put(step)
+        branch_at = len(code)
+        code.append(_nothing)
+        then = self._steps(step["then"], code)
+        code.append(lambda frame: put(frame, then(frame)))
+        jump_at = len(code)
+        code.append(_nothing)
+        otherwise = self._steps(step["else"], code)
+        code.append(lambda frame: put(frame, otherwise(frame)))
+        end = len(code)
 
-        def run(frame: _Frame) -> Any:
-            sizes = dict(frame.sizes)  # what a branch learns is not known after it
-            made = (then if _truth(condition(frame)) else otherwise)(frame)
-            frame.sizes = sizes
-            return made
+        def branch(frame: _Frame) -> None:
+            frame.saved.append(dict(frame.sizes))
+            if not _truth(condition(frame)):
+                frame.place = jump_at + 1
 
-        return self._set(step, run)
+        def jump(frame: _Frame) -> None:
+            frame.place = end
 
-    def closure(self, step: Data) -> Evaluate:
+        def forget(frame: _Frame) -> None:
+            frame.sizes = frame.saved.pop()
+
+        code[branch_at], code[jump_at] = branch, jump
+        code.append(forget)
+
+    def closure(self, step: Data) -> Instruction:
         """Read the making of a closure."""
         callee, first = self.value(step["callee"]), self.value(step["arguments"])
         return self._set(step, lambda frame: Closure(callee(frame), first(frame)))
 
-    def host(self, step: Data) -> Evaluate:
+    def host(self, step: Data) -> Instruction:
         """Read an operation that the runtime carries out itself."""
-        operation = _HOST[step["name"]]
+        operation = HOST[step["name"]]
         arguments = self.value(step["arguments"])
         return self._set(step, lambda frame: operation(*arguments(frame)))
 
 
 def _registered(name: str) -> Callable[..., Any]:
-    function = get_global_func(name, allow_missing=True)
+    function = find_external(name) or get_global_func(name, allow_missing=True)
     if function is None:
         raise UnknownNameError(
             f"the model calls the function '{name}', which is not registered",
@@ -424,50 +529,12 @@ def _registered(name: str) -> Callable[..., Any]:
     return lambda *arguments: _as_result(found(*arguments))
 
 
+def _nothing(frame: _Frame) -> None:
+    """Do nothing: stands where an instruction will be."""
+
+
 def _truth(value: Any) -> bool:
     return bool(value.numpy()) if isinstance(value, NDArray) else bool(value)
-
-
-# What the runtime does itself
-
-
-def alloc_storage(size: Sequence[int], device: int = 0, scope: str = "", dtype: Any = None) -> Any:
-    """Return new memory of so many bytes."""
-    (count,) = size
-    return empty_cpu((count,), DataType("uint8"))
-
-
-def tensor_in_storage(storage: NDArray, offset: int, shape: Sequence[int], dtype: DataType) -> Any:
-    """Return the tensor at an offset of a storage."""
-    kind = dtype.numpy()
-    count = int(numpy.prod(shape, dtype="int64")) * kind.itemsize
-    data = numpy.from_dlpack(storage).reshape(-1).view("uint8")
-    if offset < 0 or offset + count > data.size:
-        raise ShapeError(
-            f"a tensor of {count} bytes at {offset} leaves its storage of {data.size} bytes"
-        )
-    return from_dlpack(data[offset : offset + count].view(kind).reshape(tuple(shape)))
-
-
-def view(
-    data: NDArray, shape: Sequence[int], dtype: DataType | None = None, offset: int | None = None
-) -> Any:
-    """Return the same memory as a tensor of another shape and type."""
-    return tensor_in_storage(data, offset or 0, shape, DataType(dtype or data.dtype))
-
-
-def _print(template: str, *values: Any) -> None:
-    print(template.format(*values) if template else " ".join([str(value) for value in values]))
-
-
-def _assert(condition: Any, template: str, *values: Any) -> None:
-    holds = numpy.asarray(condition.numpy() if isinstance(condition, NDArray) else condition).all()
-    if not holds:
-        raise AssertionError(template.format(*values) or "assertion failed")
-
-
-def _one_of(sizes: NDArray) -> ShapeTuple:
-    return ShapeTuple(sizes.numpy().reshape(-1).tolist())
 
 
 def _truncated(a: int, b: int) -> int:
@@ -496,23 +563,6 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "max": max,
 }
 
-_HOST: dict[str, Callable[..., Any]] = {
-    "nothing": lambda *values: (),
-    "null": lambda: None,
-    "same": lambda value: value,
-    "print": _print,
-    "assert": _assert,
-    "shape_of": lambda tensor: ShapeTuple(tensor.shape),
-    "tensor_to_shape": _one_of,
-    "shape_to_tensor": lambda shape: array(numpy.asarray(shape, "int64")),
-    "append": lambda data, row: array(numpy.concatenate([data.numpy(), row.numpy()[None]])),
-    "alloc_storage": alloc_storage,
-    "alloc_tensor": lambda shape, dtype, *place: empty_cpu(tuple(shape), DataType(dtype)),
-    "tensor_in_storage": tensor_in_storage,
-    "view": view,
-}
-"""Operations by the names that programs give them."""
-
 _VALUES: dict[str, Callable[..., Evaluate]] = {
     "register": _Reader.register,
     "field": _Reader.field,
@@ -526,11 +576,10 @@ _VALUES: dict[str, Callable[..., Evaluate]] = {
     "registered": _Reader.registered,
 }
 
-_STEPS: dict[str, Callable[..., Evaluate]] = {
+_STEPS: dict[str, Callable[..., Instruction]] = {
     "value": _Reader.set_value,
     "call": _Reader.call,
     "part": _Reader.part,
-    "if": _Reader.choose,
     "closure": _Reader.closure,
     "host": _Reader.host,
 }

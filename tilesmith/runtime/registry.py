@@ -16,6 +16,11 @@ from tilesmith.support.errors import ConfigError, TypeMismatchError, UnknownMemb
 
 PROVIDERS: dict[str, str] = {
     "tilesmith.runtime.": "tilesmith.runtime.builtins",
+    "runtime.CSourceModuleCreate": "tilesmith.codegen.c.source_module",
+    **{
+        f"relay.ext.{name}": f"tilesmith.relay.backend.contrib.{name}"
+        for name in ("cblas", "ccompiler", "dnnl", "examplejson")
+    },
     "runtime.": "tilesmith.runtime.builtins",
     "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",

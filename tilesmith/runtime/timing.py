@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -92,19 +94,32 @@ def _round(
     return time.perf_counter() - begin
 
 
+class MeasuredElsewhere(ABC):
+    """A function that runs on another machine, and is measured there."""
+
+    @abstractmethod
+    def measure(
+        self, arguments: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> BenchmarkResult:
+        """Return how long calls take there; `options` are those of `time_call`, and f_preproc."""
+
+
 def evaluator(
     function: Callable[..., Any], synchronize: Callable[[], None] | None = None, **options: Any
 ) -> Callable[..., BenchmarkResult]:
     """Return a function of the arguments that measures `function` on them, with `time_call`'s
     options.
     """
+    if isinstance(function, MeasuredElsewhere):
+        return lambda *arguments, **named: function.measure(arguments, named, options)
     f_preproc = options.pop("f_preproc", "")
     if f_preproc:
         from tilesmith.runtime.registry import get_global_func
 
         options["preprocess"] = get_global_func(f_preproc)
 
-    def evaluate(*arguments: Any) -> BenchmarkResult:
-        return time_call(function, arguments, synchronize=synchronize, **options)
+    def evaluate(*arguments: Any, **named: Any) -> BenchmarkResult:
+        call = partial(function, **named) if named else function
+        return time_call(call, arguments, synchronize=synchronize, **options)
 
     return evaluate

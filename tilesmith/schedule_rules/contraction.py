@@ -22,7 +22,7 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, FloorMod, IntImm, Mul, PrimExpr, Var
-from tilesmith.ir.queries import mentions, variables
+from tilesmith.ir.queries import is_call, mentions, variables
 from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tiles import MANY, best_rows, best_tile
 from tilesmith.target.machine import MachineModel
@@ -91,7 +91,8 @@ def find_contraction(block: Block) -> Contraction | None:
 
 
 def _is_product(value: PrimExpr) -> bool:
-    return isinstance(value.value if isinstance(value, Cast) else value, Mul)
+    plain = value.value if isinstance(value, Cast) else value
+    return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8")
 
 
 def _extent(block: Block, variable: Var) -> int:

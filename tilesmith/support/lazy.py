@@ -53,6 +53,15 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.contrib.random": {
         name: "tilesmith.te.library_calls:" + name for name in ("normal", "randint", "uniform")
     },
+    "tilesmith.contrib.pipeline_executor_build": {
+        name: "tilesmith.driver.pipeline_build:" + name
+        for name in (
+            "PipelineConfig",
+            "build",
+            "export_library",
+            "pipeline_executor_build_enabled",
+        )
+    },
     "tilesmith.contrib.sparse": {
         name: "tilesmith.te.sparse:" + name
         for name in ("CSRPlaceholderOp", "SparsePlaceholderOp", "placeholder")
@@ -63,12 +72,28 @@ DOORS: dict[str, dict[str, str]] = {
         "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
     },
     "tilesmith.relay": {
+        "bind_params_by_name": "tilesmith.driver.relay_build:bind_params_by_name",
+        "build": "tilesmith.driver.relay_build:build",
+        "create_executor": "tilesmith.driver.relay_executors:create_executor",
+        "optimize": "tilesmith.driver.relay_build:optimize",
+    },
+    "tilesmith.relay.backend.vm": {
+        name: "tilesmith.driver.relay_vm:" + name
+        for name in ("VMCompiler", "VMExecutor", "compile")
+    },
+    "tilesmith.relay.backend.graph_executor_codegen": {
         name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        for name in ("GraphExecutorCodegen", "GraphRuntimeCodegen")
     },
     "tilesmith.relay.build_module": {
-        name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor")
+        **{
+            name: "tilesmith.driver.relay_build:" + name
+            for name in ("BuildModule", "bind_params_by_name", "build", "optimize")
+        },
+        **{
+            name: "tilesmith.driver.relay_executors:" + name
+            for name in ("AotExecutor", "GraphExecutor", "create_executor")
+        },
     },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",

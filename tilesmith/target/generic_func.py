@@ -10,7 +10,7 @@ def schedule_dense_gpu(outs): ...
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tilesmith.support.errors import TargetError
@@ -29,15 +29,26 @@ class GenericFunc:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.get_packed_func()(*args, **kwargs)
 
-    def get_packed_func(self) -> Callable[..., Any]:
-        """Return the version for the current target."""
+    @property
+    def default(self) -> Callable[..., Any] | None:
+        """The version for targets without one of their own, or None."""
+        return self._default
+
+    def find_version(self) -> Callable[..., Any] | None:
+        """Return the version for the current target, the default one, or None."""
         target = Target.current(allow_none=True)
         for key in target.keys if target is not None else ():
             if key in self._versions:
                 return self._versions[key]
-        if self._default is None:
-            raise TargetError(f"'{self.name}' has no version for {target} and no default")
         return self._default
+
+    def get_packed_func(self) -> Callable[..., Any]:
+        """Return the version for the current target."""
+        found = self.find_version()
+        if found is None:
+            target = Target.current(allow_none=True)
+            raise TargetError(f"'{self.name}' has no version for {target} and no default")
+        return found
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> Any:
         """Use `func` where no key fits."""
@@ -49,11 +60,21 @@ class GenericFunc:
         return func
 
     def register(
-        self, func: Any, key_list: Sequence[str] | None = None, allow_override: bool = False
+        self,
+        func: Any,
+        key_list: Any = None,
+        allow_override: bool = False,
+        override: bool | None = None,
     ) -> Any:
-        """Use `func` for targets with one of the keys; with keys alone, act as a decorator."""
+        """Use `func` for targets with one of the keys; with keys alone, act as a decorator. The
+        keys may come first; ``override`` is another name of ``allow_override``.
+        """
+        allow_override = allow_override if override is None else override
         if not callable(func):
-            return lambda version: self.register(version, func, allow_override)
+            keys, func = func, key_list
+            if func is None:
+                return lambda version: self.register(version, keys, allow_override)
+            key_list = keys
         for key in [key_list] if isinstance(key_list, str) else key_list or ():
             if key in self._versions and not allow_override:
                 raise TargetError(

@@ -31,7 +31,7 @@ def _terms(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
         letters = inputs.replace(",", "")
         output = "".join([x for x in sorted(set(letters)) if letters.count(x) == 1])
     for letter in output:
-        if letter not in inputs or output.count(letter) > 1:
+        if letter not in "".join(terms) or output.count(letter) > 1:
             raise ShapeError(f"einsum: '{letter}' of the result of '{subscripts}' is not one axis")
     return terms, output
 

@@ -18,7 +18,48 @@ STEP = "l (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c
 
 BROKEN = {
     # text of the graph: words of the error
+    "(float[1,1,3,8] x, float[5,4] c, int64[1,3] p) => (float y) "
+    "{ y = RotaryEmbedding<interleaved=2>(x, c, c, p) }": "'interleaved' is 2, expected 0 or 1",
+    "(float[1,2,6,6] x, float[2,4] r, int64[2] b) => (float y) "
+    "{ y = RoiAlign<output_width=4611686018427387904, sampling_ratio=2>(x, r, b) }": (
+        "more elements than can be counted"
+    ),
+    "(float[1,2,5,5] x, float[2,2,3,3] w, float b) => (float y) { y = Conv(x, w, b) }": (
+        "a tensor of rank 0 where it needs one of rank 1"
+    ),
+    "(float[1,2,5,5] x, float w) => (float y) { y = Conv(x, w) }": "constant spatial sizes",
+    "(float[9] x) => (float y) <int64 s = {2}, int64 n = {4}> { y = STFT(x, s, , n) }": (
+        "a tensor of rank 1 where it needs one of rank 3"
+    ),
+    "(float[1,9,1] x) => (float y) <int64 s = {0}, int64 n = {4}> { y = STFT(x, s, , n) }": (
+        "'frame_step' is 0, it has to be at least 1"
+    ),
+    "(float[1,9,1] x) => (float y) <int64 s = {2}> { y = STFT(x, s) }": "the input 'frame_length'",
+    "(float[1,2,7,7] x) => (float y) "
+    "{ y = AveragePool<kernel_shape=[2,2], pads=[0,4611686018427387904,0,1]>(x) }": (
+        "no memory holds a tensor of the shape"
+    ),
+    "(float[3] x) => (float y) <int64[2] n = {2, -3}> { y = ConstantOfShape(n) }": (
+        "a negative size"
+    ),
+    "(float[4,2] x) => (seq(float) y) <int64 n = {0}> { y = SplitToSequence(x, n) }": (
+        "'split' is 0, it has to be at least 1"
+    ),
+    "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
+        "'sorted' is 2, expected 0 or 1"
+    ),
+    "(float[1,1,3,3] x, float[1,1,2,2] w, float[4] o) => (float y) { y = DeformConv(x, w, o) }": (
+        "'offset' has the rank 1, 4 needed"
+    ),
+    "(float[3,4] x) => (float y) <int64[3] s = {0,0,0}> { y = Slice(x, s, s) }": (
+        "3 starts for 3 axes of a tensor of rank 2"
+    ),
+    "(float[3,4] x) => (float y) <int64[2] s = {0,0}, int64[1] a = {1}>"
+    "{ y = Slice(x, s, s, a) }": (
+        "2 starts for 1 axes"
+    ),
     "(float[3] x) => (float y) { y = Einsum<equation=\"ij->i\">(x) }": "2 letters for a tensor",
+    "(float[2,3] x) => (float y) { y = Einsum<equation=\"ij->i9\">(x) }": "'9' of the result",
     "(float[3] x) => (float y) { y = Min(, ) }": "it has 0 inputs, the operator needs 1",
     "(float[4] x, float[4] s) => (float y) { y = GroupNormalization<num_groups=2>(x, s, s) }": (
         "of rank 1"
@@ -96,7 +137,7 @@ FUNCTIONS = (
 
 
 def parsed(text):
-    opset = "21" if "GroupNorm" in text else "17"
+    opset = "21" if "GroupNorm" in text else "23" if "Rotary" in text or "Deform" in text else "17"
     model = parser.parse_model(HEAD.replace("17", opset) + text)
     model.functions.extend([parser.parse_function(text) for text in FUNCTIONS])
     return model

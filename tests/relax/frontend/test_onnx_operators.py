@@ -137,6 +137,16 @@ def test_slice_of_a_symbolic_axis(start, end):
     compare(model, {"x": x})
 
 
+def test_slice_backwards_by_the_largest_step():
+    """Found by fuzzing: arithmetic with the step must not overflow."""
+    x, low = floats(4, 6), np.iinfo("int64").min
+    constants = {
+        "starts": np.array([3, -1]), "ends": np.array([1, 0]), "axes": np.array([0, 1]),
+        "steps": np.array([low, low]),
+    }  # fmt: skip
+    compare(one_node("Slice", {"x": x}, constants=constants), {"x": x})
+
+
 def test_slice_by_data():
     x = floats(6, 5)
     feed = {"x": x, "starts": np.array([1, -2]), "ends": np.array([4, 5])}
@@ -224,7 +234,7 @@ def test_recurrent(operator, gates, direction):
     count, hidden, steps, batch, inputs = 2 if direction == "bidirectional" else 1, 5, 4, 3, 7
     constants = {
         "w": floats(count, gates * hidden, inputs), "r": floats(count, gates * hidden, hidden),
-        "b": floats(count, 2 * gates * hidden), "lengths": np.array([4, 2, 3], "int32"),
+        "b": floats(count, 2 * gates * hidden), "lengths": np.array([4, 0, 3], "int32"),
         "h": floats(count, batch, hidden),
     }  # fmt: skip
     outputs = 2

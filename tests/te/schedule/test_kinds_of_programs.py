@@ -188,14 +188,3 @@ def test_imported_code_is_linked(target, pragma):
     a, out = rng.random(9, dtype="float32"), nd.array(np.zeros(9, "float32"))
     build(s, [A, C], target=target)(nd.array(a), out)
     np.testing.assert_allclose(out.numpy(), a * 3, rtol=1e-6)
-
-
-def test_hints_about_parallel_regions_change_nothing():
-    A, D, C, s = elementwise(12)
-    outer, _ = s[C].split(C.op.axis[0], 3)
-    region, outer = s[C].split(outer, nparts=1)
-    s[C].parallel(outer)
-    s[C].pragma(region, "parallel_launch_point")
-    s[C].pragma(outer, "parallel_stride_pattern")
-    s[C].pragma(region, "parallel_barrier_when_finish")
-    ran(build(s, [A, C], target="llvm"), rng.random(12, dtype="float32"))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.te.schedule.programs import check, rng, rows
-from tilesmith import build, lower, te
+from tilesmith import build, lower, te, tir
 from tilesmith.support.errors import ScheduleError
-from tilesmith.tir.interpreter import Options
+from tilesmith.tir.interpreter import Options, run
 
 RACES = Options(check_races=True)
 
@@ -200,6 +200,81 @@ def test_scalars_of_blocks_and_guards_of_threads():
     s[C].bind(inner, te.thread_axis("threadIdx.x"))
     check(s, [A, C], wanted, a, options=RACES)
     assert np.isfinite(wanted).all()
+
+
+def sums_in_shared_memory(kind):
+    """Rows are summed into memory of the block by a stage that is bound to no thread, or not to
+    all of them; the threads of the block use the sums.
+    """
+    A = te.placeholder((6, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+
+    def summed(inputs, outputs):
+        ib = tir.ir_builder.create()
+        source, result = ib.buffer_ptr(inputs[0]), ib.buffer_ptr(outputs[0])
+        with ib.for_range(0, 6) as i:
+            result[i] = 0.0
+            with ib.for_range(0, 5) as j:
+                result[i] = result[i] + source[i, j]
+        return ib.get()
+
+    if kind == "extern":
+        D = te.extern((6,), [A], summed, dtype="float32", name="D")
+    else:
+        D = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="D")
+    C = te.compute((6, 4), lambda i, j: D[i] * (j + 1), name="C")
+    s = te.create_schedule(C.op)
+    tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
+    block, row = s[C].split(C.op.axis[0], factor=3)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    s[C].bind(row, ty)
+    s[C].bind(C.op.axis[1], tx)
+    s[D].set_scope("shared")
+    s[D].compute_at(s[C], C.op.axis[1] if kind == "inside" else block)
+    if kind == "rows bound":
+        s[D].bind(D.op.axis[0], ty)
+    if kind == "chosen":
+        s[D].set_store_predicate(te.all(tx.var.equal(2), ty.var.equal(1)))
+        s[D].compute_at(s[C], C.op.axis[1])
+    if kind == "copied":
+        copy = s.cache_read(A, "shared", [D])
+        s[copy].compute_at(s[D], D.op.axis[0])
+        outer, _ = s[copy].split(s[copy].op.axis[1], nparts=3)
+        s[copy].bind(outer, ty)
+    a = rng.random((6, 5), dtype="float32")
+    return s, [A, C], a, np.outer(a.sum(1), np.arange(1, 5))
+
+
+@pytest.mark.parametrize("kind, condition", [
+    ("block", "threadIdx_y == 0 and threadIdx_x == 0"),
+    ("inside", "threadIdx_y == 0 and threadIdx_x == 0"),
+    ("rows bound", "threadIdx_x == 0"),
+    ("copied", "threadIdx_y == 0 and threadIdx_x == 0"),
+    ("chosen", "threadIdx_x == 2 and threadIdx_y == 1"),
+    ("extern", "threadIdx_y == 0 and threadIdx_x == 0"),
+])  # fmt: skip
+def test_one_thread_updates_memory_of_the_block(kind, condition):
+    s, args, a, wanted = sums_in_shared_memory(kind)
+    lowered = tir.transform.ThreadSync("shared")(lower(s, args, simple_mode=True))
+    assert f"if {condition}:" in str(lowered)
+    found = np.full((6, 4), 77, "float32")
+    run(lowered["main"], a, found, options=RACES)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    kernels = build(s, args, target="nvptx").imported_modules[0].get_source()
+    assert "bar.sync" in kernels
+
+
+def test_one_thread_updates_an_output_where_others_help_with_its_inputs():
+    A, D, C, a, wanted = rows(4, 6)
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[D].set_scope("shared")
+    s[D].compute_at(s[C], C.op.axis[0])
+    s[D].bind(D.op.axis[1], te.thread_axis("threadIdx.x"))
+    lowered = tir.transform.ThreadSync("shared")(lower(s, [A, C], simple_mode=True))
+    found = np.full(4, 77, "float32")
+    run(lowered["main"], a, found, options=RACES)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def on_threads(change):

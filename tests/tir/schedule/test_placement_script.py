@@ -466,3 +466,30 @@ def test_consumers_do_not_move_under_loops_without_iterations():
         sch.reverse_compute_at(sch.get_block("C"), loops(sch, "B")[0])
 
     check(without_rows, move_outside)
+
+
+@T.prim_func
+def sums_of_prefixes(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    S = T.alloc_buffer((8, 4), scope="shared")
+    for i in range(8):
+        for j, k in T.grid(i + 1, 4):
+            with T.block("S"):
+                v = T.axis.remap("SS", [j, k])
+                S[v[0], v[1]] = A[v[0], v[1]]
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = S[vi, 0] + S[vi, 3]
+
+
+@pytest.mark.parametrize("order", ["outer first", "inner first"])
+def test_threads_fill_shared_memory_together_only_where_all_come_by(order):
+    """Loop j is longer for some threads: a barrier in it would never be passed (by fuzzing)."""
+
+    def outer(sch):
+        sch.bind(loops(sch, "B")[0], "threadIdx.x")
+
+    def inner(sch):
+        sch.bind(loops(sch, "S")[2], "threadIdx.x")
+
+    steps = [outer, inner] if order == "outer first" else [inner, outer]
+    refused(sums_of_prefixes, steps, "is bound to threadIdx.x already")

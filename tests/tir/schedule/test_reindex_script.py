@@ -245,6 +245,29 @@ def test_reindex_cache_refusals():
     )
 
 
+@T.prim_func
+def begins_with_what_it_reads(A: T.Buffer((1,), "float32"), B: T.Buffer((1,), "float32")):
+    for i in range(1):
+        with T.block("B"):
+            vi = T.axis.reduce(1, i)
+            with T.init():
+                B[0] = A[0]
+            B[0] = T.min(B[0], A[0] + T.float32(1))
+
+
+def test_reindex_cache_of_what_the_init_reads():
+    """Found by fuzzing: the init would use an iterator that it does not know."""
+    refused(
+        begins_with_what_it_reads,
+        lambda sch: sch.reindex_cache_read(sch.get_block("B"), 0, "local", lambda i: (i,)),
+        "use reduction iterator 'vi', which the init of block 'B' does not know",
+    )
+    check(
+        begins_with_what_it_reads,
+        lambda sch: sch.reindex_cache_read(sch.get_block("B"), 0, "local", lambda i: (0,)),
+    )
+
+
 # --- in place -------------------------------------------------------------------------------------
 
 

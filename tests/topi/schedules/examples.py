@@ -120,7 +120,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "dense": Example(
         {"data": (3, 5), "weight": (4, 5), "A": (3, 5), "B": (4, 5)},
-        {"bias": None, "dtype": "float32"},
+        {"bias": None, "dtype": "float32", "out_dtype": "float32"},
         [(3, 4)],
     ),
     "depthwise_conv2d_NCHWc": conv(
@@ -129,6 +129,7 @@ EXAMPLES: dict[str, Example] = {
     "depthwise_conv2d_nchw": conv(_IMAGE, (4, 1, 3, 3), _IMAGE),
     "depthwise_conv2d_nhwc": conv(_LAST, (3, 3, 4, 1), _LAST),
     "dft": Example({"re_data": (3, 8), "im_data": (3, 8)}, {"inverse": False}, [(3, 8), (3, 8)]),
+    "log_softmax": Example({"x": (3, 5)}, {}, [(3, 5)]),
     "get_valid_counts": Example({"data": (1, 5, 6)}, {}, [(1,), (1, 5, 6), (1, 5)]),
     "group_conv1d_ncw": conv((1, 4, 7), (8, 2, 3), (1, 8, 7), groups=2),
     "group_conv1d_nwc": conv((1, 7, 4), (3, 2, 8), (1, 7, 8), groups=2),
@@ -202,6 +203,7 @@ EXAMPLES: dict[str, Example] = {
         {"data": (3, 5), "indices": ((2, 4), "int32"), "updates": (4,)}, {"mode": "add"}, [(3, 5)]
     ),
     "searchsorted": Example({"sorted_sequence": (7,), "values": (3,)}, {"right": False}, [(3,)]),
+    "softmax": Example({"x": (3, 5)}, {}, [(3, 5)]),
     "sort": Example({"data": (3, 5)}, {}, [(3, 5)]),
     "sparse_conv2d": Example(
         {"data": (1, 6, 6, 4), "wdat": (3, 1, 1), "wind": ((3,), "int32"), "wptr": ((9,), "int32")},

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from tilesmith.codegen.c.helpers import (
+    BARRIER,
     CALL_PACKED,
     FFI_TEXT,
     KEEP_ERROR,
@@ -83,7 +84,7 @@ class FileText:
         self.local_names: set[str] = set()
         self.imported: list[str] = []
         self.uses_ffi = self.uses_prefetch = self.uses_unroll = self.uses_packed = False
-        self.uses_parallel = self.uses_tensors = self.keeps_errors = False
+        self.uses_parallel = self.uses_barrier = self.uses_tensors = self.keeps_errors = False
         self.names_operators = False
         self.helpers: dict[str, str] = {}
         self.prototypes: dict[str, str] = {}
@@ -102,6 +103,7 @@ class FileText:
             _HEAD,
             _UNROLL if self.uses_unroll else "",
             LAUNCH if self.uses_parallel else "",
+            BARRIER if self.uses_barrier else "",
             _PREFETCH if self.uses_prefetch else "",
             _ALIGN if self.arrays else "",
             FFI_TEXT if uses_ffi else "",

@@ -173,6 +173,14 @@ static inline int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t total) {
   for (int lane = 0; lane < 32; lane += 8) total += (uint8_t)(a >> lane) * (uint8_t)(b >> lane);
   return total;
 }""",
+    "dot_u8i8": """
+static inline int32_t dot_u8i8(uint32_t a, int32_t b) {
+  int32_t total = 0;
+  for (int lane = 0; lane < 32; lane += 8) {
+    total += (int32_t)(uint8_t)(a >> lane) * (int8_t)((uint32_t)b >> lane);
+  }
+  return total;
+}""",
     "popcount": """
 static inline int popcount(uint64_t x) {
   int count = 0;
@@ -407,6 +415,49 @@ __attribute__((weak))
 void (*__tilesmith_parallel_launch)(TsTask, void*) = ts_run_alone;
 #define ts_launch __tilesmith_parallel_launch
 #endif
+"""
+
+BARRIER = """
+#if defined(__unix__) || defined(__APPLE__)
+#include <sched.h>
+#endif
+/* Waits for all tasks of a region, which run at the same time; returns 0 once one has failed.
+   barrier[0]: how many have arrived, barrier[1]: how often all have, barrier[2]: a code that stays
+   that of no error. */
+static int ts_barrier(int32_t* barrier, const int32_t* code, int32_t num_tasks) {
+#if defined(__GNUC__)
+  const int32_t before = __atomic_load_n(&barrier[1], __ATOMIC_ACQUIRE);
+  if (__atomic_add_fetch(&barrier[0], 1, __ATOMIC_ACQ_REL) == num_tasks) {
+    __atomic_store_n(&barrier[0], 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&barrier[1], before + 1, __ATOMIC_RELEASE);
+    return 1;
+  }
+  for (int32_t spins = 1;; ++spins) {
+    if (__atomic_load_n(&barrier[1], __ATOMIC_ACQUIRE) != before) return 1;
+    if (__atomic_load_n(code, __ATOMIC_ACQUIRE) != 0) return 0;
+#if defined(__unix__) || defined(__APPLE__)
+    if (spins % 256 == 0) sched_yield();
+#endif
+  }
+#else
+  if (num_tasks == 1) return 1;
+#if defined(_OPENMP)
+  int32_t before, now, failed;
+#pragma omp critical(ts_barrier)
+  {
+    before = barrier[1];
+    if (++barrier[0] == num_tasks) { barrier[0] = 0; ++barrier[1]; }
+  }
+  do {
+#pragma omp critical(ts_barrier)
+    { now = barrier[1]; failed = *code; }
+  } while (now == before && failed == 0);
+  return now != before;
+#else
+  return 1;
+#endif
+#endif
+}
 """
 
 KEEP_ERROR = """

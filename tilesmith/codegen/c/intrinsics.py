@@ -162,6 +162,14 @@ def _dp4a(emit: Values, call: Call) -> Piece:
     return f"{' + '.join(products)} + {emit.text(total, SUM)}", SUM
 
 
+@handles("dot_u8i8")
+def _dot_u8i8(emit: Values, call: Call) -> Piece:
+    return (
+        f"{emit.file.helper('dot_u8i8')}({emit.text(call.args[0])}, {emit.text(call.args[1])})",
+        ATOM,
+    )
+
+
 @handles("if_then_else")
 def _if_then_else(emit: Values, call: Call) -> Piece:
     """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
@@ -200,6 +208,23 @@ def _checked(emit: Values, call: Call) -> Piece:
 @handles("likely", "tvm_thread_invariant")
 def _hint(emit: Values, call: Call) -> Piece:
     return emit.piece(call.args[0])
+
+
+@handles("parallel_tasks")
+def _parallel_tasks(emit: Values, call: Call) -> Piece:
+    return emit.tasks, ATOM
+
+
+@handles("parallel_barrier")
+def _parallel_barrier(emit: Values, call: Call) -> Piece:
+    if not emit.barrier:
+        return "0", ATOM  # one task runs alone
+    emit.file.uses_barrier = True
+    if emit.exits.returns == "status":
+        # Another task has ended with an error, which is kept: this one ends as well.
+        emit.exits.leave_if(f"!{emit.barrier}", "-1")
+        return "0", ATOM
+    return emit.barrier, ATOM
 
 
 @handles("assume", "tvm_storage_sync", "undef", "type_annotation")

@@ -4,6 +4,9 @@ it.
     struct f_parallel_1 { float* A; int32_t n; int32_t first; int32_t extent; };
     static void f_parallel_1(int32_t task, int32_t num_tasks, void* data) { ... }
 
+The loop over the tasks of a region (``LowerParallelRegions``) is called once with each number of a
+task; the structure has room for its barrier.
+
 If the body can fail, the structure also holds the first error, which the launching thread raises
 again.
 
@@ -21,6 +24,7 @@ from tilesmith.codegen.c.symbols import Symbols
 from tilesmith.codegen.c.values import Values
 from tilesmith.ir import Var
 from tilesmith.tir.stmt import For
+from tilesmith.tir.transform.threads.lower_parallel_regions import REGION
 
 __all__ = ["ParallelLoops"]
 
@@ -56,9 +60,12 @@ class ParallelLoops:
         members = "".join([f"  {_member(declared, name)};\n" for declared, name in fields])
         errors = "  void* error_;\n  int32_t code_;\n" if can_fail else ""
         places = f"  {kind} first_;\n  {kind} extent_;\n"
+        if REGION in loop.annotations:
+            places += "  int32_t barrier_[3];\n"
         file.structures.append(f"struct {symbol} {{\n{members}{places}{errors}}};")
         none = ["NULL", "0"] if can_fail else []
-        values = ", ".join([*[name for _, name in fields], first, extent, *none])
+        barrier = ["{0, 0, 0}"] if REGION in loop.annotations else []
+        values = ", ".join([*[name for _, name in fields], first, extent, *barrier, *none])
         data = emit.out.fresh("data")
         emit.out.write(f"struct {symbol} {data} = {{{values}}};")
         emit.out.write(f"ts_launch({symbol}, &{data});")
@@ -87,6 +94,34 @@ class ParallelLoops:
             if var in outer.volatile:
                 emit.volatile.add(var)
             out.write(f"{_member(_declared(outer, var), name)} = own->{field};")
+        if REGION in loop.annotations:
+            self._whole(inner, loop, symbol, can_fail)
+        else:
+            self._share(inner, loop, kind)
+        if can_fail:
+            out.write("return 0;")
+        inner.mention_unused(["task"])
+        head = "(int32_t task, int32_t num_tasks, void* data)"
+        if not can_fail:
+            return inner.finished(f"static void {symbol}{head}")
+        return inner.finished(f"static int32_t {symbol}_share{head}") + _CATCHING.format(
+            symbol=symbol
+        )
+
+    def _whole(self, inner: FunctionWriter, loop: For, symbol: str, can_fail: bool) -> None:
+        """Write the body for the one task of a region."""
+        emit, out = inner.emit, inner.out
+        name = emit.names[loop.loop_var] = out.fresh(loop.loop_var.name)
+        emit.tasks = "num_tasks"
+        place = f"((struct {symbol}*)data)"
+        code = f"{place}->code_" if can_fail else f"{place}->barrier_[2]"
+        emit.barrier = f"ts_barrier({place}->barrier_, &{code}, num_tasks)"
+        out.write(f"const int32_t {name} = task;")
+        inner.statements.visit(loop.body)
+
+    def _share(self, inner: FunctionWriter, loop: For, kind: str) -> None:
+        """Write the loop over a task's share of the iterations."""
+        emit, out = inner.emit, inner.out
         share, begin, end = out.fresh("share"), out.fresh("begin"), out.fresh("end")
         rest = out.fresh("rest")
         out.write(f"const {kind} {share} = own->extent_ / ({kind})num_tasks;")
@@ -99,15 +134,6 @@ class ParallelLoops:
         out.write(f"for ({kind} {name} = {begin}; {name} < {end}; ++{name}) {{")
         inner.statements.indented(loop.body)
         out.write("}")
-        if can_fail:
-            out.write("return 0;")
-        inner.mention_unused(["task"])
-        head = "(int32_t task, int32_t num_tasks, void* data)"
-        if not can_fail:
-            return inner.finished(f"static void {symbol}{head}")
-        return inner.finished(f"static int32_t {symbol}_share{head}") + _CATCHING.format(
-            symbol=symbol
-        )
 
 
 def _declared(emit: Values, var: Var) -> str:

@@ -45,6 +45,8 @@ class Values:
         self.lane: str | None = None
         self.guarded = 0
         self.in_parallel = False
+        self.tasks = "1"  # the number of tasks of the parallel region around
+        self.barrier = ""  # a call that waits for all of them
         self.operator = ""  # the operators of a graph that the called kernel computes
         self._shared: dict[int, int] = {}
         self._known: dict[int, tuple[PrimExpr, str]] = {}

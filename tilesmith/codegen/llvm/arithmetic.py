@@ -15,6 +15,7 @@ from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm import dtypes
 from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.codegen.llvm.operations import bool_type, compare, float_operation, intrinsic
+from tilesmith.codegen.llvm.dot_products import dot_product
 from tilesmith.codegen.llvm.rules import handles_node
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import (
@@ -64,6 +65,10 @@ def arithmetic(emit: Values, integer: str, floating: str, a: str, b: str, dtype:
 
 @handles_node(Add)
 def _add(emit: Values, expr: Add) -> str:
+    for total, product in ((expr.a, expr.b), (expr.b, expr.a)):
+        added = dot_product(emit.machine.features, total, product)
+        if added is not None:
+            return emit.value(added)
     return arithmetic(emit, "add", "fadd", emit.value(expr.a), emit.value(expr.b), expr.dtype)
 
 

@@ -419,6 +419,24 @@ def _prefetch(emit: Values, call: Call) -> str:
     return "0"
 
 
+@handles("parallel_tasks")
+def _parallel_tasks(emit: Values, call: Call) -> str:
+    return emit.scope.tasks
+
+
+@handles("parallel_barrier")
+def _parallel_barrier(emit: Values, call: Call) -> str:
+    if not emit.scope.barrier:
+        return "0"  # one task runs alone
+    function = emit.text.declare("__tilesmith_parallel_barrier", "i1", ["ptr", "ptr", "i32"])
+    passed = emit.define(f"call i1 {function}({emit.scope.barrier})")
+    if emit.exits.can_report():
+        # Another task has ended with an error, which is kept: this one ends as well.
+        emit.exits.leave_unless(passed, lambda: "-1")
+    emit.forget()
+    return "0"
+
+
 @handles("tvm_storage_sync")
 def _storage_sync(emit: Values, call: Call) -> str:
     return "0"  # one thread runs the iterations of a task: there is no other thread to wait for

@@ -131,6 +131,7 @@ class ModuleEmitter:
         elif parts.needs_threads:
             bound = self.target.num_cores or 0
             machine = self.machine
+            parts.declared.pop("__tilesmith_parallel_barrier", None)  # the runtime defines it
             runtime, declarations = threads.runtime_text(
                 machine.triple, machine.architecture, bound
             )

@@ -3,6 +3,10 @@
 The body of a parallel loop becomes two functions: `void f.parallel.1(i32 task, i32 num_tasks, ptr
 closure)`, which unpacks the captured variables and takes its equal share of the iterations, and
 `f.parallel.1.body`, whose parameters carry the facts known outside (no aliases, alignment).
+
+The loop over the tasks of a region (``LowerParallelRegions``) is called once with each number of a
+task. Its closure has room for a barrier; what the region writes may be written by other tasks
+before a barrier and read after it, so its pointers are not those of memory without aliases.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ from tilesmith.codegen.llvm.functions import FunctionEmitter, ModuleContext
 from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Var
-from tilesmith.tir.queries import free_variables
+from tilesmith.tir.queries import free_variables, stores
 from tilesmith.tir.stmt import For
+from tilesmith.tir.transform.threads.lower_parallel_regions import REGION
 
 __all__ = ["ParallelLoops"]
 
@@ -39,7 +44,10 @@ class ParallelLoops:
         values = [(register_type(var.dtype), emit.variables[var]) for var in captured]
         kind = register_type(loop.loop_var.dtype)
         values += [(kind, emit.index(loop.min)), (kind, emit.index(loop.extent))]
+        is_region = REGION in loop.annotations
         can_fail = self.module.symbols.outcomes.can_fail(loop.body)
+        if is_region:
+            values += [("i32", "0")] * 3  # a barrier, and a code for it that stays 0
         if can_fail:
             emit.exits.needs_status("can fail inside a parallel loop")
             text.helper("__tilesmith_keep_error")
@@ -50,7 +58,8 @@ class ParallelLoops:
             place = _closure_place(emit.out, name, closure, number)
             emit.write(f"store {kind_} {value}, ptr {place}")
         text.functions.append(self._body(statements, name, loop, captured, can_fail))
-        text.functions.append(_share_function(name, captured, loop, can_fail))
+        shares = _region_function if is_region else _share_function
+        text.functions.append(shares(name, captured, loop, can_fail))
         launch = emit.define("load ptr, ptr @__tilesmith_parallel_launch, align 8")
         text.needs_threads = True
         emit.write(f"call void {launch}(ptr {symbol(name)}, ptr {closure})")
@@ -73,20 +82,30 @@ class ParallelLoops:
         emit = function.emit
         emit.scope.in_parallel = True
         emit.scope.device = outer.scope.device
+        is_region = REGION in loop.annotations
+        written = {store.buffer.data for store in stores(loop.body)} if is_region else set()
         emit.facts = outer.facts.copy()
         emit.pointers.volatile = set(outer.pointers.volatile)
         parameters = []
         for var in captured:
             known = outer.pointers.alignment.get(var, 0)
-            is_noalias = var in outer.pointers.independent
+            is_noalias = var in outer.pointers.independent and var not in written
             parameters.append(function.parameter(var, is_noalias, known))
         function.begin_debug(name + ".body", loop.span)
         kind = register_type(loop.loop_var.dtype)
         if emit.facts.is_non_negative(loop.min):
             emit.facts.non_negative.add(loop.loop_var)
-        function.statements.loop(loop, "%begin", "%end", runs_once=False)
+        if is_region:
+            emit.variables[loop.loop_var] = "%begin"
+            emit.scope.tasks = "%end"
+            emit.scope.barrier = "ptr %barrier, ptr %code, i32 %end"
+            function.statements.statement(loop.body)
+        else:
+            function.statements.loop(loop, "%begin", "%end", runs_once=False)
         emit.write("ret i32 0" if can_fail else "ret void")
         parameters += [f"{kind} noundef %begin", f"{kind} noundef %end"]
+        if is_region:
+            parameters += ["ptr %barrier", "ptr %code"]
         head = f"define internal {emit.exits.returned_type} {symbol(name + '.body')}"
         lengths = self.module.machine.vector_lengths
         return function.finished(f"{head}({', '.join(parameters)}) noinline nounwind{lengths}")
@@ -119,18 +138,9 @@ def _share_function(name: str, captured: list[Var], loop: For, can_fail: bool) -
     """Write `name(task, num_tasks, closure)`: this task's contiguous share, as equal as
     possible.
     """
-    struct, kind = _struct(name), register_type(loop.loop_var.dtype)
+    kind = register_type(loop.loop_var.dtype)
     kinds = [register_type(var.dtype) for var in captured] + [kind, kind]
-    lines = [
-        f"define internal void {symbol(name)}(i32 %task, i32 %num_tasks, ptr %closure) nounwind {{",
-        "entry:",
-    ]
-    for number, field in enumerate(kinds):
-        lines.append(
-            f"  %place.{number} = getelementptr inbounds {struct}, ptr %closure, "
-            f"i32 0, i32 {number}"
-        )
-        lines.append(f"  %field.{number} = load {field}, ptr %place.{number}")
+    lines = _unpacked(name, kinds)
     count = len(captured)
     minimum, extent = f"%field.{count}", f"%field.{count + 1}"
     if kind == "i32":
@@ -143,7 +153,6 @@ def _share_function(name: str, captured: list[Var], loop: For, can_fail: bool) -
         task, tasks = "%task.wide", "%tasks.wide"
     arguments = [f"{field} %field.{number}" for number, field in enumerate(kinds[:-2])]
     arguments += [f"{kind} %begin", f"{kind} %end"]
-    body = symbol(name + ".body")
     lines += [
         f"  %extent = call {kind} @llvm.smax({kind} {extent}, {kind} 0)",
         f"  %share = udiv {kind} %extent, {tasks}",
@@ -157,16 +166,52 @@ def _share_function(name: str, captured: list[Var], loop: For, can_fail: bool) -
         f"  %begin = add {kind} {minimum}, %offset",
         f"  %end = add {kind} %begin, %size",
     ]
+    return "\n".join(lines + _call(name, arguments, can_fail, count + 2))
+
+
+def _region_function(name: str, captured: list[Var], loop: For, can_fail: bool) -> str:
+    """Write `name(task, num_tasks, closure)` for the task of a region: it runs the body once."""
+    kind = register_type(loop.loop_var.dtype)
+    kinds = [register_type(var.dtype) for var in captured]
+    count = len(kinds) + 2
+    lines = _unpacked(name, kinds)
+    for field, number in (("barrier", count), ("failure", count + (4 if can_fail else 2))):
+        place = f"{_struct(name)}, ptr %closure, i32 0, i32 {number}"
+        lines.append(f"  %{field} = getelementptr inbounds {place}")
+    arguments = [f"{field} %field.{number}" for number, field in enumerate(kinds)]
+    arguments += [f"{kind} %task", f"{kind} %num_tasks", "ptr %barrier", "ptr %failure"]
+    return "\n".join(lines + _call(name, arguments, can_fail, count + 3))
+
+
+def _unpacked(name: str, kinds: list[str]) -> list[str]:
+    """Write the beginning of a function of tasks: it loads the first fields of the closure."""
+    lines = [
+        f"define internal void {symbol(name)}(i32 %task, i32 %num_tasks, ptr %closure) nounwind {{",
+        "entry:",
+    ]
+    for number, field in enumerate(kinds):
+        lines.append(
+            f"  %place.{number} = getelementptr inbounds {_struct(name)}, ptr %closure, "
+            f"i32 0, i32 {number}"
+        )
+        lines.append(f"  %field.{number} = load {field}, ptr %place.{number}")
+    return lines
+
+
+def _call(name: str, arguments: list[str], can_fail: bool, error: int) -> list[str]:
+    """Write the call of a body, and the end of the function of tasks; `error` is the field of the
+    closure for the first error, the next one that of its code.
+    """
+    body, struct = symbol(name + ".body"), _struct(name)
     if not can_fail:
-        lines += [f"  call void {body}({', '.join(arguments)})", "  ret void", "}", ""]
-        return "\n".join(lines)
-    lines += [
+        return [f"  call void {body}({', '.join(arguments)})", "  ret void", "}", ""]
+    return [
         f"  %status = call i32 {body}({', '.join(arguments)})",
         "  %good = icmp eq i32 %status, 0",
         "  br i1 %good, label %done, label %failed",
         "failed:",
-        f"  %error = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {count + 2}",
-        f"  %code = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {count + 3}",
+        f"  %error = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {error}",
+        f"  %code = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {error + 1}",
         "  call void @__tilesmith_keep_error(ptr %error, ptr %code, i32 %status)",
         "  br label %done",
         "done:",
@@ -174,4 +219,3 @@ def _share_function(name: str, captured: list[Var], loop: For, can_fail: bool) -
         "}",
         "",
     ]
-    return "\n".join(lines)

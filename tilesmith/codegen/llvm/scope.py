@@ -15,6 +15,8 @@ class Scope:
     ``uses_vectors``: vectors were loaded or stored; loops around such code are not vectorised.
     ``mask``: the lanes that are on and their number, inside a choice by lane.
     ``in_parallel``: other threads run the same code.
+    ``tasks``, ``barrier``: inside of a parallel region the number of its tasks, and the arguments
+    of a barrier over them.
     ``device``: device type and number of tensors that are made here, as DLPack counts.
     ``operator``: the operators of a graph that the called kernel computes, for its errors.
     ``location``: the place of the statement, where debug information is written.
@@ -26,6 +28,8 @@ class Scope:
         self.uses_vectors = False
         self.mask: tuple[str, int] | None = None
         self.in_parallel = False
+        self.tasks = "1"
+        self.barrier = ""
         self.device = (1, 0)
         self.operator = ""
         self.location = ""

@@ -76,6 +76,51 @@ alone:
 }}
 """
 
+# All tasks of a region run at the same time, each on a thread of its own, until the last one is
+# over: a thread claims further tasks only after its own. So a task may wait for the others.
+# %barrier: how many have arrived, and how often all have; %code is not 0 once a task has ended
+# with an error.
+_BARRIER = """
+define weak_odr {v}i1 @__tilesmith_parallel_barrier(ptr %barrier, ptr %code, i32 %tasks) {{
+entry:
+  %turn = getelementptr i32, ptr %barrier, i32 1
+  %before = load atomic i32, ptr %turn acquire, align 4
+  %others = atomicrmw add ptr %barrier, i32 1 acq_rel
+  %arrived = add i32 %others, 1
+  %is_last = icmp eq i32 %arrived, %tasks
+  br i1 %is_last, label %open, label %wait
+open:
+  store atomic i32 0, ptr %barrier monotonic, align 4
+  %following = add i32 %before, 1
+  store atomic i32 %following, ptr %turn release, align 4
+  ret i1 true
+wait:
+  %spins = phi i32 [ 0, %entry ], [ %more_spins, %spin ], [ %more_spins, %yield ]
+  %now = load atomic i32, ptr %turn acquire, align 4
+  %is_open = icmp ne i32 %now, %before
+  br i1 %is_open, label %passed, label %look
+passed:
+  ret i1 true
+look:
+  %failure = load atomic i32, ptr %code acquire, align 4
+  %is_over = icmp ne i32 %failure, 0
+  br i1 %is_over, label %failed, label %pause
+failed:
+  ret i1 false
+pause:
+  {pause}
+  %more_spins = add i32 %spins, 1
+  %part = and i32 %more_spins, 255
+  %is_long = icmp eq i32 %part, 0
+  br i1 %is_long, label %yield, label %spin
+yield:
+  {yield}
+  br label %wait
+spin:
+  br label %wait
+}}
+"""
+
 _NO_POOL = """
 define weak_odr {v}void @__tilesmith_launch_pool(ptr %body, ptr %data) {{
   call void %body(i32 0, i32 1, ptr %data)
@@ -391,6 +436,7 @@ def runtime_text(triple: str, architecture: str, max_threads: int) -> tuple[str,
         "pool_bytes": _POOL_BYTES,
         "spins": SPINS,
         "pause": _PAUSE.get(architecture, ""),
+        "yield": "",
         "pending": _PENDING,
         "busy": _BUSY,
         "workers": _WORKERS,
@@ -404,5 +450,6 @@ def runtime_text(triple: str, architecture: str, max_threads: int) -> tuple[str,
         "slots": _SLOTS,
     }
     if has_threads and is_64_bit:
-        return (_GLOBALS + _POOL).format(**words), _POOL_FUNCTIONS
-    return (_GLOBALS + _NO_POOL).format(**words), ()
+        words["yield"] = "%ignored = call i32 @sched_yield()"
+        return (_GLOBALS + _BARRIER + _POOL).format(**words), _POOL_FUNCTIONS
+    return (_GLOBALS + _BARRIER + _NO_POOL).format(**words), ()

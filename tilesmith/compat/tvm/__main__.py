@@ -9,6 +9,7 @@ import os
 import runpy
 import sys
 
+from tilesmith.compat.tvm.alias import target_of
 from tilesmith.compat.tvm.install import install
 
 
@@ -30,7 +31,7 @@ def main() -> int:
     sys.argv = arguments
     if is_module:
         sys.path[0] = os.getcwd()
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        runpy.run_module(target_of(program), run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(program))
         runpy.run_path(program, run_name="__main__")

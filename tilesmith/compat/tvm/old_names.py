@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tilesmith.contrib.graph_executor import create
 from tilesmith.ir import Call, Op, PrimExpr, convert
 from tilesmith.ir.op import register_intrin_lowering
 from tilesmith.target import Target
 
 __all__ = [
-    "call_intrin", "current_target", "float32", "handle", "int32", "intrinsic",
+    "call_intrin", "create_graph_runtime",
+    "current_target", "float32", "handle", "int32", "intrinsic",
     "register_intrin_rule",
 ]  # fmt: skip
+
+
+def create_graph_runtime(graph_json_str: str, libmod: Any, ctx: Any = None, **named: Any) -> Any:
+    """Return a GraphModule; ``ctx`` is what ``device`` was called until 2020."""
+    return create(graph_json_str, libmod, named.pop("device", ctx), **named)
+
 
 int32, float32, handle = "int32", "float32", "handle"
 

@@ -37,6 +37,19 @@ _DSP = Refusal(
     "there are no micro kernels for the DSP extension of Cortex-M, as C sources",
     "target='c -mcpu=cortex-m7' writes plain C",
 )
+_COLLAGE = Refusal(
+    "a graph is divided among compilers by rules, not by measuring all divisions",
+    "MergeComposite, AnnotateTarget, MergeCompilerRegions and PartitionGraph of relay.transform",
+)
+_NO_LIBRARY = Refusal(
+    "its library or device is not a part of Tilesmith",
+    "register_pattern_table, target.NAME attributes and relay.ext.NAME declare a compiler; "
+    "relay.op.contrib.dnnl and cblas call libraries of the CPU",
+)
+_RPC_PROCESS = Refusal(
+    "it is a part of how servers and trackers used to be run, not of how they are used",
+    "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -47,7 +60,7 @@ REFUSALS: dict[str, Refusal] = {
     **_named("tvm.tir.transform", ("LowerTIRx", "LowerTIRxOpaque"), _ONE_TENSOR_IR),
     "tvm.contrib.graph_executor:GraphModule.debug_get_output": Refusal(
         "operators are fused: the values between them are not stored",
-        "make the value an output of the model, or run relax.interpreter on the graph",
+        "contrib.debugger.debug_executor.create runs the program node by node",
     ),
     **_named(
         "tvm.contrib.cudnn",
@@ -63,6 +76,20 @@ REFUSALS: dict[str, Refusal] = {
         ),
         _COMPILED,
     ),
+    "tvm.rpc.proxy": Refusal(
+        "servers are not reached through a proxy, nor from web pages",
+        "connect directly, or through ssh -L; rpc.Tracker lends servers",
+    ),
+    "tvm.rpc.tornado_util": Refusal(
+        "trackers and servers run in threads, without an event loop of Tornado",
+        "rpc.Tracker and rpc.Server are complete",
+    ),
+    **_named("tvm.rpc.server", ("PopenRPCServerState", "console_handler"), _RPC_PROCESS),
+    **_named(
+        "tvm.rpc.tracker",
+        ("PopenTrackerServerState", "TCPEventHandler", "console_handler"),
+        _RPC_PROCESS,
+    ),
     "tvm.contrib.sdaccel:compile_vhls": Refusal(
         "Xilinx has replaced SDAccel (2019), and there is no back end for it",
         "target='c' writes C code, which high-level synthesis reads",
@@ -71,7 +98,8 @@ REFUSALS: dict[str, Refusal] = {
         "tvm.contrib.cuda_graph.cuda_graph_executor",
         ("GraphModuleCudaGraph", "create"),
         Refusal(
-            "graphs of launches need a runtime for CUDA, which is not a part of Tilesmith yet",
+            "graphs of launches need a CUDA device and kernels that are launched on it; models run "
+            "on the host so far",
             "contrib.graph_executor.GraphModule runs the model on the host",
         ),
     ),
@@ -91,7 +119,33 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.topi.x86.conv3d:Workload3D": Refusal(
         "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
     ),
+    "tvm.relay.transform:CollagePartition": _COLLAGE,
+    "tvm.relay.dataflow_pattern:register_df_node": Refusal(
+        "patterns are Python classes, no nodes of another runtime",
+        "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
+    ),
     # whole modules
+    "tvm.relay.collage": _COLLAGE,
+    **{
+        f"tvm.relay.op.contrib.{name}": _NO_LIBRARY
+        for name in (
+            "arm_compute_lib",
+            "bnns",
+            "clml",
+            "cmsisnn",
+            "coreml",
+            "cublas",
+            "cudnn",
+            "cutlass",
+            "ethosn",
+            "ethosu",
+            "libtorch",
+            "mrvl",
+            "te_target",
+            "tensorrt",
+            "vitis_ai",
+        )
+    },
     "tvm.topi.arm_cpu.pstate_attributes": Refusal(
         "functions that use SME enter and leave its modes by themselves",
         "tir.Schedule.tensorize with the intrinsics of tir.tensor_intrin.arm_cpu",
@@ -110,22 +164,16 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
     "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
-    "tvm.contrib.pipeline_executor": Refusal(
-        _RELAY, "run several executables, each in a thread of its own"
-    ),
-    "tvm.contrib.pipeline_executor_build": Refusal(
-        _RELAY, "compile the parts of the model one by one"
-    ),
-    "tvm.contrib.debugger": Refusal(
-        "operators are fused: there is no graph to step through",
-        "VirtualMachine.profile times the kernels, set_instrument sees each call",
+    **_named(
+        "tvm.relay.backend.aot",
+        ("AOTLowerMain", "CreateExecutorMetadata", "CreateFunctionMetadata"),
+        Refusal(
+            "the function that calls the kernels is made by the driver, not by a pass of its own",
+            "relay.build(mod, executor=Executor('aot')).get_lib().get_source() shows it",
+        ),
     ),
     "tvm.contrib.tedd": Refusal(
         "pictures of schedules are not drawn yet", "print(schedule.mod) shows the loops"
-    ),
-    "tvm.contrib.rpc": Refusal(
-        "remote sessions are not a part of Tilesmith yet",
-        "export_library, copy the file, load_module",
     ),
     "tvm.contrib.torch": Refusal(
         "modules of PyTorch are not made from compiled functions yet",

@@ -21,6 +21,7 @@ from tilesmith.relax.dpl.pattern import (
     ExternFuncPattern,
     FunctionPattern,
     GlobalVarPattern,
+    IfPattern,
     NotPattern,
     OrPattern,
     PatternSeq,

@@ -1,22 +1,29 @@
-"""Matches an expression with a pattern, or a dataflow block with connected patterns."""
+"""Matches an expression with a pattern, or a dataflow block with connected patterns.
+
+Both doors match with `Matcher`: where values are bound to variables (``var2val``) it looks through
+these, where expressions nest it meets the operations themselves. `MATCHING` holds a rule for each
+class of pattern; the functional door adds those of its own.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tilesmith.ir import GlobalVar, IntImm, Op
+from tilesmith.ir import BaseFunc, GlobalVar, IntImm, Op
 from tilesmith.ir.rules import NodeRules
 from tilesmith.ir.structural import structural_equal
 from tilesmith.relax.analysis import udchain
+from tilesmith.relax.base import ExprWithOp
 from tilesmith.relax.dpl import pattern as patterns
 from tilesmith.relax.expr import (
     Call,
     Constant,
     DataflowVar,
     ExternFunc,
-    Function,
+    If,
+    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleGetItem,
@@ -26,26 +33,51 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.relations import is_base_of, prove_equal, prove_equal_shapes
 from tilesmith.relax.struct_info import TensorStructInfo
 
-__all__ = ["match_dfb", "match_expr"]
+__all__ = ["MATCHING", "Matcher", "match_dfb", "match_expr"]
+
+_COMMUTATIVE = ("add", "multiply")
+"""Operators of the functional door whose patterns match their operands in either order."""
 
 
-class _Matcher:
-    def __init__(self, var2val: Mapping[Any, Any] | None) -> None:
+class Matcher:
+    """Matches one expression; ``found`` holds what each part of the pattern stands for.
+
+    ``memo`` is what rules found out about a graph, for further matches in the same graph.
+    """
+
+    def __init__(
+        self, var2val: Mapping[Any, Any] | None = None, memo: dict[Any, Any] | None = None
+    ) -> None:
         self.var2val = var2val or {}
         self.found: dict[Any, Any] = {}
+        self.memo = {} if memo is None else memo
 
     def match(self, pattern: Any, expr: Any) -> bool:
         """Match a part; on failure undo what it recorded."""
         known = self.found.get(pattern)
         if known is not None:
             return known is expr or self.value(known) is self.value(expr)
-        before = dict(self.found)
-        if self._visit(pattern, expr):
+        before = len(self.found)
+        if MATCHING[pattern.__class__](self, pattern, expr):
             # A variable is recorded as its value, so that callers see the operation.
             self.found[pattern] = expr if self._stays(pattern) else self.value(expr)
             return True
-        self.found = before
+        self.undo(before)
         return False
+
+    def undo(self, count: int) -> None:
+        """Forget all but the first ``count`` parts that were found."""
+        while len(self.found) > count:
+            self.found.popitem()
+
+    def all_match(self, parts: Sequence[Any], values: Iterable[Any]) -> bool:
+        """Match parts with values one by one; on failure undo what they recorded."""
+        before = len(self.found)
+        for part, value in zip(parts, values):
+            if not self.match(part, value):
+                self.undo(before)
+                return False
+        return True
 
     def _stays(self, pattern: Any) -> bool:
         return isinstance(pattern, (patterns.VarPattern, patterns.WildcardPattern))
@@ -56,11 +88,8 @@ class _Matcher:
             expr = self.var2val[expr]
         return expr
 
-    def _visit(self, pattern: Any, expr: Any) -> bool:
-        return _METHODS[pattern.__class__](self, pattern, expr)
-
     def wildcard(self, pattern: Any, expr: Any) -> bool:
-        return True
+        return pattern.is_open or self.match(pattern.pattern, expr)
 
     def expression(self, pattern: Any, expr: Any) -> bool:
         value = self.value(expr)
@@ -95,30 +124,49 @@ class _Matcher:
                 return False
         elif len(given) != len(pattern.args):
             return False
-        return all(self.match(part, arg) for part, arg in zip(pattern.args, given))
+        if self.all_match(pattern.args, given):
+            return True
+        swaps = isinstance(call.op, Op) and call.op.name in _COMMUTATIVE
+        return swaps and self.all_match(pattern.args, given[::-1])
 
     def function(self, pattern: Any, expr: Any) -> bool:
-        if not isinstance(expr, Function) or len(expr.params) != len(pattern.params):
+        if not isinstance(expr, BaseFunc) or not isinstance(expr, ExprWithOp):
             return False
-        if not all(self.match(p, v) for p, v in zip(pattern.params, expr.params)):
+        params = getattr(expr, "params", None)
+        if params is None:  # a function that is only declared
             return False
-        return self.match(pattern.body, expr.body.body)
+        if pattern.params is not None:
+            if len(params) != len(pattern.params) or not self.all_match(pattern.params, params):
+                return False
+        body: Any = getattr(expr, "body", None)
+        return self.match(pattern.body, body.body if isinstance(body, SeqExpr) else body)
+
+    def choice(self, pattern: Any, expr: Any) -> bool:
+        value = self.value(expr)
+        if not isinstance(value, If):
+            return False
+        branches = [
+            one.body if isinstance(one, SeqExpr) else one
+            for one in (value.true_branch, value.false_branch)
+        ]
+        return self.all_match(pattern.children(), [value.cond, *branches])
 
     def tuple(self, pattern: Any, expr: Any) -> bool:
         value = self.value(expr)
-        if not isinstance(value, Tuple) or len(value.fields) != len(pattern.fields):
+        if not isinstance(value, Tuple):
             return False
-        return all(self.match(part, field) for part, field in zip(pattern.fields, value.fields))
+        if pattern.fields is None:
+            return True
+        same = len(value.fields) == len(pattern.fields)
+        return same and self.all_match(pattern.fields, value.fields)
 
     def unordered_tuple(self, pattern: Any, expr: Any) -> bool:
         value = self.value(expr)
         if not isinstance(value, Tuple) or len(value.fields) != len(pattern.fields):
             return False
         for order in itertools.permutations(value.fields):
-            before = dict(self.found)
-            if all(self.match(part, field) for part, field in zip(pattern.fields, order)):
+            if self.all_match(pattern.fields, order):
                 return True
-            self.found = before
         return False
 
     def get_item(self, pattern: Any, expr: Any) -> bool:
@@ -136,7 +184,7 @@ class _Matcher:
         return self.match(pattern.left, expr) and self.match(pattern.right, expr)
 
     def negation(self, pattern: Any, expr: Any) -> bool:
-        return not _Matcher(self.var2val).match(pattern.reject, expr)
+        return not Matcher(self.var2val).match(pattern.reject, expr)
 
     def attributes(self, pattern: Any, expr: Any) -> bool:
         if not self.match(pattern.pattern, expr):
@@ -174,29 +222,30 @@ class _Matcher:
         )
 
 
-_METHODS: NodeRules[Callable[[_Matcher, Any, Any], bool]] = NodeRules(
+MATCHING: NodeRules[Callable[[Matcher, Any, Any], bool]] = NodeRules(
     "matching of patterns",
     {
-        patterns.WildcardPattern: _Matcher.wildcard,
-        patterns.ExprPattern: _Matcher.expression,
-        patterns.VarPattern: _Matcher.variable,
-        patterns.DataflowVarPattern: _Matcher.dataflow_variable,
-        patterns.GlobalVarPattern: _Matcher.global_variable,
-        patterns.ExternFuncPattern: _Matcher.extern,
-        patterns.ConstantPattern: _Matcher.constant,
-        patterns.CallPattern: _Matcher.call,
-        patterns.FunctionPattern: _Matcher.function,
-        patterns.TuplePattern: _Matcher.tuple,
-        patterns.UnorderedTuplePattern: _Matcher.unordered_tuple,
-        patterns.TupleGetItemPattern: _Matcher.get_item,
-        patterns.OrPattern: _Matcher.either,
-        patterns.AndPattern: _Matcher.both,
-        patterns.NotPattern: _Matcher.negation,
-        patterns.AttrPattern: _Matcher.attributes,
-        patterns.DataTypePattern: _Matcher.dtype,
-        patterns.ShapePattern: _Matcher.shape,
-        patterns.StructInfoPattern: _Matcher.struct_info,
-        patterns.PrimArrPattern: _Matcher.sizes,
+        patterns.WildcardPattern: Matcher.wildcard,
+        patterns.ExprPattern: Matcher.expression,
+        patterns.VarPattern: Matcher.variable,
+        patterns.DataflowVarPattern: Matcher.dataflow_variable,
+        patterns.GlobalVarPattern: Matcher.global_variable,
+        patterns.ExternFuncPattern: Matcher.extern,
+        patterns.ConstantPattern: Matcher.constant,
+        patterns.CallPattern: Matcher.call,
+        patterns.FunctionPattern: Matcher.function,
+        patterns.IfPattern: Matcher.choice,
+        patterns.TuplePattern: Matcher.tuple,
+        patterns.UnorderedTuplePattern: Matcher.unordered_tuple,
+        patterns.TupleGetItemPattern: Matcher.get_item,
+        patterns.OrPattern: Matcher.either,
+        patterns.AndPattern: Matcher.both,
+        patterns.NotPattern: Matcher.negation,
+        patterns.AttrPattern: Matcher.attributes,
+        patterns.DataTypePattern: Matcher.dtype,
+        patterns.ShapePattern: Matcher.shape,
+        patterns.StructInfoPattern: Matcher.struct_info,
+        patterns.PrimArrPattern: Matcher.sizes,
     },
 )
 
@@ -205,7 +254,7 @@ def match_expr(
     pattern: Any, expr: Any, var2val: Mapping[Any, Any] | None = None
 ) -> dict[Any, Any] | None:
     """Return the match of each part of a pattern, or None."""
-    matcher = _Matcher(var2val)
+    matcher = Matcher(var2val)
     return matcher.found if matcher.match(pattern, expr) else None
 
 

@@ -11,11 +11,12 @@ from tilesmith.relax.dpl.context import PatternContext
 from tilesmith.relax.struct_info import StructInfo
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.lazy import resolve
+from tilesmith.support.registry import Registry
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFConstraint", "DFPattern",
     "DataTypePattern", "DataflowVarPattern", "ExprPattern", "ExternFuncPattern", "FunctionPattern",
-    "GlobalVarPattern", "NotPattern", "OrPattern", "PatternSeq", "PrimArrPattern",
+    "GlobalVarPattern", "IfPattern", "NotPattern", "OrPattern", "PatternSeq", "PrimArrPattern",
     "SameShapeConstraint", "ShapePattern", "StructInfoPattern", "TupleGetItemPattern",
     "TuplePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern", "has_attr",
     "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_dfv",
@@ -23,9 +24,17 @@ __all__ = [
     "make_fused_bias_activation_pattern", "reject", "wildcard",
 ]  # fmt: skip
 
+NESTED: Registry[Callable[..., Any]] = Registry(
+    "use of patterns for expressions that nest", {"": "tilesmith.relay.dataflow_pattern"}
+)
+"""What patterns do only where expressions nest: "partition", "dominates", "has_type"."""
+
 
 class DFPattern:
-    """Base of patterns. ``a | b``, ``a & b``, ``~a`` combine; ``op(x, y)`` is a call."""
+    """Base of patterns. ``a | b``, ``a & b``, ``~a`` combine; ``op(x, y)`` is a call.
+
+    ``a + b`` matches a call of the operator ``add`` of the functional door.
+    """
 
     def __call__(self, *args: Any, varg_default_wildcard: bool = False) -> CallPattern:
         return CallPattern(self, args, varg_default_wildcard)
@@ -39,11 +48,49 @@ class DFPattern:
     def __invert__(self) -> NotPattern:
         return NotPattern(self)
 
+    def __add__(self, other: Any) -> CallPattern:
+        return is_op("add")(self, other)
+
+    def __sub__(self, other: Any) -> CallPattern:
+        return is_op("subtract")(self, other)
+
+    def __mul__(self, other: Any) -> CallPattern:
+        return is_op("multiply")(self, other)
+
+    def __truediv__(self, other: Any) -> CallPattern:
+        return is_op("divide")(self, other)
+
     def __rshift__(self, other: Any) -> PatternSeq:
         return self.used_by(other)
 
     def __xor__(self, other: Any) -> PatternSeq:
         return self.only_used_by(other)
+
+    def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> OrPattern:
+        """Return a pattern of this alone, or of what a function makes of it:
+        ``conv.optional(lambda x: is_op("nn.relu")(x))``.
+        """
+        return OrPattern(option_constructor(self), self)
+
+    def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DFPattern:
+        """Return a pattern of this value where all that it is computed of leads to one ``parent``
+        by values that match ``path``.
+        """
+        found: DFPattern = NESTED["dominates"](parent, path or WildcardPattern(), self)
+        return found
+
+    def partition(
+        self, expr: Any, attrs: Mapping[str, Any] | None = None, check: Any = None
+    ) -> Any:
+        """Return an expression of the functional door whose matches are calls of functions with
+        ``attrs``; ``check(match)`` may refuse one.
+        """
+        return NESTED["partition"](self, expr, attrs, check)
+
+    def has_type(self, ttype: Any) -> DFPattern:
+        """Return this pattern restricted to a type."""
+        found: DFPattern = NESTED["has_type"](ttype, self)
+        return found
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
         """Return this pattern restricted to calls (or functions) with these attributes."""
@@ -102,9 +149,29 @@ class DFPattern:
         """Return the patterns inside."""
         return []
 
+    def astext(self, show_meta_data: bool = True) -> str:
+        """Return the pattern as text."""
+        return str(self)
+
+    def __str__(self) -> str:
+        inner = ", ".join([str(child) for child in self.children()])
+        return f"{type(self).__name__}({inner})"
+
 
 class WildcardPattern(DFPattern):
-    """Matches anything."""
+    """Matches anything, or what `redirect_to` says."""
+
+    def __init__(self) -> None:
+        self.pattern: DFPattern | None = None
+
+    def redirect_to(self, pat: DFPattern) -> None:
+        """Let the wildcard match what another pattern matches, which may be made of it."""
+        self.pattern = pat
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it matches anything."""
+        return self.pattern is None
 
 
 class ExprPattern(DFPattern):
@@ -141,7 +208,10 @@ class ConstantPattern(DFPattern):
 
 
 class CallPattern(DFPattern):
-    """Matches a call; with ``varg_default_wildcard`` further arguments may be anything."""
+    """Matches a call; with ``varg_default_wildcard`` further arguments may be anything.
+
+    ``args=None`` stands for any arguments.
+    """
 
     def __init__(
         self,
@@ -152,7 +222,7 @@ class CallPattern(DFPattern):
     ) -> None:
         self.op = as_pattern(op)
         self.args = [as_pattern(arg) for arg in args or ()]
-        self.varg_default_wildcard = varg_default_wildcard
+        self.varg_default_wildcard = varg_default_wildcard or args is None
 
     def children(self) -> list[DFPattern]:
         """Return the callee and the arguments."""
@@ -160,26 +230,26 @@ class CallPattern(DFPattern):
 
 
 class FunctionPattern(DFPattern):
-    """Matches a function with as many parameters whose result matches."""
+    """Matches a function with as many parameters (any number for None) whose result matches."""
 
-    def __init__(self, params: Sequence[DFPattern], body: DFPattern) -> None:
-        self.params = list(params)
+    def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
+        self.params = None if params is None else list(params)
         self.body = body
 
     def children(self) -> list[DFPattern]:
         """Return parameters and body."""
-        return [*self.params, self.body]
+        return [*(self.params or ()), self.body]
 
 
 class TuplePattern(DFPattern):
-    """Matches a tuple."""
+    """Matches a tuple; ``fields=None`` stands for any fields."""
 
-    def __init__(self, fields: Sequence[Any]) -> None:
-        self.fields = [as_pattern(field) for field in fields]
+    def __init__(self, fields: Sequence[Any] | None) -> None:
+        self.fields = None if fields is None else [as_pattern(field) for field in fields]
 
     def children(self) -> list[DFPattern]:
         """Return the fields."""
-        return list(self.fields)
+        return list(self.fields or ())
 
 
 class UnorderedTuplePattern(TuplePattern):
@@ -196,6 +266,17 @@ class TupleGetItemPattern(DFPattern):
     def children(self) -> list[DFPattern]:
         """Return the tuple."""
         return [self.tuple]
+
+
+class IfPattern(DFPattern):
+    """Matches a choice between two values."""
+
+    def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
+        self.cond, self.true_branch, self.false_branch = cond, true_branch, false_branch
+
+    def children(self) -> list[DFPattern]:
+        """Return the condition and both values."""
+        return [self.cond, self.true_branch, self.false_branch]
 
 
 class OrPattern(DFPattern):

@@ -2,9 +2,9 @@
 
 Families: `elementwise`, `activation`, `attention`, `convolution`, `pooling`, `normalization`,
 `padding`, `linear_algebra`, `views`, `manipulate`, `index`, `scatter`, `statistical`, `create`,
-`search`, `image`, `vision`, `qdq`, `memory`, `vm`, `grad`, `base` (calls of functions). The
-functions are found here and in the namespaces `nn`, `grad`, `image`, `vision`, `memory`, `builtin`
-and `vm`, by the operators' names.
+`search`, `image`, `vision`, `qdq`, `memory`, `vm`, `data`, `grad`, `base` (calls of functions).
+The functions are found here and in the namespaces `nn`, `grad`, `image`, `vision`, `memory`,
+`builtin`, `data` and `vm`, by the operators' names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tilesmith.relax.op import (
     base,
     builtin,
     create,
+    data,
     elementwise,
     grad,
     gradients,
@@ -39,7 +40,19 @@ globals().update(functions())
 nn.__dict__.update(functions("nn."))
 
 __all__ = sorted(
-    [*functions(), "OpSpec", "builtin", "define", "grad", "image", "memory", "nn", "vision", "vm"]
+    [
+        *functions(),
+        "OpSpec",
+        "builtin",
+        "data",
+        "define",
+        "grad",
+        "image",
+        "memory",
+        "nn",
+        "vision",
+        "vm",
+    ]
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,12 +124,22 @@ def check_dtypes(call: Call, infos: Sequence[TensorStructInfo]) -> DataType:
     return known[0] if len(known) == len(infos) and known else DataType("void")
 
 
+_MOST_ELEMENTS = 1 << 59
+"""So many elements of 8 bytes have addresses of 63 bits: beyond, indices overflow."""
+
+
 def result(sizes: Any, dtype: Any, ndim: int = -1, like: TensorStructInfo | None = None) -> Any:
-    """Return the struct info of a tensor of sizes (None: unknown) and dtype."""
+    """Return the struct info of a tensor of sizes (None: unknown) and dtype; raises ShapeError if
+    no memory holds so many elements.
+    """
     vdevice = like.vdevice if like is not None else None
     if sizes is None:
         return TensorStructInfo(None, dtype, vdevice, ndim)
-    return TensorStructInfo([simplify_size(size_) for size_ in sizes], dtype, vdevice)
+    sizes = [simplify_size(size_) for size_ in sizes]
+    if math.prod([one.value for one in sizes if isinstance(one, IntImm)]) > _MOST_ELEMENTS:
+        shown = ", ".join([str(one) for one in sizes])
+        raise ShapeError(f"no memory holds a tensor of the shape ({shown})")
+    return TensorStructInfo(sizes, dtype, vdevice)
 
 
 def first_info(call: Call) -> TensorStructInfo:

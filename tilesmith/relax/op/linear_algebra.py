@@ -162,6 +162,11 @@ def _einsum_sizes(infos: Any, subscripts: str) -> Any:
         )
     if "..." in text_:
         raise OpAttributeInvalid("einsum: '...' is not supported; write the axes out")
+    for letter in output:
+        if letter not in "".join(terms) or output.count(letter) > 1:
+            raise OpAttributeInvalid(
+                f"einsum: '{letter}' of the result of '{subscripts}' is not one axis"
+            )
     sizes: dict[str, Any] = {}
     for term, info in zip(terms, infos):
         own = sizes_of(info)

@@ -35,7 +35,7 @@ from tilesmith.relax.op.evaluate import (
     to_constant,
 )
 from tilesmith.relax.spec import Execution
-from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import PrimFunc
 
@@ -131,7 +131,7 @@ def can_evaluate(call: Call) -> bool:
         return False
     if spec.evaluate is None and spec.execution is Execution.KERNEL:
         record_fallback("folding", call.op.name, "the operator has no evaluation by numpy")
-    return spec.evaluate is not None
+    return spec.evaluate is not None and not isinstance(call.struct_info, ObjectStructInfo)
 
 
 def run_prim_func(

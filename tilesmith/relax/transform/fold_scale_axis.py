@@ -25,7 +25,7 @@ _CONVOLUTIONS = {operators.nn.conv1d.op, operators.nn.conv2d.op, operators.nn.co
 _MATMUL, _DENSE = operators.matmul.op, operators.nn.dense.op
 
 
-def _axes(call: Call) -> tuple[int, int] | None:
+def channel_axes(call: Call) -> tuple[int, int] | None:
     """Return the output channel's axis in the result and in the weight; None for any other
     operator.
     """
@@ -44,7 +44,9 @@ def _axes(call: Call) -> tuple[int, int] | None:
 
 def _takes_factors(call: Call) -> bool:
     """Return whether a call has a constant weight that can absorb factors."""
-    return len(call.args) > 1 and isinstance(call.args[1], Constant) and _axes(call) is not None
+    return (
+        len(call.args) > 1 and isinstance(call.args[1], Constant) and channel_axes(call) is not None
+    )
 
 
 def _record(call: Call, reason: str) -> None:
@@ -95,7 +97,7 @@ class _FoldScale(PyExprMutator):
             return None
         if value.op is _ADD:
             return self._fold_sum(value, scale, info)
-        axes = _axes(value)
+        axes = channel_axes(value)
         if axes is None or not _takes_factors(value):
             return None
         own = known_struct_info(value)

@@ -7,7 +7,7 @@ functions with the attribute ``Codegen``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.transform.convex_groups import ConvexGroups
 from tilesmith.relax.transform.fuse_ops import fused_function
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
@@ -289,43 +290,25 @@ class _Merge(PyExprMutator):
         if not groups:
             return super().visit_dataflow_block_(block)
         users = udchain(block)
-        last = {id(members[-1]): (codegen, members) for codegen, members in groups}
-        inside = {id(binding) for _, members in groups for binding in members}
         self.builder_.begin_dataflow_block()
-        for binding in block.bindings:
-            if id(binding) in last:
-                self._emit(*last[id(binding)], users)
-            elif id(binding) not in inside:
-                self.visit_binding(binding)
+        for codegen, members in _ordered(block, groups):
+            if codegen is None:
+                self.visit_binding(members[0])
+            else:
+                self._emit(codegen, members, users)
         return self.builder_.end_block()
 
     def _groups(self, block: DataflowBlock) -> list[tuple[str, list[Binding]]]:
         """Return groups in which no path between two members leaves the group."""
-        group_of: dict[Var, int] = {}
-        groups: list[tuple[str, list[Binding]]] = []
-        reached: dict[Var, set[int]] = {}  # groups that a non-member value depends on
+        found = ConvexGroups()
+        members: dict[int, list[Binding]] = {}
         for binding in block.bindings:
-            codegen = self._codegen(binding)
-            reads = [var for var in used_vars(binding.value) if var in reached]
-            dependent = set().union(*[reached[var] for var in reads]) if reads else set()
-            joined = None
-            if codegen is not None:
-                for var in reads:
-                    number = group_of.get(var)
-                    blocked = any(
-                        number in reached[other] for other in reads if group_of.get(other) != number
-                    )
-                    if number is not None and groups[number][0] == codegen and not blocked:
-                        joined = number
-                        break
-                if joined is None:
-                    joined = len(groups)
-                    groups.append((codegen, []))
-                groups[joined][1].append(binding)
-                group_of[binding.var] = joined
-            own = {group_of[var] for var in reads if var in group_of and group_of[var] != joined}
-            reached[binding.var] = (dependent | own) - ({joined} if joined is not None else set())
-        return groups
+            found.add(binding.var, self._codegen(binding), used_vars(binding.value))
+        for binding in block.bindings:
+            number = found.of(binding.var)
+            if number is not None:
+                members.setdefault(number, []).append(binding)
+        return [(str(self._codegen(group[0])), group) for group in members.values()]
 
     def _emit(self, codegen: str, members: list[Binding], users: Mapping[Var, list[Var]]) -> None:
         own = {binding.var for binding in members}
@@ -374,6 +357,37 @@ class _Merge(PyExprMutator):
         whole = self.builder_.emit(call)
         for number, var in enumerate(outputs):
             self.builder_.emit_normalized(VarBinding(var, whole[number]))
+
+
+def _ordered(
+    block: DataflowBlock, groups: list[tuple[str, list[Binding]]]
+) -> Iterator[tuple[str | None, list[Binding]]]:
+    """Yield groups and single bindings such that each comes after what it reads."""
+    whole: dict[Var, int] = {}
+    for number, (_, members) in enumerate(groups):
+        whole.update({binding.var: number for binding in members})
+    units: list[tuple[str | None, list[Binding]]] = [*groups]
+    for binding in block.bindings:
+        if binding.var not in whole:
+            whole[binding.var] = len(units)
+            units.append((None, [binding]))
+    reads = [
+        {whole[var] for one in members for var in used_vars(one.value) if var in whole} - {number}
+        for number, (_, members) in enumerate(units)
+    ]
+    done: set[int] = set()
+    for binding in block.bindings:
+        stack = [whole[binding.var]]
+        while stack:
+            number = stack[-1]
+            missing = [one for one in sorted(reads[number]) if one not in done]
+            if number not in done and not missing:
+                done.add(number)
+                yield units[number]
+            if missing:
+                stack += missing
+            else:
+                stack.pop()
 
 
 @compiler_pass("MergeCompositeFunctions")

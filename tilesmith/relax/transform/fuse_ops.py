@@ -4,9 +4,8 @@
     lv1 = R.call_tir(cls.add, (lv, b), …)      ->    lv2 = cls.fused_conv2d_add_relu(x, w, b)
     lv2 = R.call_tir(cls.relu, (lv1,), …)
 
-A value joins its immediate post-dominator (the first value that all its uses lead to) if everything
-on the way can fuse. So only the last value of a group is visible outside. A call with several
-results (`split`) fuses together with the accesses to them.
+Which values fuse is the rule of `analysis/fusion_groups.py`. A call with several results (`split`)
+fuses together with the accesses to them.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
+from tilesmith.relax.analysis.fusion_groups import FusionNode, group
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.relax.binding import copy_with_new_vars
@@ -50,50 +50,26 @@ register_config_option(
 _CALLS = (operators.call_tir.op, operators.call_tir_inplace.op)
 
 
-class _Node:
-    """A binding in the graph of a block: its fusion kind, its users, its group."""
-
-    def __init__(self, index: int, binding: Binding, kind: FusionKind) -> None:
-        self.index = index
-        self.binding = binding
-        self.kind = kind
-        self.users: list[tuple[_Node, FusionKind]] = []
-        self.escapes = not isinstance(binding.var, DataflowVar)
-        self.dominator: _Node | None = None
-        self.depth = 0
-        self.way = FusionKind.OPAQUE  # the strictest edge on all paths to the dominator
-        self.parent: _Node | None = None  # of the group
-        self.group_kind = kind
-        self.size = 1
-
-    def root(self) -> _Node:
-        """Return the node that represents the group."""
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
-
-
 class _Graph:
     """The calls of one dataflow block, with their groups."""
 
     def __init__(self, block: DataflowBlock, mod: IRModule, max_depth: int) -> None:
         self.mod = mod
         self.max_depth = max_depth
-        self.nodes: list[_Node] = []
-        self.of: dict[Var, _Node] = {}
+        self.nodes: list[FusionNode] = []
+        self.of: dict[Var, FusionNode] = {}
         self.items_only = _taken_apart(block)
         self.overwritten = _overwritten(block)
         for index, binding in enumerate(block.bindings):
             uses = list(dict.fromkeys(used_vars(binding.value)))
-            node = _Node(index, binding, self._kind(binding, uses))
+            escapes = not isinstance(binding.var, DataflowVar)
+            node = FusionNode(index, binding, self._kind(binding, uses), escapes)
             for var in uses:
                 source = self.of.get(var)
                 if source is not None:
                     source.users.append((node, self._edge(var, node)))
             self.nodes.append(node)
             self.of[binding.var] = node
-        self._find_dominators()
 
     def _kind(self, binding: Binding, uses: list[Var]) -> FusionKind:
         value: Any = binding.value
@@ -116,13 +92,13 @@ class _Graph:
                 return FusionKind.OPAQUE
         return kind
 
-    def _edge(self, var: Var, user: _Node) -> FusionKind:
+    def _edge(self, var: Var, user: FusionNode) -> FusionKind:
         """Return the kind of a use: an operator that broadcasts may still read this value
         elementwise.
         """
         if user.kind != FusionKind.BROADCAST:
             return user.kind
-        source, result = known_struct_info(var), known_struct_info(user.binding.var)
+        source, result = known_struct_info(var), known_struct_info(user.value.var)
         if not isinstance(result, TensorStructInfo):
             return user.kind
         if isinstance(source.shape, ShapeExpr) and isinstance(result.shape, ShapeExpr):
@@ -130,123 +106,30 @@ class _Graph:
                 return FusionKind.ELEMWISE
         return user.kind
 
-    def _find_dominators(self) -> None:
-        for node in reversed(self.nodes):
-            if node.escapes or not node.users:
-                continue
-            dominator: _Node | None = None
-            way = FusionKind.ELEMWISE
-            for number, (user, edge) in enumerate(node.users):
-                way = max(way, edge)
-                if number == 0:
-                    dominator = user
-                    continue
-                while dominator is not user and dominator is not None and user is not None:
-                    if dominator.index < user.index:
-                        way = max(way, dominator.way)
-                        dominator = dominator.dominator
-                    else:
-                        way = max(way, user.way)
-                        user = user.dominator
-                if user is None:
-                    dominator = None
-            node.dominator = dominator
-            node.way = way
-
-    # Groups
-
-    def fuse(self) -> None:
-        """Group the nodes."""
-        for phase in (0, 1):
-            for node in self.nodes:
-                self._try(node, phase)
-
-    def _try(self, node: _Node, phase: int) -> None:
-        sink = node.dominator
-        kind = node.root().group_kind
-        if sink is None or kind in (FusionKind.OPAQUE, FusionKind.COMM_REDUCE):
-            return
-        if node.root() is sink.root() or node.root() is not node and not self._is_sink(node):
-            return
-        limit = FusionKind.INJECTIVE
-        if kind == FusionKind.OUT_ELEMWISE_FUSABLE:
-            if phase != 0 or node.way != FusionKind.ELEMWISE:
-                return
-            limit = FusionKind.BROADCAST
-            allowed = (FusionKind.ELEMWISE, FusionKind.BROADCAST)
-        elif kind <= FusionKind.BROADCAST:
-            if node.way > FusionKind.COMM_REDUCE:
-                return
-            allowed = (
-                FusionKind.ELEMWISE,
-                FusionKind.BROADCAST,
-                FusionKind.INJECTIVE,
-                FusionKind.COMM_REDUCE,
-            )
-        else:
-            if phase != 1 or node.way > FusionKind.INJECTIVE:
-                return
-            allowed = (FusionKind.ELEMWISE, FusionKind.BROADCAST, FusionKind.INJECTIVE)
-        inner = self._between(node, sink)
-        if any(other.root().group_kind > limit for other in inner):
-            return
-        if sink.root().group_kind not in allowed:
-            return
-        members = {id(other.root()): other.root() for other in [node, *inner, sink]}
-        if sum([member.size for member in members.values()]) > self.max_depth:
-            reason = f"more than {self.max_depth} calls in one function (relax.FuseOps.max_depth)"
-            record_fallback("fusion", f"'{node.binding.var.name_hint}'", reason)
-            return
-        self._merge([node, *inner], sink)
-
-    def _is_sink(self, node: _Node) -> bool:
-        """Return whether a node is the last of its group: the one whose uses are outside."""
-        root = node.root()
-        return all(user.root() is not root for user, _ in node.users)
-
-    def _between(self, node: _Node, sink: _Node) -> list[_Node]:
-        found: dict[int, _Node] = {}
-        pending = [user for user, _ in node.users]
-        while pending:
-            current = pending.pop()
-            if current is sink or current.index in found:
-                continue
-            found[current.index] = current
-            pending += [user for user, _ in current.users]
-        return [found[index] for index in sorted(found)]
-
-    def _merge(self, nodes: list[_Node], sink: _Node) -> None:
-        target = sink.root()
-        for node in nodes:
-            root = node.root()
-            if root is target:
-                continue
-            root.parent = target
-            target.size += root.size
-            target.group_kind = max(target.group_kind, root.group_kind)
-
-    def groups(self) -> dict[int, list[_Node]]:
+    def groups(self) -> dict[int, list[FusionNode]]:
         """Return the groups of more than one call, by the index of their last node."""
-        by_root: dict[int, list[_Node]] = {}
-        for node in self.nodes:
-            by_root.setdefault(id(node.root()), []).append(node)
-        found = [self._members(nodes) for nodes in by_root.values()]
+        grouped = group(self.nodes, self.max_depth, self._refused)
+        found = [self._members(nodes) for nodes in grouped]
         return {members[-1].index: members for members in found if _number_of_calls(members) > 1}
 
-    def _members(self, nodes: list[_Node]) -> list[_Node]:
+    def _refused(self, node: FusionNode) -> None:
+        reason = f"more than {self.max_depth} calls in one function (relax.FuseOps.max_depth)"
+        record_fallback("fusion", f"'{node.value.var.name_hint}'", reason)
+
+    def _members(self, nodes: list[FusionNode]) -> list[FusionNode]:
         """Leave accesses to tuples that are made outside of a group outside, too: the function gets
         the item.
         """
         return [
             node
             for node in nodes
-            if not isinstance(node.binding.value, TupleGetItem)
-            or self.of.get(node.binding.value.tuple_value) in nodes
+            if not isinstance(node.value.value, TupleGetItem)
+            or self.of.get(node.value.value.tuple_value) in nodes
         ]
 
 
-def _number_of_calls(nodes: list[_Node]) -> int:
-    return sum([isinstance(node.binding.value, Call) for node in nodes])
+def _number_of_calls(nodes: list[FusionNode]) -> int:
+    return sum([isinstance(node.value.value, Call) for node in nodes])
 
 
 def _taken_apart(block: DataflowBlock) -> set[Var]:
@@ -279,16 +162,14 @@ class _FuseOps(PyExprMutator):
         self.max_depth = max_depth
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
-        graph = _Graph(block, self.mod, self.max_depth)
-        graph.fuse()
-        groups = graph.groups()
+        groups = _Graph(block, self.mod, self.max_depth).groups()
         if not groups:
             return super().visit_dataflow_block_(block)
         inside = {node.index for members in groups.values() for node in members}
         self.builder_.begin_dataflow_block()
         for index, binding in enumerate(block.bindings):
             if index in groups:
-                call = self._fused_call([node.binding for node in groups[index]])
+                call = self._fused_call([node.value for node in groups[index]])
                 self.builder_.emit_normalized(VarBinding(binding.var, call, binding.span))
             elif index not in inside:
                 self.visit_binding(binding)

@@ -27,12 +27,19 @@ from tilesmith.relax.expr import (
     RelaxExpr,
     ShapeExpr,
     Tuple,
+    Var,
     const,
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.byte_products import (
+    Bytes,
+    bytes_behind,
+    has_dot_products,
+    in_words,
+)
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
@@ -59,13 +66,16 @@ def _sizes(expr: Any) -> list[int | None] | None:
     return [value.value if isinstance(value, IntImm) else None for value in values]
 
 
-_SERVED = "a float of up to 32 bits in and out"
+_SERVED = "a float of up to 32 bits, or int32, in and out"
 
 
 def _is_served(call: Call) -> bool:
-    """Return whether a product has operands and a result of one float dtype of up to 32 bits."""
+    """Return whether a product has operands and a result of one float dtype of up to 32 bits, or of
+    int32.
+    """
     dtype, operands = _dtype(call), [_dtype(arg) for arg in call.args]
-    return dtype.is_float and dtype.bits <= 32 and all(own == dtype for own in operands)
+    is_small = dtype.is_float and dtype.bits <= 32
+    return (is_small or dtype == "int32") and all(own == dtype for own in operands)
 
 
 def _dtype(expr: RelaxExpr) -> DataType:
@@ -97,9 +107,10 @@ def _unpacked(call: Call, reason: str) -> None:
 
 
 class _Pack(PyExprMutator):
-    def __init__(self, mod: IRModule, machine: MachineModel) -> None:
+    def __init__(self, mod: IRModule, machine: MachineModel, has_dots: bool) -> None:
         super().__init__(mod)
         self.machine = machine
+        self.has_dots = has_dots
         self.rules: dict[Op, Callable[[Call], Any]] = {
             operators.nn.conv2d.op: self.convolution,
             operators.nn.conv2d_transpose.op: self.transposed_convolution,
@@ -186,6 +197,9 @@ class _Pack(PyExprMutator):
             out = _sizes(call)
             tile = best_tile((out and out[3]) or MANY, array.shape[0], self.machine)
             width = max(tile.vectors, 1) * self.machine.lanes(32)
+            words = self.byte_convolution(data, array, width, options)
+            if words is not None:
+                return words
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
                 topi.nn.conv2d_nhwc_packed, self.channels_last(data), packed, array.shape[0],
@@ -203,6 +217,41 @@ class _Pack(PyExprMutator):
         else:
             return _unpacked(call, "it has groups of more than one channel")
         return made
+
+    def bytes_of(self, expr: Any) -> Bytes | None:
+        """Return the bytes behind an operand of int32, if the target multiplies bytes."""
+        return bytes_behind(self.value_of, expr) if self.has_dots else None
+
+    def value_of(self, expr: Any) -> Any:
+        """Return what a variable is bound to, and any other expression as it is."""
+        found = self.lookup_binding(expr) if isinstance(expr, Var) else None
+        return expr if found is None else found
+
+    def byte_convolution(
+        self, data: Any, weights: numpy.ndarray, width: int, options: list[list[int]]
+    ) -> Any:
+        """Return a convolution of bytes with its channels last; None if the operands are none."""
+        words = in_words(weights.transpose(2, 3, 1, 0))
+        if words is None or _dtype(data) != "int32":
+            return None
+        last = self.known(data)
+        found = self.bytes_of(data if last is None else last)
+        if found is None:
+            return None
+        bytes_ = self.channels_last(found.data) if last is None else found.data
+        made = self.builder_.call_te(
+            topi.nn.conv2d_nhwc_words, bytes_, _tiled(words, width), weights.shape[0], *options,
+            found.zero_point, primfunc_name_hint="conv2d",
+        )  # fmt: skip
+        return self.without_offset(made, found, weights.sum((1, 2, 3)))
+
+    def without_offset(self, made: Any, found: Bytes, sums: numpy.ndarray) -> Any:
+        """Return sums of products without what the offset of the data added to them."""
+        if not found.offset:
+            return made
+        return operators.subtract(
+            self.builder_.emit(made), const((sums * found.offset).astype("int32"))
+        )
 
     def transposed_convolution(self, call: Call) -> Any:
         data, weight = call.args[:2]
@@ -276,6 +325,13 @@ class _Pack(PyExprMutator):
         sizes = _sizes(data)
         rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
+        words, found = in_words(array), self.bytes_of(data)
+        if words is not None and found is not None:
+            made = self.builder_.call_te(
+                topi.nn.matmul_words, found.data, _tiled(words, width), array.shape[1],
+                primfunc_name_hint="matmul",
+            )  # fmt: skip
+            return self.without_offset(made, found, array.sum(0))
         packed = _tiled(array, width)
         return self.builder_.call_te(
             topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
@@ -346,9 +402,12 @@ class _Pack(PyExprMutator):
 
 @compiler_pass("PackForVectors")
 def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
-    """Moves convolutions of floats with constant weights to channels last and packs the weights."""
-    machine = machine_model(Target(target) if target is not None else Target("llvm"))
-    mutator = _Pack(mod, machine)
+    """Moves convolutions with constant weights to channels last and packs the weights; those of
+    bytes for dot products of four of them where the target has such instructions.
+    """
+    chosen = Target(target) if target is not None else Target("llvm")
+    machine = machine_model(chosen)
+    mutator = _Pack(mod, machine, has_dot_products(chosen, machine))
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
             with fallbacks_within(variable.name_hint):

@@ -8,7 +8,7 @@ exporter wrote them out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy
 
@@ -25,7 +25,15 @@ from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.fallbacks import record_fallback
 
-Rule = Callable[["_Simplifier", Call], Any]
+
+class Bindings(Protocol):
+    """Knows what the operands of calls are bound to."""
+
+    def value(self, expr: Any, op: Op) -> Any:
+        """Return the operator's call that an expression stands for, or None."""
+
+
+Rule = Callable[[Bindings, Call], Any]
 _RULES: dict[Op, list[Rule]] = {}
 
 
@@ -40,24 +48,28 @@ def rule(*functions: OpFunction) -> Callable[[Rule], Rule]:
     return register
 
 
+def simplified_once(bindings: Bindings, call: Any) -> Any:
+    """Return what a call is replaced by, None if no rule knows anything simpler. Both doors ask
+    these rules.
+    """
+    if not isinstance(call, Call) or not isinstance(call.op, Op):
+        return None
+    for function in _RULES.get(call.op, ()):
+        replaced = function(bindings, call)
+        if replaced is not None:
+            return replaced
+    return None
+
+
 class _Simplifier(PyExprMutator):
     def visit_call_(self, op: Call) -> Any:
         call = self.visit_expr_post_order(op)
         for _ in range(8):  # a replacement may itself be replaced
-            replaced = self._once(call)
+            replaced = simplified_once(self, call)
             if replaced is None:
                 return call
             call = replaced
         return call
-
-    def _once(self, call: Any) -> Any:
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
-            return None
-        for function in _RULES.get(call.op, ()):
-            replaced = function(self, call)
-            if replaced is not None:
-                return replaced
-        return None
 
     def value(self, expr: Any, op: Op) -> Any:
         """Return the operator's call that a variable is bound to, or None."""
@@ -81,7 +93,7 @@ def _is_scalar(expr: Any, value: float) -> bool:
 
 
 @rule(operators.reshape)
-def join_reshapes(simplifier: _Simplifier, call: Call) -> Any:
+def join_reshapes(simplifier: Bindings, call: Call) -> Any:
     """reshape(reshape(x, s), t) -> reshape(x, t); reshape(x, shape of x) -> x"""
     inner = simplifier.value(call.args[0], operators.reshape.op)
     if inner is not None and isinstance(call.args[1], ShapeExpr):
@@ -90,7 +102,7 @@ def join_reshapes(simplifier: _Simplifier, call: Call) -> Any:
 
 
 @rule(operators.permute_dims)
-def join_permutations(simplifier: _Simplifier, call: Call) -> Any:
+def join_permutations(simplifier: Bindings, call: Call) -> Any:
     """permute_dims(permute_dims(x, a), b) -> permute_dims(x, a[b]); the identity -> x"""
     rank = known_struct_info(call).ndim
     if rank < 0:
@@ -111,7 +123,7 @@ def _permutation(call: Call, rank: int) -> list[int]:
     return [axis % rank for axis in call.attrs.axes]
 
 
-def _holds(narrow: DataType, wide: DataType) -> bool:
+def holds_all(narrow: DataType, wide: DataType) -> bool:
     """Return whether each value of one dtype is a value of another."""
     if narrow == wide or narrow.is_bool:
         return True
@@ -126,7 +138,7 @@ def _holds(narrow: DataType, wide: DataType) -> bool:
 
 
 @rule(operators.astype)
-def join_conversions(simplifier: _Simplifier, call: Call) -> Any:
+def join_conversions(simplifier: Bindings, call: Call) -> Any:
     """astype(x, dtype of x) -> x; astype(astype(x, wide), d) -> astype(x, d)"""
     same = _same(call, call.args[0])
     if same is not None:
@@ -134,13 +146,13 @@ def join_conversions(simplifier: _Simplifier, call: Call) -> Any:
     inner = simplifier.value(call.args[0], operators.astype.op)
     if inner is not None:
         source = known_struct_info(inner.args[0])
-        if not source.dtype.is_void and _holds(source.dtype, inner.attrs.dtype):
+        if not source.dtype.is_void and holds_all(source.dtype, inner.attrs.dtype):
             return operators.astype(inner.args[0], call.attrs.dtype)
     return None
 
 
 @rule(operators.add, operators.subtract)
-def drop_zero(simplifier: _Simplifier, call: Call) -> Any:
+def drop_zero(simplifier: Bindings, call: Call) -> Any:
     """x + 0 -> x; x - 0 -> x"""
     if _is_scalar(call.args[1], 0):
         return _same(call, call.args[0])
@@ -150,7 +162,7 @@ def drop_zero(simplifier: _Simplifier, call: Call) -> Any:
 
 
 @rule(operators.multiply, operators.divide)
-def drop_one(simplifier: _Simplifier, call: Call) -> Any:
+def drop_one(simplifier: Bindings, call: Call) -> Any:
     """x * 1 -> x; x / 1 -> x"""
     if _is_scalar(call.args[1], 1):
         return _same(call, call.args[0])
@@ -160,7 +172,7 @@ def drop_one(simplifier: _Simplifier, call: Call) -> Any:
 
 
 @rule(operators.power)
-def small_powers(simplifier: _Simplifier, call: Call) -> Any:
+def small_powers(simplifier: Bindings, call: Call) -> Any:
     """x ** 2 -> x * x; x ** 0.5 -> sqrt(x); x ** 1 -> x"""
     base, exponent = call.args
     if _is_scalar(exponent, 1):
@@ -175,21 +187,21 @@ def small_powers(simplifier: _Simplifier, call: Call) -> Any:
 
 
 @rule(operators.negative, operators.logical_not, operators.bitwise_not)
-def drop_pairs(simplifier: _Simplifier, call: Call) -> Any:
+def drop_pairs(simplifier: Bindings, call: Call) -> Any:
     """-(-x) -> x; not not x -> x"""
     inner = simplifier.value(call.args[0], call.op)
     return None if inner is None else _same(call, inner.args[0])
 
 
 @rule(operators.nn.relu, operators.abs)
-def drop_repetitions(simplifier: _Simplifier, call: Call) -> Any:
+def drop_repetitions(simplifier: Bindings, call: Call) -> Any:
     """relu(relu(x)) -> relu(x)"""
     inner = simplifier.value(call.args[0], call.op)
     return None if inner is None else call.args[0]
 
 
 @rule(operators.concat)
-def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
+def drop_single_concat(simplifier: Bindings, call: Call) -> Any:
     """concat((x,)) -> x"""
     if isinstance(call.args[0], Tuple) and len(call.args[0].fields) == 1:
         return call.args[0].fields[0]
@@ -205,7 +217,7 @@ def drop_single_concat(simplifier: _Simplifier, call: Call) -> Any:
     operators.expand_dims,
     operators.flatten,
 )
-def drop_what_changes_nothing(simplifier: _Simplifier, call: Call) -> Any:
+def drop_what_changes_nothing(simplifier: Bindings, call: Call) -> Any:
     """x[:] -> x; likewise a broadcast to the same shape, and similar operators without effect"""
     if call.op is operators.strided_slice.op and not _takes_everything(call):
         return None

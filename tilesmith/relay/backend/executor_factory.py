@@ -7,6 +7,8 @@ from typing import Any
 
 from tilesmith.contrib.aot_executor import AotModule
 from tilesmith.contrib.graph_executor import GraphModule
+from tilesmith.ir import IRModule
+from tilesmith.relay.backend.graph_json import memory_table
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
@@ -20,6 +22,8 @@ class ExecutorFactoryModule:
     """
 
     runner: Callable[[Any], Any]
+    lowered: IRModule
+    """The program after the passes of the graph: functions that call kernels, and the kernels."""
 
     def __init__(
         self,
@@ -76,7 +80,10 @@ class ExecutorFactoryModule:
             if not isinstance(device, Device) or device.device_type != 1:
                 raise UnsupportedError(
                     f"this program was built for the CPU, it does not run on {device}",
-                    notes=("use tilesmith.cpu()",),
+                    notes=(
+                        "use tilesmith.cpu(); for a session: export the library, upload it, and "
+                        "load it there",
+                    ),
                 )
         return type(self).runner(self.lib)
 
@@ -119,6 +126,10 @@ class GraphExecutorFactoryModule(ExecutorFactoryModule):
     def get_executor_config(self) -> str:
         """Return the graph as JSON."""
         return self.graph_json
+
+    def memory_table(self) -> str:
+        """Return as text which nodes of the graph share memory, and the bytes that this saves."""
+        return memory_table(self.graph_json)
 
 
 class AOTExecutorFactoryModule(ExecutorFactoryModule):

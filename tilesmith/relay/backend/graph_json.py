@@ -30,9 +30,10 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["graph_json"]
+__all__ = ["graph_json", "graph_nodes", "memory_table"]
 
 _CPU = 1
 
@@ -48,6 +49,14 @@ class _Graph:
     nodes: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[list[Any]] = field(default_factory=list)  # (struct info, key of its storage)
     values: dict[Any, list[Entry]] = field(default_factory=dict)  # variable → its leaves
+    names: dict[str, int] = field(default_factory=dict)
+    calls: list[tuple[str, Call]] = field(default_factory=list)  # the nodes that compute
+
+    def unique(self, name: str) -> str:
+        """Return a name that no other node has."""
+        count = self.names.get(name, 0)
+        self.names[name] = count + 1
+        return f"{name}_{count}" if count else name
 
     def add(self, node: dict[str, Any], infos: list[Any], storages: list[Any]) -> list[Entry]:
         """Append a node with its outputs; return them."""
@@ -86,6 +95,19 @@ def graph_json(function: Function, name_of: Callable[[Constant], str]) -> str:
     Raises UnsupportedError where a graph of tensors of known sizes cannot show the function:
     branches, closures, sizes that depend on data.
     """
+    graph = _graph_of(function, name_of)
+    body: Any = function.body
+    return _written(graph, graph.leaves(body.body))
+
+
+def graph_nodes(function: Function) -> list[tuple[str, Call]]:
+    """Return the nodes of a function's graph that compute something: their names, and the calls of
+    kernels that they stand for.
+    """
+    return _graph_of(function, lambda constant: "").calls
+
+
+def _graph_of(function: Function, name_of: Callable[[Constant], str]) -> _Graph:
     graph = _Graph(name_of)
     for param in function.params:
         infos = _tensor_infos(param.struct_info)
@@ -103,7 +125,7 @@ def graph_json(function: Function, name_of: Callable[[Constant], str]) -> str:
     for block in body.blocks:
         for binding in block.bindings:
             graph.values[id(binding.var)] = _bound(graph, binding.var, binding.value, offsets)
-    return _written(graph, graph.leaves(body.body))
+    return graph
 
 
 def _bound(graph: _Graph, var: Var, value: Any, offsets: dict[Any, int]) -> list[Entry]:
@@ -136,7 +158,9 @@ def _bound(graph: _Graph, var: Var, value: Any, offsets: dict[Any, int]) -> list
         "num_outputs": str(len(infos)),
         "flatten_data": "0",
     }
-    node = {"op": "tvm_op", "name": var.name_hint, "attrs": attrs, "inputs": inputs}
+    unique = graph.unique(name)
+    graph.calls.append((unique, value))
+    node = {"op": "tvm_op", "name": unique, "attrs": attrs, "inputs": inputs}
     return graph.add(node, infos, storages)
 
 
@@ -174,3 +198,27 @@ def _sizes(info: Any) -> list[int]:
             notes=('programs with other sizes run with executor=relay.backend.Executor("aot")',),
         )
     return [int(size.value) for size in values]
+
+
+def memory_table(text: str) -> str:
+    """Return as text which nodes of a graph share memory, and the bytes that this saves."""
+    graph = json.loads(text)
+    rows, attrs = graph["node_row_ptr"], graph["attrs"]
+    storages: dict[int, tuple[int, list[str]]] = {}
+    unshared = 0
+    for place, node in enumerate(graph["nodes"]):
+        for entry in range(rows[place], rows[place + 1]):
+            size = DataType(attrs["dltype"][1][entry]).nbytes
+            for extent in attrs["shape"][1][entry]:
+                size *= extent
+            unshared += size
+            most, names = storages.setdefault(attrs["storage_id"][1][entry], (0, []))
+            storages[attrs["storage_id"][1][entry]] = (max(most, size), [*names, node["name"]])
+    total = sum([size for size, _ in storages.values()])
+    lines = [f"{'storage':>7} {'bytes':>12}  nodes"]
+    lines += [
+        f"{number:>7} {size:>12,}  {', '.join(names)}"
+        for number, (size, names) in sorted(storages.items())
+    ]
+    lines.append(f"{len(storages)} storages, {total:,} bytes; without sharing {unshared:,} bytes")
+    return "\n".join(lines)

@@ -9,28 +9,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import tilesmith.relay.op.type_relations
 from tilesmith.relay.op import (
     algorithm,
     annotation,
     image,
     nn,
     op,
+    op_attrs,
+    patterns,
     random,
     reduce,
+    strategy,
     tensor,
     transform,
     vision,
 )
-from tilesmith.relay.op.op import get, register
+from tilesmith.relay.op.op import *  # noqa: F403 - the table of names is in op.py
+from tilesmith.relay.op.op import __all__ as _registrations
 from tilesmith.relay.op.view import find_function, functions
 
 globals().update(functions())
 
 __all__ = sorted(
-    [
-        *functions(), "algorithm", "annotation", "get", "image", "nn", "op", "random", "reduce",
-        "register", "tensor", "transform", "vision",
-    ]
+    {
+        *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "op_attrs",
+        "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
+    }
 )  # fmt: skip
 
 

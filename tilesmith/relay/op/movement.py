@@ -57,6 +57,7 @@ computed(
     level=3,
     schema=Schema(dtype=dtype(REQUIRED)),
     description="The same bits, read as another dtype of the same size.",
+    evaluate=lambda attrs, data: numpy.ascontiguousarray(data).view(attrs.dtype.numpy()),
 )
 
 

@@ -95,6 +95,12 @@ computed(
     schema=Schema(multiplier=integer(), shift=integer()),
     description="Multiply integers by ``multiplier * 2 ** (shift - 31)``, rounded to the nearest.",
 )
+same(
+    "fixed_point_requantize",
+    "data multiplier:number shift:number in_zero_point:number out_zero_point:number",
+    level=10,
+    schema=Schema(rounding=text("UPWARD"), out_dtype=dtype("int8")),
+)
 
 
 # Tensors of one value

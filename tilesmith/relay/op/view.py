@@ -26,6 +26,8 @@ from tilesmith.relax.spec import Compute, OpSpec, Precision, parse_arguments
 from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo
 from tilesmith.relax.te_arguments import infer_expression
 from tilesmith.relax.transform.legalize_ops import scalar_operand
+from tilesmith.relay.op.strategy.computes import OwnCompute
+from tilesmith.relay.op.strategy.own import own_strategy
 from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, UnsupportedError
 
 __all__ = [
@@ -197,6 +199,8 @@ def _register(view: View) -> Callable[..., Call]:
     )
     object.__setattr__(op, "spec", view)  # the operator is still under construction here
     op.set_attr("FInferStructInfo", lambda call, builder=None: view.infer(call))
+    op.set_attr("FTVMCompute", OwnCompute(op))
+    op.set_attr("FTVMStrategy", own_strategy(op))
     op.set_support_level(view.level)
     op.set_num_inputs(len(view.arguments))
     for argument in view.arguments:

@@ -3,21 +3,46 @@
 from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
+    "annotate_target": ("AnnotateTarget",),
     "automatic_differentiation": ("FirstOrderGradient", "gradient"),
-    "canonicalize": ("AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"),
+    "canonicalize": (
+        "AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand",
+    ),
+    "change_batch": ("ChangeBatch",),
     "clean_up": ("DeadCodeElimination", "EliminateCommonSubexpr", "RemoveUnusedFunctions"),
+    "combine_parallel": (
+        "BatchingOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+        "CombineParallelDense",
+    ),
+    "compiler_functions": (
+        "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
+        "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+    ),
+    "compiler_regions": ("MergeCompilerRegions",),
     "continuations": ("ToCPS", "to_cps", "un_cps"),
+    "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
     "defunctionalization": ("Defunctionalization",),
+    "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
+    "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
+    "fuse_ops": ("FuseOps", "LabelOps"),
     "inline": ("DefuseOps", "Inline"),
+    "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
     "lazy_gradient": ("LazyGradientInit",),
+    "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
     "partial_evaluate": ("PartialEvaluate",),
+    "partition_graph": ("PartitionGraph",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
+    "recasting": ("recast",),
+    "simplify_expr": ("SimplifyExpr",),
     "simplify_inference": ("SimplifyInference",),
+    "spans": ("CapturePostDfsIndexInSpans",),
+    "sparse": ("Conv2dToSparse", "Conv2dToSparse2", "DenseToSparse", "SimplifyFCTranspose"),
+    "split_args": ("SplitArgs",),
     "types": ("InferType", "InferTypeLocal"),
 }  # fmt: skip
 

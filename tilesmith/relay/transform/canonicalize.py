@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 
 from tilesmith.ir import GlobalVar, IRModule, Op, TypeCall
 from tilesmith.ir.adt import Constructor
+from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relay.expr import Call, Constant, const, var
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
+from tilesmith.relay.op.patterns import pattern_of
 from tilesmith.relay.parser import parse
-from tilesmith.relay.rewriting import rewrite
+from tilesmith.relay.rewriting import rewrite, rewrite_typed
+from tilesmith.relay.transform.calls import dtype_of, is_call
 from tilesmith.relay.transform.pass_classes import relay_pass
-from tilesmith.relay.walks import functions_of
+from tilesmith.relay.walks import functions_of, is_closed, with_parts
 
-__all__ = ["AnnotateSpans", "CanonicalizeOps", "DivToMul", "EtaExpand"]
+__all__ = ["AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand"]
 
 
 @relay_pass("CanonicalizeOps", 3, ["InferType"])
@@ -108,3 +112,38 @@ def EtaExpand(
 def AnnotateSpans(mod: IRModule) -> IRModule:
     """Print the program and parse it again: then each expression knows its place in that text."""
     return parse(mod.astext(), "program")
+
+
+@relay_pass("CanonicalizeCast", 3, ["InferType"])
+def CanonicalizeCast(mod: IRModule) -> IRModule:
+    """Give each user of a conversion to a wider dtype a conversion of its own, which then fuses
+    with it: what is shared, and stored, is the narrow value.
+    """
+    mod = infer_module(mod)
+    for variable, function in functions_of(mod):
+        taken: set[int] = set()
+
+        def own(operand: Any, taken: set[int] = taken) -> Any:
+            if not _widens(operand):
+                return operand
+            if id(operand) in taken:
+                return operand.with_fields(span=operand.span)  # another node
+            taken.add(id(operand))
+            return operand
+
+        def changed(node: Any, own: Callable[[Any], Any] = own) -> Any:
+            if not is_call(node) or pattern_of(node.op) > FusionKind.INJECTIVE:
+                return node
+            return with_parts(node, [node.op, *[own(arg) for arg in node.args]])
+
+        if not is_closed(function):
+            mod[variable] = rewrite_typed(function, changed)
+    return mod
+
+
+def _widens(node: Any) -> bool:
+    """Return whether an expression converts a tensor to a dtype of more bits."""
+    if not is_call(node, "cast"):
+        return False
+    narrow, wide = dtype_of(node.args[0]), dtype_of(node)
+    return narrow is not None and wide is not None and bool(narrow.bits < wide.bits)

@@ -79,28 +79,35 @@ def folded_call(call: Call) -> Any:
     return _as_expr(value)
 
 
-def _change(node: Any) -> Any:
+def _change(node: Any, fold_qnn: bool) -> Any:
     if isinstance(node, Call):
-        return folded_call(node)
+        is_kept = not fold_qnn and isinstance(node.op, Op) and node.op.name.startswith("qnn.")
+        return node if is_kept else folded_call(node)
     if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
         return node.tuple_value.fields[node.index]
     return node
 
 
 def FoldConstantExpr(expr: Any, mod: IRModule, fold_qnn: bool = False) -> Any:
-    """Return an expression with what depends on constants alone computed."""
+    """Return an expression with what depends on constants alone computed; calls of the dialect of
+    quantised networks stay unless ``fold_qnn``, so that passes still see where the integers begin.
+    """
+
+    def change(node: Any) -> Any:
+        return _change(node, fold_qnn)
+
     known = without_lets(expr, lambda let: not _is_constant(let.value))
-    folded = rewrite(known, _change)
+    folded = rewrite(known, change)
     while folded is not known:  # lets whose values have become constants
         known = without_lets(folded, lambda let: not _is_constant(let.value))
-        folded = rewrite(known, _change) if known is not folded else known
+        folded = rewrite(known, change) if known is not folded else known
     return folded
 
 
 @relay_pass("FoldConstant", 2)
 def FoldConstant(mod: IRModule, fold_qnn: bool = False) -> IRModule:
     """Compute what depends on constants alone; a result that is much larger than what it is
-    computed from stays a computation. Operators of qnn are folded like others.
+    computed from stays a computation. ``fold_qnn`` folds operators of qnn like others.
     """
     for variable, function in functions_of(mod):
         if not function.attrs.get("Primitive"):

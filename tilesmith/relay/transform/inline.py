@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
-from tilesmith.relay.expr import Call
+from tilesmith.relay.expr import Call, Let, Var
 from tilesmith.relay.function import Function
 from tilesmith.relay.rewriting import renewed, rewrite, substitute
 from tilesmith.relay.transform.clean_up import called_functions
 from tilesmith.relay.transform.pass_classes import relay_pass
-from tilesmith.relay.walks import functions_of
+from tilesmith.relay.walks import functions_of, parts, post_order
 
-__all__ = ["DefuseOps", "Inline"]
+__all__ = ["DefuseOps", "Inline", "defused"]
 
 
 def _inlined(call: Call, function: Function) -> Any:
@@ -70,18 +69,47 @@ def Inline(mod: IRModule) -> IRModule:
     return mod
 
 
-def _each(mod: IRModule, change: Callable[[Any], Any]) -> IRModule:
-    for variable, function in functions_of(mod):
-        mod[variable] = rewrite(function, change)
-    return mod
+def _is_fused(node: Any) -> bool:
+    """Return whether a node is a function that FuseOps made."""
+    return (
+        isinstance(node, Function)
+        and bool(node.attrs.get("Primitive"))
+        and not node.attrs.get("Compiler")
+    )
+
+
+def defused(function: Any) -> Any:
+    """Return an expression with the bodies of primitive functions in the place of their calls,
+    also of those that a let gives a name to; a let that then is not needed goes.
+    """
+    bound = {
+        node.var: node.value
+        for node in post_order(function)
+        if isinstance(node, Let) and _is_fused(node.value)
+    }
+
+    called: set[Any] = set()
+
+    def change(node: Any) -> Any:
+        callee = node.op if isinstance(node, Call) else None
+        if isinstance(callee, Var) and callee in bound:
+            called.add(callee)
+            callee = bound[callee]
+        return _inlined(node, callee) if _is_fused(callee) else node
+
+    changed = rewrite(function, change)
+    if not called:
+        return changed
+    used = {part for node in post_order(changed) for part in parts(node) if isinstance(part, Var)}
+    unused = called - used
+    return rewrite(
+        changed, lambda node: node.body if isinstance(node, Let) and node.var in unused else node
+    )
 
 
 @relay_pass("DefuseOps", 1)
 def DefuseOps(mod: IRModule) -> IRModule:
     """Put the bodies of primitive functions, which FuseOps makes, in the place of their calls."""
-
-    def change(node: Any) -> Any:
-        is_call = isinstance(node, Call) and isinstance(node.op, Function)
-        return _inlined(node, node.op) if is_call and node.op.attrs.get("Primitive") else node
-
-    return _each(mod, change)
+    for variable, function in functions_of(mod):
+        mod[variable] = defused(function)
+    return mod

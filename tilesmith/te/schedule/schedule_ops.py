@@ -19,6 +19,7 @@ from tilesmith.te.schedule.operations.rules import Bounds
 from tilesmith.te.schedule.placement import AttachPaths, attach_point, memory_scope
 from tilesmith.te.schedule.refusals import refuse
 from tilesmith.te.schedule.schedule import Schedule
+from tilesmith.te.schedule.single_writers import guard_updates
 from tilesmith.te.schedule.stage import AttachType, Stage
 from tilesmith.te.tensor import Operation, PlaceholderOp, ScanOp, Tensor
 from tilesmith.tir.expr import IterVar, ProducerLoad
@@ -67,6 +68,7 @@ class _Writer:
         body: Stmt = stmt_seq()
         for stage in reversed(self.at_root):
             body = self.pipeline(stage, body)
+        body = guard_updates(body)
         missing = [axis for axis in self.at_loops if axis not in self.placed]
         if missing:
             stage = self.at_loops[missing[0]][0]

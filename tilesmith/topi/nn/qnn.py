@@ -70,7 +70,7 @@ def simulated_quantize(
     def element(*i: Any) -> PrimExpr:
         value = data(*i)
         scale = _parameter(output_scale, i[axis], 1, dtype)
-        moved = tir.round(value / scale) + _parameter(output_zero_point, i[axis], 0, dtype)
+        moved = tir.nearbyint(value / scale) + _parameter(output_zero_point, i[axis], 0, dtype)
         result = value
         for number, name in SQNN_CODE_TO_DTYPE.items():
             if number != SQNN_DISABLE:

@@ -50,7 +50,9 @@ class Published:
 
 
 def _function(row: Row, is_ambiguous: bool) -> Any:
-    """Return the function of a row; one that has several parameter lists takes them all."""
+    """Return the function of a row; one that has several parameter lists shows none, and takes that
+    of its first row.
+    """
     signature = row.signature()
     if is_ambiguous:
         signature = inspect.signature(lambda *args, **kwargs: None)
@@ -69,7 +71,7 @@ def _named(row: Row, signature: inspect.Signature, meaning: Meaning) -> Callable
     def function(*args: Any, **kwargs: Any) -> Any:
         if row.kind == "no":
             refuse(row.path, row.meaning)
-        return meaning(_bound(row, signature, args, kwargs))
+        return meaning(_bound(row, row.signature(), args, kwargs))
 
     function.__name__ = function.__qualname__ = row.name
     function.__module__ = f"tilesmith.topi.{row.family}"

@@ -22,30 +22,18 @@ REASONS: dict[str, Reason] = {
         "it moves the tiles of Intel's AMX unit, which classic schedules cannot reserve",
         "schedule_dense_int8 goes by vectors; tile registers are used by tir.Schedule.tensorize",
     ),
-    "assembly": Reason(
-        "it is a micro kernel of Arm instructions, written for one layout of packed operands",
-        "topi.arm_cpu's schedules go by vectors; the dot products of Arm are intrinsics of"
-        " tir.tensor_intrin.arm_cpu, for tir.Schedule.tensorize",
-    ),
     "autotvm": Reason(
         "it fills AutoTVM's configuration, and schedules here do not ask for one",
         "call the schedule without a configuration",
     ),
     "cudnn": Reason(
         "it calls cuDNN, which is not linked",
-        "use the operator of topi.nn with schedule_conv2d_nchw, schedule_softmax, …",
-    ),
-    "dp4a": Reason(
-        "the instruction dp4a has no tensor intrinsic of tensor expressions here",
-        "tir.Schedule.tensorize with the intrinsics of tir.tensor_intrin.cuda",
+        "te.gradient of topi.nn.conv2d_nchw gives the gradient of the weights",
     ),
     "dsp": Reason(
-        "it is made of micro kernels for the DSP extension of Cortex-M, as C sources",
-        "use the operator of topi.nn with generic schedules and target 'c -mcpu=cortex-m7'",
-    ),
-    "miopen": Reason(
-        "it calls MIOpen, which is not linked",
-        "use topi.nn.conv2d_nchw with topi.cuda.schedule_conv2d_nchw under the rocm target",
+        "it writes C sources of micro kernels for the DSP extension of Cortex-M",
+        "conv2d_nhwc_dsp, dense_dsp, … and their schedules answer, with plain loops that target"
+        " 'c -mcpu=cortex-m7' writes as C",
     ),
     "nnpack": Reason(
         "it calls NNPACK, which is not linked",
@@ -56,11 +44,11 @@ REASONS: dict[str, Reason] = {
         "use topi.nn.conv2d_NCHWc_int8, or the form for NCHW data",
     ),
     "packing": Reason(
-        "it belongs to a product whose weights were packed by another function before",
-        "use topi.nn.conv2d_nhwc on plain weights; tir.Schedule.transform_layout packs them",
+        "it tells the tile sizes of micro kernels that the schedules here do not use",
+        "the schedules take weights in tiles of any size: topi.nn.conv2d_gemm_weight_transform",
     ),
     "padded": Reason(
-        "it is a variant for matrices that are padded to whole warps",
+        "it prepares matrices that are padded to whole warps",
         "topi.nn.sparse_dense takes matrices of any size",
     ),
     "part": Reason(
@@ -70,14 +58,6 @@ REASONS: dict[str, Reason] = {
     "relay": Reason(
         "it rewrites operators of a graph for one layout or dtype",
         "relax.transform.ConvertLayout and topi.nn.conv2d_NCHWc do that on graphs here",
-    ),
-    "rocblas": Reason(
-        "it calls rocBLAS, which is not linked",
-        "use topi.nn.dense or batch_matmul with topi.cuda's schedules under the rocm target",
-    ),
-    "saturating": Reason(
-        "it adds in 16 bits, where sums of products of bytes saturate",
-        "dot_16x1x16_uint8_int8_int32 adds in 32 bits",
     ),
     "statements": Reason(
         "it writes the statements of one kernel for buffers that another function makes",

@@ -13,7 +13,7 @@ from tilesmith.cli.main import tilesmith
 from tilesmith.support.errors import FrontendError, InternalError
 from tilesmith.testing.fuzz.models import campaign
 from tilesmith.testing.fuzz.models.campaign import Options, fuzz_models, replay_finding
-from tilesmith.testing.fuzz.models.reference import difference
+from tilesmith.testing.fuzz.models.reference import difference, is_endless
 from tilesmith.testing.fuzz.models.verdict import judge
 
 PLANTED = "tests.testing.fuzz.models.planted"
@@ -102,6 +102,7 @@ def test_errors_are_judged():
         ([[1.0]], [[[1.0]]], "another shape"),
         ([[1.0]], [[np.nan]], "other values"),
         ([[np.inf]], [[-np.inf]], "other values"),
+        ([[-np.inf]], [[np.finfo("float32").min]], None),
         ([[1000.0, 0.01]], [[1000.0, 0.02]], None),
         ([[1.0]], [[1.1]], "other values"),
     ],
@@ -139,3 +140,18 @@ def test_a_fixed_run():
 def test_a_kind_that_is_not_there():
     result = CliRunner().invoke(tilesmith, ["fuzz", "models", "--kind", "modles"])
     assert result.exit_code == 2 and "artifact" in result.stderr
+
+
+@pytest.mark.parametrize("count", [3, 10**12])
+def test_a_loop_without_end_is_not_run(count, tmp_path):
+    import onnx
+
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float y) <int64 n = {{{count}}}> {{
+          y = Loop(n, "", x) <body = l (int64 i, bool c, float[2] s) => (bool d, float[2] t) {{
+            d = Identity(c)
+            t = Add(s, s)
+          }}>
+        }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    assert is_endless(tmp_path / "model.onnx") is (count > 3)

@@ -362,6 +362,9 @@ class ONNXGraphImporter:
             reason = "a tensor that is computed at import needs more memory than there is"
             raise _at_node(OutOfMemoryError(reason), node, index) from error
         except _BROKEN as error:
+            if _is_too_big(error):
+                reason = "a tensor that is computed at import has more elements than can be counted"
+                raise _at_node(OutOfMemoryError(reason), node, index) from error
             # Errors of broken models inside a converter; the cause stays attached.
             reason = f"{type(error).__name__}: {error}"
             note = "its inputs or attributes do not fit the operator; export the model again"
@@ -430,6 +433,12 @@ def identifier(name: str) -> str:
     """Turn a name into a Python identifier."""
     found = re.sub(r"\W+", "_", name).strip("_")
     return found if found and not found[0].isdigit() else f"v_{found}" if found else "v"
+
+
+def _is_too_big(error: Exception) -> bool:
+    """Return whether numpy refuses to make an array for its size."""
+    text = str(error)
+    return isinstance(error, ValueError) and ("is too big" in text or "Maximum allowed" in text)
 
 
 def _at_node(error: TilesmithError, node: OnnxNode, index: int) -> TilesmithError:

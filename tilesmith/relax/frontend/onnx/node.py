@@ -122,6 +122,15 @@ class OnnxNode:
             raise ShapeError(f"its input '{name}' has to have one element, got {array.shape}")
         return array.reshape(()).item()
 
+    def count(self, index: int, name: str, default: int | None = None) -> int:
+        """Return a constant input of one element that counts something: at least 1."""
+        found = self.number(index, name, default)
+        if found is None:
+            raise OpAttributeRequired(f"it needs the input '{name}'")
+        if found < 1:
+            raise ShapeError(f"its input '{name}' is {found}, it has to be at least 1")
+        return int(found)
+
     def integers(self, index: int, name: str) -> list[Size]:
         """Return an input that lists sizes; sizes computed at run time become symbolic."""
         array = self.known(index)

@@ -40,6 +40,18 @@ def find_schema(domain: str, operator: str, version: int) -> Any:
         return None
 
 
+_FLAGS = {
+    "Attention": ("is_causal",),
+    "BlackmanWindow": ("periodic",),
+    "HammingWindow": ("periodic",),
+    "HannWindow": ("periodic",),
+    "RotaryEmbedding": ("interleaved",),
+    "TopK": ("sorted",),
+}
+"""Attributes that are 0 or 1 and that no converter asks for: definitions of operators take any
+number but 0 for yes, other runtimes only 1."""
+
+
 def check_by_schema(node: Any) -> None:
     """Raise FrontendError or OpAttributeInvalid where inputs or attributes of a node are missing,
     or are not of the kind that its operator takes.
@@ -63,6 +75,8 @@ def check_by_schema(node: Any) -> None:
             _check_kind(name, formal.type, node.attributes[name])
         elif formal.required:
             raise OpAttributeRequired(f"it needs the attribute '{name}'")
+    for name in _FLAGS.get(node.operator, ()):
+        node.flag(name)
 
 
 def _check_kind(name: str, kind: Any, value: Any) -> None:

@@ -107,15 +107,30 @@ def rank_of(expr: Any) -> int:
     return ndim
 
 
-def shape_of(expr: Any) -> list[Size]:
-    """Return the sizes of a tensor; raises ShapeError if they are not known."""
+class SizeList(list[Any]):
+    """The sizes of a tensor; asking for an axis that it does not have raises ShapeError."""
+
+    def __getitem__(self, place: Any) -> Any:
+        try:
+            return super().__getitem__(place)
+        except IndexError:
+            shown = ", ".join([str(size) for size in self])
+            raise ShapeError(
+                f"it takes axis {place} of a tensor that has only {len(self)}: ({shown})"
+            ) from None
+
+
+def shape_of(expr: Any, rank: int | None = None) -> list[Size]:
+    """Return the sizes of a tensor; raises ShapeError if unknown, or if not ``rank`` ones."""
     sizes = sizes_of(tensor_info(expr))
     if sizes is None:
         raise ShapeError(
             f"the shape of the tensor ({describe(tensor_info(expr))}) is not known at import",
             notes=("give the shapes of the model's inputs with shape_dict",),
         )
-    return [int(size.value) if isinstance(size, IntImm) else size for size in sizes]
+    if rank is not None and len(sizes) != rank:
+        raise ShapeError(f"it has a tensor of rank {len(sizes)} where it needs one of rank {rank}")
+    return SizeList([int(size.value) if isinstance(size, IntImm) else size for size in sizes])
 
 
 def is_static(sizes: Sequence[Size]) -> bool:
@@ -123,9 +138,11 @@ def is_static(sizes: Sequence[Size]) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
-def static_shape(expr: Any, what: str) -> list[int]:
-    """Return the sizes as integers; raises ShapeError (``what`` needs them) if one is symbolic."""
-    sizes = shape_of(expr)
+def static_shape(expr: Any, what: str, rank: int | None = None) -> list[int]:
+    """Return the sizes as integers; raises ShapeError (``what`` needs them) if one is symbolic, or
+    if there are not ``rank`` ones.
+    """
+    sizes = shape_of(expr, rank)
     if not is_static(sizes):
         shown = ", ".join([str(size) for size in sizes])
         raise ShapeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.relax.attrs import Schema, boolean
+from tilesmith.relax.attrs import Schema, boolean, integer, text
 from tilesmith.relax.expr import RelaxExpr
 from tilesmith.relax.spec import topi
 from tilesmith.relay.expr import TupleWrapper, const
@@ -17,6 +17,14 @@ computed(
     level=1,
     schema=Schema(sparse_lhs=boolean(False)),
     description="``dense @ sparse.T``, or ``sparse @ dense.T``.",
+)
+computed(
+    "nn.sparse_conv2d",
+    "dense_data sparse_data sparse_indices sparse_indptr",
+    lambda attrs, *operands: topi.nn.sparse_conv2d(*operands, attrs.layout, attrs.kernel_size),
+    level=2,
+    schema=Schema(layout=text("NHWC"), kernel_size=integer(1)),
+    description="A convolution with a sparse filter, a matrix of outputs by places of the window.",
 )
 computed(
     "nn.sparse_add",

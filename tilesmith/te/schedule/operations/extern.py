@@ -15,6 +15,7 @@ from tilesmith.te.schedule.operations.rules import (
     Placement,
     Regions,
 )
+from tilesmith.te.schedule.single_writers import updating_alone
 from tilesmith.te.schedule.stage import Stage
 from tilesmith.te.tensor import ExternOp, Tensor
 from tilesmith.tir import transform as passes
@@ -93,7 +94,7 @@ def _provide(stage: Stage, bounds: Bounds, placement: Placement) -> Stmt:
     pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, outputs)]
     for buffer, tensor in reversed(pairs):
         body = bound_to_region(buffer, tensor, whole_ranges(tensor), body)
-    return body
+    return updating_alone(stage, body)
 
 
 OPERATIONS.handles(ExternOp)(OperationRules(_reads, _domains, _realize, _provide))

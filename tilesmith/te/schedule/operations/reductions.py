@@ -20,6 +20,7 @@ from tilesmith.te.schedule.loop_nest import LoopNest, with_conditions
 from tilesmith.te.schedule.message_passing import is_virtual_thread, pass_down_marks, thread_of
 from tilesmith.te.schedule.operations.rules import Bounds, Placement
 from tilesmith.te.schedule.refusals import describe, refuse
+from tilesmith.te.schedule.single_writers import updating
 from tilesmith.te.schedule.stage import Stage
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
@@ -123,9 +124,9 @@ def _serial(stage: Stage, bounds: Bounds, placement: Placement, marks: dict[Iter
         stage, bounds, trivial, begin, True, {*alone, *stage.op.reduce_axis}, outer
     )  # fmt: skip
     stored = [] if stage.store_predicate is None else [stage.store_predicate]
-    init = with_conditions(stored, found.init(first), are_likely=False)
+    init = updating(stage, with_conditions(stored, found.init(first), are_likely=False))
     init = first.wrap(with_conditions(first.guards(), init))
-    update = with_conditions(stored, found.update(nest), are_likely=False)
+    update = updating(stage, with_conditions(stored, found.update(nest), are_likely=False))
     update = nest.wrap(with_conditions(nest.guards(), update), placement.at, begin)
     return nest.wrap(stmt_seq(init, update), placement.at, 0, begin)
 

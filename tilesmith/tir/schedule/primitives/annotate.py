@@ -238,8 +238,16 @@ def _check_bound_inside(cursor: LoopCursor, thread_axis: str) -> None:
 
 def _fills_shared_memory(cursor: LoopCursor, outer: Var) -> bool:
     """Return whether the blocks below a loop write the same shared memory in each iteration of an
-    outer loop, so that the threads of the outer loop may divide the work.
+    outer loop, so that the threads of the outer loop may divide the work. All of them have to come
+    by: no loop on the way may take longer for some of them.
     """
+    for ancestor in cursor.ancestors():
+        stmt = ancestor.stmt
+        if isinstance(stmt, For):
+            if stmt.loop_var is outer:
+                break
+            if mentions(stmt.min, {outer}) or mentions(stmt.extent, {outer}):
+                return False
     for below in cursor.blocks_below():
         realize = below.stmt
         if any(mentions(v, {outer}) for v in (*iterator_values(below), realize.predicate)):

@@ -184,6 +184,7 @@ def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> 
         if is_open and iterator.var not in own:
             reason = f"the new indices use iterator '{iterator.var.name}', on which the place in "
             raise access.refuse(reason + f"'{access.buffer.name}' does not depend")
+    _check_init(access, indices)
     domains = {iterator.var: iterator.domain for iterator in block.iter_vars}
     analyzer = Analyzer()
     shape = []
@@ -195,6 +196,19 @@ def _reindex_cache(access: _Access, storage_scope: str, index_map: IndexMap) -> 
         shape.append(analyzer.simplify(moved(covered.max_value, 1)))
     name = f"{access.buffer.name}_{storage_scope}"
     return _through(access, indices, shape, name, storage_scope, is_cache=True)
+
+
+def _check_init(access: _Access, indices: list[PrimExpr]) -> None:
+    """Check that the init of a reduction, which knows no reduction iterator, can use the cache."""
+    init = access.block.init
+    if init is None or not access.reads or next(accesses(init, access.buffer), None) is None:
+        return
+    for iterator in access.used(indices):
+        if iterator.iter_type == IterVar.CommReduce:
+            raise access.refuse(
+                f"the new indices use reduction iterator '{iterator.var.name}', which the init of "
+                f"block '{access.block.name_hint}' does not know"
+            )
 
 
 def _through(

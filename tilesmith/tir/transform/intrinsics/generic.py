@@ -20,7 +20,7 @@ def _pow(call: Call) -> PrimExpr | None:
     if not isinstance(exponent, (IntImm, FloatImm)):
         return None
     power, dtype = exponent.value, call.dtype
-    if power != int(power) or not 0 <= power <= MAX_MULTIPLIED:
+    if not 0 <= power <= MAX_MULTIPLIED or power != int(power):  # NaN is not in the range
         return None
     f = Formula(dtype)
     if power == 0:

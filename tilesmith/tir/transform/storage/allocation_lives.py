@@ -219,12 +219,24 @@ class LifeFinder(Visitor):
             self.near_regions.pop()
         elif attr.attr_key == "thread_extent":
             self.visit_threads(attr)
+        elif attr.attr_key == "pragma_parallel_launch_point":
+            self.visit_region(attr)
         elif attr.attr_key == "async_scope":
             outer, self.is_asynchronous = self.is_asynchronous, True
             self.visit_children(attr)
             self.is_asynchronous = outer
         else:
             self.visit_children(attr)
+
+    def visit_region(self, attr: AttrStmt) -> None:
+        """Visit loops whose workers wait for each other only where the program says so: what is
+        allocated around and between the loops is live as long as they run.
+        """
+        before, start = set(self.lives), self.position + 1
+        self.visit_loop(attr)
+        for pointer, life in self.lives.items():
+            if pointer not in before and life.first >= 0:
+                life.first, life.last, life.last_in = start, self.position, None
 
     def visit_threads(self, launch: For | AttrStmt) -> None:
         # Threads do not wait for each other: allocations of a kernel are live until its end.

@@ -144,7 +144,7 @@ def _skip_rms_norm(node: OnnxNode) -> Any:
 def _embed_layer_norm(node: OnnxNode) -> Any:
     """Sum the embeddings of words, positions and segments, and normalise."""
     ids = node[0]
-    batch, length = shape_of(ids)
+    batch, length = shape_of(ids, 2)
     total = op.take(node[2], ids, 0)
     if node.has(8):
         places = op.take(node[3], node[8], 0)
@@ -170,7 +170,7 @@ def _embed_layer_norm(node: OnnxNode) -> Any:
 
 def _heads(x: Any, count: int) -> Any:
     """Reshape (batch, sequence, hidden) → (batch, sequence, heads, head)."""
-    batch, length, hidden = shape_of(x)
+    batch, length, hidden = shape_of(x, 3)
     return op.reshape(x, [batch, length, count, hidden // count])
 
 
@@ -181,7 +181,7 @@ def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
     causal = "TopLeft" if node.flag("unidirectional") else None
     scale = node.attribute("scale") or None
     found = node.emit(op.nn.attention(*parts, bias, scale, causal))
-    batch, length, heads, head = shape_of(found)
+    batch, length, heads, head = shape_of(found, 4)
     return op.reshape(found, [batch, length, heads * head])
 
 
@@ -225,7 +225,7 @@ def _attention(node: OnnxNode) -> Any:
 
 def _whole(bias: Any, parts: list[Any]) -> Any:
     """Broadcast a bias to the shape of the scores (batch, heads, queries, keys)."""
-    batch, queries, heads, _ = shape_of(parts[0])
+    batch, queries, heads, _ = shape_of(parts[0], 4)
     return op.broadcast_to(bias, [batch, heads, queries, shape_of(parts[1])[1]])
 
 

@@ -99,7 +99,7 @@ def with_bias(x: Any, bias: Any) -> Any:
     """Return ``x`` (N, C, spatial…) plus one number for each channel."""
     if bias is None:
         return x
-    channels = shape_of(bias)[0]
+    (channels,) = shape_of(bias, 1)
     return op.add(x, op.reshape(bias, [1, channels, *[1] * (rank_of(x) - 2)]))
 
 

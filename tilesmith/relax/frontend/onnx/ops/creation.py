@@ -10,8 +10,13 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, PrimValue, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import Sizes, dtype_of, is_static
-from tilesmith.support.errors import FrontendError, OpAttributeInvalid, OpAttributeRequired
+from tilesmith.relax.frontend.onnx.values import Sizes, dtype_of, is_static, product
+from tilesmith.support.errors import (
+    FrontendError,
+    OpAttributeInvalid,
+    OpAttributeRequired,
+    ShapeError,
+)
 
 _LARGE = 1 << 16
 
@@ -37,7 +42,9 @@ def _constant_of_shape(node: OnnxNode) -> Any:
         raise OpAttributeInvalid(f"its attribute 'value' has the shape {stored.shape}, not (1,)")
     value = stored.reshape(())
     shape = node.integers(0, "shape")
-    if is_static(shape) and int(numpy.prod(shape)) <= _LARGE:
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise ShapeError(f"its input 'shape' is {shape}, which has a negative size")
+    if is_static(shape) and product(shape) <= _LARGE:
         return Constant(numpy.full([int(size) for size in shape], value, value.dtype))
     return op.full(ShapeExpr(shape), Constant(value), str(value.dtype))
 

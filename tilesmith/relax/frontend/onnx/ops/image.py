@@ -247,7 +247,7 @@ def _columns_to_image(node: OnnxNode) -> Any:
         shape = [1] * (2 * rank)
         shape[i], shape[i + rank] = grid.shape
         places = places * padded[i] + grid.reshape(shape)
-    batch, columns, count = static_shape(x, "Col2Im")
+    batch, columns, count = static_shape(x, "Col2Im", 3)
     channels = columns // int(numpy.prod(block))
     flat = op.reshape(x, [batch, channels, places.size])
     index = numpy.broadcast_to(places.reshape(-1), (batch, channels, places.size))

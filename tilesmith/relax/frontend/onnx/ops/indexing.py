@@ -121,9 +121,11 @@ def _slice(node: OnnxNode) -> Any:
     count = shape_of(node[1])[0]
     axes = node.axes(3, rank)
     axes = list(range(int(count))) if axes is None else axes
+    if len(axes) > rank or (isinstance(count, int) and len(axes) != count):
+        raise ShapeError(f"it has {count} starts for {len(axes)} axes of a tensor of rank {rank}")
     steps = [1] * len(axes)
     if node.has(4):
-        steps = [int(value) for value in node.constant(4, "steps").ravel()]
+        steps = [_bound(int(value)) for value in node.constant(4, "steps").ravel()]
     if node.known(1) is None or node.known(2) is None:
         return _slice_at_run_time(node, x, axes, steps)
     sizes = shape_of(x)
@@ -244,7 +246,7 @@ def _eye_like(node: OnnxNode) -> Any:
 
     if rank_of(node[0]) != 2:
         raise ShapeError(f"it needs a matrix, got a tensor of rank {rank_of(node[0])}")
-    rows, columns = shape_of(node[0])
+    rows, columns = shape_of(node[0], 2)
     to = node.attribute("dtype")
     dtype = dtype_of(node[0]) if to is None else dtype_name(int(to), "the result")
     row = op.expand_dims(op.arange(0, rows, 1, "int64"), 1)

@@ -398,7 +398,7 @@ def _block_size(node: OnnxNode) -> int:
 @converter("DepthToSpace")
 def _depth_to_space(node: OnnxNode) -> Any:
     x, block = node[0], _block_size(node)
-    n, c, h, w = shape_of(x)
+    n, c, h, w = shape_of(x, 4)
     if isinstance(c, int) and c % (block * block):
         raise ShapeError(f"{c} channels cannot be divided by {block} * {block}")
     depth = c // (block * block)
@@ -413,7 +413,7 @@ def _depth_to_space(node: OnnxNode) -> Any:
 @converter("SpaceToDepth")
 def _space_to_depth(node: OnnxNode) -> Any:
     x, block = node[0], _block_size(node)
-    n, c, h, w = shape_of(x)
+    n, c, h, w = shape_of(x, 4)
     if any(isinstance(size, int) and size % block for size in (h, w)):
         raise ShapeError(f"{h} rows and {w} columns cannot be divided into blocks of {block}")
     rows, columns = h // block, w // block

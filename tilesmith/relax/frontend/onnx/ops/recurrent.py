@@ -122,7 +122,7 @@ def _run(
     batch_first = node.flag("layout")
     _check_shapes(node, gates, len(turned), states, batch_first)
     x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
-    length, batch, _ = shape_of(x)
+    length, batch, _ = shape_of(x, 3)
     if not isinstance(length, int) or not 1 <= length <= MOST_STEPS:
         raise node.unsupported(f"a sequence of {length} steps, which are unrolled,")
     functions = _functions(node, defaults, len(turned))
@@ -200,6 +200,11 @@ def _over_steps(
         runs = node.emit(op.greater(lengths, scalar(place, dtype_of(lengths))))
         state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
         outputs[place] = op.where(runs, new[0], scalar(0, dtype_of(x)))
+    if lengths is not None:
+        # A sequence without steps has no last output: 0, as onnxruntime gives.
+        runs = node.emit(op.greater(lengths, scalar(0, dtype_of(lengths))))
+        zero = scalar(0, dtype_of(x))
+        state = tuple([node.emit(op.where(runs, last, zero)) for last in state])
     return outputs, state
 
 

@@ -13,6 +13,8 @@ __all__ = ["AxisResize", "nearest_places", "resize_matrix"]
 
 _LARGEST_MATRIX = 1 << 27
 """More weights or positions than this are not computed at import."""
+_ROWS_AT_ONCE = 4096
+"""So many rows of a matrix of weights are computed together: as fast as all, in less memory."""
 
 
 class AxisResize:
@@ -130,12 +132,15 @@ def resize_matrix(task: AxisResize) -> Any:
     width = min(task.scale, 1.0) if settings["antialias"] else 1.0
     radius = int(numpy.ceil(reach / width)) + 1
     matrix = numpy.zeros((task.after, task.before))
-    for row, place in enumerate(task.positions()):
-        taps = numpy.arange(int(numpy.floor(place)) - radius, int(numpy.floor(place)) + radius + 1)
-        weights = kernel((taps - place) * width, settings["alpha"])
+    places = numpy.asarray(task.positions())
+    for first in range(0, task.after, _ROWS_AT_ONCE):
+        part = places[first : first + _ROWS_AT_ONCE, None]
+        taps = numpy.floor(part).astype(int) + numpy.arange(-radius, radius + 1)
+        weights = kernel((taps - part) * width, settings["alpha"])
         if settings["exclude_outside"]:
             weights = numpy.where((taps >= 0) & (taps < task.before), weights, 0)
         if settings["exclude_outside"] or settings["antialias"]:
-            weights = weights / weights.sum()
-        numpy.add.at(matrix[row], numpy.clip(taps, 0, task.before - 1), weights)
+            weights = weights / weights.sum(1, keepdims=True)
+        rows = numpy.arange(first, first + len(part))[:, None]
+        numpy.add.at(matrix, (rows, numpy.clip(taps, 0, task.before - 1)), weights)
     return matrix

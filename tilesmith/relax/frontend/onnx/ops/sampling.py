@@ -302,7 +302,9 @@ def _deform_conv(node: OnnxNode) -> Any:
     x, weight = node[0], node[1]
     kernel = kernel_shape(node, weight, 2)
     shifts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))
-    batch, channels, height, width = shape_of(x)
+    batch, channels, height, width = shape_of(x, 4)
+    if rank_of(node[2]) != 4:
+        raise ShapeError(f"its input 'offset' has the rank {rank_of(node[2])}, 4 needed")
     result = static_shape(op.take(node[2], scalar(0, "int64"), 0), "DeformConv")[1:]
     count, window = result[0] * result[1], kernel[0] * kernel[1]
     split = node.emit(op.reshape(x, [batch * shifts, channels // shifts, height, width]))

@@ -13,6 +13,7 @@ from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
 from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of, static_shape
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import ShapeError
 
 
 def _parts(node: OnnxNode, x: Any) -> tuple[Any, Any]:
@@ -60,7 +61,7 @@ def _dft(node: OnnxNode) -> Any:
     length = shape_of(x)[axis]
     if not isinstance(length, int):
         raise node.unsupported("a transform along an axis of symbolic size")
-    count = int(node.number(1, "dft_length", length))
+    count = node.count(1, "dft_length", length)
     inverse, onesided = node.flag("inverse"), node.flag("onesided")
     real, imaginary = _parts(node, x)
     if onesided and inverse:
@@ -117,11 +118,13 @@ def _inverse_of_half(
 @converter("STFT")
 def _stft(node: OnnxNode) -> Any:
     x = node[0]
-    batch, length, _ = static_shape(x, "STFT")
-    step = int(node.number(1, "frame_step"))
+    batch, length, _ = static_shape(x, "STFT", 3)
+    step = node.count(1, "frame_step")
     window = node.get(2)
-    size = int(node.number(3, "frame_length", None if window is None else shape_of(window)[0]))
+    size = node.count(3, "frame_length", None if window is None else shape_of(window, 1)[0])
     onesided = node.flag("onesided", True)
+    if size > length:
+        raise ShapeError(f"its frames of {size} are longer than the signal of {length}")
     frames = (length - size) // step + 1
     places = numpy.arange(frames)[:, None] * step + numpy.arange(size)[None]
     dtype = dtype_of(x)
@@ -144,7 +147,8 @@ def _stft(node: OnnxNode) -> Any:
 def _mel_weight_matrix(node: OnnxNode) -> Any:
     """Compute triangles at equal distances on the mel scale at import."""
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    bins, length, rate, low, high = [node.number(i, name) for i, name in enumerate(names)]
+    bins, length, rate = [node.count(i, name) for i, name in enumerate(names[:3])]
+    low, high = [node.number(i, name) for i, name in enumerate(names[3:], 3)]
     to = int(node.attribute("output_datatype", 1))
     edges = 2595 * numpy.log10(1 + numpy.array([low, high]) / 700)
     mel = edges[0] + numpy.arange(bins + 2) * ((edges[1] - edges[0]) / (bins + 2))

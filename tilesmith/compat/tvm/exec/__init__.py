@@ -1,0 +1,1 @@
+"""Programs that users start with `python -m tvm.exec.NAME`."""

@@ -1,0 +1,10 @@
+"""Strategies of operators for any target, and what strategies are written with."""
+
+from tilesmith.relay.op.strategy.names import StrategyNames
+from tilesmith.support.lazy import lazy_attributes
+
+_names = StrategyNames("generic")
+
+__getattr__, __dir__ = lazy_attributes(__name__, finder=_names)
+
+__all__ = sorted(_names.public_names())

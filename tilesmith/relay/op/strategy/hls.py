@@ -1,0 +1,10 @@
+"""Strategies of operators for high-level synthesis."""
+
+from tilesmith.relay.op.strategy.names import StrategyNames
+from tilesmith.support.lazy import lazy_attributes
+
+_names = StrategyNames("hls")
+
+__getattr__, __dir__ = lazy_attributes(__name__, finder=_names)
+
+__all__ = sorted(_names.public_names())
