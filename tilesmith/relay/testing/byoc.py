@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.ir import Op
 from tilesmith.relay.expr import Call
 from tilesmith.relay.expr_functor import ExprMutator
 from tilesmith.relay.op import annotation
@@ -24,13 +25,12 @@ class CcompilerAnnotator(ExprMutator):
 
     def visit_call(self, call: Any) -> Any:
         """Rewrite a call: a subtraction ends a region, the first addition below it begins it."""
-        name = getattr(call.op, "name", "")
-        if name == "subtract" and self.in_compiler == 0:
+        if call.op is Op.get("subtract") and self.in_compiler == 0:
             self.in_compiler = 1
             inside = super().visit_call(call)
             self.in_compiler = 0
             return annotation.compiler_end(inside, _COMPILER)
-        if name == "add" and self.in_compiler == 1:
+        if call.op is Op.get("add") and self.in_compiler == 1:
             self.in_compiler = 2
             arguments = [annotation.compiler_begin(self.visit(one), _COMPILER) for one in call.args]
             self.in_compiler = 1
