@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.ir import Op
 from tilesmith.relay.expr import Call
 from tilesmith.relay.expr_functor import ExprMutator
-from tilesmith.relay.op import annotation
+from tilesmith.relay.op.annotation.annotation import compiler_begin, compiler_end
 
 __all__ = ["CcompilerAnnotator"]
 
@@ -29,10 +29,10 @@ class CcompilerAnnotator(ExprMutator):
             self.in_compiler = 1
             inside = super().visit_call(call)
             self.in_compiler = 0
-            return annotation.compiler_end(inside, _COMPILER)
+            return compiler_end(inside, _COMPILER)
         if call.op is Op.get("add") and self.in_compiler == 1:
             self.in_compiler = 2
-            arguments = [annotation.compiler_begin(self.visit(one), _COMPILER) for one in call.args]
+            arguments = [compiler_begin(self.visit(one), _COMPILER) for one in call.args]
             self.in_compiler = 1
             return Call(call.op, arguments, call.attrs, span=call.span)
         return super().visit_call(call)
