@@ -108,7 +108,7 @@ class PythonConverter(ExprFunctor):
         variable = GlobalVar(name)
         mod[variable] = prog if isinstance(prog, Function) else Function([], prog)
         self.mod = ToANormalForm()(mod)
-        found = self.mod[variable]
+        found: Any = self.mod[variable]
         self.mod = self.mod.shallow_copy()
         del self.mod[variable]
         return found if isinstance(prog, Function) else found.body

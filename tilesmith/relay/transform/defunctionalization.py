@@ -159,7 +159,8 @@ class _Rewriting:
     def type_of(self, expr: Any) -> Any:
         """Return the type of an expression of the source, without type variables."""
         if isinstance(expr, GlobalVar):
-            return self.program.source[expr].declared_type()
+            named: Any = self.program.source[expr]
+            return named.declared_type()
         return apply(expr.checked_type, dict(self.types))
 
     def variable(self, old: Var) -> Any:
@@ -233,7 +234,7 @@ class _Rewriting:
         def body(values: list[Var], arguments: list[Var]) -> Any:
             inner = _Rewriting(program, types)
             inner.variables.update(zip(taken, values))
-            lets = []
+            lets: list[tuple[Var, Any]] = []
             for param, argument in zip(function.params, arguments):
                 lets.append((inner.variable(param), argument))
             if itself is not None:
@@ -278,7 +279,8 @@ class _Rewriting:
 
     def chosen(self, call: Call) -> list[Type]:
         """Return what the type parameters of a function of the module stand for in a call."""
-        declared = self.program.source[call.op].declared_type()
+        named: Any = self.program.source[call.op]
+        declared = named.declared_type()
         found: dict[int, Type] = {}
         for wanted, arg in zip(declared.arg_types, call.args):
             _match(wanted, self.type_of(arg), found)
@@ -323,8 +325,9 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
         entry = GlobalVar("__defunctionalized")
         source[entry] = func
         infer_module(source)
-        type_ = source[entry].declared_type()
-        for one in (*type_.arg_types, source[entry].checked_type.ret_type):
+        type_: Any = func.declared_type()
+        typed: Any = source[entry]
+        for one in (*type_.arg_types, typed.checked_type.ret_type):
             if _has_function(one):
                 raise TypeMismatchError(
                     f"a parameter or the result has the type {type_text(one)}",
@@ -342,9 +345,9 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
 
 def _has_function(type_: Any) -> bool:
     if isinstance(type_, TupleType):
-        return any([_has_function(one) for one in type_.fields])
+        return bool([one for one in type_.fields if _has_function(one)])
     if isinstance(type_, TypeCall):
-        return any([_has_function(one) for one in type_.args])
+        return bool([one for one in type_.args if _has_function(one)])
     if isinstance(type_, RelayRefType):
         return _has_function(type_.value)
     return isinstance(type_, FuncType)
