@@ -90,8 +90,10 @@ def _product(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 
 
 def _bias(call: Call, args: Any, ctx: QuantizeContext) -> Any:
-    """A sum with a constant stays a sum of products."""
-    if not isinstance(args[0], QAnnotateExpr) or not isinstance(_plain(args[1]), Constant):
+    """A sum of products plus a constant, or times one, stays a sum of products."""
+    known = [isinstance(arg, QAnnotateExpr) for arg in args]
+    fixed = [isinstance(_plain(arg), Constant) for arg in args]
+    if not any(known) or not any(fixed):
         return None
     return QAnnotateExpr(_again(call, args), ACTIVATION)
 
@@ -149,6 +151,7 @@ def _joined(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 for _name in ("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.batch_matmul"):
     register_annotate_function(_name, _product)
 register_annotate_function("nn.bias_add", _bias)
+register_annotate_function("multiply", _bias)
 register_annotate_function("add", _sum)
 for _name in (
     "nn.relu", "clip", "nn.max_pool2d", "nn.batch_flatten", "reshape", "squeeze", "transpose",

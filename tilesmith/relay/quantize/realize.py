@@ -18,6 +18,7 @@ from tilesmith.relay.qnn.op.parameters import constant_of
 from tilesmith.relay.quantize.annotate import is_simulated
 from tilesmith.relay.quantize.config import QAnnotateKind, current_qconfig
 from tilesmith.relay.rewriting import rewrite
+from tilesmith.relay.transform.clean_up import EliminateCommonSubexpr
 from tilesmith.relay.transform.fold_constant import FoldConstant
 from tilesmith.relay.transform.integer_graphs import FakeQuantizationToInteger
 from tilesmith.relay.transform.pass_classes import relay_pass
@@ -57,10 +58,5 @@ def realize(mod: IRModule) -> IRModule:
             function, lambda node: _integers(node) if is_simulated(node) else node
         )
     mod = FakeQuantizationToInteger(use_qat=True)(infer_module(mod))
-    return infer_module(_with_folded_weights(mod))
-
-
-def _with_folded_weights(mod: IRModule) -> IRModule:
-    """Compute the integers of weights now: the floats are not needed any more."""
-    folded: IRModule = FoldConstant(fold_qnn=True)(mod)
-    return folded
+    # The floats of weights are not needed any more; what two regions convert is the same.
+    return infer_module(EliminateCommonSubexpr()(FoldConstant(fold_qnn=True)(mod)))

@@ -12,11 +12,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from tilesmith.ir import TensorAffineType, TupleAffineType, register_op_attr
 from tilesmith.relax.expr import Constant, Tuple
 from tilesmith.relay.expr import const
 from tilesmith.relay.op.view import axis_of, find_function, make_call
 from tilesmith.relay.qnn.op import qnn
+from tilesmith.relay.qnn.op.parameters import along
 from tilesmith.relay.transform.integer_values import (
     NoIntegerFormError,
     approx_equal,
@@ -403,16 +406,19 @@ def register_binary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
     return register(op_name, binary)
 
 
+_FINER = 256  # a sum of int32 has so many steps for each one of the result: it is rounded once
+
+
 def _wide(op_name: str, left: Any, right: Any, left_t: Any, right_t: Any, out_t: Any) -> list[Any]:
-    """Return a sum in int32 in the scale that is wanted: operands of several dtypes."""
+    """Return a sum in int32, in a finer scale than the one that is wanted: operands of several
+    dtypes.
+    """
     if op_name not in ("add", "subtract"):
         raise NoIntegerFormError(f"the operands of {op_name} differ in dtype")
-    moved = [moved_to(left, left_t, out_t, "int32"), moved_to(right, right_t, out_t, "int32")]
-    total = make_call(op_name, moved)
-    if value_of(out_t.zero_point, "a zero point").any():
-        back = "subtract" if op_name == "add" else "add"
-        total = make_call(back, [total, out_t.zero_point])
-    return [total, tensor_type(out_t.scale, out_t.zero_point, "int32")]
+    scale = value_of(out_t.scale, "a scale").astype("float64") / _FINER
+    finer = tensor_type(scale.astype("float32").reshape(()), 0, "int32")
+    moved = [moved_to(left, left_t, finer, "int32"), moved_to(right, right_t, finer, "int32")]
+    return [make_call(op_name, moved), finer]
 
 
 def register_binary_identity(op_name: str, op: Callable[..., Any]) -> Any:
@@ -437,22 +443,53 @@ for _name in ("maximum", "minimum"):
 _multiply = register_binary_qnn("multiply", qnn.mul)
 
 
+def _axis_of_factors(factors: numpy.ndarray, rank: int) -> int | None:
+    """Return the axis along which factors that broadcast with a tensor vary; None if there are
+    several.
+    """
+    axes = [rank - factors.ndim + axis for axis, size in enumerate(factors.shape) if size > 1]
+    return axes[0] if len(axes) == 1 else (rank - 1 if not axes else None)
+
+
+def _times(data: Any, given: TensorAffineType, factors: numpy.ndarray) -> list[Any]:
+    """Return integers times constants: the same integers (of other signs) in other scales."""
+    rank = len(infer_shape(data))
+    axis = _axis_of_factors(factors, rank)
+    is_other = not has_one_scale(given) and axis_of(given.axis, rank) != axis
+    if axis is None or (is_other and factors.size > 1):
+        raise NoIntegerFormError("the scales would vary along two axes")
+    axis = axis_of(given.axis, rank) if factors.size == 1 and is_other else axis
+    sizes = numpy.abs(factors.reshape(-1).astype("float64"))
+    known = value_of(given.scale, "a scale").astype("float64").reshape(-1)
+    scale = known * numpy.where(sizes > 0, sizes, 1.0)
+    scale = scale.reshape(()) if scale.size == 1 else scale
+    if factors.size == 1 and float(factors.reshape(())) > 0:
+        found = TensorAffineType(
+            const(scale.astype("float32")), given.zero_point, given.dtype, given.axis
+        )
+        return [make_call("copy", [data]), found]
+    wide = make_call("cast", [data], {"dtype": "int32"})
+    point = value_of(given.zero_point, "a zero point")
+    if point.any():
+        wide = make_call("subtract", [wide, const(_spread(point, rank, axis).astype("int32"))])
+    signs = numpy.sign(factors).astype("int32")
+    if (signs != 1).any():
+        wide = make_call("multiply", [wide, const(signs)])
+    found_scale = const(scale.astype("float32"))
+    return [wide, TensorAffineType(found_scale, get_zeros(found_scale), "int32", axis)]
+
+
+def _spread(values: numpy.ndarray, rank: int, axis: int) -> numpy.ndarray:
+    return numpy.asarray(along(values, rank, axis))
+
+
 @register("multiply", level=11)
 def multiply(expr: Any, type_map: Any) -> list[Any]:
-    """Return the product; one with a positive number is only another scale."""
+    """Return the product; one with constants is only another scale."""
     for data, factor in (expr.args, expr.args[::-1]):
         if factor in type_map or not isinstance(factor, Constant) or data not in type_map:
             continue
-        value = value_of(factor, "the factor")
-        if value.size == 1 and value.ndim == 0 and float(value) > 0:
-            given = type_map[data]
-            scale = value_of(given.scale, "a scale").astype("float64") * float(value)
-            return [
-                make_call("copy", [data]),
-                TensorAffineType(
-                    const(scale.astype("float32")), given.zero_point, given.dtype, given.axis
-                ),
-            ]
+        return _times(data, type_map[data], value_of(factor, "the factor"))
     found: list[Any] = _multiply(expr, type_map)
     return found
 
