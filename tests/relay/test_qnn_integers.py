@@ -72,7 +72,9 @@ IMAGES = {
         ), 0.4, 0,
     ),
     "constants": (shifted, 0.05, 0),
-    "factors": (lambda x: x * relay.const(numpy.float32([[[1.5]], [[-2.0]], [[0.5]], [[0]]])), 0.1, 3),
+    "factors": (
+        lambda x: x * relay.const(numpy.float32([[[1.5]], [[-2.0]], [[0.5]], [[0]]])), 0.1, 3
+    ),
     "batch normalisation": (lambda x: relay.nn.relu(conv(x) * relay.const(numpy.float32(
         [[[1.5]], [[-2.0]], [[0.5]], [[0]], [[1]]])) + relay.const(numpy.float32(
             [[[3]], [[-2]], [[0]], [[9]], [[1]]]))), 0.4, -100),

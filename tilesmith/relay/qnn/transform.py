@@ -22,7 +22,7 @@ from tilesmith.relay.walks import functions_of
 __all__ = ["CanonicalizeOps", "Legalize"]
 
 
-def _registered(call: Call, key: str) -> Any:
+def _registered(call: Any, key: str) -> Any:
     """Return what a registered rule gives for a call, None if there is no rule."""
     rule = call.op.get_attr(key)
     if rule is None:

@@ -17,7 +17,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.annotation import annotation
 from tilesmith.relay.op.view import make_call
-from tilesmith.relay.quantize.config import QAnnotateKind, QuantizeContext
+from tilesmith.relay.quantize.config import QAnnotateKind, QuantizeContext, operator_name
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 
@@ -115,9 +115,9 @@ def _sum(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 
 def _is_fresh(expr: Any) -> bool:
     """Return whether a value is a product, maybe with a bias: then nothing else uses its floats."""
-    while isinstance(expr, Call) and getattr(expr.op, "name", "") in ("add", "nn.bias_add"):
+    while operator_name(expr) in ("add", "nn.bias_add"):
         expr = expr.args[0]
-    return isinstance(expr, Call) and getattr(expr.op, "name", "") in ("nn.conv2d", "nn.dense")
+    return operator_name(expr) in ("nn.conv2d", "nn.dense")
 
 
 def _same(call: Call, args: Any, ctx: QuantizeContext) -> Any:
@@ -163,9 +163,9 @@ for _name in ("nn.avg_pool2d", "nn.global_avg_pool2d", "mean"):
 register_annotate_function("concatenate", _joined)
 
 
-def _hinted(call: Call, args: Any, ctx: QuantizeContext) -> Any:
+def _hinted(call: Any, args: Any, ctx: QuantizeContext) -> Any:
     """A value that partition marked is quantised here; the mark has done its work."""
-    if str(call.attrs.dtype) not in ("int8", "uint8"):  # type: ignore[attr-defined]
+    if str(call.attrs.dtype) not in ("int8", "uint8"):
         return QAnnotateExpr(_plain(args[0]), ACTIVATION)
     return QAnnotateExpr(_operand(args[0]), INPUT)
 

@@ -99,8 +99,8 @@ def collect_stats(mod: IRModule, dataset: Dataset, chunk_by: int = -1) -> list[l
     return found
 
 
-def _is_weight(call: Call) -> bool:
-    return call.attrs.kind == QAnnotateKind.WEIGHT  # type: ignore[attr-defined]
+def _is_weight(call: Any) -> bool:
+    return int(call.attrs.kind) == QAnnotateKind.WEIGHT
 
 
 def _greatest(values: list[numpy.ndarray]) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule
-from tilesmith.relay.expr import Call, const
+from tilesmith.relay.expr import const
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import make_call
 from tilesmith.relay.qnn.op.parameters import constant_of
@@ -28,14 +28,14 @@ from tilesmith.support.errors import UnsupportedError
 __all__ = ["realize"]
 
 
-def _integers(call: Call) -> Any:
+def _integers(call: Any) -> Any:
     """Return what a simulated quantisation stands for: to integers and back."""
     config, attrs = current_qconfig(), call.attrs
     scale = constant_of(call.args[1])
     high = constant_of(call.args[3])
     if scale is None or high is None:
         raise UnsupportedError("realize: a scale is not known yet", notes=("calibrate first",))
-    kind = attrs.kind  # type: ignore[attr-defined]
+    kind = attrs.kind
     dtype = config.get_dtype_by_kind(kind)
     axis = 0 if scale.size > 1 else -1
     data, factor = call.args[0], const(scale.reshape(-1) if scale.size > 1 else scale.reshape(()))

@@ -1,9 +1,9 @@
 """Rules of FakeQuantizationToInteger: how calls of real numbers become calls of integers.
 
 A rule takes a call whose arguments are integers already and a map from expressions to their
-quantisations, and gives the integer expression and its quantisation. ``type_map[expr]`` of the call
-itself is the quantisation that is wanted in the end. A rule raises NoIntegerFormError where there is
-no integer form.
+quantisations, and gives the integer expression and its quantisation. ``type_map[expr]`` of the
+call itself is the quantisation that is wanted in the end. A rule raises NoIntegerFormError where
+there is no integer form.
 """
 
 from __future__ import annotations
@@ -50,9 +50,17 @@ RULE, OPTIONAL_RULE = "FTVMFakeQuantizationToInteger", "FTVMOptionalFakeQuantiza
 """The attributes of operators that have the rules; the second for those that are asked for."""
 
 
-def register(op_name: str, rule: Any = None, level: int = 10, key: str = RULE) -> Any:
-    """Register the rule of an operator; a decorator without ``rule``."""
-    return register_op_attr(op_name, key, rule, level)
+Rule = Callable[[Any, Any], list[Any]]
+
+
+def register(op_name: str, level: int = 10, key: str = RULE) -> Callable[[Rule], Rule]:
+    """Register the decorated rule of an operator."""
+
+    def publish(rule: Rule) -> Rule:
+        register_op_attr(op_name, key, rule, level)
+        return rule
+
+    return publish
 
 
 def _attributes(expr: Any, *without: str) -> dict[str, Any]:
@@ -107,7 +115,7 @@ def register_unary_identity(op_name: str) -> Any:
         given = _single(expr.args[0], type_map)
         return [_again(expr, *expr.args), given]
 
-    return register(op_name, identity)
+    return register(op_name)(identity)
 
 
 for _name in (
@@ -403,7 +411,7 @@ def register_binary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
         made = op(left, right, *parameters, out_t.scale, out_t.zero_point, **axes)
         return [made, out_t]
 
-    return register(op_name, binary)
+    return register(op_name)(binary)
 
 
 _FINER = 256  # a sum of int32 has so many steps for each one of the result: it is rounded once
@@ -433,7 +441,7 @@ def register_binary_identity(op_name: str, op: Callable[..., Any]) -> Any:
         moved = [moved_to(left, left_t, out_t, "int32"), moved_to(right, right_t, out_t, "int32")]
         return [op(*moved), tensor_type(out_t.scale, out_t.zero_point, "int32")]
 
-    return register(op_name, binary)
+    return register(op_name)(binary)
 
 
 for _name in ("add", "subtract"):
@@ -523,7 +531,7 @@ def register_unary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
     def unary(expr: Any, type_map: Any) -> list[Any]:
         return _function(expr, type_map, op)
 
-    return register(op_name, unary)
+    return register(op_name)(unary)
 
 
 def _function(expr: Any, type_map: Any, op: Callable[..., Any]) -> list[Any]:
@@ -560,6 +568,6 @@ def softmax(expr: Any, type_map: Any) -> list[Any]:
     """Return the softmax of a quantised tensor; where asked by ``optional_qnn_ops``."""
 
     def op(data: Any, *parameters: Any) -> Any:
-        return qnn.softmax(data, *parameters, axis=expr.attrs.axis)
+        return qnn.softmax(data, *parameters, expr.attrs.axis)
 
     return _function(expr, type_map, op)
