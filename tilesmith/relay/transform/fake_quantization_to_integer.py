@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -515,8 +516,9 @@ def concat(expr: Any, type_map: Any) -> list[Any]:
     if not isinstance(data, Tuple):
         raise NoIntegerFormError("the operands are not listed")
     if all(one.dtype == wanted.dtype for one in types):
-        given = [[one.scale for one in types], [one.zero_point for one in types]]
-        made = qnn.concatenate(data, *given, wanted.scale, wanted.zero_point, expr.attrs.axis)
+        scales, points = [one.scale for one in types], [one.zero_point for one in types]
+        end = (wanted.scale, wanted.zero_point)
+        made = qnn.concatenate(data, scales, points, end[0], end[1], expr.attrs.axis)
         return [made, wanted]
     fields = [moved_to(one, own, wanted, wanted.dtype) for one, own in zip(data.fields, types)]
     return [_again(expr, Tuple(fields)), wanted]
@@ -567,7 +569,4 @@ def leaky_relu(expr: Any, type_map: Any) -> list[Any]:
 def softmax(expr: Any, type_map: Any) -> list[Any]:
     """Return the softmax of a quantised tensor; where asked by ``optional_qnn_ops``."""
 
-    def op(data: Any, *parameters: Any) -> Any:
-        return qnn.softmax(data, *parameters, expr.attrs.axis)
-
-    return _function(expr, type_map, op)
+    return _function(expr, type_map, partial(qnn.softmax, axis=expr.attrs.axis))
