@@ -1,8 +1,10 @@
 """Quantise a network: what each layer loses, and how much faster the integers are.
 
-python examples/quantize.py
+python examples/quantize.py            # a small residual network
+python examples/quantize.py 18         # ResNet-18
 """
 
+import sys
 import time
 
 import numpy as np
@@ -50,7 +52,13 @@ def milliseconds(model, image) -> float:
 
 def main() -> None:
     """Calibrate with random images, print the table of layers and both times."""
-    model = network()
+    layers_of_resnet = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    if layers_of_resnet:
+        shape = {"num_layers": layers_of_resnet, "image_shape": (3, 64, 64)}
+        model, params = relay.testing.resnet.get_workload(**shape)
+        model["main"] = relay.build_module.bind_params_by_name(model["main"], params)
+    else:
+        model = network()
     images = [{"data": RANDOM.normal(0, 1, (1, 3, 64, 64)).astype("float32")} for _ in range(4)]
     with relay.quantize.qconfig(
         calibrate_mode="percentile",

@@ -35,6 +35,8 @@ LARGER_CLASSES: dict[str, tuple[int, int]] = {
     "tilesmith.ir.expr_op:ExprOp": (33, 1),
     # One method per thing that users emit, find or scope while they build a graph.
     "tilesmith.relax.block_builder:BlockBuilder": (36, 1),
+    # A Module whose code is elsewhere; it also tells its device and its constants.
+    "tilesmith.rpc.remote:RemoteModule": (41, 2),
     # All that users ask of a compiled module: its functions, imports, sources, files, timing.
     "tilesmith.runtime.module:Module": (37, 1),
     # One property or constructor per attribute of a target that users read or name.

@@ -19,6 +19,7 @@ BROAD = {"Exception", "BaseException"} | {
     if isinstance(one, type) and issubclass(one, TilesmithError)
 }
 NOTHING_IS_GIVEN_UP = {
+    "contrib/pipeline_executor.py outputs": "it is raised where the result of the run is taken",
     "cli/bench.py _measure": "shows why the rival cannot run the model",
     "cli/doctor.py check_target": "the report says what is wrong",
     "codegen/c_compiler.py missing_compiler": "gives the reason; the driver records it",
@@ -39,6 +40,15 @@ NOTHING_IS_GIVEN_UP = {
     "lowering/checking.py compare": "checked mode counts what it cannot compare",
     "relax/analysis/well_formed.py well_formed": "a question",
     "relax/relations.py describe_arguments": "part of an error that is being explained",
+    "rpc/channel.py welcome": "the client is none, or has gone: there is nobody to tell",
+    "rpc/server.py _welcome": "prints it; the other sessions go on",
+    "rpc/service.py answer": "the error is the answer",
+    "rpc/session_process.py main": "the error travels to the owner",
+    "rpc/tracker.py _reply": "the error is the answer",
+    "rpc/tracker.py _welcome": "the client has gone: there is nobody to tell",
+    "rpc/tracker_client.py _run": "prints it, and connects again",
+    "rpc/tracker_client.py request": "takes another server; the last error is raised",
+    "rpc/tracker_client.py request_and_run": "takes another session; the last error is raised",
     "runtime/library.py __del__": "the interpreter ends",
     "runtime/devices.py enabled": "a question",
     "runtime/ndarray.py __repr__": "a tensor of another device is shown without its values",

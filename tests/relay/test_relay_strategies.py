@@ -1,6 +1,9 @@
 """Strategies: what computes an operator on a target, what is taken, and what is built of it."""
 
 import itertools
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from tilesmith.relay.expr import Call
 from tilesmith.relay.op import strategy as strategies
 from tilesmith.relay.op.op_strategy import OpStrategy
 from tilesmith.relay.op.strategy import selection
+from tilesmith.relay.op.strategy.names import MODULES
 from tilesmith.relay.op.strategy.selection import get_valid_implementations, select_implementation
 from tilesmith.relay.op.strategy.table import TABLE
 from tilesmith.support.errors import (
@@ -228,13 +232,16 @@ def test_tuning_records_come_first():
     op, *rest = dense()
 
     def tuned(op, found, inputs, target):
-        return next(one for one in found if one.name == "dense.x86")
+        return next((one for one in found if one.name == "dense.x86"), None)
 
     selection.TUNED.append(tuned)
     try:
         assert select_implementation(op, *rest, "llvm")[0].name == "dense.x86"
         found = select_implementation(op, *rest, "llvm", use_autotvm=False)
         assert found[0].name == "nn.dense.search"
+        x, w = variables((3, 5), (7, 5))
+        model = relay.Function([x, w], relay.argsort(relay.nn.dense(x, w)))
+        assert str(built_for("llvm", model)).count("from_legacy_te_schedule") == 1
     finally:
         selection.TUNED.remove(tuned)
 
@@ -316,6 +323,17 @@ def test_an_operator_of_the_users_own_runs():
     np.testing.assert_allclose(run(model, value).numpy(), 3 * np.exp(value), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["debug", "vm", "aot"])
+def test_an_operator_of_the_users_own_runs_in_all_executors(kind):
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    relay.op.register_schedule(op.name, strategies.generic.schedule_injective)
+    module = IRModule.from_expr(relay.nn.relu(Call(op, variables((3, 5)))))
+    value = floats(3, 5)
+    result = relay.create_executor(kind, module).evaluate()(value)
+    np.testing.assert_allclose(result.numpy(), np.maximum(3 * value, 0), rtol=1e-6)
+
+
 def test_an_operator_of_the_users_own_has_attributes_results_and_relations():
     op = relay.op.op.register(f"test.own_{next(_numbers)}")
     op.add_argument("x", "Tensor", "")
@@ -333,6 +351,8 @@ def test_an_operator_of_the_users_own_has_attributes_results_and_relations():
         return [scaled, topi.cast(y, attrs["dtype"])]
 
     relay.op.register_schedule(op.name, strategies.generic.schedule_injective)
+    offered = op.get_attr("FTVMStrategy")(None, [], None, "llvm").specializations
+    assert offered[0].implementations[0].name == "injective.generic"
     x, y = variables((2, 3), (4,))
     call = Call(op, [x, y], {"scale": 2.5, "dtype": "int32"})
     a, b = floats(2, 3), np.array([1.5, -2.5, 3.5, 0.0], "float32")
@@ -435,7 +455,7 @@ def test_a_wrapper_passes_attributes_by_its_flags():
         strategies.wrap_compute_conv2d(topi.nn.conv2d_nchw, needs_groups=True)
 
 
-@pytest.mark.parametrize("module", sorted({*strategies.names.MODULES, "generic"}))
+@pytest.mark.parametrize("module", sorted({*MODULES, "generic"}))
 def test_every_name_is_a_function(module):
     module = getattr(strategies, module)
     names = [name for name in dir(module) if not name.startswith("_")]
@@ -452,3 +472,108 @@ def test_an_identical_tensor_is_copied():
     x, y = te.placeholder((3,), name="x"), te.placeholder((3,), name="y")
     assert strategies.copy_if_identical(x, y) is y
     assert strategies.copy_if_identical(x, x) is not x
+
+
+def test_where_a_generic_function_has_no_version_the_search_is_there(unstated):
+    op, *rest = dense()
+    unstated(op, "FTVMStrategy")
+    function = GenericFunc("test.only_gpus")
+    relay.op.register_strategy("nn.dense", function)
+
+    @function.register("gpu")
+    def strategy(attrs, inputs, out_type, target):
+        made = OpStrategy()
+        made.add_implementation(product, None, "own", 11)
+        return made
+
+    assert select_implementation(op, *rest, "llvm")[0].name == "nn.dense.search"
+    assert select_implementation(op, *rest, "cuda")[0].name == "own"
+
+
+def test_an_operator_that_is_opaque_is_not_fused():
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    model = relay.exp(Call(op, [relay.nn.relu(*variables((3, 5)))]))
+    assert len(kernels_of(relay.build(IRModule.from_expr(model), "llvm"))) == 1
+    relay.op.register_pattern(op.name, relay.op.OpPattern.OPAQUE)
+    assert len(kernels_of(relay.build(IRModule.from_expr(model), "llvm"))) == 3
+
+
+def kernels_of(lib):
+    nodes = json.loads(lib.get_graph_json())["nodes"]
+    return [node["attrs"]["func_name"] for node in nodes if node["op"] != "null"]
+
+
+def test_a_users_kernel_stands_in_the_graph_of_the_model_in_c_and_over_constants():
+    op = operator()
+    relay.op.register_compute(op.name, thrice)
+    relay.op.register_schedule(op.name, strategies.naive_schedule)
+    x, w = variables((3, 5), (3, 5))
+    model = relay.Function([x, w], relay.add(Call(op, [x]), Call(op, [w])))
+    weight, value = floats(3, 5), floats(3, 5)
+    for target in ("llvm", "c"):
+        lib = relay.build(IRModule.from_expr(model), target, params={"x1": weight})
+        assert sum("own" in name for name in kernels_of(lib)) >= 1
+        if lib.get_lib().is_runnable:
+            np.testing.assert_allclose(lib.get_lib()(value).numpy(), 3 * (value + weight), 1e-5)
+
+
+PROGRAM = """
+import numpy as np
+import tvm
+from tvm import relay, te, topi
+from tvm.relay.backend import compile_engine, te_compiler
+from tvm.relay.op import op as _op
+from tvm.relay.op.strategy.generic import *
+from tvm.target import override_native_generic_func
+
+@override_native_generic_func("relu_like_strategy")
+def relu_like_strategy(attrs, inputs, out_type, target):
+    strategy = _op.OpStrategy()
+    strategy.add_implementation(
+        wrap_topi_compute(topi.nn.relu), wrap_topi_schedule(topi.generic.schedule_injective),
+        name="relu_like.generic", plevel=10)
+    return strategy
+
+@relu_like_strategy.register(["cpu"])
+def relu_like_strategy_cpu(attrs, inputs, out_type, target):
+    strategy = _op.OpStrategy()
+    strategy.add_implementation(
+        wrap_topi_compute(topi.nn.relu), naive_schedule, name="relu_like.x86", plevel=10)
+    return strategy
+
+op = _op.register("relu_like")
+op.set_num_inputs(1)
+op.add_type_rel("Identity")
+_op.register_strategy("relu_like", relu_like_strategy)
+_op.register_pattern("relu_like", _op.OpPattern.ELEMWISE)
+_op.register_stateful("relu_like", False)
+
+x = relay.var("x", shape=(4, 5))
+func = relay.Function([x], relay.Call(_op.get("relu_like"), [x]))
+mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
+names = {}
+for target in ("llvm", "cuda"):
+    with tvm.target.Target(target):
+        best, outs = te_compiler.select_implementation(
+            _op.get("relu_like"), None, [te.placeholder((4, 5))], mod["main"].ret_type,
+            tvm.target.Target(target))
+        names[target] = best.name
+assert names == {"llvm": "relu_like.x86", "cuda": "relu_like.generic"}
+with tvm.transform.PassContext(opt_level=3):
+    lib = relay.build(mod, target="llvm")
+module = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu()))
+value = np.linspace(-1, 1, 20, dtype="float32").reshape(4, 5)
+module.set_input("x", value)
+module.run()
+np.testing.assert_array_equal(module.get_output(0).numpy(), np.maximum(value, 0))
+assert isinstance(compile_engine.get(), compile_engine.CompileEngine)
+print("strategies ok")
+"""
+
+
+def test_a_users_program_for_tvm(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "tilesmith.compat.tvm", str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "strategies ok" in done.stdout, done.stderr

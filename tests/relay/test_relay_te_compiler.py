@@ -214,3 +214,12 @@ def test_no_two_kinds_share_a_schema():
             if spec is not None and spec.schema is not None:
                 assert owners.setdefault(id(spec.schema), kind) == kind
     assert len(owners) > 90
+
+
+def test_a_number_that_an_operator_has_to_know_is_known(compiler):
+    x = relay.var("x", shape=(2, 3))
+    function = relay.Function([x], relay.nn.pad(x, ((1, 0), (0, 2)), 7.0))
+    value, result = floats(2, 3), empty((3, 5), "float32")
+    compiler.jit(function, "llvm")(array(value), result)
+    wanted = np.pad(value, ((1, 0), (0, 2)), constant_values=7.0)
+    np.testing.assert_array_equal(result.numpy(), wanted)

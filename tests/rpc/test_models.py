@@ -160,6 +160,10 @@ def test_virtual_machines_run_at_the_server(remote, model, inputs):
     np.testing.assert_allclose(machine["main"](there).numpy(), compute(inputs), rtol=1e-5)
     np.testing.assert_allclose(machine["main"](x=there).numpy(), compute(inputs), rtol=1e-5)
     assert machine.time_evaluator("main", remote.cpu(), number=2)(there).mean > 0
+    machine.set_input("main", inputs)
+    machine.invoke_stateful("main")
+    assert machine.get_outputs("main").device == remote.cpu()
+    np.testing.assert_allclose(machine.get_outputs("main").numpy(), compute(inputs), rtol=1e-5)
 
 
 def test_functions_of_libraries_tell_no_inputs(local, library):

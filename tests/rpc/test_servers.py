@@ -1,6 +1,7 @@
 """Servers and trackers: keys, limits, crashes, and partners that misbehave."""
 
 import contextlib
+import json
 import os
 import socket
 import struct
@@ -77,14 +78,13 @@ def test_a_crash_ends_one_session_only(process_server):
 
 def test_a_session_has_a_limit(process_server):
     with rpc.connect(HOST, process_server.port, "secret", session_timeout=1.0) as session:
-        number = pid(session)
         begin = time.monotonic()
         with pytest.raises(RPCSessionTimeoutError, match="its 1 seconds have passed"):
             session.get_function("tests.rpc.sleep")(60)
         assert time.monotonic() - begin < 10
         with pytest.raises(RPCError, match="seconds have passed"):
             session.listdir()
-        eventually(lambda: not is_alive(number))
+        eventually(lambda: len(process_server.workers) == 1)  # the one for the next session
 
 
 def test_a_server_limits_sessions_and_can_be_ended():
@@ -208,9 +208,9 @@ def test_a_silent_partner_is_not_waited_for(monkeypatch):
 )
 def test_clients_that_are_none_do_not_disturb_a_server(thread_server, content):
     with socket.create_connection((HOST, thread_server.port), 5) as connection:
-        connection.sendall(content)
-        connection.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):  # the server may have closed it already
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
             while connection.recv(4096):
                 pass
     with rpc.connect(HOST, thread_server.port) as session:
@@ -376,7 +376,10 @@ def test_strange_requests_to_a_tracker_are_faults(tracker):
 @contextlib.contextmanager
 def running(*arguments):
     process = subprocess.Popen(
-        [sys.executable, "-u", *arguments], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", *arguments],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     try:
         yield process
@@ -393,15 +396,15 @@ def port_of(process):
 
 def test_the_commands(tmp_path):
     compat = ("-m", "tilesmith.compat.tvm", "-m")
-    with running(*compat, "tvm.exec.rpc_tracker", "--port", "0") as tracker:
-        port = port_of(tracker)
+    with running(*compat, "tvm.exec.rpc_tracker", "--port", "0", "--json") as tracker:
+        port = json.loads(tracker.stdout.readline())["port"]
         address = f"{HOST}:{port}"
         with running("-m", "tilesmith", "rpc", "server", "--port", "0", "--tracker", address,
                      "--key", "shell") as server:  # fmt: skip
             port_of(server)
             query = [sys.executable, *compat, "tvm.exec.query_rpc_tracker", "--port", str(port)]
-            shown = subprocess.run(query, capture_output=True, text=True, timeout=60)
-            assert shown.returncode == 0 and "server:shell" in shown.stdout, shown
+            shown = subprocess.run([*query, "--json"], capture_output=True, text=True, timeout=60)
+            assert shown.returncode == 0 and json.loads(shown.stdout)["server_info"], shown
             with rpc.connect_tracker(HOST, port).request("shell", wait_seconds=30) as session:
                 assert session.get_function("runtime.NumThreads")() >= 1
     assert tracker.returncode == server.returncode == 0

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -177,7 +178,7 @@ def test_errors_of_the_server_keep_their_class(remote):
     with pytest.raises(ValueError, match="the value is bad"):
         function(remote, "fail_with_value")()
     with pytest.raises(ValueError, match="the value is bad"):
-        function(remote, "fail_with_value").measure((), {})
+        function(remote, "fail_with_value").measure((), {}, {})
     with pytest.raises(RPCError, match="OwnError: nobody knows this"):
         function(remote, "fail_with_own")()
     with pytest.raises(TypeMismatchError, match="object"):
@@ -281,3 +282,26 @@ def test_what_makes_no_sense_here_is_refused():
         rpc.with_minrpc(print)
     with pytest.raises(UnsupportedError, match="proxy"):
         rpc.Server(is_proxy=True)
+
+
+def test_a_session_ends_when_a_request_is_interrupted(thread_server, monkeypatch):
+    """Else its answer would be taken for the answer to the next request."""
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with rpc.connect("127.0.0.1", thread_server.port) as session:
+        call = function(session, "add_one")
+        with monkeypatch.context() as patch:
+            patch.setattr(session.connection.transport.channel, "receive", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                call(1)
+        with pytest.raises(RPCError, match="interrupted"):
+            call(2)
+
+
+def test_threads_share_a_session(thread_server):
+    with rpc.connect("127.0.0.1", thread_server.port) as session:
+        call = function(session, "add_one")
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(call, range(200))) == list(range(1, 201))

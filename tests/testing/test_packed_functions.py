@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from tilesmith import cpu, te
+from tilesmith import cpu, rpc, te
 from tilesmith import testing as helpers
 from tilesmith.error import InternalError, OpNotImplemented
 from tilesmith.lowering import build
@@ -149,3 +149,25 @@ def test_models_are_fetched(tmp_path):
     with pytest.raises(UnsupportedError, match="'keras'"):
         fetch_model_from_url(path.as_uri(), "keras", digest)
     assert helpers.install_request_hook(depth=3) is None
+
+
+def test_remote_runs(doubled):
+    with rpc.Tracker(port=0, silent=True) as tracker:
+        address = ("127.0.0.1", tracker.port)
+        with rpc.Server(port=0, silent=True, no_fork=True, key="board", tracker_addr=address):
+            config = {
+                "tracker_host": "127.0.0.1", "tracker_port": tracker.port, "tracker_key": "board"
+            }  # fmt: skip
+            values = np.arange(4, dtype="float32")
+            results, times = helpers.rpc_run(
+                doubled, "cpu", [values, np.zeros(4, "float32")], FAST, config
+            )
+    np.testing.assert_equal(results[1].numpy(), 2 * values)
+    assert results[1].device == cpu() and times.mean > 0
+
+
+def test_remote_runs_need_a_tracker(doubled, monkeypatch):
+    monkeypatch.delenv("TVM_TRACKER_KEY", raising=False)
+    config = {"tracker_host": "127.0.0.1", "tracker_port": 1}
+    with pytest.raises(ConfigError, match="tracker_key"):
+        helpers.rpc_run(doubled, "cpu", [], None, config)

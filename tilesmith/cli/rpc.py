@@ -10,55 +10,54 @@ from tilesmith.cli.options import json_option, print_json
 _LOCAL = "127.0.0.1"
 
 
-class HostAndPort(click.ParamType):
-    """Parameter type: `host:port` → (host, port)."""
-
-    name = "host:port"
-
-    def convert(self, value: object, param: object, context: object) -> tuple[str, int]:
-        """Divide the text at its last colon."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdigit():
-            self.fail(f"'{value}' is not of the form host:port")
-        return host.strip("[]"), int(port)
+def _host_and_port(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """Divide `host:port` at its last colon."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.BadParameter(f"'{value}' is not of the form host:port")
+    return host.strip("[]"), int(port)
 
 
-def _listening(port: int, port_end: int):  # type: ignore[no-untyped-def]
-    """Return the options of what listens at a port."""
-
-    def declare(command):  # type: ignore[no-untyped-def]
-        for option in (
-            click.option("--silent", is_flag=True, help="Print nothing."),
-            click.option("--port-end", type=int, default=port_end, show_default=True,
-                         help="Where the search for a free port ends."),
-            click.option("--port", type=int, default=port, show_default=True,
-                         help="The first port to try."),
-            click.option("--host", default=_LOCAL, show_default=True,
-                         help="The address to listen at; 0.0.0.0 lets in other machines."),
-        ):  # fmt: skip
-            command = option(command)
-        return command
-
-    return declare
+_host_option = click.option(
+    "--host",
+    default=_LOCAL,
+    show_default=True,
+    help="The address to listen at; 0.0.0.0 lets in other machines.",
+)
+_silent_option = click.option("--silent", is_flag=True, help="Print nothing.")
+_port_end_option = click.option("--port-end", type=int, default=9199, show_default=True,
+                                help="Where the search for a free port ends.")  # fmt: skip
 
 
 @click.group("rpc")
 def rpc_command() -> None:
     """Run compiled code on other machines.
 
-    Whoever can open a session at a server can run code there: let in only whom you trust.
+    Whoever can open a session at a server can run code there: let in only whom you trust. Each of
+    the commands below has --json.
     """
 
 
 @rpc_command.command("server")
-@_listening(9090, 9199)
-@click.option("--tracker", type=HostAndPort(), help="The tracker to offer this machine to.")
+@_host_option
+@click.option("--port", type=int, default=9090, show_default=True, help="The first port to try.")
+@_port_end_option
+@_silent_option
+@click.option(
+    "--tracker",
+    metavar="HOST:PORT",
+    callback=_host_and_port,
+    help="The tracker to offer this machine to.",
+)
 @click.option("--key", default="", help="What clients have to know, or ask the tracker for.")
 @click.option("--load-library", metavar="PATHS", help="Shared libraries to load first.")
 @click.option("--custom-addr", metavar="HOST", help="The address that the tracker tells clients.")
 @click.option("--no-fork/--fork", default=False, help="Serve in threads of one process.")
+@json_option
 def server_command(
     host: str,
     port: int,
@@ -69,6 +68,7 @@ def server_command(
     load_library: str | None,
     custom_addr: str | None,
     no_fork: bool,
+    as_json: bool,
 ) -> None:
     """Serve sessions until interrupted."""
     from tilesmith.rpc.server import Server
@@ -77,16 +77,24 @@ def server_command(
         host, port, port_end, tracker_addr=tracker, key=key, load_library=load_library,
         custom_addr=custom_addr, silent=silent, no_fork=no_fork,
     ) as server, interruptible():  # fmt: skip
+        if as_json:
+            print_json({"host": host, "port": server.port})
         server.wait()
 
 
 @rpc_command.command("tracker")
-@_listening(9190, 9199)
-def tracker_command(host: str, port: int, port_end: int, silent: bool) -> None:
+@_host_option
+@click.option("--port", type=int, default=9190, show_default=True, help="The first port to try.")
+@_port_end_option
+@_silent_option
+@json_option
+def tracker_command(host: str, port: int, port_end: int, silent: bool, as_json: bool) -> None:
     """Keep a list of servers and lend them to clients, until interrupted."""
     from tilesmith.rpc.tracker import Tracker
 
     with Tracker(host, port, port_end, silent) as tracker, interruptible():
+        if as_json:
+            print_json({"host": host, "port": tracker.port})
         tracker.wait()
 
 

@@ -59,7 +59,7 @@ def checksum(value: NDArray) -> int:
     """Return a number that tells the value of a tensor from others."""
     data = value.numpy()
     kind = f"{data.dtype} {data.shape}".encode()
-    return zlib.crc32(memoryview(data.reshape(-1)).cast("B"), zlib.crc32(kind))
+    return zlib.crc32(data.tobytes(), zlib.crc32(kind))
 
 
 class GraphModule:
@@ -235,7 +235,7 @@ class GraphModule:
             raise TypeMismatchError(
                 f"the input '{missing[0]}' is not set", notes=("call set_input first",)
             )
-        return measure(*[self._values[name] for name in self._names])
+        return measure(**self._values)
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key)

@@ -192,13 +192,13 @@ class PipelineModule:
     """Runs a pipeline: what `pipeline_executor_build.build` gave, or `load_library` loaded."""
 
     def __init__(self, module: PipelineExecutorFactoryModule | PipelineModule) -> None:
-        factory = module.module if isinstance(module, PipelineModule) else module
+        factory: Any = module.module if isinstance(module, PipelineModule) else module
         if not isinstance(factory, PipelineExecutorFactoryModule):
             raise TypeMismatchError(
                 f"a pipeline is what pipeline_executor_build.build gives, got "
                 f"{type(module).__name__}"
             )
-        self.module = factory
+        self.module: PipelineExecutorFactoryModule = factory
         self.plan = factory.mods_config
         self._inputs: dict[str, NDArray] = {}
         self._count = 0

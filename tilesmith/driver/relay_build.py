@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from tilesmith import relax
 from tilesmith.contrib.graph_executor import checksum
@@ -22,10 +22,8 @@ from tilesmith.relay.backend.executor_factory import (
     ExecutorFactoryModule,
     GraphExecutorFactoryModule,
 )
-from tilesmith.relay.backend.external_code import generate_external_code
+from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
-from tilesmith.relay.backend.interpreter import Executor as ProgramExecutor
-from tilesmith.relay.backend.interpreter import Interpreter
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
@@ -33,7 +31,6 @@ from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
     ExecutionError,
     TypeMismatchError,
-    UnknownNameError,
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks
@@ -43,8 +40,8 @@ from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
 __all__ = [
-    "AotExecutor", "BuildModule", "GraphExecutor", "GraphExecutorCodegen", "GraphRuntimeCodegen",
-    "as_module", "bind_params_by_name", "build", "build_target", "create_executor", "optimize",
+    "BuildModule", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module",
+    "bind_params_by_name", "build", "build_target", "optimize",
 ]  # fmt: skip
 
 _GRAPH, _CPP = Executor("graph"), Runtime("cpp")
@@ -75,7 +72,9 @@ def build(
     constants = ConstantTable("p")
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
-            bound = _bind(to_relax(generate_external_code(requested(module))), params)
+            # external compilers get their functions as they were partitioned
+            prepared = requested(generate_external_code(module))
+            bound = _bind(to_relax(prepared), params)
             passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
@@ -113,22 +112,27 @@ def _refuse(runtime: Runtime, *pools: Any) -> None:
 
 def build_target(target: Any, host: Any) -> Target:
     """Return the one target that is meant: a program runs on one device so far. Of several, all
-    have to be the same; a device of a mapping may be given by name, number or as a Device.
+    have to be the same; a device of a mapping may be given by name, number or as a Device. Targets
+    of external code generators may stand beside it, or have it as their host.
     """
     if isinstance(target, Mapping):
         target = list(target.values())
     if isinstance(target, (list, tuple)):
-        different = {str(Target(one)) for one in target}
+        compiled = [one for one in target if Target(one).kind.name not in EXTERNAL_KINDS]
+        different = {str(Target(one)) for one in compiled or target}
         if len(different) != 1:
             raise UnsupportedError(
                 "relay.build: one program runs on one device so far, got the targets "
                 + (", ".join(sorted(different)) or "none"),
                 notes=("give one target",),
             )
-        target = target[0]
+        target = (compiled or target)[0]
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
-    return Target(target) if host is None else Target(target, host)
+    chosen = Target(target) if host is None else Target(target, host)
+    if chosen.kind.name in EXTERNAL_KINDS:
+        return chosen.host or Target("llvm")
+    return chosen
 
 
 def as_module(program: Any) -> IRModule:
@@ -169,22 +173,6 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     values = {by_name[name]: const(value) for name, value in params.items() if name in by_name}
     made: Function = bind(func, values)
     return made
-
-
-class GraphExecutor(ProgramExecutor):
-    """Runs programs of tensors as the graph executor does."""
-
-    kind: ClassVar[str] = "graph"
-
-    def function_of(self, module: IRModule) -> Callable[..., Any]:
-        """Return a function that runs ``main`` of a module."""
-        return build(module, self.target, executor=self.kind).get_lib()
-
-
-class AotExecutor(GraphExecutor):
-    """Runs programs of tensors by one function that was compiled ahead of time."""
-
-    kind = "aot"
 
 
 def optimize(
@@ -309,34 +297,3 @@ class GraphExecutorCodegen:
 
 
 GraphRuntimeCodegen = GraphExecutorCodegen
-
-
-def create_executor(
-    kind: str = "debug",
-    mod: IRModule | None = None,
-    device: Any = None,
-    target: Any = "llvm",
-    params: Mapping[str, Any] | None = None,
-) -> ProgramExecutor:
-    """Make an executor: ``create_executor("graph", mod).evaluate()(x)``.
-
-    "debug" evaluates with numpy, expression by expression; "graph" and "aot" run programs of
-    tensors, "vm" all programs, compiled. ``params`` gives values to parameters of ``main``.
-    """
-    from tilesmith.driver.relay_vm import VMExecutor
-
-    kinds: dict[str, type[ProgramExecutor]] = {
-        "debug": Interpreter, "graph": GraphExecutor, "vm": VMExecutor, "aot": AotExecutor
-    }  # fmt: skip
-    if kind not in kinds:
-        raise UnknownNameError(
-            f"there is no executor '{kind}'", notes=("known: " + ", ".join(kinds),)
-        )
-    module = IRModule() if mod is None else as_module(mod)
-    if params:
-        module = module.shallow_copy()
-        main: Any = module["main"]
-        module["main"] = bind_params_by_name(main, params)
-    if isinstance(device, (list, tuple)):
-        device = device[0] if device else None
-    return kinds[kind](module, device, build_target(target, None))

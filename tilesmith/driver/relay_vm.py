@@ -14,9 +14,11 @@ from tilesmith import relax
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
 from tilesmith.driver.relay_build import as_module, build_target, optimize
+from tilesmith.driver.relay_passes import chosen_passes, requested
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering.functions import check_options
+from tilesmith.relay.backend.external_code import generate_external_code
 from tilesmith.relay.backend.interpreter import Executor
 from tilesmith.relay.transform import RemoveUnusedFunctions
 from tilesmith.relay.translate import to_relax
@@ -93,6 +95,7 @@ class VMCompiler:
         ]
         with deep_recursion(), chosen, collect_fallbacks() as self._fallbacks:
             with phase("graph passes"):
+                module = generate_external_code(requested(module))
                 translate = to_relax_objects if needs_objects(module) else to_relax
                 translated = translate(module, entries)
                 if self._params:
@@ -100,7 +103,8 @@ class VMCompiler:
                     names = {param.name_hint for param in main.params}
                     known = {key: one for key, one in self._params.items() if key in names}
                     translated = relax.transform.BindParams("main", known)(translated)
-                self._lowered = graph_pipeline(translated, chosen), chosen
+                passes = chosen_passes(chosen)
+                self._lowered = graph_pipeline(translated, chosen, pipeline=passes), chosen
 
     def codegen(self) -> None:
         """Compile what `lower` has made."""

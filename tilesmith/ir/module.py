@@ -194,6 +194,10 @@ class IRModule(Node, key="ir.IRModule", slots=("_by_name",)):
         known = ", ".join([header.name_hint for header in self.type_definitions]) or "none"
         raise UnknownMemberError(f"the module has no type '{name}'", notes=(f"types: {known}",))
 
+    def import_from_std(self, file_name: str) -> None:
+        """Add the definitions of a file of relay's standard library ("prelude.rly", "nat.rly")."""
+        resolve("tilesmith.relay.prelude:import_from_std")(self, file_name)
+
     def get_type(self, name: str) -> tuple[Any, ...]:
         """Return the GlobalTypeVar of a type and its constructors."""
         header = self.get_global_type_var(name)

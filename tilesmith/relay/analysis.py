@@ -17,6 +17,7 @@ from tilesmith.ir.types import (
     TupleType,
     TypeCall,
 )
+from tilesmith.relay import sparse_conv2d, sparse_dense
 from tilesmith.relay.adt import (
     Match,
     PatternConstructor,
@@ -39,6 +40,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
+from tilesmith.relay.sparse_weights import search_fc_transpose
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, functions_of, parts, post_order
 from tilesmith.support.errors import ConfigError, TypeMismatchError
@@ -47,8 +49,8 @@ __all__ = [
     "CallGraph", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
     "bound_vars", "check_basic_block_normal_form", "check_constant", "check_kind", "count_layers",
     "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars",
-    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit", "unmatched_cases",
-    "well_formed",
+    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit",
+    "search_fc_transpose", "sparse_conv2d", "sparse_dense", "unmatched_cases", "well_formed",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tilesmith.relax.dpl.matcher import Matcher
 from tilesmith.relax.dpl.pattern import DFPattern, ExprPattern, VarPattern, WildcardPattern
 from tilesmith.relay.expr import Call, Constant, Var
 from tilesmith.relay.function import Function
+from tilesmith.relay.nested_patterns import DominatorPattern
 from tilesmith.relay.walks import binders, parts, post_order, with_parts
 
 __all__ = ["PARTITIONED", "Group", "find_groups", "function_of_group", "is_grouped"]
@@ -33,7 +34,7 @@ class Group:
     root: Any
     found: Mapping[DFPattern, Any]
     inner: list[Any] = field(default_factory=list)
-    """The nodes, users before what they use."""
+    """The nodes, the root first."""
     inputs: list[Any] = field(default_factory=list)
 
 
@@ -76,11 +77,12 @@ def find_groups(
 
 def _collected(root: Any, found: Mapping[DFPattern, Any]) -> Group:
     """Return the group of a match: what lies between its root and its inputs."""
+    ways = _ways(found)
     outside = {
         id(value)
         for part, value in found.items()
         if isinstance(part, (VarPattern, ExprPattern))
-        or (isinstance(part, WildcardPattern) and part.is_open)
+        or (isinstance(part, WildcardPattern) and part.is_open and part not in ways)
     }
     outside.discard(id(root))
     group = Group(root, found)
@@ -101,6 +103,18 @@ def _collected(root: Any, found: Mapping[DFPattern, Any]) -> Group:
         if not is_grouped(node):
             stack.extend(reversed(parts(node)))
     return group
+
+
+def _ways(found: Mapping[DFPattern, Any]) -> set[DFPattern]:
+    """Return the parts of children of dominators: they stand for values on the way to a parent."""
+    pending = [part.child for part in found if isinstance(part, DominatorPattern)]
+    ways: set[DFPattern] = set()
+    while pending:
+        part = pending.pop()
+        if part not in ways and not isinstance(part, DominatorPattern):
+            ways.add(part)
+            pending += part.children()
+    return ways
 
 
 def _is_closed(group: Group, users: Mapping[int, list[Any]], taken: set[int]) -> bool:
@@ -131,7 +145,7 @@ def function_of_group(
     body = _replaced(group, table)
     names = [
         node.op.name
-        for node in reversed(group.inner)
+        for node in post_order(body, lambda one: not is_grouped(one))
         if isinstance(node, Call) and isinstance(node.op, Op)
     ]
     made = Function(params, body, attrs={PARTITIONED: "".join([f"{n}_" for n in names])})

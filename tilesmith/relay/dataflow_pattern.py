@@ -48,6 +48,7 @@ from tilesmith.relay.dataflow_groups import Group, find_groups, function_of_grou
 from tilesmith.relay.expr import Call, Let, Tuple, TupleGetItem
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
+from tilesmith.relay.nested_patterns import DominatorPattern, LetPattern, TypePattern
 from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import DiagnosticError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
@@ -63,44 +64,6 @@ __all__ = [
 
 _MOST_PASSES = 100
 """So often a program is rewritten before callbacks count as endless."""
-
-
-class LetPattern(DFPattern):
-    """Matches a `Let`."""
-
-    def __init__(self, var: DFPattern, value: DFPattern, body: DFPattern) -> None:
-        self.var, self.value, self.body = var, value, body
-
-    def children(self) -> list[DFPattern]:
-        """Return variable, value and body."""
-        return [self.var, self.value, self.body]
-
-
-class TypePattern(DFPattern):
-    """A pattern with a type."""
-
-    def __init__(self, pattern: DFPattern, ttype: Type) -> None:
-        self.pattern = pattern
-        self.type = ttype
-
-    def children(self) -> list[DFPattern]:
-        """Return the pattern inside."""
-        return [self.pattern]
-
-
-class DominatorPattern(DFPattern):
-    """Matches ``child`` where all that it is computed of leads to one ``parent``: each value on the
-    way matches ``path``.
-
-    What child and path match by anything but a wildcard (a constant, a variable) is no way.
-    """
-
-    def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
-        self.parent, self.path, self.child = parent, path, child
-
-    def children(self) -> list[DFPattern]:
-        """Return parent, path and child."""
-        return [self.parent, self.path, self.child]
 
 
 # Matching

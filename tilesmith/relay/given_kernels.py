@@ -21,8 +21,12 @@ from tilesmith.relax.struct_info import StructInfo, TensorStructInfo, TupleStruc
 from tilesmith.relax.transform.legalize_ops import is_known
 from tilesmith.relax.type_views import type_of
 from tilesmith.relay.op.op_strategy import OpImplementation
-from tilesmith.relay.op.strategy.names import copy_if_identical
-from tilesmith.relay.op.strategy.selection import has_users_implementation, select_implementation
+from tilesmith.relay.op.strategy.computes import copy_if_identical
+from tilesmith.relay.op.strategy.selection import (
+    best_implementation,
+    has_choice,
+    has_users_implementation,
+)
 from tilesmith.support.errors import ShapeError, TilesmithError, TypeMismatchError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
@@ -45,12 +49,12 @@ class GivenKernels:
         self.made: dict[Any, tuple[GlobalVar, StructInfo] | None] = {}
 
     def has(self, op: Op) -> bool:
-        """Return whether the program has stated how an operator is computed. Outside of a target's
-        scope it is asked only about operators that are not ours.
+        """Return whether the program has stated how an operator is computed, or tuning records may
+        say so. Outside of a target's scope it is asked only about operators that are not ours.
         """
         if op not in self.asked:
             own = op.spec is not None
-            self.asked[op] = not (own and self.target is None) and has_users_implementation(op)
+            self.asked[op] = not (own and self.target is None) and has_choice(op)
         return self.asked[op]
 
     def call(self, call: Call, args: Sequence[Any]) -> Any:
@@ -62,7 +66,8 @@ class GivenKernels:
         if not all(is_known(one) for one in [info, *_infos(operands)]):
             if call.op.spec is None:
                 raise ShapeError(f"{call.op.name}: the shapes of a call have to be known")
-            record_fallback("strategy", call.op.name, "its shapes are not known")
+            if has_users_implementation(call.op):
+                record_fallback("strategy", call.op.name, "its shapes are not known")
             return None
         key = _key(call, operands)
         if key is None or key not in self.made:
@@ -99,12 +104,17 @@ class GivenKernels:
         target = self.target or Target("llvm")
         inputs = placeholders([known_struct_info(one) for one in operands])
         try:
-            best, outs = select_implementation(call.op, call.attrs, inputs, type_of(info), target)
+            type_ = type_of(info)
+            best = best_implementation(call.op, call.attrs, inputs, type_, target)
             if best.is_search:
                 return None
+            with target:
+                outs = best.compute(call.attrs, inputs, type_)
             fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
             _check_results(best, outs, fields)
             function = kernel_of(best, call.attrs, inputs, outs, target)
+            if call.op.get_attr("TOpPattern") == _OPAQUE:
+                function = function.with_attr("op_pattern", _OPAQUE)
         except TilesmithError as error:
             error.span = error.span or call.span
             error.notes += (f"in the implementation of {call.op.name} that the program registered",)
@@ -151,7 +161,7 @@ def _size(size: PrimExpr) -> Any:
 
 
 def _check_results(
-    implementation: OpImplementation, outs: list[te.Tensor], fields: Sequence[StructInfo]
+    implementation: OpImplementation, outs: list[te.Tensor], fields: Sequence[Any]
 ) -> None:
     """Compare what a compute gives with the type of the call."""
     if len(outs) != len(fields):
@@ -200,15 +210,14 @@ def kernel_of(
 
 
 def _scheduled(implementation: OpImplementation, schedule: Any, arguments: list[Any]) -> PrimFunc:
-    if isinstance(schedule, PrimFunc):
-        return schedule
     if isinstance(schedule, BlockSchedule):
-        return next(iter(schedule.mod.functions.values()))
+        (schedule,) = schedule.mod.functions.values()
     if isinstance(schedule, te.Schedule):
         from tilesmith.lowering import schedule_to_module  # loads classic schedules
 
-        made: Any = schedule_to_module(schedule, arguments)["main"]
-        return made
+        schedule = schedule_to_module(schedule, arguments)["main"]
+    if isinstance(schedule, PrimFunc):
+        return schedule
     raise TypeMismatchError(
         f"the schedule of '{implementation.name}' gave {type(schedule).__name__}",
         notes=("return what te.create_schedule gives, or a tir.Schedule",),

@@ -35,7 +35,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.printer import type_text
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.unify import DisagreementError, Holes, apply
-from tilesmith.relay.walks import functions_of
+from tilesmith.relay.walks import PLAIN, functions_of
 from tilesmith.support.errors import DiagnosticError, TilesmithError, TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 
@@ -224,6 +224,10 @@ class _Inference:
             self.agree(call, place, apply(wanted, types), found, sizes)
         self.note(call, apply(callee.ret_type, types, sizes))
 
+    def plain(self, node: Any) -> None:
+        """Sizes, numbers and words that operators of relax take: they are no values here."""
+        self.types[id(node)] = TupleType(())
+
     def tuple(self, tuple_: Tuple) -> None:
         """A tuple."""
         self.all_of(
@@ -361,7 +365,7 @@ def _result_of(inference: _Inference, call: Call) -> Type:
 
 def _stand_in(inference: _Inference, arg: Any) -> Any:
     """Return an argument, for the inference of an operator, that is as known as it can be."""
-    if isinstance(arg, Constant):
+    if isinstance(arg, (Constant, *PLAIN)):
         return arg
     if isinstance(arg, Tuple):
         return Tuple([_stand_in(inference, field) for field in arg.fields])
@@ -413,6 +417,7 @@ _RULES: dict[type, Callable[[_Inference, Any], None]] = {
     RefCreate: _Inference.ref_create,
     RefRead: _Inference.ref_read,
     RefWrite: _Inference.ref_write,
+    **dict.fromkeys(PLAIN, _Inference.plain),
 }
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.adt import Constructor
 from tilesmith.relay.parser import parse
-from tilesmith.support.errors import UnknownMemberError
+from tilesmith.support.errors import UnknownMemberError, UnknownNameError
 
-__all__ = ["Prelude"]
+__all__ = ["Prelude", "import_from_std"]
 
 _TYPES = """
 type List[A] { Cons(A, List[A]), Nil, }
@@ -121,6 +121,62 @@ def @iterate[A](%f: fn (A) -> A, %n: int32) -> fn (A) -> A {
 }
 """
 
+_NAT = """
+type nat { Z, S(nat), }
+def @nat_double(%x: nat) -> nat { match (%x) { S(%y) => S(S(@nat_double(%y))), Z => Z } }
+def @nat_triple(%x: nat) -> nat { match (%x) { S(%y) => S(S(S(@nat_triple(%y)))), Z => Z } }
+def @nat_add(%x: nat, %y: nat) -> nat { match (%x) { S(%z) => S(@nat_add(%z, %y)), Z => %y } }
+def @nat_iterate[A](%f: fn (A) -> A, %n: nat) -> fn (A) -> A {
+  match (%n) {
+    S(%m) => fn (%x: A) -> A { %f(@nat_iterate(%f, %m)(%x)) },
+    Z => fn (%x: A) -> A { %x }
+  }
+}
+"""
+
+_GRADIENT = """
+type GradCell[T] { Raw(T), One(fn () -> T), Zero(fn () -> T), }
+def @FromGradCell[T](%cell: GradCell[T]) -> T {
+  match (%cell) { Raw(%x) => %x, One(%make) => %make(), Zero(%make) => %make() }
+}
+def @AddGradCell[T](%add: fn (T, T) -> T, %a: GradCell[T], %b: GradCell[T]) -> GradCell[T] {
+  match (%a) {
+    Zero(_) => %b,
+    _ => match (%b) {
+      Zero(_) => %a,
+      _ => Raw(%add(@FromGradCell(%a), @FromGradCell(%b)))
+    }
+  }
+}
+def @MultiplyGradCell[T](%multiply: fn (T, T) -> T, %a: GradCell[T], %b: GradCell[T])
+    -> GradCell[T] {
+  match (%a) {
+    Zero(_) => %a,
+    One(_) => %b,
+    _ => match (%b) {
+      Zero(_) => %b,
+      One(_) => %a,
+      _ => Raw(%multiply(@FromGradCell(%a), @FromGradCell(%b)))
+    }
+  }
+}
+"""
+
+_STANDARD = {"gradient.rly": _GRADIENT, "nat.rly": _NAT, "prelude.rly": _TYPES + _FUNCTIONS}
+
+
+def import_from_std(mod: IRModule, file_name: str) -> None:
+    """Add the definitions of a file of the standard library that the module lacks."""
+    if file_name not in _STANDARD:
+        known = ", ".join(sorted(_STANDARD))
+        raise UnknownNameError(
+            f"the standard library has no file '{file_name}'", notes=(f"files: {known}",)
+        )
+    known_names = {variable.name_hint for variable in mod.get_global_vars()}
+    library = parse(_STANDARD[file_name], file_name)
+    if not {variable.name_hint for variable in library.get_global_vars()} <= known_names:
+        mod.update(library)
+
 
 class Prelude:
     """Adds the definitions to a module, and finds them: ``prelude.map`` is the variable of a
@@ -133,8 +189,7 @@ class Prelude:
 
     def load_prelude(self) -> None:
         """Add the definitions that the module lacks."""
-        if "id" not in self.mod:
-            self.mod.update(parse(_TYPES + _FUNCTIONS, "prelude"))
+        import_from_std(self.mod, "prelude.rly")
         self.l, self.cons, self.nil = self.mod.get_type("List")
         self.optional, self.some, self.none = self.mod.get_type("Option")
         self.tree, self.rose = self.mod.get_type("Tree")

@@ -233,7 +233,8 @@ class Scope:
     def parts(self, expr: Any) -> Iterable[Any]:
         """Return the parts of an expression that are computed before it, in the same scope."""
         if isinstance(expr, Call):
-            if isinstance(expr.op, Op) or self.module.external_callee(expr.op) is not None:
+            is_named = isinstance(expr.op, (Op, Constructor))
+            if is_named or self.module.external_callee(expr.op) is not None:
                 return expr.args
             return (expr.op, *expr.args)
         if isinstance(expr, Tuple):
@@ -244,7 +245,9 @@ class Scope:
             return (expr.cond,)
         if isinstance(expr, Let):
             return (expr.body,)
-        return ()
+        if isinstance(expr, Match):
+            return (expr.data,)
+        return parts(expr) if isinstance(expr, (RefCreate, RefRead, RefWrite)) else ()
 
     def bind_function(self, let: Let) -> None:
         """Bind a local function, which may call itself."""
@@ -343,25 +346,6 @@ def is_external(function: Any) -> bool:
 
 
 ModuleTranslation.scope = Scope
-
-
-def _parts(expr: Any) -> Iterable[Any]:
-    """Return the parts of an expression that are computed before it, in the same scope."""
-    if isinstance(expr, Call):
-        return expr.args if isinstance(expr.op, (Op, Constructor)) else (expr.op, *expr.args)
-    if isinstance(expr, Tuple):
-        return expr.fields
-    if isinstance(expr, TupleGetItem):
-        return (expr.tuple_value,)
-    if isinstance(expr, If):
-        return (expr.cond,)
-    if isinstance(expr, Let):
-        return (expr.body,)
-    if isinstance(expr, Match):
-        return (expr.data,)
-    if isinstance(expr, (RefCreate, RefRead, RefWrite)):
-        return parts(expr)
-    return ()
 
 
 def named_sizes(info: StructInfo, name: str) -> StructInfo:

@@ -18,6 +18,7 @@ from tilesmith.ir import GlobalVar, IncompleteType, IRModule, Op, Type
 from tilesmith.relax import expr as graph
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, PrimValue, SeqExpr, Var, known_struct_info
+from tilesmith.relax.op import data as data_words
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -35,6 +36,7 @@ from tilesmith.relay.adt import (
     PatternConstructor,
     PatternTuple,
     PatternVar,
+    PatternWildcard,
 )
 from tilesmith.relay.analysis import unmatched_cases
 from tilesmith.relay.expr import If, Let, RefCreate, RefRead, RefWrite, TupleGetItem
@@ -175,7 +177,7 @@ class _ObjectScope(Scope):
 
     def call(self, call: Call) -> Any:
         """Translate a call of an operator, a constructor or a function."""
-        if isinstance(call.op, Op):
+        if isinstance(call.op, Op) or self.module.external_callee(call.op) is not None:
             return super().call(call)
         args = [self.find(arg) for arg in call.args]
         if isinstance(call.op, Constructor):
@@ -199,16 +201,16 @@ class _ObjectScope(Scope):
 
     def reference(self, expr: RefCreate) -> Any:
         """Translate the making of a reference."""
-        return self.builder.emit(operators.data.new_reference(self.find(expr.value)))
+        return self.builder.emit(data_words.new_reference(self.find(expr.value)))
 
     def read(self, expr: RefRead) -> Any:
         """Translate the reading of a reference."""
-        made = self.builder.emit(operators.data.read(self.find(expr.ref)))
+        made = self.builder.emit(data_words.read(self.find(expr.ref)))
         return self.refined(made, expr.checked_type)
 
     def write(self, expr: RefWrite) -> Any:
         """Translate the writing of a reference."""
-        return self.builder.emit(operators.data.write(self.find(expr.ref), self.find(expr.value)))
+        return self.builder.emit(data_words.write(self.find(expr.ref), self.find(expr.value)))
 
     # Matches
 
@@ -231,19 +233,19 @@ class _ObjectScope(Scope):
     def clauses(self, match: Match, place: int, data: Any) -> Any:
         """Translate the clauses from a place on, as an expression of the block that is open."""
         if place == len(match.clauses):
-            return operators.data.no_clause(data)
+            return data_words.no_clause(data)
         clause = match.clauses[place]
         pattern = _pattern(clause.lhs)
         is_last = match.complete and place == len(match.clauses) - 1
 
         def then() -> Any:
-            inner = self.inner()
+            inner: Any = self.inner()
             inner.bind(clause.lhs, data)
             return inner.value(clause.rhs)
 
         if is_last or _fits_all(pattern):
             return self.block(then)
-        condition = self.builder.emit(operators.data.fits(data, json.dumps(pattern)))
+        condition = self.builder.emit(data_words.fits(data, json.dumps(pattern)))
         return graph.If(
             condition, self.block(then), self.block(lambda: self.clauses(match, place + 1, data))
         )
@@ -266,8 +268,8 @@ class _ObjectScope(Scope):
                 self.known[id(one.var)] = self.refined(part, one.var.checked_type)
             elif isinstance(one, (PatternConstructor, PatternTuple)):
                 for place, inside in enumerate(one.patterns):
-                    if isinstance(inside, PatternVar) or getattr(inside, "patterns", ()):
-                        field = operators.data.field(part, PrimValue(place))
+                    if not isinstance(inside, PatternWildcard):
+                        field = data_words.field(part, PrimValue(place))
                         pending.append((inside, self.builder.emit(field)))
 
 
@@ -277,7 +279,7 @@ def _made(constructor: Constructor, fields: list[Any]) -> Call:
             f"the constructor '{constructor.name_hint}' takes {len(constructor.inputs)} values, "
             f"not {len(fields)}"
         )
-    made: Call = operators.data.make(constructor.tag, *fields)
+    made: Call = data_words.make(constructor.tag, *fields)
     return made
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.relax.expr import DataTypeImm, PrimValue, StringImm
+from tilesmith.relax.struct_info import ShapeExpr
 from tilesmith.relay.adt import Match, pattern_vars
 from tilesmith.relay.expr import (
     Call,
@@ -25,8 +27,10 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 
-__all__ = ["binders", "functions_of", "is_closed", "parts", "post_order", "with_parts"]
+__all__ = ["PLAIN", "binders", "functions_of", "is_closed", "parts", "post_order", "with_parts"]
 
+PLAIN = (ShapeExpr, PrimValue, StringImm, DataTypeImm)
+"""Sizes, numbers and words that operators of relax take: they are no values of the program."""
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Call: lambda call: (call.op, *call.args),

@@ -78,6 +78,9 @@ class SocketTransport:
         except RPCError as error:
             over = self._life and self._end.is_over
             raise self._fail(self._late() if over else error) from None
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next request
+            self._fail(self._broken("a request was interrupted"))
+            raise
         return answer.kind, answer.body
 
     def _broken(self, reason: str) -> RPCError:

@@ -164,7 +164,8 @@ def _size(shape: Iterable[int], dtype: DataType) -> int:
 
 def _plain(value: Any) -> Any:
     """Return a value of a subclass of Python's own classes as one of those."""
-    for kind in (bool, int, float, str, bytes):
+    kinds: tuple[Any, ...] = (bool, int, float, str, bytes)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     return value

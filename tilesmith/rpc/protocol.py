@@ -4,7 +4,8 @@ A frame is a head of fixed size and a body. The head tells the kind of message, 
 number of the request and the size of the body; the body is one value. A value begins with a byte
 that tells its kind; what has no fixed size is preceded by its length:
 
-    none, false, true        nothing more
+    none                     nothing more
+    truth value              1 byte, 0 or 1
     integer, float           8 bytes, little endian
     text, bytes              length (4 bytes), contents
     list, tuple, mapping     count (4 bytes), the elements (keys and values in turn)
@@ -32,7 +33,7 @@ GREETING = struct.Struct("<4sH")
 HEAD = struct.Struct("<BBHIQ")
 LARGEST_BODY = 64 << 20
 """Bytes of the largest body; contents of arrays and files travel in pieces of `PIECE` bytes."""
-PIECE = 8 << 20
+PIECE = 1 << 20
 LARGEST_GREETING = 4096
 """Bytes of the largest body before the other side has shown that it knows the key."""
 

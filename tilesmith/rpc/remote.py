@@ -199,11 +199,14 @@ class RemoteFunction(RemoteObject, MeasuredElsewhere):
         found = self.connection.request(Operation.CALL, self.record, values, more)
         return from_record(self.connection, found)
 
-    def measure(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> BenchmarkResult:
+    def measure(
+        self, arguments: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> BenchmarkResult:
         """Return how long calls take at the server."""
         values = [to_record(self.connection, one) for one in arguments]
+        more = {name: to_record(self.connection, one) for name, one in named.items()}
         wanted = {name: _plain(value) for name, value in options.items()}
-        found = self.connection.request(Operation.MEASURE, self.record, values, wanted)
+        found = self.connection.request(Operation.MEASURE, self.record, values, more, wanted)
         return BenchmarkResult([float(one) for one in found])
 
     @property
@@ -363,7 +366,8 @@ def _plain(value: Any) -> Any:
     """
     if isinstance(value, numpy.generic):
         return value.item()
-    for kind in (bool, int, float, str, bytes):
+    kinds: tuple[Any, ...] = (bool, int, float, str, bytes)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     return value

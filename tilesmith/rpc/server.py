@@ -21,7 +21,7 @@ from tilesmith.rpc.service import Service
 from tilesmith.rpc.session_process import load_libraries, serve_channel
 from tilesmith.rpc.tracker_client import TrackerLink
 from tilesmith.rpc.worker import SessionWorker
-from tilesmith.support.errors import RPCError, TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import TilesmithError, TypeMismatchError, UnsupportedError
 
 __all__ = ["Server"]
 
@@ -71,7 +71,9 @@ class Server:
         self.workers: set[SessionWorker] = set()
         self._spare: SessionWorker | None = None
         self._lock = threading.Lock()
+        self._is_ended = False
         self._link: TrackerLink | None = None
+        self._listener: Listener | None = None
         if no_fork:
             load_libraries(load_library)
             if server_init_callback is not None:
@@ -87,7 +89,7 @@ class Server:
                 self._link = TrackerLink(tuple(tracker_addr), self._key, custom_addr, self.port)
                 self._link.start(silent)
         except BaseException:
-            self._end_workers()
+            self.terminate()
             raise
         self._listener.start()
         self._say(f"listening at {host}:{self.port}")
@@ -115,7 +117,7 @@ class Server:
         self._say(f"a session with {channel.where} begins")
         try:
             self._serve(channel, self._limit(wishes))
-        except RPCError as error:
+        except TilesmithError as error:  # of the connection, or of the process that should serve it
             self._say(f"the session with {channel.where} failed: {error.message}")
         finally:
             self._say(f"the session with {channel.where} has ended")
@@ -159,24 +161,27 @@ class Server:
         worker = SessionWorker(self._settings, self._silent)
         with self._lock:
             self.workers.add(worker)
+            is_late = self._is_ended
+        if is_late:
+            worker.end()
         return worker
 
     def _take_worker(self) -> SessionWorker:
         """Return a process for a session, and start the one for the next session."""
         with self._lock:
             worker, self._spare = self._spare, None
-        worker = worker or self._start_worker()
-        if not self._listener.is_ended:
-            spare = self._start_worker()
-            with self._lock:
-                unused, self._spare = self._spare, spare
-            if unused is not None:
-                unused.end()
+        if worker is None or not worker.is_alive:
+            worker = self._start_worker()
+        spare = self._start_worker()
+        with self._lock:
+            unused, self._spare = self._spare, spare
+        if unused is not None:
+            unused.end()
         return worker
 
     def _end_workers(self) -> None:
         with self._lock:
-            workers, self._spare = list(self.workers), None
+            workers, self._spare, self._is_ended = list(self.workers), None, True
         for worker in workers:
             worker.end()
 
@@ -186,12 +191,13 @@ class Server:
         """End the server and all its sessions. Calling it again does nothing."""
         if self._link is not None:
             self._link.end()
-        self._listener.end()
+        if self._listener is not None:
+            self._listener.end()
         self._end_workers()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the server is terminated (at most some seconds); true if it is."""
-        return self._listener.wait(seconds)
+        return self._listener is None or self._listener.wait(seconds)
 
     def __enter__(self) -> Server:
         return self

@@ -132,9 +132,13 @@ class Service:
         more = {str(name): self.held.from_record(one) for name, one in named.items()}
         return self.held.to_record(function(*values, **more))
 
-    @_answers(Operation.MEASURE, ObjectRecord, list, dict)
+    @_answers(Operation.MEASURE, ObjectRecord, list, dict, dict)
     def measure(
-        self, record: ObjectRecord, arguments: list[Any], options: dict[str, Any]
+        self,
+        record: ObjectRecord,
+        arguments: list[Any],
+        named: dict[str, Any],
+        options: dict[str, Any],
     ) -> list[float]:
         """Return the seconds that the calls of a function take here."""
         unknown = options.keys() - _MEASURE_OPTIONS
@@ -142,13 +146,15 @@ class Service:
             raise RPCError(f"calls are not measured with the options {sorted(unknown)}")
         function = self.held.object(record)
         values = [self.held.from_record(one) for one in arguments]
-        devices = {one.device for one in values if isinstance(one, NDArray)}
+        more = {str(name): self.held.from_record(one) for name, one in named.items()}
+        tensors = [one for one in (*values, *more.values()) if isinstance(one, NDArray)]
+        devices = {one.device for one in tensors}
 
         def synchronize() -> None:
             for device in devices:
                 device.sync()
 
-        return list(evaluator(function, synchronize, **options)(*values).results)
+        return list(evaluator(function, synchronize, **options)(*values, **more).results)
 
     @_answers(Operation.SIGNATURE, ObjectRecord)
     def signature(self, record: ObjectRecord) -> str | None:

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.rpc.channel import Deadline, connect_channel, introduce
@@ -188,7 +188,7 @@ def open_tracker(host: str, port: int, connect: Callable[..., Any]) -> TrackerSe
     return TrackerSession((host, int(port)), connect)
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     rule = "-" * (sum(widths) + 3 * len(widths))
     lines = ["   ".join([cell.ljust(width) for cell, width in zip(row, widths)]).rstrip()

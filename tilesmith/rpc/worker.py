@@ -81,16 +81,21 @@ class SessionWorker:
             self.end()
             raise WorkerStartError(f"a process for sessions is gone: {error}") from None
 
+    @property
+    def is_alive(self) -> bool:
+        """True if the process runs."""
+        return self.process.poll() is None
+
     def wait(self, seconds: float | None) -> bool:
         """Wait for the end of the session; true if it came within some seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
-        return self.process.poll() is not None
+        return not self.is_alive
 
     def end(self) -> None:
         """End the process at once, and remove the session's files."""
         self._control.close()
-        if self.process.poll() is None:
+        if self.is_alive:
             self.process.kill()
             self.process.wait()
         with contextlib.suppress(OSError):  # it lies in the folder of temporary files
@@ -101,6 +106,6 @@ class SessionWorker:
             self._control.close()
             # closing the pair ends it; a process that is busy does not see that
             deadline = time.monotonic() + 1.0
-            while self.process.poll() is None and time.monotonic() < deadline:
+            while self.is_alive and time.monotonic() < deadline:
                 time.sleep(0.01)
             self.end()

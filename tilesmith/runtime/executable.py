@@ -255,6 +255,7 @@ class Executable:
             self._load,
             self._advice,
             not self._is_checked,
+            self._external,
         )
         made._library = self._library
         return made
@@ -507,6 +508,8 @@ def _compact(values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
     import numpy
 
     return {name: numpy.ascontiguousarray(value) for name, value in values.items()}
+
+
 def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
     import numpy
 

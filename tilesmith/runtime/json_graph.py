@@ -58,7 +58,8 @@ def _bias_add(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArra
 def _maximum_zero(data: numpy.ndarray) -> numpy.ndarray:
     import numpy
 
-    return numpy.maximum(data, data.dtype.type(0))
+    found: numpy.ndarray = numpy.maximum(data, data.dtype.type(0))
+    return found
 
 
 COMMON: dict[str, Kernel] = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy
 
-from tilesmith.runtime.devices import Device, cpu
+from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.module import Module
-from tilesmith.runtime.ndarray import array
+from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
 from tilesmith.runtime.stretches import Stretch, profiled_stretches
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -86,8 +86,8 @@ class VirtualMachine:
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep inputs for `invoke_stateful`; plain numbers and lists become tensors."""
-        values = tuple([_as_input(value) for value in args])
-        named = {name: _as_input(value) for name, value in kwargs.items()}
+        values = tuple([_as_input(value, self.device) for value in args])
+        named = {name: _as_input(value, self.device) for name, value in kwargs.items()}
         self[func_name]  # an unknown name is reported here, not at the call
         self._inputs[func_name] = (values, named)
 
@@ -169,6 +169,13 @@ class VirtualMachine:
         )
 
 
-def _as_input(value: Any) -> Any:
-    """Return lists of numbers as tensors, everything else as it is."""
-    return array(value) if isinstance(value, (list, numpy.generic)) else value
+def _as_input(value: Any, device: Device | None) -> Any:
+    """Return lists of numbers as tensors on the device, and arrays as such ones if that is the
+    device of a remote session; everything else as it is.
+    """
+    is_remote = device is not None and device.device_type >= RPC_SESS_MASK
+    if isinstance(value, (list, numpy.generic)):
+        return array(value, device)
+    if is_remote and isinstance(value, (numpy.ndarray, NDArray)):
+        return array(value, device)
+    return value

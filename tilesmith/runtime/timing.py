@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -97,7 +98,9 @@ class MeasuredElsewhere(ABC):
     """A function that runs on another machine, and is measured there."""
 
     @abstractmethod
-    def measure(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> BenchmarkResult:
+    def measure(
+        self, arguments: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> BenchmarkResult:
         """Return how long calls take there; `options` are those of `time_call`, and f_preproc."""
 
 
@@ -108,14 +111,15 @@ def evaluator(
     options.
     """
     if isinstance(function, MeasuredElsewhere):
-        return lambda *arguments: function.measure(arguments, options)
+        return lambda *arguments, **named: function.measure(arguments, named, options)
     f_preproc = options.pop("f_preproc", "")
     if f_preproc:
         from tilesmith.runtime.registry import get_global_func
 
         options["preprocess"] = get_global_func(f_preproc)
 
-    def evaluate(*arguments: Any) -> BenchmarkResult:
-        return time_call(function, arguments, synchronize=synchronize, **options)
+    def evaluate(*arguments: Any, **named: Any) -> BenchmarkResult:
+        call = partial(function, **named) if named else function
+        return time_call(call, arguments, synchronize=synchronize, **options)
 
     return evaluate

@@ -242,6 +242,10 @@ class VirtualMachine(Machine):
         super().__init__(exe, [one for one in devices if one.device_type == 1] or None)
         self._last = ""
 
+    def _input_names(self, func_name: str) -> list[str]:
+        function: Any = self[func_name]
+        return list(function.input_names)
+
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a function; without arguments, with those of `set_input`."""
         if not args and not kwargs and func_name in self._inputs:
@@ -261,7 +265,7 @@ class VirtualMachine(Machine):
                 notes=('vm.set_one_input("main", "x", value)',),
             )
         key, value = args if args else next(iter(kwargs.items()))
-        names = self[func_name].input_names
+        names = self._input_names(func_name)
         name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
         if name not in names:
             raise UnknownNameError(
@@ -275,7 +279,7 @@ class VirtualMachine(Machine):
         """Call a function and keep its result for `get_outputs`."""
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
-        elif func_name not in self._inputs and not self[func_name].input_names:
+        elif func_name not in self._inputs and not self._input_names(func_name):
             self.set_input(func_name)
         super().invoke_stateful(func_name)
         self._last = func_name
@@ -300,7 +304,7 @@ class VirtualMachine(Machine):
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
         """Return the position of an input, or -1 if there is none of that name."""
-        names = self[func_name].input_names
+        names = self._input_names(func_name)
         return names.index(input_name) if input_name in names else -1
 
     def benchmark(

@@ -72,8 +72,10 @@ DOORS: dict[str, dict[str, str]] = {
         "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
     },
     "tilesmith.relay": {
-        name: "tilesmith.driver.relay_build:" + name
-        for name in ("bind_params_by_name", "build", "create_executor", "optimize")
+        "bind_params_by_name": "tilesmith.driver.relay_build:bind_params_by_name",
+        "build": "tilesmith.driver.relay_build:build",
+        "create_executor": "tilesmith.driver.relay_executors:create_executor",
+        "optimize": "tilesmith.driver.relay_build:optimize",
     },
     "tilesmith.relay.backend.vm": {
         name: "tilesmith.driver.relay_vm:" + name
@@ -84,16 +86,14 @@ DOORS: dict[str, dict[str, str]] = {
         for name in ("GraphExecutorCodegen", "GraphRuntimeCodegen")
     },
     "tilesmith.relay.build_module": {
-        name: "tilesmith.driver.relay_build:" + name
-        for name in (
-            "AotExecutor",
-            "BuildModule",
-            "GraphExecutor",
-            "bind_params_by_name",
-            "build",
-            "create_executor",
-            "optimize",
-        )
+        **{
+            name: "tilesmith.driver.relay_build:" + name
+            for name in ("BuildModule", "bind_params_by_name", "build", "optimize")
+        },
+        **{
+            name: "tilesmith.driver.relay_executors:" + name
+            for name in ("AotExecutor", "GraphExecutor", "create_executor")
+        },
     },
     "tilesmith.script": {
         "relax": "tilesmith.relax.script",

@@ -34,15 +34,21 @@ class GenericFunc:
         """The version for targets without one of their own, or None."""
         return self._default
 
-    def get_packed_func(self) -> Callable[..., Any]:
-        """Return the version for the current target."""
+    def find_version(self) -> Callable[..., Any] | None:
+        """Return the version for the current target, the default one, or None."""
         target = Target.current(allow_none=True)
         for key in target.keys if target is not None else ():
             if key in self._versions:
                 return self._versions[key]
-        if self._default is None:
-            raise TargetError(f"'{self.name}' has no version for {target} and no default")
         return self._default
+
+    def get_packed_func(self) -> Callable[..., Any]:
+        """Return the version for the current target."""
+        found = self.find_version()
+        if found is None:
+            target = Target.current(allow_none=True)
+            raise TargetError(f"'{self.name}' has no version for {target} and no default")
+        return found
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> Any:
         """Use `func` where no key fits."""

@@ -27,6 +27,7 @@ from tilesmith.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp
 from tilesmith.tir.analysis.out_of_bounds import Outside, find_reads_outside
 from tilesmith.tir.analysis.variables import undefined_vars
 from tilesmith.tir.expr import IterVar, ProducerLoad, Reduce
+from tilesmith.tir.shared_values import bind_shared
 
 __all__ = [
     "check_late_reads", "check_reads", "check_scan", "check_states", "check_variables",
@@ -45,6 +46,8 @@ def element_values(name: str, given: Any) -> tuple[PrimExpr, ...]:
             notes=("return it: lambda i: A[i] + 1.0",),
         )
     values = tuple([_element(name, value) for value in several])
+    if len(values) == 1 or not isinstance(values[0], Reduce):
+        values = tuple([bind_shared(value) for value in values])
     first = values[0]
     if isinstance(first, Reduce):
         if not all(isinstance(v, Reduce) and v.combiner is first.combiner for v in values):

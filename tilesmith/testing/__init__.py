@@ -29,7 +29,7 @@ _WHERE = {
         "after_initializer", "call_cpp_ffi", "call_cpp_py_ffi", "call_py_ffi", "fast_summation",
         "initializer", "register_ffi", "slow_summation", "timeout_job",
     ),
-    "tilesmith.testing.runner": ("local_run",),
+    "tilesmith.testing.runner": ("local_run", "rpc_run"),
     "tilesmith.testing.span_filling": ("disable_span_filling", "enable_span_filling"),
     "tilesmith.testing.assertions": (
         "DEFAULT_TEST_TARGETS", "assert_allclose", "assert_prim_expr_equal",

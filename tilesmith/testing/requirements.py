@@ -265,12 +265,13 @@ Feature("x86_amx", "AMX", run_time_check=_cpu_has("amx-int8"), parent_features="
 Feature("arm_dot", "Arm dot products", run_time_check=_cpu_has("dotprod"))
 Feature("libtorch", "PyTorch", run_time_check=_package("torch"))
 Feature("tflite", "TensorFlow Lite", run_time_check=_package("tflite"))
+Feature("rpc", "sessions on other machines")
 Feature("qemu", "QEMU for Arm", run_time_check=_program("qemu-system-arm"))
 for _name in (
     "aarch64_sme", "aarch64_sve", "aprofile_aem_fvp", "cmsisnn", "corstone300", "cublas",
     "cudagraph", "cudnn", "cutlass", "ethosn", "ethosu", "hexagon", "hexagon_toolchain", "hipblas",
     "matrixcore", "micro", "microtvm", "mps", "mrvl", "nccl",
-    "nnapi", "openclml", "rpc", "tensorcore", "vitis_ai", "wgpu",
+    "nnapi", "openclml", "tensorcore", "vitis_ai", "wgpu",
 ):  # fmt: skip
     Feature(_name, run_time_check=_not_yet)
 

@@ -42,6 +42,9 @@ BROKEN = {
     "(float[3] x) => (float y) <int64[2] n = {2, -3}> { y = ConstantOfShape(n) }": (
         "a negative size"
     ),
+    "(float[4,2] x) => (seq(float) y) <int64 n = {0}> { y = SplitToSequence(x, n) }": (
+        "'split' is 0, it has to be at least 1"
+    ),
     "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
         "'sorted' is 2, expected 0 or 1"
     ),

@@ -138,7 +138,7 @@ class GraphModuleDebug(GraphModule):
 
     # Running
 
-    def run(  # type: ignore[override]
+    def run(
         self,
         number: int = 10,
         repeat: int = 1,
@@ -263,10 +263,10 @@ class GraphModuleDebug(GraphModule):
                 if token is not None:
                     row.update(one.stop(token))
             calls.append(row)
-        total = sum([row["Duration (us)"].microseconds for row in calls])  # type: ignore[union-attr]
-        for row in calls:
-            share: Any = row["Duration (us)"]
-            row["Percent"] = Percent(100 * share.microseconds / total if total else 0.0)
+        times: list[Any] = [row["Duration (us)"] for row in calls]
+        total: float = sum([one.microseconds for one in times])
+        for row, one in zip(calls, times):
+            row["Percent"] = Percent(100 * one.microseconds / total if total else 0.0)
         return Report(calls, {str(device): {"Duration (us)": Duration(total)}})
 
     def exit(self) -> None:

@@ -18,6 +18,7 @@ from tilesmith.relax.op import (
     data,
     elementwise,
     grad,
+    gradients,
     image,
     index,
     linear_algebra,

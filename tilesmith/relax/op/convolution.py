@@ -11,7 +11,7 @@ import numpy
 from tilesmith.ir import IntImm
 from tilesmith.ir.windows import window_count
 from tilesmith.relax.attrs import AttrField, Schema, dtype, integer, paddings, repeated, text
-from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import (
     check_ndim,
     result,
@@ -21,11 +21,9 @@ from tilesmith.relax.op.common import (
     tensor,
 )
 from tilesmith.relax.op.declaration import OpFunction, define
-from tilesmith.relax.op.index import strided_slice
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
-from tilesmith.relax.op.manipulate import permute_dims
-from tilesmith.relax.spec import Agreement, Gradient, Precision, topi
-from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.relax.spec import Agreement, Precision, topi
+from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -284,44 +282,6 @@ def _transposed_expression(attrs: Any, data: Any, weight: Any) -> Any:
     )
 
 
-def _gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    """Return a transposed convolution for the data, a convolution of data and gradient for the
-    weight.
-    """
-    data, weight = orig_call.args
-    attrs = orig_call.attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
-    shapes = [known_struct_info(x).concrete_shape for x in (data, weight, orig_var)]
-    if layouts != ("NCHW", "OIHW", "NCHW") or attrs.groups != 1 or None in shapes:
-        raise UnsupportedError(
-            "the gradient of conv2d needs NCHW, OIHW, one group and constant sizes"
-        )
-    sizes, kernel, out = shapes
-    top, left, bottom, right = attrs.padding
-    extra = [
-        sizes[i + 2]
-        - ((out[i + 2] - 1) * attrs.strides[i] - pads + (kernel[i + 2] - 1) * attrs.dilation[i] + 1)
-        for i, pads in enumerate((top + bottom, left + right))
-    ]
-    by_data = conv2d_transpose(
-        output_grad,
-        weight,
-        strides=attrs.strides,
-        padding=attrs.padding,
-        output_padding=extra,
-        dilation=attrs.dilation,
-    )
-    swapped = conv2d(
-        permute_dims(data, [1, 0, 2, 3]),
-        permute_dims(output_grad, [1, 0, 2, 3]),
-        strides=attrs.dilation,
-        padding=attrs.padding,
-        dilation=attrs.strides,
-    )
-    cut = strided_slice(swapped, [2, 3], [0, 0], [kernel[2], kernel[3]])
-    return [by_data, permute_dims(cut, [1, 0, 2, 3])]
-
-
 def _schema(rank: int, kernel_layout: str, **more: AttrField) -> Schema:
     return Schema(
         strides=repeated(rank, least=1),
@@ -336,7 +296,7 @@ def _schema(rank: int, kernel_layout: str, **more: AttrField) -> Schema:
     )
 
 
-def _convolution(rank: int, gradient: Gradient | None = None) -> OpFunction:
+def _convolution(rank: int) -> OpFunction:
     axes = ", ".join(SPATIAL[rank])
     return define(
         f"nn.conv{rank}d",
@@ -350,7 +310,6 @@ def _convolution(rank: int, gradient: Gradient | None = None) -> OpFunction:
         agreeing=_channels(rank, False),
         compute=_expression,
         evaluate=_evaluate(rank, False),
-        gradient=gradient,
         precision=Precision.ALWAYS,
     )
 
@@ -373,7 +332,7 @@ def _transposed(rank: int, precision: Precision = Precision.ALWAYS) -> OpFunctio
 _COUNTS = {1: "one axis", 2: "two axes", 3: "three axes"}
 
 conv1d = _convolution(1)
-conv2d = _convolution(2, _gradient)
+conv2d = _convolution(2)
 conv3d = _convolution(3)
 conv1d_transpose = _transposed(1)
 conv2d_transpose = _transposed(2)

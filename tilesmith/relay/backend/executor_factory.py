@@ -80,7 +80,10 @@ class ExecutorFactoryModule:
             if not isinstance(device, Device) or device.device_type != 1:
                 raise UnsupportedError(
                     f"this program was built for the CPU, it does not run on {device}",
-                    notes=("use tilesmith.cpu()",),
+                    notes=(
+                        "use tilesmith.cpu(); for a session: export the library, upload it, and "
+                        "load it there",
+                    ),
                 )
         return type(self).runner(self.lib)
 

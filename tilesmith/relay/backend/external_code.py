@@ -26,7 +26,10 @@ from tilesmith.relay.walks import functions_of, post_order
 from tilesmith.runtime.registry import get_global_func, list_global_func_names
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError
 
-__all__ = ["generate_external_code"]
+__all__ = ["EXTERNAL_KINDS", "generate_external_code"]
+
+EXTERNAL_KINDS = {"ext_dev"}
+"""Kinds of targets without a back end: what they stand for is compiled by a code generator."""
 
 _PREFIX = "relay.ext."
 

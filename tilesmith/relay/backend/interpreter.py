@@ -46,6 +46,7 @@ from tilesmith.relay.expr import (
     const,
 )
 from tilesmith.relay.function import Function
+from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.op.view import View
 from tilesmith.relay.translate import prepared
 from tilesmith.runtime.container import ADT, RefValue
@@ -70,9 +71,9 @@ class ConstructorValue(ADT):
     def __new__(
         cls, tag: int, fields: Sequence[Any], constructor: Constructor | None = None
     ) -> ConstructorValue:
-        made = super().__new__(cls, tag, fields)
+        made: Any = super().__new__(cls, tag, fields)
         made.constructor = constructor
-        return made
+        return made  # type: ignore[no-any-return]
 
     @property
     def fields(self) -> tuple[Any, ...]:
@@ -154,7 +155,7 @@ class Interpreter(Executor):
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that evaluates ``main`` of a module."""
         evaluation = _Evaluation(prepared(module))
-        main = evaluation.module["main"]
+        main: Any = evaluation.module["main"]
 
         def run(*args: Any) -> Any:
             with deep_recursion():
@@ -285,7 +286,8 @@ class _Evaluation:
 
     def global_function(self, expr: GlobalVar, frame: _Frame) -> Steps:
         """Evaluate the name of a function."""
-        return _Closure(self.module[expr], None)
+        found: Any = self.module[expr]
+        return _Closure(found, None)
         yield
 
     def itself(self, expr: Any, frame: _Frame) -> Steps:
@@ -367,13 +369,8 @@ class _Operation:
             Constant(arg.data) if isinstance(arg, Constant) else param
             for arg, param in zip(call.args, params)
         ]
-        view: Any = call.op.spec
         with builder.function("main", params):
-            if isinstance(view, View) and view.translate is not None:
-                made = view.translate(call.attrs, *operands)
-            else:
-                made = graph.Call(call.op, operands, call.attrs, call.sinfo_args, call.span)
-            builder.emit_func_output(made)
+            builder.emit_func_output(_translated(builder, call, operands))
         self.module = builder.get()
         self.is_lowered = False
 
@@ -382,6 +379,18 @@ class _Operation:
         if not self.is_lowered and not _is_evaluated(self.module["main"]):
             self.module, self.is_lowered = LegalizeOps()(self.module), True
         return run_graph(self.module, "main", *args)
+
+
+def _translated(builder: BlockBuilder, call: Call, operands: list[Any]) -> Any:
+    """Return the graph that a call stands for; of an operator of a program's own, its kernel."""
+    kernels = GivenKernels(builder)
+    given = kernels.call(call, operands) if kernels.has(call.op) else None
+    if given is not None:
+        return given
+    view: Any = call.op.spec
+    if isinstance(view, View) and view.translate is not None:
+        return view.translate(call.attrs, *operands)
+    return graph.Call(call.op, operands, call.attrs, call.sinfo_args, call.span)
 
 
 def _is_evaluated(function: Any) -> bool:
@@ -443,9 +452,10 @@ def _runtime(value: Any) -> Any:
                 stack += missing
                 continue
             fields = [done[id(part)] for part in one]
-            is_data = isinstance(one, ConstructorValue)
-            made = ConstructorValue(one.tag, fields, one.constructor) if is_data else tuple(fields)
-            done[id(one)] = made
+            if isinstance(one, ConstructorValue):
+                done[id(one)] = ConstructorValue(one.tag, fields, one.constructor)
+            else:
+                done[id(one)] = tuple(fields)
             stack.pop()
         else:
             is_array = isinstance(one, (numpy.ndarray, numpy.generic))

@@ -77,8 +77,8 @@ class _Shapes:
         own = call.op.get_attr("FShapeFunc")
         if own is None:
             return self._inferred(call)
-        type_ = call.checked_type
-        results = type_.fields if isinstance(type_, TupleType) else [type_]
+        type_: Any = call.checked_type
+        results: Any = type_.fields if isinstance(type_, TupleType) else [type_]
         ranks = [const(len(one.shape), "int32") for one in results]
         inputs: list[te.Tensor] = []
         for arg, depends in zip(call.args, _dependence(call)):
@@ -152,7 +152,7 @@ def _constant(size: Any) -> PrimExpr:
 def _vector(sizes: Sequence[PrimExpr], name: str) -> te.Tensor:
     """Return the vector of some sizes."""
 
-    def element(place: Any) -> PrimExpr:
+    def element(place: Any) -> Any:
         chosen: Any = sizes[-1] if sizes else const(0, "int64")
         for number in range(len(sizes) - 2, -1, -1):
             chosen = Select(place == number, sizes[number], chosen)

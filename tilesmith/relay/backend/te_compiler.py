@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tilesmith import te
 from tilesmith.ir import GlobalVar, IntImm, IRModule, Op, structural_equal, structural_hash
@@ -26,6 +26,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.given_kernels import kernel_of
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.op_strategy import OpImplementation
+from tilesmith.relay.op.patterns import pattern_of
 from tilesmith.relay.op.strategy.selection import get_valid_implementations, select_implementation
 from tilesmith.relay.walks import post_order
 from tilesmith.schedule_rules import default_schedule
@@ -36,14 +37,12 @@ from tilesmith.tir.analysis import is_unscheduled
 from tilesmith.tir.unknown import Any as AnySize
 
 __all__ = [
-    "CCacheKey", "CCacheValue", "CachedFunc", "LoweredOutput", "TECompiler", "autotvm_logger",
-    "get", "get_shape", "get_valid_implementations", "lower_call", "lower_to_primfunc",
-    "select_implementation",
+    "CCacheKey", "CCacheValue", "CachedFunc", "CompileEngine", "LoweredOutput", "TECompiler",
+    "autotvm_logger", "get", "get_shape", "get_valid_implementations", "lower_call",
+    "lower_to_primfunc", "select_implementation",
 ]  # fmt: skip
 
 autotvm_logger = logging.getLogger("autotvm")
-
-_REDUCTION, _MAP = 4, 2  # of TOpPattern, for operators that state none
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ class CachedFunc:
     @property
     def prim_func(self) -> PrimFunc:
         """The function."""
-        found: Any = self.funcs[self.prim_fn_var]
-        return found
+        return cast(PrimFunc, self.funcs[self.prim_fn_var])
 
 
 @dataclass
@@ -192,10 +190,7 @@ class _Lowering:
             inputs += value if isinstance(value, list) else [value]
         lowered = lower_call(call, inputs, self.target)
         self.names.append(call.op.name.replace(".", "_"))
-        rank = call.op.get_attr("TOpPattern")
-        if rank is None:
-            reduces = any(getattr(one.op, "reduce_axis", ()) for one in lowered.outputs)
-            rank = _REDUCTION if reduces else _MAP
+        rank = int(pattern_of(call.op))
         if self.anchor is None or rank >= self.anchor[0]:
             self.anchor = (rank, lowered.implement, call.attrs)
         is_tuple = isinstance(call.checked_type, TupleType)
@@ -209,8 +204,7 @@ def _typed(function: Any) -> Function:
             notes=("relay.Function([x], body)",),
         )
     module = infer_module(IRModule({"main": function}))
-    typed: Any = module["main"]
-    return typed
+    return cast(Function, module["main"])
 
 
 def lower_to_primfunc(relay_func: Function, target: Any) -> PrimFunc:
@@ -323,8 +317,13 @@ class TECompiler:
         return "\n".join(lines)
 
 
+CompileEngine = TECompiler  # its older name
+
+
 def _target(target: Any) -> Target:
-    return Target(target) if target is not None else Target.current()
+    if target is None:
+        return Target.current(allow_none=True) or Target("llvm")
+    return Target(target)
 
 
 _compiler = TECompiler()

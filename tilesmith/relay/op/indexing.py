@@ -135,6 +135,8 @@ def _take(attrs: Any, data: Any, indices: Any) -> Any:
         raise UnsupportedError(
             "take with batch_dims is not supported", notes=("use relay.gather or gather_nd",)
         )
+    if attrs.axis is None and rank_of(data) != 1:  # of all elements in one row
+        return relax.take(relax.flatten(data), indices, 0, attrs.mode)
     return relax.take(data, indices, attrs.axis, attrs.mode)
 
 

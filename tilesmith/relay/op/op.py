@@ -19,6 +19,7 @@ from tilesmith.ir import Op, register_op_attr
 from tilesmith.relax.attrs import Schema, text
 from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.op import call_dps_packed
+from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relay.op.op_strategy import OpImplementation, OpSpecialization, OpStrategy
 from tilesmith.relay.op.view import define, function
 from tilesmith.runtime.registry import register_func
@@ -87,7 +88,8 @@ def register_schedule(op_name: str, schedule: Any, level: int = 10) -> Any:
     """
     register_op_attr(op_name, "FTVMSchedule", schedule, level)
     compute = _compute_of(op_name)
-    name = getattr(schedule, "__name__", op_name).removeprefix("schedule_")
+    known = schedule.name if isinstance(schedule, GenericFunc) else schedule.__name__
+    name = known.removeprefix("schedule_")
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> OpStrategy:
         made = OpStrategy()
@@ -212,7 +214,10 @@ _watched = count()
 
 
 def _translate_debug(attrs: Any, value: Any) -> Any:
-    return call_dps_packed(attrs.debug_func, [value], known_struct_info(value))
+    info = known_struct_info(value)
+    if not isinstance(info, TensorStructInfo):
+        raise UnsupportedError("debug shows tensors", notes=("show the fields of a tuple",))
+    return call_dps_packed(attrs.debug_func, [value], info)
 
 
 _debug = define(

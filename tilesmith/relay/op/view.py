@@ -31,9 +31,9 @@ from tilesmith.relay.op.strategy.own import own_strategy
 from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, UnsupportedError
 
 __all__ = [
-    "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value", "define",
-    "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of", "same",
-    "sizes",
+    "SAME", "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value",
+    "define", "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of",
+    "same", "sizes",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -75,6 +75,9 @@ class View(OpSpec):
                 found[place] = TensorStructInfo(wanted, found[0].dtype)
         return found
 
+
+SAME: dict[str, str] = {}
+"""Operator of relax → the relay operator of the same arguments and attributes."""
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}  # "nn.relu" → the function that users call
 
@@ -129,7 +132,10 @@ def same(
     have are handed over.
     """
     target = Op.get("relax." + (record or name))
-    shared = [key for key in schema.fields if key in target.spec.schema.fields] if schema else []
+    known = list(target.spec.schema.fields) if target.spec.schema is not None else []
+    shared = [key for key in schema.fields if key in known] if schema else []
+    if attributes is None and len(shared) == len(known):
+        SAME.setdefault(target.name, name)
 
     def translate(attrs: Any, *args: Any) -> Call:
         if attributes is not None:

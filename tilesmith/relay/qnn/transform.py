@@ -65,7 +65,7 @@ def CanonicalizeOps(mod: IRModule) -> IRModule:
         view = node.op.spec
         if not isinstance(view, View) or view.translate is None:
             return node  # computed by a program of its own
-        return as_relay(view.translate(node.attrs, *node.args))
+        return as_relay(view.translate(node.attrs, *node.args), node.args)
 
     for variable, function in functions_of(mod):
         mod[variable] = rewrite(function, change)

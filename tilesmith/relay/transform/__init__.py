@@ -4,6 +4,7 @@ from tilesmith.support.lazy import lazy_attributes
 
 _PASSES = {
     "annotate_target": ("AnnotateTarget",),
+    "automatic_differentiation": ("FirstOrderGradient", "gradient"),
     "canonicalize": (
         "AnnotateSpans", "CanonicalizeCast", "CanonicalizeOps", "DivToMul", "EtaExpand",
     ),
@@ -18,7 +19,9 @@ _PASSES = {
         "OutlineCompilerFunctionsWithExistingGlobalSymbols",
     ),
     "compiler_regions": ("MergeCompilerRegions",),
+    "continuations": ("ToCPS", "to_cps", "un_cps"),
     "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
+    "defunctionalization": ("Defunctionalization",),
     "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
@@ -26,10 +29,12 @@ _PASSES = {
     "inline": ("DefuseOps", "Inline"),
     "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
+    "lazy_gradient": ("LazyGradientInit",),
     "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
+    "partial_evaluate": ("PartialEvaluate",),
     "partition_graph": ("PartitionGraph",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
     "recasting": ("recast",),

@@ -1,4 +1,4 @@
-"""FoldExplicitPadding, FlattenAtrousConv: let convolutions and pools do what is done around them."""
+"""FoldExplicitPadding, FlattenAtrousConv: convolutions and pools do what is done around them."""
 
 from __future__ import annotations
 

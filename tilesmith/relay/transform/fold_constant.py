@@ -20,7 +20,7 @@ from tilesmith.relay.walks import functions_of
 from tilesmith.support.errors import TilesmithError
 from tilesmith.support.fallbacks import record_fallback
 
-__all__ = ["FoldConstant", "FoldConstantExpr"]
+__all__ = ["FoldConstant", "FoldConstantExpr", "folded_call"]
 
 GROWTH = 16
 SMALL_BYTES = 4096
@@ -56,7 +56,7 @@ def _as_expr(value: Any) -> Any:
     return const(array, str(array.dtype))
 
 
-def _folded(call: Call) -> Any:
+def folded_call(call: Call) -> Any:
     """Return the value of a call of constants as an expression, or the call."""
     op = call.op
     if not isinstance(op, Op) or not isinstance(op.spec, View) or not op.spec.is_pure:
@@ -82,7 +82,7 @@ def _folded(call: Call) -> Any:
 def _change(node: Any, fold_qnn: bool) -> Any:
     if isinstance(node, Call):
         is_kept = not fold_qnn and isinstance(node.op, Op) and node.op.name.startswith("qnn.")
-        return node if is_kept else _folded(node)
+        return node if is_kept else folded_call(node)
     if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
         return node.tuple_value.fields[node.index]
     return node

@@ -1,7 +1,8 @@
 """FuseOps: puts operators that one kernel can compute into functions with ``Primitive=1``.
 
     nn.relu(nn.bias_add(nn.conv2d(%x, %w), %b))
-    ->  (fn (%p0, %p1, %p2, Primitive=1) { nn.relu(nn.bias_add(nn.conv2d(%p0, %p1), %p2)) })(%x, %w, %b)
+    ->  %0 = fn (%p0, %p1, %p2, Primitive=1) { nn.relu(nn.bias_add(nn.conv2d(%p0, %p1), %p2)) };
+        %0(%x, %w, %b)
 
 Which operators fuse is said by ``TOpPattern`` and the rule of relax's
 `analysis/fusion_groups.py`. Each operator that fuses with no other gets a function of its own.
@@ -144,7 +145,7 @@ class _Graph:
 
     def _refused(self, node: FusionNode) -> None:
         reason = f"more than {self.max_depth} calls in one function ({FUSED_CALLS})"
-        record_fallback("fusion", f"a call of {getattr(node.value.op, 'name', '')}", reason)
+        record_fallback("fusion", f"value {node.index} of the function", reason)
 
 
 def _edge(source: Any, user: FusionNode) -> FusionKind:

@@ -13,14 +13,14 @@ from tilesmith.relay.expr import Call, Constant, Let, RefCreate, RefRead, RefWri
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes, opens_scope
 from tilesmith.relay.transform.pass_classes import relay_pass
-from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
+from tilesmith.relay.walks import PLAIN, functions_of, parts, post_order, with_parts
 
 __all__ = [
     "Effects",
     "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
 ]  # fmt: skip
 
-_ATOMS = (Var, Constant, GlobalVar, Op, Constructor)
+_ATOMS = (Var, Constant, GlobalVar, Op, Constructor, *PLAIN)
 
 
 class Effects:

@@ -7,7 +7,7 @@ For the operators that the dialects (`relay.qnn`) consist of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
@@ -17,7 +17,7 @@ from tilesmith.relax.expr import Call, Constant, PrimValue
 from tilesmith.relax.struct_info import ShapeExpr
 from tilesmith.relay.op.view import View, make_call, rank_of
 from tilesmith.relay.qnn.op.parameters import info_of
-from tilesmith.relay.rewriting import rewrite
+from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import UnsupportedError
 
 __all__ = ["as_relay"]
@@ -124,22 +124,27 @@ _RULES: dict[str, Callable[[Call], Any]] = {
 }
 
 
-def as_relay(expr: Any) -> Any:
-    """Return an expression in which calls of relax's operators are calls of relay's.
+def as_relay(expr: Any, known: Iterable[Any] = ()) -> Any:
+    """Return an expression in which calls of relax's operators are calls of relay's; what is
+    ``known`` to be relay's already stays, with all below it.
 
     Raises UnsupportedError for an operator that has no form here.
     """
+    done: dict[int, Any] = {id(one): one for one in known}
+    for node in post_order(expr, lambda one: id(one) not in done):
+        if id(node) not in done:
+            done[id(node)] = _changed(with_parts(node, [done[id(part)] for part in parts(node)]))
+    return done[id(expr)]
 
-    def change(node: Any) -> Any:
-        if isinstance(node, Constant) and node.dialect != "relay":
-            return Constant(node.data, dialect="relay")
-        if not isinstance(node, Call) or not isinstance(node.op, Op):
-            return node
-        if isinstance(node.op.spec, View) or not node.op.name.startswith("relax."):
-            return node
-        rule = _RULES.get(node.op.name)
-        if rule is None:
-            raise UnsupportedError(f"{node.op.name} has no form in relay")
-        return rule(node)
 
-    return rewrite(expr, change)
+def _changed(node: Any) -> Any:
+    if isinstance(node, Constant) and node.dialect != "relay":
+        return Constant(node.data, dialect="relay")
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return node
+    if isinstance(node.op.spec, View) or not node.op.name.startswith("relax."):
+        return node
+    rule = _RULES.get(node.op.name)
+    if rule is None:
+        raise UnsupportedError(f"{node.op.name} has no form in relay")
+    return rule(node)

@@ -37,11 +37,10 @@ def _dnnl_matmul(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDA
 def _dnnl_conv2d(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArray) -> None:
     padding = [int(one) for one in attrs["padding"]]
     top, left, bottom, right = padding if len(padding) == 4 else padding * (4 // len(padding))
-    strides = [int(one) for one in attrs["strides"]]
-    dilation = [int(one) for one in attrs["dilation"]]
+    (stride_y, stride_x), (dilation_y, dilation_x) = attrs["strides"], attrs["dilation"]
     dnnl.conv2d(
-        operands[0], operands[1], out, top, left, bottom, right, *strides, *dilation,
-        int(attrs["groups"]), attrs["data_layout"] == "NHWC",
+        operands[0], operands[1], out, top, left, bottom, right, stride_y, stride_x, dilation_y,
+        dilation_x, int(attrs["groups"]), attrs["data_layout"] == "NHWC",
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tilesmith.te.schedule.replacement import set_operation
 from tilesmith.te.schedule.stage import AttachType, Stage
 from tilesmith.te.tensor import ComputeOp, HybridOp, Operation, Tensor
 from tilesmith.tir.expr import ProducerLoad
+from tilesmith.tir.shared_values import bind_shared
 
 if TYPE_CHECKING:
     from tilesmith.te.schedule.schedule import Schedule
@@ -48,7 +49,7 @@ class _Inliner(Rewriter):
         """Return an operation that reads no inlined ones."""
         self.elements.clear()
         if isinstance(op, ComputeOp):
-            return op.with_body(map_body(op.body, self.visit))
+            return op.with_body(map_body(op.body, lambda body: bind_shared(self.visit(body))))
         body = self.visit(op.body)
         if body is op.body:
             return op

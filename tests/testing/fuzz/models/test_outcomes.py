@@ -102,6 +102,7 @@ def test_errors_are_judged():
         ([[1.0]], [[[1.0]]], "another shape"),
         ([[1.0]], [[np.nan]], "other values"),
         ([[np.inf]], [[-np.inf]], "other values"),
+        ([[-np.inf]], [[np.finfo("float32").min]], None),
         ([[1000.0, 0.01]], [[1000.0, 0.02]], None),
         ([[1.0]], [[1.1]], "other values"),
     ],

@@ -25,7 +25,6 @@ register_op_attr("nn.matmul", "target.cblas", _MATRICES)
 register_op_attr("nn.batch_matmul", "target.cblas", _BATCHES)
 
 
-@register_pattern_table("cblas")
 def pattern_table() -> list[tuple[Any, ...]]:
     """Return what the compiler takes besides single products: one with a bias, and a ReLU."""
     dense = is_op("nn.dense")(wildcard(), wildcard())
@@ -48,4 +47,5 @@ def partition_for_cblas(
     return partition_for("cblas", mod, params, mod_name)
 
 
+register_pattern_table("cblas", pattern_table)
 register_json_codegen("cblas")

@@ -52,7 +52,6 @@ def _fits(root: Any) -> bool:
     return dense is not None and _MATRICES(dense)
 
 
-@register_pattern_table("dnnl")
 def pattern_table() -> list[tuple[Any, ...]]:
     """Return what the compiler takes besides single operators, the largest parts first."""
     relu = "nn.relu"
@@ -73,4 +72,5 @@ def partition_for_dnnl(
     return partition_for("dnnl", mod, params, mod_name)
 
 
+register_pattern_table("dnnl", pattern_table)
 register_json_codegen("dnnl")

@@ -22,9 +22,10 @@ __all__ = ["constants_of", "graph_of", "register_json_codegen"]
 
 def _description(expr: Any, symbol: str) -> dict[str, Any]:
     info = known_struct_info(expr)
-    known = isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr)
-    sizes = [getattr(size, "value", None) for size in info.shape.values] if known else [None]
-    if None in sizes:
+    sizes: list[Any] = [None]
+    if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
+        sizes = [getattr(size, "value", None) for size in info.shape.values]
+    if not isinstance(info, TensorStructInfo) or None in sizes:
         raise UnsupportedError(
             f"'{symbol}': a value is {info}",
             notes=("a graph in JSON has tensors of known sizes",),
@@ -93,8 +94,8 @@ class _Writer:
         op: Any = call.op
         if isinstance(op, Op):
             described["name"] = op.name
-            attrs = call.attrs
-            described["attrs"].update({key: _plain(attrs[key]) for key in attrs or ()})
+            attrs: Any = call.attrs or {}
+            described["attrs"].update({key: _plain(attrs[key]) for key in attrs})
         else:
             described["name"] = str(op.attrs["Composite"])
             described["graph"] = _Writer(self.symbol, self.constants).graph(op)

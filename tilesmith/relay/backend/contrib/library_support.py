@@ -17,7 +17,7 @@ from tilesmith.relay.transform.partition_graph import PartitionGraph
 from tilesmith.relay.transform.types import InferType
 from tilesmith.relay.ty import TensorType, is_dynamic
 
-__all__ = ["find_call", "is_plain_convolution", "multiplies", "partition_for"]
+__all__ = ["find_call", "is_plain_convolution", "multiplies", "partition_for", "with_params"]
 
 
 def multiplies(*dtypes: str, ranks: tuple[int, ...]) -> Callable[[Call], bool]:
@@ -51,18 +51,24 @@ def find_call(expr: Any, name: str) -> Any:
     return None
 
 
+def with_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    """Return a module with parameters of ``main`` as constants."""
+    if not params:
+        return mod
+    main: Any = mod["main"]
+    by_name = {param.name_hint: param for param in main.params}
+    known = {by_name[name]: const(value) for name, value in params.items() if name in by_name}
+    mod = mod.shallow_copy()
+    mod["main"] = bind(main, known)
+    return mod
+
+
 def partition_for(
     compiler: str, mod: IRModule, params: Mapping[str, Any] | None, mod_name: str
 ) -> IRModule:
     """Return a module whose parts for a compiler are functions of their own; ``params`` become
     constants of ``main``.
     """
-    if params:
-        main: Any = mod["main"]
-        by_name = {param.name_hint: param for param in main.params}
-        known = {by_name[name]: const(value) for name, value in params.items() if name in by_name}
-        mod = mod.shallow_copy()
-        mod["main"] = bind(main, known)
     steps = [
         InferType(),
         FoldConstant(),
@@ -71,5 +77,5 @@ def partition_for(
         MergeCompilerRegions(),
         PartitionGraph(mod_name),
     ]
-    made: IRModule = Sequential(steps)(mod)
+    made: IRModule = Sequential(steps)(with_params(mod, params))
     return made

@@ -43,17 +43,23 @@ define(
     schema=Schema(kind=integer(1), sign=boolean(True), rounding=text("round")),
     description="``clip(round(data / dom_scale), clip_min, clip_max) * dom_scale``, in floats.",
 )
-for _name, _what in (
-    ("compiler_begin", "The same value; from here on an external compiler has the program."),
-    ("compiler_end", "The same value; here the part of an external compiler ends."),
-):
-    define(
-        "annotation." + _name,
-        "data",
-        lambda attrs, data: data,
-        level=10,
-        schema=Schema(compiler=text()),
-        description=_what,
-    )
+
+compiler_begin = define(
+    "annotation.compiler_begin",
+    "data",
+    lambda attrs, data: data,
+    level=10,
+    schema=Schema(compiler=text()),
+    description="The same value; from here on an external compiler has the program.",
+)
+
+compiler_end = define(
+    "annotation.compiler_end",
+    "data",
+    lambda attrs, data: data,
+    level=10,
+    schema=Schema(compiler=text()),
+    description="The same value; here the part of an external compiler ends.",
+)
 
 globals().update(functions("annotation."))

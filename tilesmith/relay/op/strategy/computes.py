@@ -9,10 +9,10 @@ are put together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from tilesmith import te
-from tilesmith.ir import Op, PrimExpr, const
+from tilesmith.ir import FloatImm, IntImm, Op, PrimExpr, const
 from tilesmith.relax.expr import (
     Call,
     Constant,
@@ -25,9 +25,12 @@ from tilesmith.relax.expr import (
     Var,
 )
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["TUPLE_OPERATORS", "OwnCompute", "graph_operands", "tensors_of_call"]
+__all__ = [
+    "TUPLE_OPERATORS", "OwnCompute", "copy_if_identical", "graph_operands", "tensors_of_call",
+]  # fmt: skip
 
 TUPLE_OPERATORS = frozenset({"adv_index", "concatenate", "einsum", "meshgrid", "stack"})
 """Operators whose one argument is a tuple; their computes get its fields."""
@@ -59,13 +62,21 @@ def tensors_of_call(op: Op, attrs: Any, inputs: Sequence[Any]) -> list[Any]:
         given = list(inputs)
         made = _computed(spec, attrs, [given] if op.name in TUPLE_OPERATORS else given)
     else:
-        variables = [
-            Var(f"input{place}", TensorStructInfo(list(one.shape), one.dtype), dialect="relax")
-            for place, one in enumerate(inputs)
-        ]
+        variables = [_operand(one, f"input{place}") for place, one in enumerate(inputs)]
         values = {id(variable): one for variable, one in zip(variables, inputs)}
         made = _Tensors(values).of(translate(attrs, *graph_operands(op, variables)))
     return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def _operand(tensor: te.Tensor, name: str) -> Var | Constant:
+    """Return what stands for a tensor in the graph: a constant for one that is a number, since some
+    operators have to know it (what to pad with).
+    """
+    if not tensor.shape and isinstance(tensor.op, te.ComputeOp):
+        (body,) = tensor.op.body
+        if isinstance(body, (IntImm, FloatImm)):
+            return Constant(array(body.value, dtype=str(body.dtype)))
+    return Var(name, TensorStructInfo(list(tensor.shape), tensor.dtype), dialect="relax")
 
 
 def _computed(spec: Any, attrs: Any, args: Sequence[Any]) -> Any:
@@ -122,7 +133,7 @@ class _Tensors:
         return _computed(spec, call.attrs, args)
 
 
-def _is_scalar(arg: Any) -> bool:
+def _is_scalar(arg: Any) -> TypeGuard[Constant]:
     return isinstance(arg, Constant) and not arg.data.shape
 
 
@@ -139,3 +150,12 @@ def _constant(arg: Constant) -> Any:
         )
     value = _scalar(arg)
     return te.compute((), lambda: value, name="constant")
+
+
+def copy_if_identical(tensor_a: Any, tensor_b: Any) -> Any:
+    """Return the second tensor, or a copy of it if both are the same one."""
+    if tensor_a is not tensor_b:
+        return tensor_b
+    return te.compute(
+        tensor_b.shape, lambda *indices: tensor_b[indices], name=f"{tensor_b.op.name}_copy"
+    )

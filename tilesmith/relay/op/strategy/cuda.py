@@ -3,4 +3,8 @@
 from tilesmith.relay.op.strategy.names import StrategyNames
 from tilesmith.support.lazy import lazy_attributes
 
-__getattr__, __dir__ = lazy_attributes(__name__, finder=StrategyNames("cuda"))
+_names = StrategyNames("cuda")
+
+__getattr__, __dir__ = lazy_attributes(__name__, finder=_names)
+
+__all__ = sorted(_names.public_names())

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilesmith import te
 from tilesmith.ir import Op
+from tilesmith.relay.op.strategy.computes import copy_if_identical
 from tilesmith.relay.op.strategy.convolutions import (
     get_conv2d_in_channels,
     get_conv2d_out_channels,
@@ -27,7 +28,7 @@ from tilesmith.support.lazy import resolve
 from tilesmith.target import Target
 from tilesmith.target.generic_func import get_native_generic_func
 
-__all__ = ["MODULES", "StrategyNames", "copy_if_identical", "naive_schedule", "wrap_topi_schedule"]
+__all__ = ["MODULES", "StrategyNames", "naive_schedule", "wrap_topi_schedule"]
 
 _GENERIC_STRATEGIES = """
 all_class_nms argsort argwhere batch_matmul batch_norm bitserial_conv2d bitserial_dense concatenate
@@ -275,12 +276,3 @@ def wrap_topi_schedule(topi_schedule: Callable[[Any], Any]) -> Callable[[Any, An
 
     schedule.__name__ = getattr(topi_schedule, "__name__", "schedule")
     return schedule
-
-
-def copy_if_identical(tensor_a: Any, tensor_b: Any) -> Any:
-    """Return the second tensor, or a copy of it if both are the same one."""
-    if tensor_a is not tensor_b:
-        return tensor_b
-    return te.compute(
-        tensor_b.shape, lambda *indices: tensor_b[indices], name=f"{tensor_b.op.name}_copy"
-    )

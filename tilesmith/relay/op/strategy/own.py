@@ -12,6 +12,7 @@ from typing import Any
 from tilesmith.ir import Op
 from tilesmith.relay.op.op_strategy import OpImplementation, OpStrategy
 from tilesmith.relay.op.strategy.computes import OwnCompute
+from tilesmith.support.errors import InternalError
 from tilesmith.support.lazy import resolve
 from tilesmith.target.generic_func import GenericFunc, get_native_generic_func
 
@@ -45,8 +46,11 @@ def own_strategy(op: Op) -> GenericFunc:
     programs register others for keys of targets.
     """
     function = get_native_generic_func(strategy_name(op.name))
-    if function.default is None:
+    known = function.default
+    if known is None:
         function.set_default(OwnStrategy(op))
+    elif isinstance(known, OwnStrategy) and known.op is not op:
+        raise InternalError(f"{op.name} and {known.op.name} share the name {function.name}")
     return function
 
 

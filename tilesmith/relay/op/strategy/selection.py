@@ -16,7 +16,8 @@ from tilesmith.target import Target
 from tilesmith.target.generic_func import GenericFunc
 
 __all__ = [
-    "TUNED", "get_valid_implementations", "has_users_implementation", "select_implementation",
+    "TUNED", "best_implementation", "get_valid_implementations", "has_choice",
+    "has_users_implementation", "select_implementation",
 ]  # fmt: skip
 
 TUNED: list[Callable[..., OpImplementation | None]] = []
@@ -30,15 +31,20 @@ def has_users_implementation(op: Op) -> bool:
     return _stated(op) is not None
 
 
+def has_choice(op: Op) -> bool:
+    """Return whether there may be something better than the static search for an operator."""
+    return bool(TUNED) or has_users_implementation(op)
+
+
 def _stated(op: Op) -> Callable[..., Any] | None:
     """Return the strategy that a program has stated for an operator and the current target: the
     one itself, or the one that its compute and schedule make.
     """
-    strategy, compute = op.get_attr("FTVMStrategy"), op.get_attr("FTVMCompute")
-    if strategy is not None:
-        version = strategy.get_packed_func() if isinstance(strategy, GenericFunc) else strategy
-        if not isinstance(version, OwnStrategy):
-            return strategy
+    strategy: Callable[..., Any] | None = op.get_attr("FTVMStrategy")
+    compute = op.get_attr("FTVMCompute")
+    version = strategy.find_version() if isinstance(strategy, GenericFunc) else strategy
+    if version is not None and not isinstance(version, OwnStrategy):
+        return strategy
     if compute is None or isinstance(compute, OwnCompute):
         return None
 
@@ -60,7 +66,7 @@ def get_valid_implementations(
     """
     target = Target(target)
     with target:
-        strategy = _stated(op) or op.get_attr("FTVMStrategy")
+        strategy = _stated(op) or (OwnStrategy(op) if op.spec is not None else None)
         if strategy is None:
             raise UnsupportedError(
                 f"nothing states how the operator '{op.name}' is computed",
@@ -93,8 +99,24 @@ def select_implementation(
     target: Any,
     use_autotvm: bool = True,
 ) -> tuple[OpImplementation, list[Any]]:
-    """Return the best implementation for a call and the tensors that it gives: the one that tuning
-    records name (unless ``use_autotvm`` is False), else that with the highest level.
+    """Return the best implementation for a call (see `best_implementation`) and the tensors that it
+    gives.
+    """
+    best = best_implementation(op, attrs, inputs, out_type, target, use_autotvm)
+    with Target(target):
+        return best, best.compute(attrs, inputs, out_type)
+
+
+def best_implementation(
+    op: Op,
+    attrs: Any,
+    inputs: Sequence[Any],
+    out_type: Any,
+    target: Any,
+    use_tuned: bool = True,
+) -> OpImplementation:
+    """Return the best implementation for a call: the one that tuning records name (unless
+    ``use_tuned`` is False), else that with the highest level.
 
     Among equals a program's own comes before the static search, and the first before others.
     """
@@ -105,11 +127,8 @@ def select_implementation(
             f"the strategy of '{op.name}' has no implementation whose condition holds",
             notes=("add one without a te.SpecializedCondition",),
         )
-    best = _measured_best(op, found, inputs, target) if use_autotvm else None
-    if best is None:
-        best = max(found, key=lambda one: (one.plevel, not one.is_search))
-    with target:
-        return best, best.compute(attrs, inputs, out_type)
+    best = _measured_best(op, found, inputs, target) if use_tuned else None
+    return best or max(found, key=lambda one: (one.plevel, not one.is_search))
 
 
 def _measured_best(

@@ -87,7 +87,7 @@ WRAPPERS = {
 }
 """Name of a wrapper → the arguments of the function that it adapts."""
 
-_FLAGS = {
+_FLAGS: dict[str, dict[str, Any]] = {
     "batch_matmul": {
         "need_auto_scheduler_layout": False, "need_meta_schedule_layout": False,
         "need_out_dtype": False,

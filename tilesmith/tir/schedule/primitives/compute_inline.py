@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer, eval_set
-from tilesmith.ir import Let, PrimExpr, Range, Var, const, structural_equal
+from tilesmith.ir import IntImm, Let, PrimExpr, Range, Var, const, structural_equal
 from tilesmith.ir.operators import all_of, equal, is_const
 from tilesmith.ir.queries import conjuncts, nodes, variables
+from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
@@ -36,6 +37,7 @@ from tilesmith.tir.schedule.errors import refuse
 from tilesmith.tir.schedule.nests import Rebuild, analyzer_for, remove_block, simplified
 from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.inverse import inverse_of
+from tilesmith.tir.shared_values import bind_shared
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, IfThenElse, MatchBufferRegion, Stmt
 
 __all__ = [
@@ -70,7 +72,8 @@ def compute_inline(block: BlockCursor) -> None:
     for consumer in consumers:
         realize = consumer.stmt
         inliner.reuse = {}
-        new = inliner.visit(realize)
+        with deep_recursion():
+            new = inliner.visit(realize)
         if new is not realize:
             consumer.replace(new, inliner.reuse)
     remove_block(block)
@@ -153,6 +156,24 @@ class _Inliner(Rebuild):
         self.value = value
         self.indices = indices[:-1]
         self.fixed = indices[-1]
+        self.has_names = any(True for _ in nodes(value, Let))
+        self.kept: list[BufferLoad] = []
+        self.copies: dict[tuple[Any, ...], PrimExpr] | None = None  # by plain indices
+
+    def visit_BufferStore(self, store: BufferStore) -> BufferStore:
+        """Return a store; where it would become exponentially large, what is read several times
+        gets a name.
+        """
+        self.copies = {}
+        new: BufferStore = self.children(store)
+        self.copies = None
+        if new is store:
+            return store
+        value = bind_shared(new.value, self.has_names)
+        names = [let.var for let in nodes(value, Let)]
+        if len(set(names)) != len(names):  # each copy has names of its own
+            return self.children(store)
+        return new if value is new.value else new.with_fields(value=value)
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
         """Return the stored value at the load's indices."""
@@ -163,7 +184,13 @@ class _Inliner(Rebuild):
         mapping.update(
             {v: index for v, index in zip(self.indices, load.indices) if isinstance(v, Var)}
         )
-        return _Copy(mapping).visit(self.value)
+        if self.copies is None:
+            return _Copy(mapping).visit(self.value)
+        key = tuple([i.value if isinstance(i, IntImm) else id(i) for i in load.indices])
+        if key not in self.copies:
+            self.copies[key] = _Copy(mapping).visit(self.value)
+            self.kept.append(load)  # with its indices, whose ids must not be used again
+        return self.copies[key]
 
     def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
         """Rewrite a block and detect its regions anew; blocks inside of it come first."""
@@ -176,13 +203,27 @@ class _Inliner(Rebuild):
 
 
 class _Copy(Substitution):
-    """Copies an expression with variables replaced; its lets bind variables of their own."""
+    """Copies an expression with variables replaced; its lets bind variables of their own. What
+    occurs several times in it is one expression in the copy, too.
+    """
+
+    def __init__(self, mapping: Mapping[Var, PrimExpr]) -> None:
+        super().__init__(mapping)
+        self.made: dict[int, Any] = {}
+
+    def visit(self, node: Any) -> Any:
+        """Return the copy of a part, which is made once for each set of names."""
+        found = self.made.get(id(node))
+        if found is None:
+            found = self.made[id(node)] = super().visit(node)
+        return found
 
     def visit_Let(self, expr: Let) -> Let:
         """Rename the variable of a let."""
         value = self.visit(expr.value)
         variable = Var(expr.var.name, expr.var.type_annotation)
         self.mapping = {**self.mapping, expr.var: variable}
+        self.made = {}
         return Let(variable, value, self.visit(expr.body))
 
 

@@ -89,9 +89,9 @@ def _split(node: OnnxNode) -> Any:
         parts = [1] * size
     else:
         given = node.constant(1, "split")
-        step = int(given.reshape(-1)[0])
         parts = [int(value) for value in given.ravel()]
         if given.ndim == 0:
+            step = node.count(1, "split")
             parts = [min(step, size - begin) for begin in range(0, size, step)]
     pieces = [node.emit(part) for part in parts_of(node, x, axis, parts, size)]
     if node.has(1) or node.flag("keepdims", True):

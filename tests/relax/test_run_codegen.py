@@ -1,0 +1,102 @@
+"""RunCodegen: functions for external code generators, and groups that are one function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tilesmith import relax
+from tilesmith.relax.dpl import is_op, wildcard
+from tilesmith.runtime import module_from_functions
+from tilesmith.script import ir as I
+from tilesmith.script import relax as R
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError
+
+TWO = np.full((3, 4), 2.0, "float32")
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")) -> R.Tensor(
+        (3, 4), "float32"
+    ):
+        with R.dataflow():
+            a = R.add(x, y)
+            b = R.nn.relu(a)
+            c = R.add(a, R.const(TWO))
+            d = R.multiply(b, c)
+            R.output(d)
+        return d
+
+
+PATTERN = ("run_test.add", is_op("relax.add")(wildcard(), wildcard()))
+
+
+def prepared():
+    return relax.transform.MergeCompositeFunctions()(
+        relax.transform.FuseOpsByPattern([PATTERN])(Model)
+    )
+
+
+def run(mod, x, y):
+    return relax.build(mod, "llvm")(x, y).numpy()
+
+
+X, Y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
+WANTED = np.maximum(X + Y, 0) * (X + Y + TWO)
+
+
+def test_merged_functions_come_before_what_reads_them():
+    """The sum is read by a call between the two members of the group."""
+    mod = prepared()
+    (group,) = [one for one in mod.functions.values() if "Codegen" in one.attrs]
+    assert len(group.ret_struct_info.fields) == 2
+    assert relax.analysis.well_formed(mod)
+
+
+@pytest.fixture
+def register():
+    name = "relax.ext.run_test"
+    yield lambda generate: ts.register_func(name, generate, override=True)
+    ts.runtime.registry.remove_global_func(name)
+
+
+def test_the_modules_are_linked_and_called(register):
+    seen = []
+
+    def generate(functions, options, names):
+        seen.append((options, list(names.values())))
+
+        def compute(x, y, *outputs):
+            total = x.numpy() + y.numpy()
+            for out, value in zip(outputs, (total, total + TWO), strict=True):
+                out.copyfrom(value)
+
+        return [
+            module_from_functions({str(one.attrs["global_symbol"]): compute}) for one in functions
+        ]
+
+    register(generate)
+    mod = relax.transform.RunCodegen({"run_test": {"level": 1}})(prepared())
+    assert not any("Codegen" in one.attrs for one in mod.functions.values())
+    assert len(mod.attrs["external_mods"]) == 1
+    assert seen == [({"level": 1}, [next(iter(mod.attrs["const_name_to_constant"]))])]
+    np.testing.assert_allclose(run(mod, X, Y), WANTED, rtol=1e-5)
+
+
+def test_only_what_entry_functions_call_is_compiled(register):
+    register(lambda *given: pytest.fail("nothing is called"))
+    extended = prepared()
+    extended["other"] = relax.Function([], relax.const(1.0), attrs={"global_symbol": "other"})
+    mod = relax.transform.RunCodegen(entry_functions=["other"])(extended)
+    assert any("Codegen" in one.attrs for one in mod.functions.values())
+
+
+def test_what_is_no_code_generator_is_refused(register):
+    with pytest.raises(UnknownNameError, match="no code generator for functions of 'run_test'"):
+        relax.transform.RunCodegen()(prepared())
+    register(lambda *given: [3])
+    with pytest.raises(TypeMismatchError, match="gave int, not a module"):
+        relax.transform.RunCodegen()(prepared())
