@@ -61,7 +61,7 @@ def _runner(module: IRModule, count: int) -> Callable[..., Any]:
     products = get_total_mac_number(infer_module(module)["main"]) * count
     if products < _FEWEST_PRODUCTS:
         return partial(interpreter.run, to_relax(module), "main")
-    run: Callable[..., Any] = resolve("tilesmith.driver.relay_build:create_executor")(
+    run: Callable[..., Any] = resolve("tilesmith.driver.relay_executors:create_executor")(
         "graph", module
     ).evaluate()
     return run
