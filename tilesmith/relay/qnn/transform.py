@@ -22,7 +22,7 @@ from tilesmith.relay.walks import functions_of
 __all__ = ["CanonicalizeOps", "Legalize"]
 
 
-def _registered(call: Call, key: str) -> Any:
+def _registered(call: Any, key: str) -> Any:
     """Return what a registered rule gives for a call, None if there is no rule."""
     rule = call.op.get_attr(key)
     if rule is None:
@@ -65,7 +65,7 @@ def CanonicalizeOps(mod: IRModule) -> IRModule:
         view = node.op.spec
         if not isinstance(view, View) or view.translate is None:
             return node  # computed by a program of its own
-        return as_relay(view.translate(node.attrs, *node.args))
+        return as_relay(view.translate(node.attrs, *node.args), node.args)
 
     for variable, function in functions_of(mod):
         mod[variable] = rewrite(function, change)
