@@ -8,8 +8,8 @@ from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.codegen.llvm.rules import handles
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, PrimExpr, const
-from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
 from tilesmith.ir.intrinsics import reinterpret
+from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["dot_product"]
