@@ -86,6 +86,7 @@ _LAZY = {
     "build_module": "tilesmith.relay.build_module",
     "data_dep_optimization": "tilesmith.relay.data_dep_optimization",
     "dataflow_pattern": "tilesmith.relay.dataflow_pattern",
+    "dyn": "tilesmith.relay.op.dyn",
     "fromtext": "tilesmith.relay.parser:fromtext",
     "image": "tilesmith.relay.op.image",
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",

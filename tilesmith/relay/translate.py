@@ -32,12 +32,11 @@ from tilesmith.relay.expr import Let, RefCreate, RefRead, RefWrite, branch
 from tilesmith.relay.function import Function
 from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
-from tilesmith.relay.op.view import View
+from tilesmith.relay.op.view import translated
 from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
 from tilesmith.relay.walks import parts, post_order
 from tilesmith.support.errors import (
-    TilesmithError,
     TypeMismatchError,
     UnknownNameError,
     UnsupportedError,
@@ -321,15 +320,7 @@ class Scope:
             given = self.module.kernels.call(call, args)
             if given is not None:
                 return given if isinstance(given, Tuple) else self.builder.emit(given)
-        view = call.op.spec
-        if isinstance(view, View) and view.translate is not None:
-            try:
-                made = view.translate(call.attrs, *args)
-            except TilesmithError as error:
-                error.span = error.span or call.span
-                raise
-        else:
-            made = Call(call.op, args, call.attrs, call.sinfo_args, call.span)
+        made = translated(self.builder, call, args)
         if isinstance(made, (Var, Constant)):
             return made
         place, self.builder.place = self.builder.place, call.span

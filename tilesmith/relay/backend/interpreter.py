@@ -48,7 +48,7 @@ from tilesmith.relay.expr import (
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.given_kernels import GivenKernels
-from tilesmith.relay.op.view import View
+from tilesmith.relay.op.view import translated
 from tilesmith.relay.translate import prepared
 from tilesmith.runtime.container import ADT, RefValue, tuple_object
 from tilesmith.runtime.devices import Device
@@ -400,10 +400,7 @@ def _translated(builder: BlockBuilder, call: Call, operands: list[Any]) -> Any:
     given = kernels.call(call, operands) if kernels.has(call.op) else None
     if given is not None:
         return given
-    view: Any = call.op.spec
-    if isinstance(view, View) and view.translate is not None:
-        return view.translate(call.attrs, *operands)
-    return graph.Call(call.op, operands, call.attrs, call.sinfo_args, call.span)
+    return translated(builder, call, operands)
 
 
 def _is_evaluated(function: Any) -> bool:

@@ -13,6 +13,7 @@ import tilesmith.relay.op.type_relations
 from tilesmith.relay.op import (
     algorithm,
     annotation,
+    dyn,
     image,
     nn,
     op,
@@ -30,10 +31,15 @@ from tilesmith.relay.op.op import __all__ as _registrations
 from tilesmith.relay.op.view import find_function, functions
 
 globals().update(functions())
+for _module, _prefix in (  # functions of `dyn` have taken the place of static ones
+    (algorithm, ""), (image, "image."), (image.image, "image."), (nn, "nn."), (nn.nn, "nn."),
+    (tensor, ""), (transform, ""),
+):  # fmt: skip
+    vars(_module).update(functions(_prefix))
 
 __all__ = sorted(
     {
-        *functions(), *_registrations, "algorithm", "annotation", "image", "nn", "op", "op_attrs",
+        *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "nn", "op", "op_attrs",
         "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
     }
 )  # fmt: skip

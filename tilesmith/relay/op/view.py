@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tilesmith.ir import Op
 from tilesmith.relax.attrs import AttrField, Attrs, Schema, text
@@ -28,12 +28,17 @@ from tilesmith.relax.te_arguments import infer_expression
 from tilesmith.relax.transform.legalize_ops import scalar_operand
 from tilesmith.relay.op.strategy.computes import OwnCompute
 from tilesmith.relay.op.strategy.own import own_strategy
-from tilesmith.support.errors import TypeMismatchError, UnknownMemberError, UnsupportedError
+from tilesmith.support.errors import (
+    TilesmithError,
+    TypeMismatchError,
+    UnknownMemberError,
+    UnsupportedError,
+)
 
 __all__ = [
     "SAME", "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value",
     "define", "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of",
-    "same", "sizes",
+    "same", "sizes", "translated",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -46,18 +51,34 @@ OperandSizes = Callable[[Any, list[Any]], Sequence[Any]]
 """``(attrs, sizes of the first operand)`` → the sizes of each other operand, or None."""
 
 
+class SizesAtRunTime(Protocol):
+    """What `op.dyn.declaration` declares."""
+
+    def is_static(self, args: Sequence[Any]) -> bool:
+        """Return whether the operands that state sizes are constants."""
+
+    def infer(self, call: Call) -> Any:
+        """Return what is known about the result."""
+
+    def emit(self, builder: Any, attrs: Any, args: Sequence[Any]) -> Any:
+        """Return relax's expression; what it is made of is added to the builder."""
+
+
 @dataclass(slots=True)
 class View(OpSpec):
     """An operator of relay: ``translate`` makes relax operators of a call, None for an operator
     that has its own compute and stays as it is; ``record`` is the relax operator whose record this
     view shows, where it is a single one. ``operand_sizes`` gives the shapes of the operands after
     the first one (None where it cannot tell) from the attributes and the first one's sizes.
+    ``at_run_time`` translates calls of an operator that has sizes among its operands, where these
+    are computed by the program (see `op.dyn.declaration`).
     """
 
     translate: Translation | None = None
     record: OpSpec | None = None
     level: int = 10
     operand_sizes: OperandSizes | None = None
+    at_run_time: SizesAtRunTime | None = None
 
     def operand_infos(self, call: Call, known: Sequence[Any]) -> list[Any]:
         """Return what is known about the operands of a call, given struct info or None for each: a
@@ -92,6 +113,7 @@ def define(
     record: OpSpec | None = None,
     description: str = "",
     operand_sizes: OperandSizes | None = None,
+    at_run_time: SizesAtRunTime | None = None,
 ) -> Callable[..., Call]:
     """Register relay's operator ``name``, give and publish the function that makes its calls.
 
@@ -101,7 +123,9 @@ def define(
     view = View(
         name=name,
         arguments=parse_arguments(arguments),
-        infer=lambda call: known_struct_info(translate(call.attrs, *call.args)),
+        infer=at_run_time.infer
+        if at_run_time is not None
+        else lambda call: known_struct_info(translate(call.attrs, *call.args)),
         schema=schema,
         precision=record.precision if record is not None else Precision.NEVER,
         is_pure=record.is_pure if record is not None else True,
@@ -110,6 +134,7 @@ def define(
         record=record,
         level=level,
         operand_sizes=operand_sizes,
+        at_run_time=at_run_time,
     )
     return _register(view)
 
@@ -235,6 +260,22 @@ def _operand(value: Any, operands: list[Any]) -> Any:
     like = [other for other in operands if isinstance(other, RelaxExpr)]
     made = operand(value, like[-1] if like else None)
     return Constant(made.data, dialect="relay") if isinstance(made, Constant) else made
+
+
+def translated(builder: Any, call: Call, operands: Sequence[Any]) -> Any:
+    """Return what a call of an operator stands for in relax, over operands of relax: an expression
+    that the builder has yet to emit.
+    """
+    view = call.op.spec
+    if not isinstance(view, View) or view.translate is None:
+        return Call(call.op, list(operands), call.attrs, call.sinfo_args, call.span)
+    try:
+        if view.at_run_time is not None and not view.at_run_time.is_static(operands):
+            return view.at_run_time.emit(builder, call.attrs, operands)
+        return view.translate(call.attrs, *operands)
+    except TilesmithError as error:
+        error.span = error.span or call.span
+        raise
 
 
 def make_call(op: Op | str, args: Any, attributes: Any = None) -> Call:

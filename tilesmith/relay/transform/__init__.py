@@ -22,6 +22,7 @@ _PASSES = {
     "continuations": ("ToCPS", "to_cps", "un_cps"),
     "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
     "defunctionalization": ("Defunctionalization",),
+    "dynamic_to_static": ("DynamicToStatic",),
     "fast_math": ("FastMath",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),

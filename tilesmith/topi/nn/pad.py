@@ -33,7 +33,7 @@ def pad(
     if all(op.is_const(amount, 0) for amount in (*before, *after)):
         return data
     shape = [simplify(size + low + high) for size, low, high in zip(data.shape, before, after)]
-    value = pad_value if isinstance(pad_value, te.Tensor) else const(pad_value, data.dtype)
+    value = pad_value() if isinstance(pad_value, te.Tensor) else const(pad_value, data.dtype)
 
     def element(*indices: Any) -> Any:
         own, inside = [], []

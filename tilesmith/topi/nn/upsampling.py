@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilesmith.ir import FloatImm, IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
@@ -11,7 +12,7 @@ from tilesmith.te import Tensor
 from tilesmith.topi.image.resize import resize2d, resize3d
 from tilesmith.topi.utils import Number, Shape, simplify
 
-__all__ = ["upsampling", "upsampling3d"]
+__all__ = ["upsampling", "upsampling3d", "upsampling3d_to", "upsampling_to"]
 
 _METHODS = {
     "nearest_neighbor": "nearest_neighbor",
@@ -56,11 +57,23 @@ def upsampling(
     """Resize images by a factor for each axis; ``method``: "nearest_neighbor", "bilinear" or
     "bicubic". Pixel k stands for position k / factor, with ``align_corners`` the corners stay.
     """
-    mode = "align_corners" if align_corners else "asymmetric"
     sizes = _sizes(data, "HW", layout, (scale_h, scale_w))
+    return upsampling_to(data, sizes, layout, method, align_corners, output_shape)
+
+
+def upsampling_to(
+    data: Tensor,
+    size: Sequence[Any],
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+    output_shape: Shape | None = None,
+) -> Tensor:
+    """Do what `upsampling` does, to a size instead of by factors."""
+    mode = "align_corners" if align_corners else "asymmetric"
     rounding = "" if align_corners else "floor"
     return resize2d(
-        data, None, sizes, layout, _method(method), mode, rounding, output_shape=output_shape
+        data, None, size, layout, _method(method), mode, rounding, output_shape=output_shape
     )
 
 
@@ -78,7 +91,20 @@ def upsampling3d(
     the coordinates of `resize3d`.
     """
     sizes = _sizes(data, "DHW", layout, (scale_d, scale_h, scale_w))
+    mode = coordinate_transformation_mode
+    return upsampling3d_to(data, sizes, layout, method, mode, output_shape)
+
+
+def upsampling3d_to(
+    data: Tensor,
+    size: Sequence[Any],
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+    output_shape: Shape | None = None,
+) -> Tensor:
+    """Do what `upsampling3d` does, to a size instead of by factors."""
     return resize3d(
-        data, None, sizes, layout, _method(method), coordinate_transformation_mode,
+        data, None, size, layout, _method(method), coordinate_transformation_mode,
         output_shape=output_shape,
     )  # fmt: skip
