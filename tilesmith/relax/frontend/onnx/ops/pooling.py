@@ -173,7 +173,7 @@ def _average_pool(node: OnnxNode) -> Any:
 def _lp_pool(node: OnnxNode) -> Any:
     x = node[0]
     window = Window(node, x)
-    order = _order(node)
+    order = _exponent(node)
     arguments = window.arguments(node)
     # A mean over whole windows times their size is a sum; padding adds nothing to it.
     total = _AVERAGE[window.rank](_power_of_size(x, order), **arguments, count_include_pad=True)
@@ -181,7 +181,7 @@ def _lp_pool(node: OnnxNode) -> Any:
     return _root(op.multiply(total, count), order)
 
 
-def _order(node: OnnxNode) -> float:
+def _exponent(node: OnnxNode) -> float:
     order = float(node.attribute("p", 2))
     if order < 1:
         raise OpAttributeInvalid(f"its attribute 'p' is {order:g}, it has to be at least 1")
@@ -217,7 +217,7 @@ def _global_max_pool(node: OnnxNode) -> Any:
 
 @converter("GlobalLpPool")
 def _global_lp_pool(node: OnnxNode) -> Any:
-    order = _order(node)
+    order = _exponent(node)
     return _root(op.sum(_power_of_size(node[0], order), _spatial(node[0]), True), order)
 
 
