@@ -30,6 +30,8 @@ from tilesmith.relay.op.op import *  # noqa: F403 - the table of names is in op.
 from tilesmith.relay.op.op import __all__ as _registrations
 from tilesmith.relay.op.view import find_function, functions
 
+import tilesmith.relay.op.layout_conversions  # isort: skip  # rules of the operators above
+
 globals().update(functions())
 for _module, _prefix in (  # functions of `dyn` have taken the place of static ones
     (algorithm, ""), (image, "image."), (image.image, "image."), (nn, "nn."), (nn.nn, "nn."),

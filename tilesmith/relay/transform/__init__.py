@@ -20,6 +20,7 @@ _PASSES = {
     ),
     "compiler_regions": ("MergeCompilerRegions",),
     "continuations": ("ToCPS", "to_cps", "un_cps"),
+    "convert_layout": ("AlterOpLayout", "ConvertLayout", "LayoutConfig"),
     "convolution": ("FlattenAtrousConv", "FoldExplicitPadding"),
     "defunctionalization": ("Defunctionalization",),
     "dynamic_to_static": ("DynamicToStatic",),
@@ -31,6 +32,7 @@ _PASSES = {
     "integer_graphs": ("FakeQuantizationToInteger",),
     "lambda_lift": ("LambdaLift",),
     "lazy_gradient": ("LazyGradientInit",),
+    "legalize": ("Legalize",),
     "merge_composite": ("MergeComposite",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
