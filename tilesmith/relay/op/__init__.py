@@ -41,8 +41,8 @@ for _module, _prefix in (  # functions of `dyn` have taken the place of static o
 
 __all__ = sorted(
     {
-        *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "nn", "op", "op_attrs",
-        "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
+        *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "nn", "op",
+        "op_attrs", "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
     }
 )  # fmt: skip
 

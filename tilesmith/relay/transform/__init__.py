@@ -34,6 +34,7 @@ _PASSES = {
     "lazy_gradient": ("LazyGradientInit",),
     "legalize": ("Legalize",),
     "merge_composite": ("MergeComposite",),
+    "mixed_precision": ("ToMixedPrecision",),
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
