@@ -38,6 +38,7 @@ _PASSES = {
     "normal_form": (
         "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
+    "plan_devices": ("PlanDevices",),
     "partial_evaluate": ("PartialEvaluate",),
     "partition_graph": ("PartitionGraph",),
     "pass_classes": ("FunctionPass", "build_config", "function_pass"),
