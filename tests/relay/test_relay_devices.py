@@ -60,7 +60,7 @@ def test_devices_are_written_and_read():
         relay.Function(relay.analysis.free_vars(y), y), [CPU], CUDA
     )
     mod = relay.transform.InferType()(ts.IRModule.from_expr(function))
-    again = relay.fromtext(relay.astext(mod))
+    again = relay.transform.InferType()(relay.fromtext(relay.astext(mod)))
     assert relay.astext(again) == relay.astext(mod)
     made = relay.transform.PlanDevices(config("llvm", "cuda"))(again)["main"]
     assert types(made) == ([1], 2)

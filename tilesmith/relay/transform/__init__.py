@@ -33,6 +33,7 @@ _PASSES = {
     "lambda_lift": ("LambdaLift",),
     "lazy_gradient": ("LazyGradientInit",),
     "legalize": ("Legalize",),
+    "memory_alloc": ("ManifestAlloc", "ManifestLifetimes"),
     "merge_composite": ("MergeComposite",),
     "mixed_precision": ("ToMixedPrecision",),
     "normal_form": (

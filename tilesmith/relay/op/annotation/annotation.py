@@ -71,7 +71,7 @@ compiler_end = define(
 # Devices
 
 
-def _virtual_device() -> Any:
+def device_field() -> Any:
     """Declare a place: a device, its name or number, or a `VirtualDevice`."""
     field = anything(VirtualDevice())
     field.description = "a device"
@@ -92,7 +92,7 @@ define(
     lambda attrs, body: body,
     level=10,
     schema=Schema(
-        virtual_device=_virtual_device(),
+        virtual_device=device_field(),
         constrain_result=boolean(False),
         constrain_body=boolean(True),
     ),
@@ -103,7 +103,7 @@ computed(
     "data",
     lambda attrs, data: topi.identity(data),
     level=10,
-    schema=Schema(src_virtual_device=_virtual_device(), dst_virtual_device=_virtual_device()),
+    schema=Schema(src_virtual_device=device_field(), dst_virtual_device=device_field()),
     description="A copy of a tensor on another device.",
     evaluate=lambda attrs, data: data,
 )
