@@ -25,6 +25,7 @@ _PASSES = {
     "defunctionalization": ("Defunctionalization",),
     "dynamic_to_static": ("DynamicToStatic",),
     "fast_math": ("FastMath",),
+    "flexible_shape": ("FlexibleShapeDispatch",),
     "fold_constant": ("FoldConstant", "FoldConstantExpr"),
     "fold_scale_axis": ("BackwardFoldScaleAxis", "FoldScaleAxis", "ForwardFoldScaleAxis"),
     "fuse_ops": ("FuseOps", "LabelOps"),
@@ -34,6 +35,7 @@ _PASSES = {
     "lazy_gradient": ("LazyGradientInit",),
     "legalize": ("Legalize",),
     "memory_alloc": ("ManifestAlloc", "ManifestLifetimes"),
+    "memory_plan": ("LiftConstants", "MemoryPlan"),
     "merge_composite": ("MergeComposite",),
     "mixed_precision": ("ToMixedPrecision",),
     "normal_form": (
