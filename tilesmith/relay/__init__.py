@@ -91,6 +91,8 @@ _LAZY = {
     "image": "tilesmith.relay.op.image",
     "load_param_dict": "tilesmith.runtime.params:load_param_dict",
     "loops": "tilesmith.relay.loops",
+    "memory": "tilesmith.relay.op.memory",
+    "memory_plan": "tilesmith.relay.transform.memory_plan",
     "nn": "tilesmith.relay.op.nn",
     "op": "tilesmith.relay.op",
     "parse": "tilesmith.relay.parser:parse",

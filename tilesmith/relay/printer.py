@@ -56,6 +56,7 @@ from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, parts, post_order
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.target.virtual_device import VirtualDevice
 from tilesmith.tir.unknown import Any as UnknownSize
 
 __all__ = ["HEADER", "SUFFIXES", "type_text"]
@@ -301,6 +302,8 @@ class _Writer:
         if hasattr(value, "items"):
             pairs = [f"{json.dumps(str(key))}: {self.value(item)}" for key, item in value.items()]
             return "{" + ", ".join(pairs) + "}"
+        if isinstance(value, VirtualDevice):  # which is read from a text, too
+            return json.dumps(value.name)
         return self.meta(type(value).node_key, value)
 
     def constant(self, constant: Constant) -> str:

@@ -34,6 +34,7 @@ from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import translated
 from tilesmith.relay.transform.inline import DefuseOps
+from tilesmith.relay.transform.memory_alloc import without_allocations
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
 from tilesmith.relay.walks import parts, post_order
 from tilesmith.support.errors import (
@@ -63,9 +64,11 @@ def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -
 
 def prepared(module: IRModule) -> IRModule:
     """Return a module in which what several scopes share is bound in the scope around them. What
-    FuseOps has put into functions comes out again: what fuses is decided later, on loops.
+    FuseOps has put into functions comes out again, and so does what writes to memory: what fuses and
+    where values lie is decided later, on loops.
     """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
+    module = without_allocations(module)
     inside = [post_order(function.body) for function in functions]
     scopes = [one for one in chain.from_iterable(inside) if isinstance(one, (If, Function, Match))]
     if any(isinstance(one, Function) and one.attrs.get("Primitive") for one in scopes):
