@@ -35,7 +35,7 @@ from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import View
 from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
-from tilesmith.relay.walks import parts, post_order
+from tilesmith.relay.walks import PLAIN, parts, post_order
 from tilesmith.support.errors import (
     TilesmithError,
     TypeMismatchError,
@@ -288,7 +288,7 @@ class Scope:
                 notes=("make it a parameter of the function, or bind it with relay.Let",),
                 span=expr.span,
             )
-        if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
+        if isinstance(expr, PLAIN):
             return expr
         raise UnsupportedError(
             f"{type(expr).__name__} cannot be compiled yet",
