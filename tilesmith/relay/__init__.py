@@ -74,6 +74,7 @@ _LAZY = {
     "SequentialSpan": "tilesmith.ir:SequentialSpan",
     "SourceName": "tilesmith.ir:SourceName",
     "Span": "tilesmith.ir:Span",
+    "SpanCheck": "tilesmith.relay.span_check:SpanCheck",
     "TypeFunctor": "tilesmith.relay.type_functor:TypeFunctor",
     "TypeMutator": "tilesmith.relay.type_functor:TypeMutator",
     "TypeVisitor": "tilesmith.relay.type_functor:TypeVisitor",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import Call, Constant, PrimValue, Tuple, known_struct_info
+from tilesmith.relax.expr import Call, Constant, PrimValue, Tuple, Var, known_struct_info
 from tilesmith.relax.struct_info import ShapeExpr
 from tilesmith.relay.op.view import SAME, make_call
 from tilesmith.runtime.dtype import DataType
@@ -30,6 +30,10 @@ def as_relay(call: Call, args: list[Any]) -> Any:
     """Return what a call of a relax operator computes of other arguments (of the same types)."""
     args = [_argument(arg) for arg in args]
     name = call.op.name
+    if name == "relax.add":
+        bias = _bias_add(call, args)
+        if bias is not None:
+            return bias
     if name in SAME and _has_all(SAME[name], args):
         return make_call(SAME[name], args, dict(call.attrs.items()) if call.attrs else None)
     rule = _RULES.get(name)
@@ -46,6 +50,37 @@ def _argument(arg: Any) -> Any:
     if isinstance(arg, Constant) and arg.dialect != "relay":
         return Constant(arg.data, dialect="relay")
     return arg
+
+
+def _bias_add(call: Call, args: list[Any]) -> Any:
+    """Write the sum of a convolution and of one number for each channel; None for other sums."""
+    data, bias = args
+    if not isinstance(data, Call) or not isinstance(data.op, Op):
+        return None
+    if not data.op.name.startswith("nn.conv"):
+        return None
+    whole, part = [
+        _constant_sizes(getattr(known_struct_info(arg), "shape", None))
+        for arg in (call, call.args[1])
+    ]
+    if whole is None or part is None or len(whole) != len(part):
+        return None
+    axes = [axis for axis, size in enumerate(part) if size != 1]
+    if len(axes) != 1 or part[axes[0]] != whole[axes[0]]:
+        return None
+    vector = _as_vector(bias)
+    return None if vector is None else make_call("nn.bias_add", [data, vector], {"axis": axes[0]})
+
+
+def _as_vector(bias: Any) -> Any:
+    """Return the vector that a constant holds, or that was reshaped."""
+    if isinstance(bias, Constant):
+        return Constant(bias.data.numpy().reshape(-1), dialect="relay")
+    if isinstance(bias, Call) and bias.op is Op.get("reshape"):
+        vector = bias.args[0]
+        info = vector.struct_info if isinstance(vector, Var) else None
+        return vector if getattr(info, "ndim", None) == 1 else None
+    return None
 
 
 def _constant_sizes(shape: Any) -> list[int] | None:
@@ -117,7 +152,9 @@ def _matmul(call: Call, args: list[Any]) -> Any:
     if ranks[0] >= 2 and ranks[1] == 2:
         weight = args[1]
         if _is_transposed(weight):
-            return make_call("nn.dense", [args[0], weight.args[0]], out)
+            sizes = _constant_sizes(getattr(known_struct_info(call), "shape", None))
+            units = {} if sizes is None else {"units": sizes[-1]}
+            return make_call("nn.dense", [args[0], weight.args[0]], {**units, **out})
         return make_call("nn.matmul", args, out)
     if ranks == [3, 3]:
         return make_call("nn.batch_matmul", args, {"transpose_b": False, **out})
@@ -177,7 +214,22 @@ def _constant(value: Any, dtype: Any) -> Constant:
 
 def _convolution(name: str, *more: str) -> Rule:
     keys = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", *more)
-    return _with_attributes(name, *keys, "out_layout", "out_dtype")
+    write = _with_attributes(name, *keys, "out_layout", "out_dtype")
+
+    def rule(call: Call, args: list[Any]) -> Any:
+        made = write(call, args)
+        sizes = _constant_sizes(getattr(known_struct_info(call.args[1]), "shape", None))
+        layout = call.attrs.kernel_layout
+        if sizes is None or len(sizes) != len(layout):
+            return made
+        by_axis = dict(zip(layout, sizes))
+        count = by_axis["O"] * (call.attrs.groups if "transpose" in name else 1)
+        window = [by_axis[axis] for axis in "DHW" if axis in by_axis]
+        return make_call(
+            name, args, {**dict(made.attrs.items()), "channels": count, "kernel_size": window}
+        )
+
+    return rule
 
 
 def _pool_gradient(name: str) -> Rule:
