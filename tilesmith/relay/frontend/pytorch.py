@@ -6,6 +6,7 @@ Weights keep their names in ``state_dict()``, inputs get those of ``input_infos`
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from tilesmith.ir import IRModule
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relay.expr import Var, const
 from tilesmith.relay.frontend.onnx import from_onnx
+from tilesmith.relay.frontend.torch_forms import better_forms
 from tilesmith.relay.function import Function
 from tilesmith.relay.rewriting import substitute
 from tilesmith.relay.transform.types import InferType
@@ -163,7 +165,7 @@ def _as_onnx(torch: Any, model: Any, inputs: Sequence[_InputInfo]) -> Any:
     onnx = require_onnx()
     file = io.BytesIO()
     examples = tuple([one.example(torch) for one in inputs])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), better_forms(torch, OPSET):
         warnings.simplefilter("ignore")  # torch recommends models that are not TorchScript
         try:
             torch.onnx.export(
@@ -173,7 +175,7 @@ def _as_onnx(torch: Any, model: Any, inputs: Sequence[_InputInfo]) -> Any:
             )  # fmt: skip
         except torch.onnx.errors.UnsupportedOperatorError as error:
             raise OpNotImplemented(
-                f"from_pytorch: {error.name} has no form in ONNX's operators",
+                f"from_pytorch: {_operator_in(error)} has no form in ONNX's operators",
                 notes=("torch.onnx.register_custom_op_symbolic can give it one",),
             ) from error
         except (RuntimeError, TypeError, ValueError) as error:
@@ -188,6 +190,12 @@ def _as_onnx(torch: Any, model: Any, inputs: Sequence[_InputInfo]) -> Any:
 def _state(model: Any) -> dict[str, Any]:
     """Return the weights of a model of TorchScript by name; a function has none."""
     return dict(model.state_dict()) if hasattr(model, "state_dict") else {}
+
+
+def _operator_in(error: Exception) -> str:
+    """Return the operator that torch's error names."""
+    found = re.search(r"operator '([^']+)'|namespace (\S+?)\.\s", str(error) + " ")
+    return next((name for name in found.groups() if name), "") if found else str(error)
 
 
 @contextmanager
