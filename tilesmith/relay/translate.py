@@ -104,7 +104,8 @@ class ModuleTranslation:
         known = self.translated.get(name)
         function: Any = self.source[name]
         if known is not None:
-            if known.struct_info is None:  # it is being translated: it calls itself
+            is_relay = isinstance(function, Function)
+            if is_relay and known.struct_info is None:  # it is being translated: it calls itself
                 known.describe(self.declared(function))
             return known
         variable = GlobalVar(name)

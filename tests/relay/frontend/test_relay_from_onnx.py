@@ -49,20 +49,20 @@ def check(model, feed, rtol=1e-4, atol=1e-5, **options):
 # One of ONNX's own node tests for each operator.
 NODES = """
 acos acosh add_bcast and2d argmax_keepdims_example argmin_no_keepdims_example asinh
-averagepool_2d_ceil basic_conv_with_padding batchnorm_example cast_FLOAT_to_DOUBLE ceil clip concat_2d_axis_1
-constant conv_with_strides_and_asymmetric_padding convtranspose cumsum_1d_exclusive
-depthtospace_example div dropout_default einsum_batch_matmul elu equal erf exp expand_dim_unchanged
-eyelike_with_dtype flatten_axis1 floor gather_1 gather_elements_0 gathernd_example_float32
-gelu_default_1 gemm_all_attributes globalaveragepool globalmaxpool greater group_normalization_example
-hardmax_example hardsigmoid hardswish identity instancenorm_example isinf layer_normalization_2d_axis1
-leakyrelu less log logsoftmax_axis_1 lrn matmul_3d matmul_4d max_example maxpool_2d_dilations mean_example
-mish mod_mixed_sign_int32 neg nllloss_NC not_2d onehot_with_axis or2d pow prelu_broadcast qlinearconv
-reciprocal reduce_l2_keep_dims_example reduce_log_sum_exp_keepdims_random
-reduce_max_do_not_keepdims_example reshape_negative_dim resize_downsample_scales_linear round
-scatter_elements_with_axis scatternd selu shape shrink_soft sigmoid sign slice_neg_steps
-softmax_axis_0 softplus softsign spacetodepth split_equal_parts_2d sqrt squeeze sub
-sum_example tan tanh thresholdedrelu tile top_k transpose_default tril triu_pos unsqueeze_axis_1
-where_example xor2d
+averagepool_2d_ceil basic_conv_with_padding batchnorm_example cast_FLOAT_to_DOUBLE ceil clip
+concat_2d_axis_1 constant conv_with_strides_and_asymmetric_padding convtranspose
+cumsum_1d_exclusive depthtospace_example div dropout_default einsum_batch_matmul elu equal erf exp
+expand_dim_unchanged eyelike_with_dtype flatten_axis1 floor gather_1 gather_elements_0
+gathernd_example_float32 gelu_default_1 gemm_all_attributes globalaveragepool globalmaxpool
+greater group_normalization_example hardmax_example hardsigmoid hardswish identity
+instancenorm_example isinf layer_normalization_2d_axis1 leakyrelu less log logsoftmax_axis_1 lrn
+matmul_3d matmul_4d max_example maxpool_2d_dilations mean_example mish mod_mixed_sign_int32 neg
+nllloss_NC not_2d onehot_with_axis or2d pow prelu_broadcast qlinearconv reciprocal
+reduce_l2_keep_dims_example reduce_log_sum_exp_keepdims_random reduce_max_do_not_keepdims_example
+reshape_negative_dim resize_downsample_scales_linear round scatter_elements_with_axis scatternd
+selu shape shrink_soft sigmoid sign slice_neg_steps softmax_axis_0 softplus softsign spacetodepth
+split_equal_parts_2d sqrt squeeze sub sum_example tan tanh thresholdedrelu tile top_k
+transpose_default tril triu_pos unsqueeze_axis_1 where_example xor2d
 """.split()
 
 
