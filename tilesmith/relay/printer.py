@@ -53,7 +53,7 @@ from tilesmith.relay.expr import (
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.ty import TensorType
-from tilesmith.relay.walks import binders, parts, post_order
+from tilesmith.relay.walks import PLAIN, binders, parts, post_order
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.target.virtual_device import VirtualDevice
@@ -208,6 +208,8 @@ class _Writer:
         """Return the text of an expression that needs no line, or has one."""
         if isinstance(expr, Var):
             return self.name(expr)
+        if isinstance(expr, PLAIN):
+            return self.meta(type(expr).node_key, expr)
         if isinstance(expr, GlobalVar):
             return "@" + expr.name_hint
         if isinstance(expr, Constant):

@@ -36,7 +36,7 @@ from tilesmith.relay.op.view import translated
 from tilesmith.relay.transform.inline import DefuseOps
 from tilesmith.relay.transform.memory_alloc import without_allocations
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
-from tilesmith.relay.walks import parts, post_order
+from tilesmith.relay.walks import PLAIN, parts, post_order
 from tilesmith.support.errors import (
     TypeMismatchError,
     UnknownNameError,
@@ -106,7 +106,8 @@ class ModuleTranslation:
         known = self.translated.get(name)
         function: Any = self.source[name]
         if known is not None:
-            if known.struct_info is None:  # it is being translated: it calls itself
+            is_relay = isinstance(function, Function)
+            if is_relay and known.struct_info is None:  # it is being translated: it calls itself
                 known.describe(self.declared(function))
             return known
         variable = GlobalVar(name)
@@ -290,7 +291,7 @@ class Scope:
                 notes=("make it a parameter of the function, or bind it with relay.Let",),
                 span=expr.span,
             )
-        if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
+        if isinstance(expr, PLAIN):
             return expr
         raise _needs_machine(expr, expr)
 
