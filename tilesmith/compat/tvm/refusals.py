@@ -50,6 +50,9 @@ _RPC_PROCESS = Refusal(
     "it is a part of how servers and trackers used to be run, not of how they are used",
     "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
 )
+_TUNING = Refusal(
+    "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -163,7 +166,6 @@ REFUSALS: dict[str, Refusal] = {
         "compile with target='hexagon' and save the code",
     ),
     "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
-    "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
     **_named(
         "tvm.relay.backend.aot",
         ("AOTLowerMain", "CreateExecutorMetadata", "CreateFunctionMetadata"),
@@ -186,8 +188,32 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.contrib.tflite_runtime": Refusal(
         "models of TensorFlow Lite are run by its own interpreter", "use the package tflite-runtime"
     ),
-    "tvm.driver.tvmc": Refusal(
-        "the command is called otherwise here", "tilesmith compile, run, bench and inspect"
+    **_named(
+        "tvm.driver.tvmc.autotuner",
+        (
+            "autoscheduler_get_tuning_tasks",
+            "autotvm_get_tuning_tasks",
+            "filter_tasks",
+            "gen_task_list",
+            "schedule_tasks",
+            "tune_tasks",
+        ),
+        _TUNING,
+    ),
+    **_named(
+        "tvm.driver.tvmc.project",
+        (
+            "check_options",
+            "check_options_choices",
+            "get_and_check_options",
+            "get_options",
+            "get_project_dir",
+            "get_project_options",
+        ),
+        Refusal(
+            "projects for boards are not made yet",
+            "tvmc compile --target c --dump-code c writes the C code of a model",
+        ),
     ),
 }
 
