@@ -188,6 +188,32 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.contrib.tflite_runtime": Refusal(
         "models of TensorFlow Lite are run by its own interpreter", "use the package tflite-runtime"
     ),
+    "tvm.runtime.disco": Refusal(
+        "models are not divided among several devices and processes yet",
+        "relax.build and relay.build compile for one device, whose threads share the work",
+    ),
+    "tvm.testing.auto_scheduler:get_tiled_matmul": _TUNING,
+    **_named(
+        "tvm.testing.autotvm",
+        ("DummyRunner", "bad_matmul", "get_sample_records", "get_sample_task", "matmul"),
+        _TUNING,
+    ),
+    "tvm.utils.roofline:auto_scheduler": _TUNING,
+    **_named(
+        "tvm.utils.roofline.cuda",
+        (
+            "estimate_peak_bandwidth",
+            "estimate_peak_bandwidth_global_mem",
+            "estimate_peak_flops",
+            "estimate_peak_flops_fma",
+            "estimate_peak_flops_tensorcore",
+            "peak_bandwidth_tir",
+        ),
+        Refusal(
+            "what GPUs can do at most is not measured yet",
+            "utils.roofline.registry.estimate_peak_flops.register takes a function for a target",
+        ),
+    ),
     **_named(
         "tvm.driver.tvmc.autotuner",
         (

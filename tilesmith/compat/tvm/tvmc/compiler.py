@@ -24,6 +24,7 @@ from tilesmith.compat.tvm.tvmc.target import (
     target_from_cli,
 )
 from tilesmith.compat.tvm.tvmc.transform import (
+    CHANGES,
     apply_graph_transforms,
     generate_transform_args,
     is_relay,
@@ -40,6 +41,7 @@ from tilesmith.ir.pass_context import PassContext
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tilesmith.relay.walks import post_order
+from tilesmith.runtime.vm import Executable as VMExecutable
 from tilesmith.support.files import write_atomically
 from tilesmith.target import Target
 from tilesmith.tir.transform import prim_func_pass
@@ -173,61 +175,50 @@ def compile_model(
     are written beside the package. ``pass_context_configs``: texts ``NAME=VALUE``.
     """
     if tuning_records:
-        raise TVMCException(
-            "records of tuning are not read yet", notes=("leave tuning_records out",)
-        )
+        raise TVMCException("records of tuning are not read yet", notes=("leave them out",))
     if package_path is not None:
         check_folder(package_path)
     chosen, beside = target_from_cli(target, additional_target_options)
     if target_host:
         chosen = Target(chosen, target_from_cli(target_host)[0])
-    mod = apply_graph_transforms(
-        tvmc_model.mod,
-        {
-            "desired_layout": desired_layout,
-            "desired_layout_ops": desired_layout_ops,
-            "mixed_precision": mixed_precision,
-            "mixed_precision_ops": mixed_precision_ops,
-            "mixed_precision_calculation_type": mixed_precision_calculation_type,
-            "mixed_precision_acc_type": mixed_precision_acc_type,
-        },
-    )
-    config = parse_configs(pass_context_configs)
-    formats = _words(dump_code)
-    dumps: dict[str, Any] = {"relay": str(mod)} if "relay" in formats else {}
-    if "tir" in formats:
-        config, dumps = add_tir_to_dumps(config, dumps)
-    timing = PassTimingInstrument()
-    context = PassContext(
-        opt_level=opt_level,
-        config=config,
-        disabled_pass=_words(disabled_pass),
-        instruments=[
-            *(instruments or ()),
-            *([timing] if print_pass_times else []),
-            _PrintIR(print_ir_before or (), print_ir_after or ()),
-        ],
-    )
-    params = tvmc_model.params
-    with context:
-        divided = _divide(mod, params, beside)
-        if dump_offloads:
-            dump_operation_offloads(divided, mod, dump_offloads)
+    changes = (
+        desired_layout, desired_layout_ops, mixed_precision, mixed_precision_ops,
+        mixed_precision_calculation_type, mixed_precision_acc_type,
+    )  # fmt: skip
+    mod = apply_graph_transforms(tvmc_model.mod, dict(zip(CHANGES, changes)))
+    config, dumps = _prepared(parse_configs(pass_context_configs), _words(dump_code), mod)
+    timing = [PassTimingInstrument()] if print_pass_times else []
+    watching = [*(instruments or ()), *timing, _PrintIR(print_ir_before, print_ir_after)]
+    with PassContext(opt_level, None, _words(disabled_pass), watching, config):
+        divided = _divide(mod, tvmc_model.params, beside, dump_offloads)
         built = build(
-            divided, chosen, executor or _GRAPH, runtime or _CPP, params, use_vm, mod_name,
-            workspace_pools,
+            divided, chosen, executor or _GRAPH, runtime or _CPP, tvmc_model.params, use_vm,
+            mod_name, workspace_pools,
         )  # fmt: skip
-        if print_pass_times:
-            print("time of the passes:", timing.render(), sep="\n")
-    library = built.mod if use_vm else built.get_lib()
+        for one in timing:
+            print("time of the passes:", one.render(), sep="\n")
+    _add_sources(dumps, _words(dump_code), built)
+    path = tvmc_model.export_package(built, package_path, cross, cross_options, output_format)
+    save_dumps(path, dumps)
+    return TVMCPackage(path, use_vm=use_vm)
+
+
+def _prepared(
+    config: dict[str, Any], formats: Sequence[str], mod: IRModule
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of PassContext, and the texts that are known before compiling."""
+    dumps: dict[str, Any] = {"relay": str(mod)} if "relay" in formats else {}
+    return add_tir_to_dumps(config, dumps) if "tir" in formats else (config, dumps)
+
+
+def _add_sources(dumps: dict[str, Any], formats: Sequence[str], built: Any) -> None:
+    """Add the texts of the compiled program; refuse a graph that cannot be saved."""
+    library = built.mod if isinstance(built, VMExecutable) else built.get_lib()
     if isinstance(built, GraphExecutorFactoryModule):
         _check_sizes(library)
     for form in formats:
         if form not in ("relay", "tir"):
             dumps[form] = library.get_source(form)
-    path = tvmc_model.export_package(built, package_path, cross, cross_options, output_format)
-    save_dumps(path, dumps)
-    return TVMCPackage(path, use_vm=use_vm)
 
 
 def _check_sizes(library: Any) -> None:
@@ -246,8 +237,14 @@ def _words(text: str | Sequence[str] | None) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def _divide(mod: IRModule, params: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Any:
+def _divide(
+    mod: IRModule,
+    params: Mapping[str, Any],
+    beside: Sequence[Mapping[str, Any]],
+    dump_offloads: str,
+) -> IRModule:
     """Return a module whose parts for compilers of others are functions of their own."""
+    initial = mod
     for one in beside:
         if not is_relay(mod):
             raise TVMCException(
@@ -259,6 +256,8 @@ def _divide(mod: IRModule, params: Mapping[str, Any], beside: Sequence[Mapping[s
             raise TVMCException(f"the compiler '{one['name']}' has no options")
         divide = composite_target.get_codegen_by_target(one["name"])["pass_pipeline"]
         mod = divide(mod, params)
+    if dump_offloads:
+        dump_operation_offloads(mod, initial, dump_offloads)
     return mod
 
 
@@ -289,8 +288,8 @@ def build(
 class _PrintIR(PassInstrument):
     """Prints the module before and after passes of some names."""
 
-    def __init__(self, before: Sequence[str], after: Sequence[str]) -> None:
-        self.before, self.after = frozenset(before), frozenset(after)
+    def __init__(self, before: Sequence[str] | None, after: Sequence[str] | None) -> None:
+        self.before, self.after = frozenset(before or ()), frozenset(after or ())
 
     def run_before_pass(self, mod: IRModule, info: Any) -> None:
         """Print the module that a pass gets."""
@@ -311,12 +310,12 @@ def add_tir_to_dumps(
     """
     texts: list[str] = []
 
-    @prim_func_pass(opt_level=0)
     def keep(function: Any, mod: Any, context: Any) -> Any:
         texts.append(str(function))
         return function
 
-    steps = [*(config.get("tir.add_lower_pass") or ()), (_LAST_PHASE, keep)]
+    last = (_LAST_PHASE, prim_func_pass(keep, opt_level=0))
+    steps = [*(config.get("tir.add_lower_pass") or ()), last]
     return {**config, "tir.add_lower_pass": steps}, {**dumps, "tir": texts}
 
 

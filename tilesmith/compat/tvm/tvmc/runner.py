@@ -19,7 +19,7 @@ from tilesmith.rpc import connect, connect_tracker
 from tilesmith.runtime.devices import cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.module import load_module
-from tilesmith.runtime.ndarray import NDArray, array
+from tilesmith.runtime.ndarray import array
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.profiler_vm import VirtualMachineProfiler
 from tilesmith.runtime.vm import Executable as VMExecutable
@@ -223,7 +223,7 @@ def run_module(
     return TVMCResult(_outputs(module), times)
 
 
-def _arrays(values: Mapping[str, Any]) -> dict[str, NDArray]:
+def _arrays(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: array(value) for name, value in values.items()}
 
 
@@ -259,7 +259,7 @@ def _run_machine(
     dtypes = {one.name: str(one.dtype) for one in params}
     values = _arrays(make_inputs_dict(shapes, dtypes, inputs, fill_mode))
     if profile:
-        print(VirtualMachineProfiler(executable, cpu()).profile(**values))
+        print(VirtualMachineProfiler(executable.mod, cpu()).profile(**values))
     times = None
     if benchmark:
         times = machine.benchmark(cpu(), repeat=repeat, number=number, **values)

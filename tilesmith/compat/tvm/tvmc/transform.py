@@ -146,7 +146,7 @@ def apply_graph_transforms(mod: IRModule, args: Mapping[str, Any] | None) -> IRM
     return mod
 
 
-_ARGUMENTS = (
+CHANGES = (
     "desired_layout",
     "desired_layout_ops",
     "mixed_precision",
@@ -154,12 +154,13 @@ _ARGUMENTS = (
     "mixed_precision_calculation_type",
     "mixed_precision_acc_type",
 )
+"""The arguments that change models before they are compiled."""
 
 
 def parse_graph_transform_args(args: Any) -> dict[str, Any]:
     """Return the arguments (of a parser, or a mapping) that change models, by name."""
     values = args if isinstance(args, Mapping) else vars(args)
-    return {name: values.get(name) for name in _ARGUMENTS}
+    return {name: values.get(name) for name in CHANGES}
 
 
 def generate_transform_args(parser: argparse.ArgumentParser) -> None:
