@@ -349,5 +349,43 @@ def relay_graphs(path: Path | None) -> None:
     click.echo(report.save("relay_graphs", figures, path))
 
 
+@main.command("relay")
+@click.option("--network", default="resnet18", show_default=True)
+@click.option("--no-compile", is_flag=True, help="Only the latencies.")
+@threads_option
+@rounds_option
+@json_option
+def relay_door(
+    network: str, no_compile: bool, threads: int, rounds: int, path: Path | None
+) -> None:
+    """Compare relay's door with relax's on one network: compile times, latencies by executor."""
+    from benchmarks.relay import compile_times as times_of_doors
+    from benchmarks.relay import latencies
+
+    with status("compiling"):
+        seconds = {} if no_compile else times_of_doors(network, threads)
+    rows = [
+        [door, *[f"{found[state][key]:.2f} s" for state in ("cold", "warm")
+                 for key in ("import", "compile")]]
+        for door, found in seconds.items()
+    ]  # fmt: skip
+    heads = ["", "import", "cold", "import", "warm"]
+    report.show(f"compiling {network} in a fresh process, {threads} threads", heads, rows)
+    with status("timing"):
+        timings = latencies(network, threads, rounds)
+    rows = [
+        [name, latency(timing), f"{ratio(timing, timings['relax']):.3f}",
+         f"{ratio(timing, timings['graph']):.3f}"]
+        for name, timing in timings.items()
+    ]  # fmt: skip
+    title = f"latency of {network}, {threads} threads, in turns"
+    report.show(title, ["", "latency", "÷ relax", "÷ graph"], rows)
+    saved = {
+        "compile": seconds,
+        "latency": {name: timing.as_json() for name, timing in timings.items()},
+    }
+    click.echo(report.save("relay", saved, path, threads=threads, rounds=rounds))
+
+
 if __name__ == "__main__":
     main(prog_name="python -m benchmarks.run")

@@ -4,7 +4,7 @@
     python tools/coverage_tables.py --names LIST tvm.contrib   # those of a list, for a prefix
 
 A line of LIST is `module: name(parameters); Class{method, method}; …`. The page of `tvm.contrib` is
-`docs/coverage/contrib.md`. Names are looked up in a fresh process; why one is refused comes from
+`docs/coverage/contrib.md`; prefixes that are joined by commas share one. Names are looked up in a fresh process; why one is refused comes from
 `compat/tvm/refusals.py` and, for the names of schedules, `topi/schedules/reasons.py`.
 """
 
@@ -31,6 +31,7 @@ REFUSALS = {
     **{f"tvm.{name}": Refusal(*reason) for name, reason in reasons_by_name().items()},
 }
 """Why names are refused: those of schedules stand beside the table of their functions."""
+HEADING = "# Names of "
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "coverage"
 
 
@@ -82,11 +83,12 @@ def split_items(text: str) -> list[str]:
 
 
 def names_of_list(path: Path, prefix: str) -> Names:
-    """Return the names of a list whose modules begin with a prefix."""
+    """Return the names of a list whose modules begin with a prefix, or one of several (`a,b`)."""
     found: Names = {}
+    starts = tuple([one + "." for one in prefix.split(",")])
     for line in path.read_text(encoding="utf-8").splitlines():
         module, colon, text = line.partition(": ")
-        if colon and not line.startswith("#") and (module + ".").startswith(prefix + "."):
+        if colon and not line.startswith("#") and (module + ".").startswith(starts):
             found[module] = [parse_item(item) for item in split_items(text)]
     return found
 
@@ -161,7 +163,7 @@ def lost_parameters(item: Item, value: object) -> list[str]:
     if inspect.Parameter.VAR_KEYWORD in kinds or inspect.Parameter.VAR_POSITIONAL in kinds:
         return []
     words = re.split(r",\s*(?![^(\[]*[)\]])", item.parameters[1:-1])
-    names = [word.partition("=")[0].strip().lstrip("*") for word in words]
+    names = [word.partition("=")[0].strip() for word in words if not word.strip().startswith("*")]
     return [name for name in names if name and name not in have]
 
 
@@ -247,7 +249,7 @@ def page(prefix: str, names: Names) -> str:
     answering = total(found.answering)
     refused = total(found.refused, own_names=False)
     lines = [
-        f"# Names of {prefix}", "",
+        HEADING + prefix.replace(",", ", "), "",
         "Written by `tools/coverage_tables.py`: which of the names that users know can be used"
         " after", "`import tvm` (`tilesmith.compat.tvm`).", "",
         "| names | |", "|---|---|",
@@ -267,13 +269,15 @@ def page(prefix: str, names: Names) -> str:
 
 
 def page_path(prefix: str) -> Path:
-    """Return the file of a prefix: `docs/coverage/contrib.md` of `tvm.contrib`."""
-    return FOLDER / (prefix.removeprefix("tvm.").replace(".", "_") + ".md")
+    """Return the file of a prefix: `docs/coverage/contrib.md` of `tvm.contrib`; that of several is
+    named after the first.
+    """
+    return FOLDER / (prefix.partition(",")[0].removeprefix("tvm.").replace(".", "_") + ".md")
 
 
 def prefix_of(text: str) -> str:
     """Return the prefix that a page is about."""
-    return text.partition("\n")[0].removeprefix("# Names of ")
+    return text.partition("\n")[0].removeprefix(HEADING).replace(", ", ",")
 
 
 def main() -> None:
@@ -288,7 +292,7 @@ def main() -> None:
         found = {prefix: names_of_list(options.names, prefix) for prefix in options.prefixes}
     else:
         texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))]
-        found = {prefix_of(text): names_of_page(text) for text in texts}
+        found = {prefix_of(text): names_of_page(text) for text in texts if text.startswith(HEADING)}
     for prefix, names in found.items():
         path, text = page_path(prefix), page(prefix, names)
         if not options.check:

@@ -13,7 +13,9 @@ from benchmarks.contestants import largest_error, onnxruntime_contestant
 from benchmarks.models import MODELS, build_model, model_inputs
 from benchmarks.models.__main__ import main as write_model
 from benchmarks.operators import OPERATORS
+from benchmarks.relay import relay_network
 from benchmarks.workloads import KERNELS
+from tilesmith import relay
 
 # Millions of weights of the published networks (bert: without the position ids).
 SIZES = {"resnet18": 11.7, "resnet50": 25.6, "mobilenetv2": 3.54, "bert": 109.5}
@@ -55,6 +57,16 @@ def test_bert():
     hidden, pooled = onnxruntime_contestant(model, model_inputs("bert"), 2)()
     assert hidden.shape == (1, 128, 768) and 0.5 < hidden.std() < 2
     assert pooled.shape == (1, 768) and np.abs(pooled).max() <= 1
+
+
+def test_relay_gets_the_same_network():
+    model = build_model("resnet18")
+    module, params = relay_network(model)
+    main = relay.transform.InferType()(module)["main"]
+    assert main.checked_type.ret_type == relay.TensorType((1, 1000), "float32")
+    assert len(main.params) == 1 + len(params)
+    counts = relay.analysis.list_op_freqs(module)
+    assert counts["nn.conv2d"] == 20 and counts["nn.batch_norm"] == 20 and counts["add"] == 8
 
 
 def test_same_name_gives_the_same_bytes(tmp_path):

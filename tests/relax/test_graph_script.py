@@ -160,6 +160,15 @@ def test_equal_prim_funcs_are_added_once():
     assert names == ["add", "add1", "main"]
 
 
+def test_emit_te_of_a_function_that_gives_back_its_tensor():
+    builder = relax.BlockBuilder()
+    x = tensor("x", 4)
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(lambda a: a, x))
+    data = np.arange(4, dtype="float32")
+    np.testing.assert_array_equal(interpreter.run(builder.get(), "main", data), data)
+
+
 def test_emit_te_with_symbolic_sizes():
     from tilesmith import te
 

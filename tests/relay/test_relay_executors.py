@@ -18,6 +18,7 @@ from tilesmith.support.errors import (
     ArtifactError,
     DiagnosticError,
     ExecutionError,
+    ShapeError,
     TypeMismatchError,
     UnknownNameError,
     UnsupportedError,
@@ -148,6 +149,24 @@ def test_parameters_that_were_bound(lib):
             module.set_input(name, value)
     with pytest.raises(UnknownNameError, match="no input 'v'"):
         module.set_input("v", W)
+
+
+def test_inputs_are_converted_and_checked_when_they_are_set(lib):
+    module = graph_executor.GraphModule(lib["default"](ts.cpu()))
+    module.set_input("x", X.astype("float64"))
+    module.run()
+    numpy.testing.assert_allclose(module.get_output(0).numpy(), expected(), rtol=1e-5)
+    module.run(x=X.tolist())
+    numpy.testing.assert_allclose(module.get_output(0).numpy(), expected(), rtol=1e-5)
+    for wrong in (X[:, :5], X[0], X[None]):
+        with pytest.raises(ShapeError, match=r"input 'x' has shape \(4, 6\), got"):
+            module.set_input("x", wrong)
+    rows = relay.var("x", shape=(relay.Any(), 2))
+    open_module = graph_executor.GraphModule(relay.build(relay.Function([rows], rows + rows)))
+    open_module.run(x=numpy.ones((3, 2)))
+    assert open_module.get_output(0).shape == (3, 2)
+    with pytest.raises(ShapeError, match="input 'x' has shape"):
+        open_module.set_input("x", numpy.ones((3, 3)))
 
 
 def test_shared_parameters_and_tensors_that_are_not_copied():

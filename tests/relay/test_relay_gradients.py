@@ -254,6 +254,9 @@ def test_what_has_no_gradient():
     with pytest.raises(OpNotImplemented, match="sort has no gradient"):
         v = relay.var("v", shape=(3,))
         gradient(relay.Function([v], relay.sort(v)), mode="first_order")
+    with pytest.raises(OpNotImplemented, match="dyn.reshape has no gradient where its sizes"):
+        shape = relay.var("s", shape=(1,), dtype="int64")
+        gradient(relay.Function([v, shape], relay.reshape(v, shape)), mode="first_order")
     with pytest.raises(UnsupportedError, match="no rule for a If"):
         gradient(relay.Function([x, y], relay.If(x < y, x, y)), mode="first_order")
     with pytest.raises(TypeMismatchError, match="of a function, not of a Var"):

@@ -20,6 +20,7 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tilesmith.topi import testing as topi_testing
 
 RANDOM = numpy.random.default_rng(0)
 
@@ -157,6 +158,8 @@ CASES = [
          {"shape": (2, 3, 5)}),
     Case("broadcast_to_like", [X[:, :1], Y], lambda x, y: numpy.broadcast_to(x, (2, 3, 5))),
     Case("collapse_sum_like", [X, X[:, :1]], lambda x, y: x.sum(1, keepdims=True)),
+    Case("collapse_sum_like", [X, Y], lambda x, y: x),
+    Case("collapse_sum_to", [X], lambda x: x, {"shape": (2, 3, 5)}),
     Case("collapse_sum_to", [X], lambda x: x.sum((0, 1)), {"shape": (5,)}),
     Case("shape_of", [X], numpy.array([2, 3, 5], "int32")),
     Case("ndarray_size", [X], numpy.array(30, "int32")),
@@ -369,6 +372,8 @@ CASES = [
     Case("vision.roi_pool", [IMAGE, numpy.array([[0, 0, 0, 7, 7]], "float32")], lambda x, r: numpy.
          stack([x[0, :, :8].reshape(4, 2, 4, 2, 4).max((2, 4))]),
          {"pooled_size": (2, 2), "spatial_scale": 1.0}),
+    Case("vision.yolo_reorg", [floats(1, 4, 4, 6)], lambda x: topi_testing.reorg_python(x, 2),
+         {"stride": 2}),
     Case("argwhere", [INTS > 0], lambda x: numpy.argwhere(x).astype("int32")),
 ]  # fmt: skip
 
@@ -467,8 +472,8 @@ X_VAR, W_VAR = relay.var("x", shape=(1, 4, 9, 8)), relay.var("w", shape=(6, 4, 3
         (lambda: relay.sum(X_VAR, axis="x"), OpAttributeInvalid, "axis"),
         (lambda: relay.sum(X_VAR, exclude=True).struct_info, OpAttributeInvalid, "exclude"),
         (lambda: relay.op.get("nn.conv2"), UnknownNameError, "nn.conv2d"),
-        (lambda: relay.strided_slice(X_VAR, relay.var("b", shape=(1,)), (1,)), UnsupportedError,
-         "begin"),
+        (lambda: relay.squeeze(X_VAR, relay.var("b", shape=(1,), dtype="int64")).struct_info,
+         UnsupportedError, "axes"),
         (lambda: relay.reshape(relay.var("a", relay.TensorType((relay.Any(),))), (0, -3))
          .struct_info, ShapeError, "reshape"),
     ],

@@ -9,11 +9,24 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import numpy
+
 from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
-from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
+from tilesmith.support.errors import (
+    ShapeError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
+
+_CONVERTED = frozenset(
+    ["float16", "float32", "float64", *[f"{kind}{bits}" for kind in ("int", "uint")
+                                        for bits in (8, 16, 32, 64)]]
+)  # fmt: skip
+"""Dtypes to which `set_input` converts numbers of the same kind."""
 
 
 def get_device(libmod: Any, device: Device | Sequence[Device]) -> tuple[Any, ...]:
@@ -102,7 +115,25 @@ class GraphModule:
             is_same = known.shape == given.shape and known.tobytes() == given.tobytes()
             self._check_constant(str(key), is_same)
             return
-        self._values[self._name(key)] = array(value, self._device)
+        self._keep(self._name(key), value)
+
+    def _keep(self, name: str, value: Any) -> None:
+        """Copy an input. Numbers on the host become those of the input's dtype if that is of their
+        kind; another shape is refused.
+        """
+        wanted = next(param for param in self._params if param.name == name)
+        if not isinstance(value, NDArray) and wanted.dtype is not None:
+            given, dtype = numpy.asarray(value), str(wanted.dtype)
+            if given.dtype.kind in "iuf" and dtype in _CONVERTED:
+                value = given.astype(dtype) if numpy.can_cast(given, dtype, "same_kind") else given
+        made = array(value, self._device)
+        sizes = list(zip(wanted.shape or (), made.shape))
+        if wanted.shape is not None and (
+            len(wanted.shape) != len(made.shape)
+            or any(isinstance(size, int) and size != found for size, found in sizes)
+        ):
+            raise ShapeError(f"input '{name}' has shape {wanted.shape}, got {made.shape}")
+        self._values[name] = made
 
     def _check_constant(self, name: str, is_same: bool) -> None:
         """Accept the value that a constant has; no other one is possible any more."""
@@ -194,7 +225,7 @@ class GraphModule:
         """Set inputs from the bytes of `save_param_dict`."""
         for name, value in load_param_dict(params_bytes).items():
             if name in self._names:
-                self._values[name] = array(value, self._device)
+                self._keep(name, value)
 
     def share_params(self, other: GraphModule, params_bytes: bytes) -> None:
         """Use the same tensors as another module for the parameters that are named in the bytes of

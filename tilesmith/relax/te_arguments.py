@@ -26,6 +26,7 @@ from tilesmith.relax.relations import (
     substitute_sizes,
     symbolic_vars,
 )
+from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -159,6 +160,8 @@ def gen_call_tir_inputs(
                 f"the function gave {output!r}, a te tensor is needed",
                 notes=("return what te.compute or a function of topi gives",),
             )
+    # A function may give back one of its tensors; the program then copies it.
+    outputs = [topi.identity(one) if one in arguments.tensors else one for one in outputs]
     sizes = list(dict.fromkeys([*arguments.sizes, *_sizes_in(outputs)]))
     bound = {
         var

@@ -51,6 +51,13 @@ def operator_gradient(call: Call, args: list[Any], result: Any, grad: Any) -> li
             return _derived(call, lambda *operands: GraphCall(op, operands, call.attrs), args,
                             result, grad)  # fmt: skip
         raise _missing(op, call)
+    at_run_time = op.spec.at_run_time
+    if at_run_time is not None and not at_run_time.is_static(call.args):
+        raise OpNotImplemented(
+            f"{op.name} has no gradient where its sizes are computed",
+            span=call.span,
+            notes=("let relay.transform.DynamicToStatic make the sizes constant, where it can",),
+        )
     translate = op.spec.translate
     return _derived(call, lambda *operands: translate(call.attrs, *operands), args, result, grad)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from tilesmith import te, tir
-from tilesmith.ir import PrimExpr, const
+from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.te import Tensor
@@ -283,7 +283,7 @@ def reorg(data: Tensor, stride: int) -> Tensor:
     batch, channels, height, width = data.shape
     inner = op.floordiv(channels, stride * stride)
     for size, factor in ((channels, stride * stride), (height, stride), (width, stride)):
-        if op.is_const(size) and int(str(size)) % factor:
+        if isinstance(size, IntImm) and size.value % factor:
             raise ShapeError(f"reorg: a size of {size} is not a multiple of {factor}")
     shape = [
         batch,

@@ -83,6 +83,8 @@ def check_grad(
             wanted = _differences(total, values, place, eps)
             found = grads[place].numpy()
             message = f"gradient by '{func.params[place].name_hint}'"
+            if found.dtype != "float64":
+                message += f" ({found.dtype} is coarse for differences of {eps}: use float64)"
             numpy.testing.assert_allclose(found, wanted, rtol, atol, err_msg=message)
 
 
