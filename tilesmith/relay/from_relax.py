@@ -22,11 +22,11 @@ from tilesmith.runtime.dtype import DataType
 
 __all__ = ["as_relay"]
 
-Rule = Callable[[Call, list[Any]], Any]
+Rule = Callable[[Any, list[Any]], Any]
 """``(call of relax, arguments)`` → an expression of relay, None where there is none."""
 
 
-def as_relay(call: Call, args: list[Any]) -> Any:
+def as_relay(call: Any, args: list[Any]) -> Any:
     """Return what a call of a relax operator computes of other arguments (of the same types)."""
     args = [_argument(arg) for arg in args]
     name = call.op.name
@@ -52,7 +52,7 @@ def _argument(arg: Any) -> Any:
     return arg
 
 
-def _bias_add(call: Call, args: list[Any]) -> Any:
+def _bias_add(call: Any, args: list[Any]) -> Any:
     """Write the sum of a convolution and of one number for each channel; None for other sums."""
     data, bias = args
     if not isinstance(data, Call) or not isinstance(data.op, Op):
@@ -92,14 +92,14 @@ def _constant_sizes(shape: Any) -> list[int] | None:
 
 
 def _to_shape(name: str, attribute: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         sizes = _constant_sizes(args[1])
         return None if sizes is None else make_call(name, args[:1], {attribute: sizes})
 
     return rule
 
 
-def _reshape(call: Call, args: list[Any]) -> Any:
+def _reshape(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[1])
     if sizes is None:
         return None
@@ -111,7 +111,7 @@ def _reshape(call: Call, args: list[Any]) -> Any:
 def _renamed(name: str, **names: str) -> Rule:
     """Write the operator ``name``; ``names`` are its attributes after those of relax."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         return make_call(name, args, {new: call.attrs[old] for new, old in names.items()})
 
     return rule
@@ -120,7 +120,7 @@ def _renamed(name: str, **names: str) -> Rule:
 def _with_attributes(name: str, *attributes: str) -> Rule:
     """Write the operator ``name`` with attributes of the same names; None is left out."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         given = {key: call.attrs[key] for key in attributes}
         given = {key: value for key, value in given.items() if value is not None}
         return make_call(name, args, given)
@@ -128,7 +128,7 @@ def _with_attributes(name: str, *attributes: str) -> Rule:
     return rule
 
 
-def _expand_dims(call: Call, args: list[Any]) -> Any:
+def _expand_dims(call: Any, args: list[Any]) -> Any:
     found = args[0]
     rank = known_struct_info(call).ndim
     axes = sorted([axis % rank for axis in call.attrs.axis])
@@ -146,7 +146,7 @@ def _is_transposed(matrix: Any) -> bool:
     return is_call and matrix.attrs.axes in (None, (1, 0), (-1, -2))
 
 
-def _matmul(call: Call, args: list[Any]) -> Any:
+def _matmul(call: Any, args: list[Any]) -> Any:
     ranks = [known_struct_info(arg).ndim for arg in call.args]
     out = {} if call.attrs.out_dtype is None else {"out_dtype": call.attrs.out_dtype}
     if ranks[0] >= 2 and ranks[1] == 2:
@@ -162,7 +162,7 @@ def _matmul(call: Call, args: list[Any]) -> Any:
 
 
 def _filled(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         sizes = _constant_sizes(args[0])
         dtype = known_struct_info(call).dtype
         return None if sizes is None else make_call(name, [], {"shape": sizes, "dtype": dtype})
@@ -170,7 +170,7 @@ def _filled(name: str) -> Rule:
     return rule
 
 
-def _full(call: Call, args: list[Any]) -> Any:
+def _full(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[0])
     dtype = known_struct_info(call).dtype
     return None if sizes is None else make_call("full", [args[1]], {"shape": sizes, "dtype": dtype})
@@ -187,7 +187,7 @@ def _numbers(values: Any) -> list[int] | None:
     return found if len(found) == len(values.fields) else None
 
 
-def _strided_slice(call: Call, args: list[Any]) -> Any:
+def _strided_slice(call: Any, args: list[Any]) -> Any:
     parts = [_numbers(arg) for arg in args[1:]]
     if None in parts or call.attrs.get("assume_inbound"):
         return None
@@ -198,7 +198,7 @@ def _strided_slice(call: Call, args: list[Any]) -> Any:
     return make_call("strided_slice", args[:1], given)
 
 
-def _pad(call: Call, args: list[Any]) -> Any:
+def _pad(call: Any, args: list[Any]) -> Any:
     attrs = call.attrs
     width = list(attrs.pad_width)
     if not isinstance(attrs.pad_value, (int, float)):
@@ -216,7 +216,7 @@ def _convolution(name: str, *more: str) -> Rule:
     keys = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", *more)
     write = _with_attributes(name, *keys, "out_layout", "out_dtype")
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         made = write(call, args)
         sizes = _constant_sizes(getattr(known_struct_info(call.args[1]), "shape", None))
         layout = call.attrs.kernel_layout
@@ -233,7 +233,7 @@ def _convolution(name: str, *more: str) -> Rule:
 
 
 def _pool_gradient(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         given = {key: value for key, value in call.attrs.items() if value is not None}
         if any(step != 1 for step in given.pop("dilation")):
             return None
@@ -245,7 +245,7 @@ def _pool_gradient(name: str) -> Rule:
 
 
 def _scan(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         attrs = call.attrs
         given = {"axis": attrs.axis, "exclusive": bool(attrs.exclusive)}
         if attrs.dtype is not None:
@@ -255,17 +255,17 @@ def _scan(name: str) -> Rule:
     return rule
 
 
-def _last_axis_first(indices: Any, call: Call) -> Any:
+def _last_axis_first(indices: Any, call: Any) -> Any:
     rank = known_struct_info(call.args[1]).ndim
     return make_call("transpose", [indices], {"axes": [rank - 1, *range(rank - 1)]})
 
 
-def _gather_nd(call: Call, args: list[Any]) -> Any:
+def _gather_nd(call: Any, args: list[Any]) -> Any:
     given = {"batch_dims": call.attrs.batch_dims}
     return make_call("gather_nd", [args[0], _last_axis_first(args[1], call)], given)
 
 
-def _scatter_nd(call: Call, args: list[Any]) -> Any:
+def _scatter_nd(call: Any, args: list[Any]) -> Any:
     given = {"mode": "update" if call.attrs.reduction == "none" else call.attrs.reduction}
     if given["mode"] not in ("update", "add", "mul", "min", "max"):
         return None
@@ -277,7 +277,7 @@ def _same_dtype(name: str) -> Rule:
     return lambda call, args: make_call(name, args) if call.attrs.dtype is None else None
 
 
-def _arange(call: Call, args: list[Any]) -> Any:
+def _arange(call: Any, args: list[Any]) -> Any:
     bounds = [getattr(getattr(arg, "value", None), "value", None) for arg in args]
     if len(bounds) != 3 or not all(isinstance(bound, (int, float)) for bound in bounds):
         return None
@@ -286,21 +286,21 @@ def _arange(call: Call, args: list[Any]) -> Any:
 
 
 def _triangle(upper: bool) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         k = call.attrs.k
         return make_call("trilu", [args[0], _constant(k, "int32")], {"upper": upper})
 
     return rule
 
 
-def _clip(call: Call, args: list[Any]) -> Any:
+def _clip(call: Any, args: list[Any]) -> Any:
     low, high = call.attrs.min, call.attrs.max
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
         return None
     return make_call("clip", args, {"a_min": low, "a_max": high})
 
 
-def _variance(call: Call, args: list[Any]) -> Any:
+def _variance(call: Any, args: list[Any]) -> Any:
     axis = call.attrs.axis
     mean = make_call("mean", args, {"axis": axis, "keepdims": True})
     attributes = {"axis": axis, "keepdims": call.attrs.keepdims}
@@ -310,7 +310,7 @@ def _variance(call: Call, args: list[Any]) -> Any:
 def _place(name: str) -> Rule:
     """Write the place of an extremum: relay counts in int32."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         shape = known_struct_info(call.args[0]).shape
         sizes = _constant_sizes(shape)
         if sizes is None or numpy.prod(sizes) >= 2**31:
@@ -323,17 +323,17 @@ def _place(name: str) -> Rule:
     return rule
 
 
-def _is_single(call: Call) -> bool:
+def _is_single(call: Any) -> bool:
     return str(known_struct_info(call).dtype) in ("float32", "float64")
 
 
-def _silu(call: Call, args: list[Any]) -> Any:
+def _silu(call: Any, args: list[Any]) -> Any:
     if not _is_single(call):
         return None
     return make_call("multiply", [args[0], make_call("sigmoid", args)])
 
 
-def _gelu(call: Call, args: list[Any]) -> Any:
+def _gelu(call: Any, args: list[Any]) -> Any:
     if not _is_single(call):
         return None
     dtype = known_struct_info(call).dtype
@@ -342,13 +342,13 @@ def _gelu(call: Call, args: list[Any]) -> Any:
     return make_call("multiply", [args[0], make_call("add", [_constant(0.5, dtype), halved])])
 
 
-def _batch_norm(call: Call, args: list[Any]) -> Any:
+def _batch_norm(call: Any, args: list[Any]) -> Any:
     if call.attrs.training:
         return None
     return _with_attributes("nn.batch_norm", "axis", "epsilon", "center", "scale")(call, args)
 
 
-def _layer_norm(call: Call, args: list[Any]) -> Any:
+def _layer_norm(call: Any, args: list[Any]) -> Any:
     attrs = call.attrs
     if len(attrs.axes) != 1:
         return None
@@ -359,7 +359,7 @@ def _layer_norm(call: Call, args: list[Any]) -> Any:
 def _channel_norm(name: str, *attributes: str) -> Rule:
     """Write a normalisation over all axes but that of the batch and that of the channels."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         attrs = call.attrs
         rank = known_struct_info(call.args[0]).ndim
         channel = attrs.channel_axis % rank if rank > 0 else 0
@@ -379,7 +379,7 @@ def _pool(name: str) -> Rule:
 
 
 def _sort(name: str, *attributes: str, ascending: str = "descending") -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         attrs = call.attrs
         given = {"is_ascend": not attrs[ascending], **{key: attrs[key] for key in attributes}}
         return make_call(name, args, given)
@@ -387,7 +387,7 @@ def _sort(name: str, *attributes: str, ascending: str = "descending") -> Rule:
     return rule
 
 
-def _one_hot(call: Call, args: list[Any]) -> Any:
+def _one_hot(call: Any, args: list[Any]) -> Any:
     attrs = call.attrs
     values = [attrs.on_value, attrs.off_value]
     values = [getattr(one, "value", one) for one in values]
@@ -399,13 +399,13 @@ def _one_hot(call: Call, args: list[Any]) -> Any:
     return make_call("one_hot", [args[0], *made], given)
 
 
-def _take(call: Call, args: list[Any]) -> Any:
+def _take(call: Any, args: list[Any]) -> Any:
     if isinstance(args[1], PrimValue):
         return None
     return make_call("take", args, {"axis": call.attrs.axis, "mode": call.attrs.mode})
 
 
-def _resize2d(call: Call, args: list[Any]) -> Any:
+def _resize2d(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[1])
     if sizes is None:
         return None
@@ -413,11 +413,11 @@ def _resize2d(call: Call, args: list[Any]) -> Any:
     return make_call("image.resize2d", args[:1], {"size": sizes, **given})
 
 
-def _flatten(call: Call, args: list[Any]) -> Any:
+def _flatten(call: Any, args: list[Any]) -> Any:
     return make_call("reshape", args, {"newshape": [-1], "allowzero": False})
 
 
-def _fused_multiply_add(call: Call, args: list[Any]) -> Any:
+def _fused_multiply_add(call: Any, args: list[Any]) -> Any:
     return make_call("add", [make_call("multiply", args[:2]), args[2]])
 
 

@@ -131,7 +131,7 @@ class _InputInfo:
 
     def example(self, torch: Any) -> Any:
         """Return a tensor like the input; sizes that are not known are some number."""
-        dtype = getattr(torch, self.dtype, None)
+        dtype: Any = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise TypeMismatchError(f"input '{self.name}': torch has no dtype '{self.dtype}'")
         sizes = [2 if isinstance(size, UnknownSize) else size for size in self.shape]
