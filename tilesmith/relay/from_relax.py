@@ -41,6 +41,10 @@ def as_relay(call: Any, args: list[Any]) -> Any:
     return found if found is not None else Call(call.op, args, call.attrs, call.sinfo_args)
 
 
+def _info(expr: Any) -> Any:
+    return known_struct_info(expr)
+
+
 def _has_all(name: str, args: list[Any]) -> bool:
     """Return whether a relay operator can do without the arguments that are not given."""
     return all(one.is_optional for one in Op.get(name).spec.arguments[len(args) :])
@@ -60,8 +64,7 @@ def _bias_add(call: Any, args: list[Any]) -> Any:
     if not data.op.name.startswith("nn.conv"):
         return None
     whole, part = [
-        _constant_sizes(getattr(known_struct_info(arg), "shape", None))
-        for arg in (call, call.args[1])
+        _constant_sizes(getattr(_info(arg), "shape", None)) for arg in (call, call.args[1])
     ]
     if whole is None or part is None or len(whole) != len(part):
         return None
@@ -130,7 +133,7 @@ def _with_attributes(name: str, *attributes: str) -> Rule:
 
 def _expand_dims(call: Any, args: list[Any]) -> Any:
     found = args[0]
-    rank = known_struct_info(call).ndim
+    rank = _info(call).ndim
     axes = sorted([axis % rank for axis in call.attrs.axis])
     while axes:  # axes side by side together
         count = 1
@@ -147,12 +150,12 @@ def _is_transposed(matrix: Any) -> bool:
 
 
 def _matmul(call: Any, args: list[Any]) -> Any:
-    ranks = [known_struct_info(arg).ndim for arg in call.args]
+    ranks = [_info(arg).ndim for arg in call.args]
     out = {} if call.attrs.out_dtype is None else {"out_dtype": call.attrs.out_dtype}
     if ranks[0] >= 2 and ranks[1] == 2:
         weight = args[1]
         if _is_transposed(weight):
-            sizes = _constant_sizes(getattr(known_struct_info(call), "shape", None))
+            sizes = _constant_sizes(getattr(_info(call), "shape", None))
             units = {} if sizes is None else {"units": sizes[-1]}
             return make_call("nn.dense", [args[0], weight.args[0]], {**units, **out})
         return make_call("nn.matmul", args, out)
@@ -164,7 +167,7 @@ def _matmul(call: Any, args: list[Any]) -> Any:
 def _filled(name: str) -> Rule:
     def rule(call: Any, args: list[Any]) -> Any:
         sizes = _constant_sizes(args[0])
-        dtype = known_struct_info(call).dtype
+        dtype = _info(call).dtype
         return None if sizes is None else make_call(name, [], {"shape": sizes, "dtype": dtype})
 
     return rule
@@ -172,7 +175,7 @@ def _filled(name: str) -> Rule:
 
 def _full(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[0])
-    dtype = known_struct_info(call).dtype
+    dtype = _info(call).dtype
     return None if sizes is None else make_call("full", [args[1]], {"shape": sizes, "dtype": dtype})
 
 
@@ -204,7 +207,7 @@ def _pad(call: Any, args: list[Any]) -> Any:
     if not isinstance(attrs.pad_value, (int, float)):
         return None
     pairs = [[width[place], width[place + 1]] for place in range(0, len(width), 2)]
-    value = _constant(attrs.pad_value, known_struct_info(call).dtype)
+    value = _constant(attrs.pad_value, _info(call).dtype)
     return make_call("nn.pad", [args[0], value], {"pad_width": pairs, "pad_mode": attrs.pad_mode})
 
 
@@ -218,7 +221,7 @@ def _convolution(name: str, *more: str) -> Rule:
 
     def rule(call: Any, args: list[Any]) -> Any:
         made = write(call, args)
-        sizes = _constant_sizes(getattr(known_struct_info(call.args[1]), "shape", None))
+        sizes = _constant_sizes(getattr(_info(call.args[1]), "shape", None))
         layout = call.attrs.kernel_layout
         if sizes is None or len(sizes) != len(layout):
             return made
@@ -256,7 +259,7 @@ def _scan(name: str) -> Rule:
 
 
 def _last_axis_first(indices: Any, call: Any) -> Any:
-    rank = known_struct_info(call.args[1]).ndim
+    rank = _info(call.args[1]).ndim
     return make_call("transpose", [indices], {"axes": [rank - 1, *range(rank - 1)]})
 
 
@@ -281,7 +284,7 @@ def _arange(call: Any, args: list[Any]) -> Any:
     bounds = [getattr(getattr(arg, "value", None), "value", None) for arg in args]
     if len(bounds) != 3 or not all(isinstance(bound, (int, float)) for bound in bounds):
         return None
-    dtype = known_struct_info(call).dtype
+    dtype = _info(call).dtype
     return make_call("arange", [_constant(one, dtype) for one in bounds], {"dtype": dtype})
 
 
@@ -311,20 +314,20 @@ def _place(name: str) -> Rule:
     """Write the place of an extremum: relay counts in int32."""
 
     def rule(call: Any, args: list[Any]) -> Any:
-        shape = known_struct_info(call.args[0]).shape
+        shape = _info(call.args[0]).shape
         sizes = _constant_sizes(shape)
         if sizes is None or numpy.prod(sizes) >= 2**31:
             return None
         axis = call.attrs.axis
         attributes = {"axis": None if axis is None else [axis], "keepdims": call.attrs.keepdims}
         place = make_call(name, args, attributes)
-        return make_call("cast", [place], {"dtype": known_struct_info(call).dtype})
+        return make_call("cast", [place], {"dtype": _info(call).dtype})
 
     return rule
 
 
 def _is_single(call: Any) -> bool:
-    return str(known_struct_info(call).dtype) in ("float32", "float64")
+    return str(_info(call).dtype) in ("float32", "float64")
 
 
 def _silu(call: Any, args: list[Any]) -> Any:
@@ -336,7 +339,7 @@ def _silu(call: Any, args: list[Any]) -> Any:
 def _gelu(call: Any, args: list[Any]) -> Any:
     if not _is_single(call):
         return None
-    dtype = known_struct_info(call).dtype
+    dtype = _info(call).dtype
     scaled = make_call("multiply", [args[0], _constant(math.sqrt(0.5), dtype)])
     halved = make_call("multiply", [make_call("erf", [scaled]), _constant(0.5, dtype)])
     return make_call("multiply", [args[0], make_call("add", [_constant(0.5, dtype), halved])])
@@ -361,7 +364,7 @@ def _channel_norm(name: str, *attributes: str) -> Rule:
 
     def rule(call: Any, args: list[Any]) -> Any:
         attrs = call.attrs
-        rank = known_struct_info(call.args[0]).ndim
+        rank = _info(call.args[0]).ndim
         channel = attrs.channel_axis % rank if rank > 0 else 0
         others = [axis for axis in range(1, rank) if axis != channel]
         if channel == 0 or sorted([axis % rank for axis in attrs.axes]) != others:

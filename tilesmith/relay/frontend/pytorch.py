@@ -116,6 +116,10 @@ def from_pytorch(
 class _InputInfo:
     """An input: its name, its sizes, its dtype."""
 
+    name: str
+    shape: tuple[Any, ...]
+    dtype: str
+
     def __init__(self, given: Any, default_dtype: str) -> None:
         try:
             self.name, described = given

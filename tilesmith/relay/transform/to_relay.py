@@ -34,7 +34,8 @@ def _along(value: Any, axis: int, like: Any) -> Any:
 def _quantize(call: Call) -> Any:
     data, scale, point = call.args
     attrs: Any = call.attrs
-    dtype = str(known_struct_info(data).dtype)
+    info: Any = known_struct_info(data)
+    dtype = str(info.dtype)
     made = make_call("divide", [data, _along(scale, attrs.axis, data)])
     wide = make_call("cast", [_along(point, attrs.axis, data)], {"dtype": dtype})
     made = make_call("add", [make_call("round", [made]), wide])
