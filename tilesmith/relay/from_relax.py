@@ -26,11 +26,6 @@ Rule = Callable[[Any, list[Any]], Any]
 """``(call of relax, arguments)`` → an expression of relay, None where there is none."""
 
 
-def _info(expr: Any) -> Any:
-    """Return what is known about a value; the caller knows of which kind it is."""
-    return known_struct_info(expr)
-
-
 def as_relay(call: Any, args: list[Any]) -> Any:
     """Return what a call of a relax operator computes of other arguments (of the same types)."""
     args = [_argument(arg) for arg in args]
@@ -44,6 +39,10 @@ def as_relay(call: Any, args: list[Any]) -> Any:
     rule = _RULES.get(name)
     found = None if rule is None else rule(call, args)
     return found if found is not None else Call(call.op, args, call.attrs, call.sinfo_args)
+
+
+def _info(expr: Any) -> Any:
+    return known_struct_info(expr)
 
 
 def _has_all(name: str, args: list[Any]) -> bool:
@@ -65,8 +64,7 @@ def _bias_add(call: Any, args: list[Any]) -> Any:
     if not data.op.name.startswith("nn.conv"):
         return None
     whole, part = [
-        _constant_sizes(getattr(known_struct_info(arg), "shape", None))
-        for arg in (call, call.args[1])
+        _constant_sizes(getattr(_info(arg), "shape", None)) for arg in (call, call.args[1])
     ]
     if whole is None or part is None or len(whole) != len(part):
         return None
@@ -157,7 +155,7 @@ def _matmul(call: Any, args: list[Any]) -> Any:
     if ranks[0] >= 2 and ranks[1] == 2:
         weight = args[1]
         if _is_transposed(weight):
-            sizes = _constant_sizes(getattr(known_struct_info(call), "shape", None))
+            sizes = _constant_sizes(getattr(_info(call), "shape", None))
             units = {} if sizes is None else {"units": sizes[-1]}
             return make_call("nn.dense", [args[0], weight.args[0]], {**units, **out})
         return make_call("nn.matmul", args, out)
@@ -223,7 +221,7 @@ def _convolution(name: str, *more: str) -> Rule:
 
     def rule(call: Any, args: list[Any]) -> Any:
         made = write(call, args)
-        sizes = _constant_sizes(getattr(known_struct_info(call.args[1]), "shape", None))
+        sizes = _constant_sizes(getattr(_info(call.args[1]), "shape", None))
         layout = call.attrs.kernel_layout
         if sizes is None or len(sizes) != len(layout):
             return made

@@ -205,3 +205,23 @@ def test_many_bindings_in_a_row():
 def test_only_programs_are_translated():
     with pytest.raises(TypeMismatchError, match="takes an IRModule"):
         to_relay(3)
+
+
+MODELS = {
+    "mlp": lambda: relay.testing.mlp.get_workload(1, 10, (1, 6, 6))[0],
+    "lstm": lambda: relay.testing.lstm.get_workload(2, 4)[0],
+    "resnet": lambda: relay.testing.resnet.get_workload(1, 5, 8, (3, 16, 16))[0],
+    "dcgan": lambda: relay.testing.dcgan.get_workload(1, (3, 64, 64), 2, 8)[0],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_come_back_as_they_were(name):
+    mod = MODELS[name]()
+    back = relay.transform.InferType()(to_relay(relay.to_relax(mod)))
+    assert not relax_operators(back["main"])
+    assert str(back["main"].ret_type) == str(mod["main"].ret_type)
+    random = np.random.default_rng(0)
+    shapes = [[int(size) for size in one.type_annotation.shape] for one in back["main"].params]
+    values = [random.random(shape).astype("float32") for shape in shapes]  # variances, too
+    assert_same(relay.to_relax(mod), relay.to_relax(back), *values)

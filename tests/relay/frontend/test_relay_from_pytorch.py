@@ -148,6 +148,7 @@ MODELS = {
     "lstm": (torch.nn.LSTM(4, 5, batch_first=True, bidirectional=True), (2, 3, 4)),
     "gru": (torch.nn.GRU(4, 5), (3, 2, 4)),
     "attention": (torch.nn.MultiheadAttention(8, 2), None),
+    "unflatten": (torch.nn.Unflatten(1, (2, 3)), (2, 6, 4)),
 }  # fmt: skip
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
-from tilesmith.ir.transform import PassInfo
+from tilesmith.ir.transform import FunctionLevelPass, PassInfo
 from tilesmith.relay.expr import Call, Constant, Var
 from tilesmith.relay.function import Function
 from tilesmith.relay.op.view import make_call
 from tilesmith.relay.rewriting import rewrite, with_binders
-from tilesmith.relay.transform.pass_classes import FunctionPass
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.type_functor import TypeMutator
 from tilesmith.relay.walks import binders, post_order
@@ -29,10 +28,12 @@ class _OtherDtype(TypeMutator):
         return TensorType(tt.shape, self.dst) if str(tt.dtype) == self.src else tt
 
 
-class ChangeDatatype(FunctionPass):
+class ChangeDatatype(FunctionLevelPass):
     """Lets functions compute in ``dst`` wherever they say ``src``: parameters, constants (which are
     cast), variables, and attributes that name a dtype.
     """
+
+    function_class = Function
 
     def __init__(self, src: str, dst: str) -> None:
         self.src, self.dst = str(src), str(dst)

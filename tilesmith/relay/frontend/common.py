@@ -27,7 +27,7 @@ from tilesmith.relay.frontend.padding import autopad
 from tilesmith.relay.frontend.text_attributes import RequiredAttr, StrAttrsDict
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
-from tilesmith.relay.op.view import find_function
+from tilesmith.relay.op.view import functions
 from tilesmith.relay.transform.fold_constant import FoldConstantExpr
 from tilesmith.relay.translate import to_relax
 from tilesmith.relay.ty import TensorType
@@ -158,7 +158,8 @@ def try_infer_value(
     """
     try:
         value = infer_value(val, parameters or {}).numpy()
-    except TilesmithError:  # the question was whether there is a value
+    except TilesmithError as error:  # the question was whether there is a value
+        record_fallback("folding", "the value of an expression that was tried", error)
         return (on_failure() if on_failure is not None else val), False
     return (on_success(value) if on_success is not None else value), True
 
@@ -281,12 +282,16 @@ def get_relay_op(op_name: str) -> Callable[..., Any]:
     """Return the function of an operator; its namespace (``nn``, ``image``, ``vision``) may be left
     out. Raises OpNotImplemented for an unknown one.
     """
-    for prefix in ("", "nn.", "image.", "vision.", "contrib."):
-        try:
-            return find_function(prefix + op_name)
-        except UnknownNameError as error:
-            first = error
-    raise OpNotImplemented(f"relay has no operator '{op_name}'", notes=first.notes)
+    known: dict[str, Callable[..., Any]] = {}
+    for prefix in ("contrib.", "vision.", "image.", "nn.", ""):  # the last one counts
+        known.update(functions(prefix))
+    if op_name not in known:
+        near = difflib.get_close_matches(op_name, known, n=1)
+        raise OpNotImplemented(
+            f"relay has no operator '{op_name}'",
+            notes=(f"did you mean '{near[0]}'?",) if near else (),
+        )
+    return known[op_name]
 
 
 class Renamer:
@@ -369,7 +374,8 @@ def set_span(sym: Any, span: Any) -> Any:
     if span is None or not fills_spans():
         return sym
     if isinstance(span, (str, SourceName)):
-        span = Span(getattr(span, "name", span), 0, 0, 0, 0)
+        name = span if isinstance(span, str) else span.name
+        span = Span(name, 0, 0, 0, 0)
     if isinstance(sym, (list, tuple)):
         return type(sym)([set_span(one, span) for one in sym])
     if isinstance(sym, TupleWrapper):

@@ -116,6 +116,10 @@ def from_pytorch(
 class _InputInfo:
     """An input: its name, its sizes, its dtype."""
 
+    name: str
+    shape: tuple[Any, ...]
+    dtype: str
+
     def __init__(self, given: Any, default_dtype: str) -> None:
         try:
             self.name, described = given
@@ -131,7 +135,7 @@ class _InputInfo:
 
     def example(self, torch: Any) -> Any:
         """Return a tensor like the input; sizes that are not known are some number."""
-        dtype = getattr(torch, self.dtype, None)
+        dtype: Any = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise TypeMismatchError(f"input '{self.name}': torch has no dtype '{self.dtype}'")
         sizes = [2 if isinstance(size, UnknownSize) else size for size in self.shape]

@@ -26,22 +26,18 @@ def _unflatten(g: Any, data: Any, dim: Any, sizes: Any) -> Any:
     input and the number of new sizes less one.
     """
     import torch
-    from torch.onnx import symbolic_helper
-
-    helper: Any = symbolic_helper
 
     def vector(*values: int) -> Any:
         return g.op("Constant", value_t=torch.tensor(values, dtype=torch.int64))
 
-    rank = helper._get_tensor_rank(data)
-    axis = helper._get_const(dim, "i", "dim")
-    if helper._is_packed_list(sizes):
-        new = [g.op("Unsqueeze", size, vector(0)) for size in helper._unpack_list(sizes)]
-    else:
-        new = [vector(size) for size in helper._get_const(sizes, "is", "sizes")]
+    rank = data.type().dim()
     if rank is None:
-        return helper._unimplemented("aten::unflatten", "the rank of the input is not known", data)
-    axis %= rank
+        raise torch.onnx.errors.SymbolicValueError("the rank of the input is not known", data)
+    axis = int(dim.node().t("value")) % rank
+    if sizes.node().kind() == "prim::ListConstruct":
+        new = [g.op("Unsqueeze", size, vector(0)) for size in sizes.node().inputs()]
+    else:
+        new = [vector(size) for size in sizes.node().t("value").tolist()]
     shape = g.op("Shape", data)
     before = [g.op("Slice", shape, vector(0), vector(axis))] if axis else []
     after = [g.op("Slice", shape, vector(axis + 1), vector(rank))] if axis < rank - 1 else []

@@ -1,8 +1,9 @@
-"""Writes calls of relax's operators as calls of relay's: what a view says, back in relay's words.
+"""Writes expressions of relax's operators as expressions of relay's alone.
 
     as_relay(relax.astype(x, "int32"))      →      cast(x, dtype="int32")
 
-For the operators that the dialects (`relay.qnn`) consist of.
+For the operators that the dialects (`relay.qnn`) consist of. Each call is written by the rules of
+`from_relax`; here are those for what has to become several calls.
 """
 
 from __future__ import annotations
@@ -12,74 +13,14 @@ from typing import Any
 
 import numpy
 
-from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import Call, Constant, PrimValue
-from tilesmith.relax.struct_info import ShapeExpr
+from tilesmith.ir import Op
+from tilesmith.relax.expr import Call, Constant, known_struct_info
+from tilesmith.relay import from_relax
 from tilesmith.relay.op.view import View, make_call, rank_of
-from tilesmith.relay.qnn.op.parameters import info_of
 from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import UnsupportedError
 
 __all__ = ["as_relay"]
-
-_SAME = (
-    "add subtract multiply divide maximum minimum floor ceil round abs sign negative exp log tanh "
-    "sqrt rsqrt erf sigmoid fixed_point_requantize nn.softmax nn.avg_pool2d nn.conv2d "
-    "nn.conv2d_transpose nn.relu take"
-).split()
-_NAMES = {"nn.leakyrelu": "nn.leaky_relu", "permute_dims": "transpose", "concat": "concatenate"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, PrimValue):
-        value = value.value
-    return getattr(value, "value", value)
-
-
-def _attributes(call: Call, target: Op) -> dict[str, Any]:
-    known = target.spec.schema.fields if target.spec.schema is not None else {}
-    given = dict(call.attrs.items()) if call.attrs is not None else {}
-    return {key: given[key] for key in known if given.get(key) is not None}
-
-
-def _renamed(name: str) -> Callable[[Call], Any]:
-    def change(call: Call) -> Any:
-        target = Op.get(name)
-        return make_call(target, call.args, _attributes(call, target))
-
-    return change
-
-
-def _astype(call: Any) -> Any:
-    return make_call("cast", call.args, {"dtype": call.attrs.dtype})
-
-
-def _clip(call: Any) -> Any:
-    low, high = [float(_plain(one)) for one in (call.attrs.min, call.attrs.max)]
-    return make_call("clip", call.args[:1], {"a_min": low, "a_max": high})
-
-
-def _reshape(call: Call) -> Any:
-    shape: Any = call.args[1]
-    if not isinstance(shape, ShapeExpr):
-        raise UnsupportedError("a reshape to sizes that are computed has no form here")
-    sizes = [size.value if isinstance(size, IntImm) else size for size in shape.values]
-    return make_call("reshape", call.args[:1], {"newshape": sizes})
-
-
-def _expand_dims(call: Any) -> Any:
-    axes = [int(axis) for axis in call.attrs.axis]
-    return make_call("expand_dims", call.args, {"axis": axes[0], "num_newaxis": len(axes)})
-
-
-def _matmul(call: Call) -> Any:
-    a, b = call.args
-    out = {"out_dtype": str(info_of(call).dtype)}
-    if rank_of(a) == 3 and rank_of(b) == 3:
-        return make_call("nn.batch_matmul", [a, b], {**out, "transpose_b": False})
-    if isinstance(b, Call) and b.op is Op.get("transpose") and rank_of(b) == 2:
-        return make_call("nn.dense", [a, b.args[0]], out)
-    return make_call("nn.matmul", [a, b], out)
 
 
 def _along(value: Any, axis: int, like: Any) -> Any:
@@ -93,7 +34,8 @@ def _along(value: Any, axis: int, like: Any) -> Any:
 def _quantize(call: Call) -> Any:
     data, scale, point = call.args
     attrs: Any = call.attrs
-    dtype = str(info_of(data).dtype)
+    info: Any = known_struct_info(data)
+    dtype = str(info.dtype)
     made = make_call("divide", [data, _along(scale, attrs.axis, data)])
     wide = make_call("cast", [_along(point, attrs.axis, data)], {"dtype": dtype})
     made = make_call("add", [make_call("round", [made]), wide])
@@ -112,15 +54,8 @@ def _dequantize(call: Call) -> Any:
 
 
 _RULES: dict[str, Callable[[Call], Any]] = {
-    **{"relax." + name: _renamed(name) for name in _SAME},
-    **{"relax." + name: _renamed(other) for name, other in _NAMES.items()},
-    "relax.astype": _astype,
-    "relax.clip": _clip,
-    "relax.expand_dims": _expand_dims,
-    "relax.matmul": _matmul,
     "relax.quantize": _quantize,
     "relax.dequantize": _dequantize,
-    "relax.reshape": _reshape,
 }
 
 
@@ -145,6 +80,9 @@ def _changed(node: Any) -> Any:
     if isinstance(node.op.spec, View) or not node.op.name.startswith("relax."):
         return node
     rule = _RULES.get(node.op.name)
-    if rule is None:
+    if rule is not None:
+        return rule(node)
+    made = from_relax.as_relay(node, list(node.args))
+    if isinstance(made, Call) and not isinstance(made.op.spec, View):
         raise UnsupportedError(f"{node.op.name} has no form in relay")
-    return rule(node)
+    return made
