@@ -21,8 +21,8 @@ from tilesmith.relax.op.convolution_gradients import weight_gradient
 from tilesmith.relax.spec import topi
 from tilesmith.relay.op.nn.convolution import convolution_fields
 from tilesmith.relay.op.view import computed, define, function, name_or_empty, sizes
-from tilesmith.support.lazy import resolve
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.support.lazy import resolve
 
 # Blocks of channels
 
