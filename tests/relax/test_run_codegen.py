@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,34 @@ def test_what_is_no_code_generator_is_refused(register):
     register(lambda *given: [3])
     with pytest.raises(TypeMismatchError, match="gave int, not a module"):
         relax.transform.RunCodegen()(prepared())
+
+
+@I.ir_module
+class Calls:
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32")) -> R.Tensor((3, 4), "float32"):
+        with R.dataflow():
+            a = R.call_dps_packed("twice", (x,), out_sinfo=R.Tensor((3, 4), "float32"))
+            b = R.nn.relu(a)
+            R.output(b)
+        return b
+
+
+@pytest.mark.parametrize("factor", [2, 3])
+def test_modules_that_a_program_brings_along(factor):
+    """Two models may have functions of one name."""
+    module = module_from_functions({"twice": lambda x, out: out.copyfrom(x.numpy() * factor)})
+    built = [
+        relax.build(relax.transform.AttachExternModules([one])(Calls), "llvm")
+        for one in (module, module_from_functions({"twice": lambda x, out: out.copyfrom(x)}))
+    ]
+    np.testing.assert_allclose(built[0](X).numpy(), np.maximum(X * factor, 0), rtol=1e-6)
+    np.testing.assert_allclose(built[1](X).numpy(), np.maximum(X, 0), rtol=1e-6)
+
+
+def test_a_function_keeps_the_modules_that_it_calls():
+    module = module_from_functions({"twice": lambda x, out: out.copyfrom(x.numpy() * 2)})
+    main = relax.build(relax.transform.AttachExternModules([module])(Calls), "llvm")["main"]
+    del module
+    gc.collect()
+    np.testing.assert_allclose(main(X).numpy(), np.maximum(X * 2, 0), rtol=1e-6)

@@ -72,6 +72,12 @@ IMAGES = {
         ), 0.4, 0,
     ),
     "constants": (shifted, 0.05, 0),
+    "factors": (
+        lambda x: x * relay.const(numpy.float32([[[1.5]], [[-2.0]], [[0.5]], [[0]]])), 0.1, 3
+    ),
+    "batch normalisation": (lambda x: relay.nn.relu(conv(x) * relay.const(numpy.float32(
+        [[[1.5]], [[-2.0]], [[0.5]], [[0]], [[1]]])) + relay.const(numpy.float32(
+            [[[3]], [[-2]], [[0]], [[9]], [[1]]]))), 0.4, -100),
     "pad": (lambda x: relay.nn.pad(x, ((0, 0), (0, 0), (1, 1), (0, 2)), 0.3), 0.05, 5),
     "clip": (lambda x: relay.clip(x, -1.0, 3.0), 0.05, 5),
     "max_pool2d": (lambda x: relay.nn.max_pool2d(x, (2, 2), (2, 2)), 0.05, 5),

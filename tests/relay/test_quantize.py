@@ -1,5 +1,7 @@
 """relay.quantize: a network of integers agrees with its floats, and does what qconfig says."""
 
+import sys
+
 import numpy
 import pytest
 
@@ -245,3 +247,24 @@ def test_configuration():
             quantization.quantize(NETWORK, dataset=[{"image": DATA[0]["data"]}])
     with pytest.raises(UnsupportedError, match="no annotation runs"):
         quantization.quantize_context()
+
+
+def test_large_networks_are_compiled_for_calibration(monkeypatch):
+    x = relay.var("data", shape=(2, 8))
+    made = relay.nn.relu(relay.nn.dense(x, relay.const(weights(8, 8))))
+    mod = ir.IRModule.from_expr(
+        relay.Function([x], relay.nn.dense(made, relay.const(weights(4, 8))))
+    )
+    data = [{"data": RANDOM.normal(0, 1, (2, 8)).astype("float32")} for _ in range(2)]
+    found, stats = [], quantization.collect_stats
+    for least in (1 << 28, 0):
+        monkeypatch.setattr(sys.modules[stats.__module__], "_FEWEST_PRODUCTS", least)
+        with quantization.qconfig(calibrate_mode="percentile", **ALL):
+            found.append(quantization.quantize(mod, dataset=data))
+    scales = [
+        [one.args[place].data.numpy() for one in calls(made) for place in (1, 3)
+         if one.op.name == "qnn.requantize"]
+        for made in found
+    ]  # fmt: skip
+    assert scales[0]
+    numpy.testing.assert_allclose(scales[0], scales[1], rtol=1e-5)

@@ -12,6 +12,7 @@ from tilesmith.contrib.debugger import debug_executor, debug_result
 from tilesmith.relay.backend import graph_plan_memory, name_transforms, utils
 from tilesmith.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 from tilesmith.relay.build_module import BuildModule
+from tilesmith.relay.prelude import Prelude
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.support.errors import (
     ArtifactError,
@@ -192,6 +193,17 @@ def test_the_memory_of_a_graph_as_a_table(lib):
     table = lib.memory_table()
     assert "p0" in table
     assert "without sharing" in table
+
+
+def test_a_module_with_a_prelude_that_is_not_used():
+    mod = ts.IRModule()
+    prelude = Prelude(mod)
+    x = relay.var("x", shape=(2,))
+    mod["main"] = relay.Function([x], x + x)
+    assert relay.build(mod, "llvm").get_lib()(X[0, :2]).numpy().tolist() == (2 * X[0, :2]).tolist()
+    mod["main"] = relay.Function([x], prelude.cons(x, prelude.nil()))
+    with pytest.raises(UnsupportedError, match="relay.vm.compile"):
+        relay.build(mod, "llvm")
 
 
 # Building in steps

@@ -226,6 +226,33 @@ def test_what_is_no_code_generator_is_refused(external, generate, error, message
         relay.build(partitioned(program(), "external_test"), "llvm")
 
 
+def test_results_of_unknown_size_are_refused(external):
+    external(tanh_module)
+    x = relay.var("x", shape=(relay.Any(), 5))
+    mod = partitioned(IRModule.from_expr(relay.Function([x], relay.tanh(x))), "external_test")
+    with pytest.raises(UnsupportedError, match="no Any in their types"):
+        relay.build(mod, "llvm")
+
+
+def test_tuples_are_handed_over_field_by_field(external):
+    register_op_attr("concatenate", "target.external_test", lambda call: True)
+
+    def generate(function):
+        def joined(*tensors):
+            tensors[-1].copyfrom(np.concatenate([one.numpy() for one in tensors[:-1]]))
+
+        return module_from_functions({function.attrs["global_symbol"]: joined})
+
+    external(generate)
+    pair = relay.var("pair", relay.TupleType([Y.checked_type] * 2))
+    body = relay.exp(relay.concatenate(pair, 0))
+    mod = partitioned(IRModule.from_expr(relay.Function([pair], body)), "external_test")
+    y = VALUES["y"]
+    for target, executor in (("llvm", "graph"), ("c", "aot")):
+        lib = relay.build(mod, target, executor=relay.backend.Executor(executor)).get_lib()
+        np.testing.assert_allclose(lib((y, -y)).numpy(), np.exp([*y, *-y]), rtol=1e-5)
+
+
 # C sources
 
 SOURCE = f"""#include <stdint.h>

@@ -4,10 +4,17 @@ import numpy
 import pytest
 
 from tests.relay.gradient_programs import PROGRAMS, number, scalar, total
-from tilesmith import ir, relay
+from tilesmith import cpu, ir, relay
+from tilesmith.contrib import graph_executor
 from tilesmith.relay import testing
 from tilesmith.relay.testing import check_grad, run_as_python, run_infer_type
-from tilesmith.relay.transform import FirstOrderGradient, InferType, gradient
+from tilesmith.relay.transform import (
+    DeadCodeElimination,
+    FirstOrderGradient,
+    InferType,
+    PartialEvaluate,
+    gradient,
+)
 from tilesmith.support.errors import (
     ConfigError,
     OpNotImplemented,
@@ -283,3 +290,25 @@ def test_networks_have_gradients():
         numpy.testing.assert_allclose(
             found.numpy(), tensors[name].grad.numpy(), rtol=1e-4, atol=1e-5, err_msg=name
         )
+
+
+def test_compiled_gradients():
+    """Both modes, compiled: what is left of the higher order is a straight-line program."""
+    x = relay.var("x", shape=(2, 3))
+    w = relay.var("w", shape=(4, 3))
+    hidden = relay.tanh(nn.dense(x, w))
+    function = run_infer_type(relay.Function([x, w], nn.log_softmax(hidden)))
+    first = gradient(function, mode="first_order")
+    mod = InferType()(ir.IRModule.from_expr(gradient(function)))
+    rest = DeadCodeElimination()(PartialEvaluate()(mod))["main"]
+    values = [floats(2, 3).astype("float32"), floats(4, 3).astype("float32")]
+    result, grads = run_as_python(first)(*[relay.const(value).data for value in values])
+    both = relay.Function([x, w], relay.Tuple([relay.Call(one, [x, w]) for one in (first, rest)]))
+    lib = relay.build(ir.IRModule.from_expr(both), target="llvm")
+    module = graph_executor.GraphModule(lib["default"](cpu()))
+    module.set_input(x=values[0], w=values[1])
+    module.run()
+    for place in range(2):
+        value, (by_x, by_w) = module.get_output(place)
+        for found, wanted in zip((value, by_x, by_w), (result, *grads)):
+            numpy.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)

@@ -16,6 +16,7 @@ from tilesmith.relay import transform
 from tilesmith.relay.dataflow_pattern import is_constant, is_op, wildcard
 from tilesmith.relay.op.annotation import compiler_begin, compiler_end
 from tilesmith.support.errors import DiagnosticError, TypeMismatchError
+from tilesmith.support.fallbacks import collect_fallbacks
 
 X, Y = (relay.var(name, shape=(4, 4)) for name in "xy")
 WEIGHT = relay.const(np.eye(4, dtype="float32"))
@@ -158,6 +159,20 @@ def test_the_check_of_a_pattern_sees_types():
     mod = transform.MergeComposite([("a.b", DENSE, check)])(module(relay.nn.dense(X, WEIGHT), [X]))
     ir.assert_structural_equal(mod["main"].body, relay.nn.dense(X, WEIGHT), map_free_vars=True)
     assert seen == [4]
+
+
+def test_matches_that_are_no_composites_are_recorded_with_the_reason():
+    inner = relay.nn.dense(X, WEIGHT)
+    body = relay.Tuple([relay.nn.relu(inner), relay.tanh(inner)])
+    table = [TABLE[0], ("part_c.refused", DENSE, lambda call: False)]
+    with collect_fallbacks() as found:
+        mod = transform.MergeComposite(table)(module(body, [X]))
+    ir.assert_structural_equal(mod["main"].body, body, map_free_vars=True)
+    reasons = [fallback.reason for fallback, _ in found.rows()]
+    assert reasons == [
+        "an inner value of the match is used outside of it",
+        "the check of the pattern refused",
+    ]
 
 
 @pytest.mark.parametrize("row", ["a.b", ("a.b",), ("a.b", "pattern")])

@@ -1,4 +1,4 @@
-"""SimplifyExpr, FoldScaleAxis, CombineParallel…, padding, dilation, casts: before, after, results."""
+"""SimplifyExpr, FoldScaleAxis, CombineParallel…, padding, dilation, casts: forms and results."""
 
 import numpy
 import pytest
@@ -40,7 +40,8 @@ def body(text):
     [
         ('cast(%x, dtype="float32")', "%x"),
         ('cast(cast(%x, dtype="float64"), dtype="float32")', "%x"),
-        ('cast(cast(%x, dtype="int8"), dtype="float32")', 'cast(cast(%x, dtype="int8"), dtype="float32")'),
+        ('cast(cast(%x, dtype="int8"), dtype="float32")',
+         'cast(cast(%x, dtype="int8"), dtype="float32")'),
         ('cast(cast(%i, dtype="int32"), dtype="int64")', 'cast(%i, dtype="int64")'),
         ("cast_like(%x, %i)", 'cast(%x, dtype="int8")'),
         ("reshape(reshape(%x, newshape=[3, 2]), newshape=[6])", "reshape(%x, newshape=[6])"),
@@ -111,6 +112,21 @@ def test_unknown_sizes_are_left_alone():
     x = relay.var("x", relay.TensorType((relay.Any(), 3)))
     mod = ir.IRModule.from_expr(relay.Function([x], relay.zeros_like(x)))
     assert operators(transform.SimplifyExpr()(mod)["main"]) == {"zeros_like": 1}
+
+
+# SimplifyInference
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("name", ["layer_norm", "instance_norm", "group_norm", "l2_normalize"])
+def test_normalisations_are_written_out(name, axis):
+    x = relay.var("x", shape=(2, 4, 3, 4))
+    attrs = {"l2_normalize": {"eps": 0.1, "axis": [axis]}, "group_norm": {"num_groups": 2}}
+    options = {"axis": axis, **attrs.get(name, {})}
+    operands = [] if name == "l2_normalize" else [tensor(4), tensor(4)]
+    value = relay.Call(ir.Op.get(f"nn.{name}"), [x, *operands], options)
+    made = check_same(relay.Function([x], value), transform.SimplifyInference(), tolerance=1e-3)
+    assert not [one for one in operators(made) if "norm" in one]
 
 
 # FoldScaleAxis

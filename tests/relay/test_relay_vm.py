@@ -1,5 +1,8 @@
 """The virtual machine and the interpreter: data types, closures, references, loops."""
 
+import hashlib
+import json
+
 import numpy
 import pytest
 
@@ -11,6 +14,7 @@ from tilesmith.relay.backend.interpreter import ConstructorValue, Interpreter
 from tilesmith.relay.prelude import Prelude
 from tilesmith.relay.translate_objects import needs_objects, to_relax_objects
 from tilesmith.runtime.container import ADT, RefValue
+from tilesmith.runtime.program_host import fits
 from tilesmith.runtime.vm import Executable, VirtualMachine
 from tilesmith.script import from_source
 from tilesmith.support.errors import (
@@ -342,6 +346,53 @@ def test_mistakes_are_named(executable, act, error, text):
     assert text in str(caught.value)
 
 
+def signed(code, change):
+    """Bytecode whose JSON was changed by someone who knows how digests are made."""
+    head, _, text = bytes(code).partition(b"\n")
+    content = json.loads(text)
+    changed = change(content)
+    text = json.dumps(content if changed is None else changed).encode()
+    digest = hashlib.sha256(text).hexdigest().encode()
+    return head.split(b" ")[0] + b" " + digest + b"\n" + text
+
+
+def main_of(code):
+    return code["programs"]["main"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda code: [],
+        lambda code: code.update(more=1),
+        lambda code: main_of(code).update(registers=10**12),
+        lambda code: main_of(code)["body"].update(value={"register": 99}),
+        lambda code: main_of(code)["body"].update(value={"register": -1}),
+        lambda code: main_of(code)["body"].update(value={"constant": 7}),
+        lambda code: main_of(code)["body"]["steps"][0].update(do="eval"),
+        lambda code: main_of(code)["body"]["steps"][-1].update(to="x"),
+        lambda code: main_of(code).pop("result"),
+    ],
+)
+def test_bytecode_that_makes_no_sense_is_refused(executable, change):
+    code, lib = executable.save()
+    with pytest.raises(ArtifactError):
+        Executable.load_exec(signed(code, change), lib)
+
+
+def test_patterns_that_are_none():
+    for text in ("[", "3", '["x"]', "[1, 2]", "[" * 100_000):
+        with pytest.raises(ArtifactError, match="not a pattern"):
+            fits((), text)
+
+
+def test_a_program_is_one_file(executable, tmp_path):
+    expected = result(executable)
+    executable.mod.export_library(tmp_path / "model.so")
+    loaded = Executable(ts.runtime.load_module(tmp_path / "model.so"))
+    numpy.testing.assert_array_equal(result(loaded), expected)
+
+
 # Executors by kind
 
 
@@ -417,3 +468,61 @@ def test_what_runs_as_native_code():
     for count in (0, 1):
         wanted = [1.0, 2.0] * (1 + count)
         assert run(numpy.array([1, 2], "float32"), numpy.int32(count)).numpy().tolist() == wanted
+
+
+def test_functions_of_external_code_generators():
+    def generate(function):
+        name = str(function.attrs["global_symbol"])
+
+        def doubled(x, out):
+            ts.nd.array(2 * x.numpy()).copyto(out)
+
+        return ts.runtime.module_from_functions({name: doubled})
+
+    ts.register_func("relay.ext.vm_doubling", generate, override=True)
+    mod = ts.IRModule()
+    prelude = Prelude(mod)
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    attrs = {"Compiler": "vm_doubling", "global_symbol": "vm_doubled", "Primitive": 1}
+    inside = relay.Function([x], x + x).with_attrs(attrs)
+    through = relay.Function([y], relay.Call(inside, [relay.negative(y)]))
+    z = relay.var("z", shape=(2,))
+    mod["main"] = relay.Function([z], prelude.map(through, prelude.cons(z, prelude.nil())))
+    value = numpy.array([1, 2], "float32")
+    compiled = relay.vm.compile(mod, "llvm")
+    assert len(compiled.module.imported_modules) == 1
+    assert plain(VirtualMachine(compiled, ts.cpu()).run(value)) == [[-2.0, -4.0]]
+    assert plain(relay.create_executor("debug", mod).evaluate()(value)) == [[-2.0, -4.0]]
+
+
+def test_operators_in_the_interpreter():
+    x = relay.var("x", shape=(2, 6, 5, 5))
+    w = relay.const(numpy.random.default_rng(0).standard_normal((4, 6, 3, 3)).astype("float32"))
+    results = [
+        relay.nn.conv2d(x, w, padding=(1, 1)),
+        *relay.split(x, 3, axis=1),
+        relay.nn.max_pool2d(x, (2, 2)),
+        relay.argmax(x, axis=1),
+        relay.strided_slice(x, [0, 1], [2, 4]),
+        relay.take(x, relay.const(numpy.array([1, 0], "int32")), axis=1),
+        relay.cast(relay.layout_transform(x, "NCHW", "NHWC"), "float64"),
+    ]
+    function = relay.Function([x], relay.Tuple(results))
+    value = numpy.random.default_rng(1).standard_normal((2, 6, 5, 5)).astype("float32")
+    wanted, found = (
+        relay.create_executor(kind).evaluate(function)(value) for kind in ("graph", "debug")
+    )
+    for one, other in zip(wanted, found, strict=True):
+        assert one.dtype == other.dtype
+        numpy.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_deep_expressions_in_the_interpreter():
+    x = relay.var("x", shape=(2,))
+    y = x
+    for _ in range(5_000):
+        y = relay.add(y, x)
+    found = relay.create_executor("debug").evaluate(relay.Function([x], y))(
+        numpy.array([1, 2], "float32")
+    )
+    assert found.numpy().tolist() == [5001, 10002]

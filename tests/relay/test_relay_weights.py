@@ -120,8 +120,8 @@ def test_batch_sizes():
 
 
 def convolutions():
-    x, v, w = [relay.var(name, shape=shape)
-               for name, shape in (("x", (1, 4, 4, 4)), ("v", (4, 4, 1, 1)), ("w", (4, 4, 1, 1)))]  # fmt: skip
+    x = relay.var("x", shape=(1, 4, 4, 4))
+    v, w = relay.var("v", shape=(4, 4, 1, 1)), relay.var("w", shape=(4, 4, 1, 1))
     return relay.Function([x, v, w], relay.nn.conv2d(relay.nn.conv2d(x, v), w))
 
 

@@ -73,7 +73,7 @@ def build(
     with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
         with phase("graph passes"):
             # external compilers get their functions as they were partitioned
-            prepared = requested(generate_external_code(module))
+            prepared = requested(generate_external_code(_needed(module)))
             bound = _bind(to_relax(prepared), params)
             passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
         executable = build_graph(passed, chosen, constants)
@@ -145,6 +145,17 @@ def as_module(program: Any) -> IRModule:
         f"relay.build takes an IRModule or a relay.Function, got {type(program).__name__}",
         notes=("IRModule.from_expr(relay.Function([x, w], y)) makes one of an expression",),
     )
+
+
+def _needed(module: IRModule) -> IRModule:
+    """Return a module without the functions of all types that ``main`` does not need, such as those
+    of the prelude: native code has a type.
+    """
+    generic = [one for one in module.functions.values() if getattr(one, "type_params", ())]
+    if not generic or "main" not in module:
+        return module
+    needed: IRModule = relay_passes.RemoveUnusedFunctions()(module)
+    return needed
 
 
 def _bound_params(module: IRModule, params: Mapping[str, Any] | None) -> dict[str, int]:

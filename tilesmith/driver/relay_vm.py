@@ -95,7 +95,7 @@ class VMCompiler:
         ]
         with deep_recursion(), chosen, collect_fallbacks() as self._fallbacks:
             with phase("graph passes"):
-                module = generate_external_code(requested(module))
+                module = requested(generate_external_code(module))
                 translate = to_relax_objects if needs_objects(module) else to_relax
                 translated = translate(module, entries)
                 if self._params:

@@ -48,9 +48,8 @@ class GraphExpr(RelaxExpr, key="relax.Expr", slots=("_struct_info",)):
     # It decides which operator `x + y` calls, how the text looks, and what checked_type is.
     dialect: str = "relax"
 
-    def __tvm_ffi_object__(self) -> Any:
-        """Hand it to packed functions as what it is, not as a function that they may call."""
-        return as_opaque(self)
+    # Packed functions get it as what it is, not as a function that they may call.
+    __tvm_ffi_object__ = as_opaque
 
     @property
     def struct_info(self) -> StructInfo:

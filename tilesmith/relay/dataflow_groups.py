@@ -47,11 +47,15 @@ def is_grouped(expr: Any) -> bool:
 
 
 def find_groups(
-    pattern: DFPattern, expr: Any, check: Callable[[Any], Any] | None = None
+    pattern: DFPattern,
+    expr: Any,
+    check: Callable[[Any], Any] | None = None,
+    refused: Callable[[Any, str], None] | None = None,
 ) -> list[Group]:
     """Return the groups that a pattern matches, the largest first: roots before what they use.
 
-    ``check`` is asked about each root.
+    ``check`` is asked about each root; ``refused`` is told the roots of matches that are no groups,
+    and why.
     """
     order = list(post_order(expr, lambda node: not is_grouped(node)))
     users: dict[int, list[Any]] = {}
@@ -69,9 +73,16 @@ def find_groups(
         if not matcher.match(pattern, node):
             continue
         group = _collected(node, matcher.found)
-        if _is_closed(group, users, taken) and (check is None or check(node)):
+        if not _is_closed(group, users, taken):
+            reason = "an inner value of the match is used outside of it"
+        elif check is not None and not check(node):
+            reason = "the check of the pattern refused"
+        else:
             taken.update([id(one) for one in group.inner])
             groups.append(group)
+            continue
+        if refused is not None:
+            refused(node, reason)
     return groups
 
 
@@ -82,7 +93,7 @@ def _collected(root: Any, found: Mapping[DFPattern, Any]) -> Group:
         id(value)
         for part, value in found.items()
         if isinstance(part, (VarPattern, ExprPattern))
-        or (isinstance(part, WildcardPattern) and part.is_open and part not in ways)
+        or (isinstance(part, WildcardPattern) and part.pattern is None and part not in ways)
     }
     outside.discard(id(root))
     group = Group(root, found)

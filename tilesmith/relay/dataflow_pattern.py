@@ -105,7 +105,7 @@ def _operands(found: Mapping[Any, Any], expr: Any) -> list[Any]:
         value
         for part, value in found.items()
         if isinstance(part, WildcardPattern)
-        and part.is_open
+        and part.pattern is None
         and value is not expr
         and not isinstance(value, Op)
     ]
@@ -228,14 +228,15 @@ def partition(
     expr: Any,
     attrs: Mapping[str, Any] | None = None,
     check: Callable[[Any], Any] | None = None,
+    refused: Callable[[Any, str], None] | None = None,
 ) -> Any:
     """Return an expression whose matches are calls of functions with the attributes ``attrs``.
 
     A match whose inner values are used outside of it stays as it is, as one that ``check(root)``
-    refuses.
+    refuses; ``refused(root, reason)`` is told.
     """
     with deep_recursion():
-        groups = find_groups(pattern, expr, check)
+        groups = find_groups(pattern, expr, check, refused)
         numbers = {id(group.root): place for place, group in enumerate(reversed(groups))}
 
         def made(group: Group, node: Any, done: Mapping[int, Any]) -> Any:

@@ -18,11 +18,16 @@ from tilesmith.relay.op.view import SAME, make_call
 
 __all__ = ["as_relay"]
 
-Rule = Callable[[Call, list[Any]], Any]
+Rule = Callable[[Any, list[Any]], Any]
 """``(call of relax, arguments)`` → an expression of relay, None where there is none."""
 
 
-def as_relay(call: Call, args: list[Any]) -> Any:
+def _info(expr: Any) -> Any:
+    """Return what is known about a value; the caller knows of which kind it is."""
+    return known_struct_info(expr)
+
+
+def as_relay(call: Any, args: list[Any]) -> Any:
     """Return what a call of a relax operator computes of other arguments (of the same types)."""
     args = [_argument(arg) for arg in args]
     name = call.op.name
@@ -48,14 +53,14 @@ def _constant_sizes(shape: Any) -> list[int] | None:
 
 
 def _to_shape(name: str, attribute: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         sizes = _constant_sizes(args[1])
         return None if sizes is None else make_call(name, args[:1], {attribute: sizes})
 
     return rule
 
 
-def _reshape(call: Call, args: list[Any]) -> Any:
+def _reshape(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[1])
     if sizes is None:
         return None
@@ -67,7 +72,7 @@ def _reshape(call: Call, args: list[Any]) -> Any:
 def _renamed(name: str, **names: str) -> Rule:
     """Write the operator ``name``; ``names`` are its attributes after those of relax."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         return make_call(name, args, {new: call.attrs[old] for new, old in names.items()})
 
     return rule
@@ -76,7 +81,7 @@ def _renamed(name: str, **names: str) -> Rule:
 def _with_attributes(name: str, *attributes: str) -> Rule:
     """Write the operator ``name`` with attributes of the same names; None is left out."""
 
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         given = {key: call.attrs[key] for key in attributes}
         given = {key: value for key, value in given.items() if value is not None}
         return make_call(name, args, given)
@@ -84,9 +89,9 @@ def _with_attributes(name: str, *attributes: str) -> Rule:
     return rule
 
 
-def _expand_dims(call: Call, args: list[Any]) -> Any:
+def _expand_dims(call: Any, args: list[Any]) -> Any:
     found = args[0]
-    rank = known_struct_info(call).ndim
+    rank = _info(call).ndim
     axes = sorted([axis % rank for axis in call.attrs.axis])
     while axes:  # axes side by side together
         count = 1
@@ -97,8 +102,8 @@ def _expand_dims(call: Call, args: list[Any]) -> Any:
     return found
 
 
-def _matmul(call: Call, args: list[Any]) -> Any:
-    ranks = [known_struct_info(arg).ndim for arg in call.args]
+def _matmul(call: Any, args: list[Any]) -> Any:
+    ranks = [_info(arg).ndim for arg in call.args]
     out = {} if call.attrs.out_dtype is None else {"out_dtype": call.attrs.out_dtype}
     if ranks == [2, 2]:
         return make_call("nn.matmul", args, out)
@@ -108,17 +113,17 @@ def _matmul(call: Call, args: list[Any]) -> Any:
 
 
 def _filled(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         sizes = _constant_sizes(args[0])
-        dtype = known_struct_info(call).dtype
+        dtype = _info(call).dtype
         return None if sizes is None else make_call(name, [], {"shape": sizes, "dtype": dtype})
 
     return rule
 
 
-def _full(call: Call, args: list[Any]) -> Any:
+def _full(call: Any, args: list[Any]) -> Any:
     sizes = _constant_sizes(args[0])
-    dtype = known_struct_info(call).dtype
+    dtype = _info(call).dtype
     return None if sizes is None else make_call("full", [args[1]], {"shape": sizes, "dtype": dtype})
 
 
@@ -133,7 +138,7 @@ def _numbers(values: Any) -> list[int] | None:
     return found if len(found) == len(values.fields) else None
 
 
-def _strided_slice(call: Call, args: list[Any]) -> Any:
+def _strided_slice(call: Any, args: list[Any]) -> Any:
     parts = [_numbers(arg) for arg in args[1:]]
     if None in parts:
         return None
@@ -144,7 +149,7 @@ def _strided_slice(call: Call, args: list[Any]) -> Any:
     return make_call("strided_slice", args[:1], given)
 
 
-def _pad(call: Call, args: list[Any]) -> Any:
+def _pad(call: Any, args: list[Any]) -> Any:
     attrs = call.attrs
     width = list(attrs.pad_width)
     if attrs.pad_mode != "constant" or attrs.pad_value != 0:
@@ -154,10 +159,10 @@ def _pad(call: Call, args: list[Any]) -> Any:
     return make_call("nn.pad", [args[0], value], {"pad_width": pairs})
 
 
-def _zero(arg: Any, call: Call) -> Any:
+def _zero(arg: Any, call: Any) -> Any:
     import numpy
 
-    return numpy.zeros((), known_struct_info(call).dtype.numpy())
+    return numpy.zeros((), _info(call).dtype.numpy())
 
 
 def _convolution(name: str, *more: str) -> Rule:
@@ -166,7 +171,7 @@ def _convolution(name: str, *more: str) -> Rule:
 
 
 def _pool_gradient(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         given = {key: value for key, value in call.attrs.items() if value is not None}
         if any(step != 1 for step in given.pop("dilation")):
             return None
@@ -178,7 +183,7 @@ def _pool_gradient(name: str) -> Rule:
 
 
 def _scan(name: str) -> Rule:
-    def rule(call: Call, args: list[Any]) -> Any:
+    def rule(call: Any, args: list[Any]) -> Any:
         attrs = call.attrs
         given = {"axis": attrs.axis, "exclusive": bool(attrs.exclusive)}
         if attrs.dtype is not None:
@@ -188,18 +193,18 @@ def _scan(name: str) -> Rule:
     return rule
 
 
-def _last_axis_first(indices: Any, call: Call) -> Any:
-    rank = known_struct_info(call.args[1]).ndim
+def _last_axis_first(indices: Any, call: Any) -> Any:
+    rank = _info(call.args[1]).ndim
     return make_call("transpose", [indices], {"axes": [rank - 1, *range(rank - 1)]})
 
 
-def _gather_nd(call: Call, args: list[Any]) -> Any:
+def _gather_nd(call: Any, args: list[Any]) -> Any:
     if call.attrs.batch_dims:
         return None
     return make_call("gather_nd", [args[0], _last_axis_first(args[1], call)], {})
 
 
-def _scatter_nd(call: Call, args: list[Any]) -> Any:
+def _scatter_nd(call: Any, args: list[Any]) -> Any:
     given = {"mode": "update" if call.attrs.reduction == "none" else call.attrs.reduction}
     if given["mode"] not in ("update", "add"):
         return None

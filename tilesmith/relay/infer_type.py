@@ -224,10 +224,6 @@ class _Inference:
             self.agree(call, place, apply(wanted, types), found, sizes)
         self.note(call, apply(callee.ret_type, types, sizes))
 
-    def plain(self, node: Any) -> None:
-        """Sizes, numbers and words that operators of relax take: they are no values here."""
-        self.types[id(node)] = TupleType(())
-
     def tuple(self, tuple_: Tuple) -> None:
         """A tuple."""
         self.all_of(
@@ -402,6 +398,11 @@ def _pattern(inference: _Inference, match: Match, pattern: Any, type_: Type) -> 
             _pattern(inference, match, inner, apply(wanted, holes))
 
 
+def _plain(inference: _Inference, node: Any) -> None:
+    """Sizes, numbers and words that operators of relax take: they are no values here."""
+    inference.types[id(node)] = TupleType(())
+
+
 _RULES: dict[type, Callable[[_Inference, Any], None]] = {
     Var: _Inference.var,
     Constant: _Inference.constant,
@@ -417,7 +418,7 @@ _RULES: dict[type, Callable[[_Inference, Any], None]] = {
     RefCreate: _Inference.ref_create,
     RefRead: _Inference.ref_read,
     RefWrite: _Inference.ref_write,
-    **dict.fromkeys(PLAIN, _Inference.plain),
+    **dict.fromkeys(PLAIN, _plain),
 }
 
 

@@ -106,8 +106,8 @@ def _derived(call: Call, function: Any, args: list[Any], result: Any, grad: Any)
         raise OpNotImplemented(
             f"{call.op.name}: {error.message}", span=call.span, notes=error.notes
         ) from error
-    for binding in builder.end_block().bindings:
-        forward.bind(binding)
+    for step in builder.end_block().bindings:
+        forward.bind(step)
     by_place = {place: forward.gradient(one) for place, one in zip(places, found)}
     return [by_place.get(place) for place in range(len(call.args))]
 
@@ -171,8 +171,9 @@ def _layout_transform(call: Call, grad: Any) -> list[Gradient]:
 
 
 def _same_again(call: Call, grad: Any) -> list[Gradient]:
+    attrs: Any = call.attrs
     rest = [None] * (len(call.args) - 1)
-    return [make_call(call.op, [grad, *call.args[1:]], dict(call.attrs.items())), *rest]
+    return [make_call(call.op, [grad, *call.args[1:]], dict(attrs.items())), *rest]
 
 
 def _sequence_mask(call: Call, grad: Any) -> list[Gradient]:

@@ -13,8 +13,14 @@ from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.adt import Constructor
 from tilesmith.relay.parser import parse
 from tilesmith.support.errors import UnknownMemberError, UnknownNameError
+from tilesmith.support.lazy import lazy_attributes, resolve
 
 __all__ = ["Prelude", "import_from_std"]
+
+_ARRAYS = "tilesmith.relay.tensor_arrays"
+_LATER = ("StaticTensorArrayOps", "TensorArrayOps", "get_tensor_array_shape")
+
+__getattr__, __dir__ = lazy_attributes(__name__, {name: f"{_ARRAYS}:{name}" for name in _LATER})
 
 _TYPES = """
 type List[A] { Cons(A, List[A]), Nil, }
@@ -194,16 +200,65 @@ class Prelude:
         self.optional, self.some, self.none = self.mod.get_type("Option")
         self.tree, self.rose = self.mod.get_type("Tree")
 
-    def get_global_var(self, name: str) -> GlobalVar:
+    # Names: plain ones, those of arrays of tensors of a dtype, and of a dtype and a shape.
+
+    def get_name(self, canonical: str, dtype: str) -> str:
+        """Return the name of an operation on arrays of tensors of a dtype."""
+        return str(resolve(_ARRAYS + ":dynamic_name")(canonical, dtype))
+
+    def get_name_static(
+        self, canonical: str, dtype: str, shape: Any, batch_dim: int | None = None
+    ) -> str:
+        """Return the name of an operation on arrays of tensors of a dtype and a shape."""
+        return str(resolve(_ARRAYS + ":static_name")(canonical, dtype, shape, batch_dim))
+
+    def _named(self, canonical: str, dtype: str | None) -> str:
+        """Return a name; the operations on arrays of a dtype are added when one is asked for."""
+        if dtype is None:
+            return canonical
+        if self.get_name("tensor_t", dtype) not in self.mod:
+            resolve(_ARRAYS + ":TensorArrayOps")(self, dtype).register()
+        return self.get_name(canonical, dtype)
+
+    def _static(self, dtype: str, shape: Any, batch_dim: int | None = None) -> Any:
+        return resolve(_ARRAYS + ":StaticTensorArrayOps")(self, dtype, shape, batch_dim)
+
+    def get_global_var(self, canonical: str, dtype: str | None = None) -> GlobalVar:
         """Return the variable of a function."""
-        return self.mod.get_global_var(name)
+        return self.mod.get_global_var(self._named(canonical, dtype))
 
-    def get_type(self, name: str) -> Any:
+    def get_global_var_static(
+        self, canonical: str, dtype: str, shape: Any, batch_dim: int | None = None
+    ) -> GlobalVar:
+        """Return the variable of a function of tensors of a shape, which have been registered."""
+        found: GlobalVar = self._static(dtype, shape, batch_dim).get_global_var(canonical)
+        return found
+
+    def get_type(self, canonical: str, dtype: str | None = None) -> Any:
         """Return the name of a type of data."""
-        return self.mod.get_global_type_var(name)
+        return self.mod.get_global_type_var(self._named(canonical, dtype))
 
-    def get_ctor(self, ty_name: str, name: str) -> Constructor:
+    def get_type_static(self, canonical: str, dtype: str, shape: Any) -> Any:
+        """Return the name of the type of tensors of a shape."""
+        return self._static(dtype, shape).get_type(canonical)
+
+    def get_ctor_static(self, ty_name: str, name: str, dtype: str, shape: Any) -> Constructor:
+        """Return a constructor of a type of tensors of a shape."""
+        return self.get_ctor(
+            self.get_name_static(ty_name, dtype, shape), self.get_name_static(name, dtype, shape)
+        )
+
+    def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
+        """Return a constructor of tensors of a dtype."""
+        return self.get_ctor("tensor_t", canonical, dtype)
+
+    def get_tensor_ctor_static(self, name: str, dtype: str, shape: Any) -> Constructor:
+        """Return a constructor of tensors of a shape."""
+        return self.get_ctor_static("tensor_t", name, dtype, shape)
+
+    def get_ctor(self, ty_name: str, canonical: str, dtype: str | None = None) -> Constructor:
         """Return a constructor of a type."""
+        ty_name, name = self._named(ty_name, dtype), self._named(canonical, dtype)
         _, *constructors = self.mod.get_type(ty_name)
         for one in constructors:
             if one.name_hint.lower() == name.lower():

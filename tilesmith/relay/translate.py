@@ -139,7 +139,7 @@ class ModuleTranslation:
         if not isinstance(info, FuncStructInfo):
             raise UnsupportedError(
                 "a function with type parameters cannot be compiled yet",
-                notes=("write one for each type that is used",),
+                notes=("relay.vm.compile compiles it, or write one for each type that is used",),
                 span=function.span,
             )
         return info
@@ -293,13 +293,7 @@ class Scope:
             )
         if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
             return expr
-        raise UnsupportedError(
-            f"{type(expr).__name__} cannot be compiled yet",
-            notes=(
-                "data types, matches and references need the virtual machine: relay.vm.compile",
-            ),
-            span=getattr(expr, "span", None),
-        )
+        raise _needs_machine(expr, expr)
 
     def field(self, expr: TupleGetItem) -> Any:
         """Translate a projection; that of a written tuple is the field itself."""
@@ -315,7 +309,15 @@ class Scope:
         if external is not None:
             info = self.module.declared(external).ret
             symbol = str(external.attrs.get("global_symbol", getattr(call.op, "name_hint", "")))
+            if _has_unknown_size(info):
+                raise UnsupportedError(
+                    f"the external function '{symbol}' gives {info}",
+                    notes=("the sizes of its results have to be known: no Any in their types",),
+                    span=call.span,
+                )
             return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
+        if isinstance(call.op, Constructor):
+            raise _needs_machine(call.op, call)
         if not isinstance(call.op, Op):
             return self.builder.emit(Call(self.find(call.op), args, span=call.span))
         if self.module.kernels.has(call.op):
@@ -332,12 +334,30 @@ class Scope:
             self.builder.place = place
 
 
+def _needs_machine(what: Any, place: Any) -> UnsupportedError:
+    """Return the error for an expression of a value that native code cannot hold."""
+    name = f" '{what.name_hint}'" if isinstance(what, Constructor) else ""
+    return UnsupportedError(
+        f"{type(what).__name__}{name} cannot be compiled to native code",
+        notes=("data types, matches and references need the virtual machine: relay.vm.compile",),
+        span=getattr(place, "span", None),
+    )
+
+
 def is_external(function: Any) -> bool:
     """Return whether a function is compiled by an external compiler, or has been."""
     if not isinstance(function, Function):
         return False
     compiler = function.attrs.get("Compiler", "default")
     return compiler != "default" or bool(function.attrs.get("Extern"))
+
+
+def _has_unknown_size(info: StructInfo) -> bool:
+    if isinstance(info, TupleStructInfo):
+        return any(_has_unknown_size(field) for field in info.fields)
+    if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr):
+        return True
+    return any(isinstance(size, AnySize) for size in info.shape.values)
 
 
 ModuleTranslation.scope = Scope
@@ -360,6 +380,9 @@ def named_sizes(info: StructInfo, name: str) -> StructInfo:
     if isinstance(info, TypeStructInfo):
         raise UnsupportedError(
             f"a parameter of type {info.type} cannot be compiled yet",
-            notes=("tensors, tuples of them and functions can",),
+            notes=(
+                "tensors, tuples of them and functions can; the virtual machine knows all types: "
+                "relay.vm.compile",
+            ),
         )
     return info

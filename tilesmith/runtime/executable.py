@@ -138,7 +138,8 @@ class Executable:
         self._constants = _constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
         self._programs = {
-            name: Program(name, entry, self._callee, arrays) for name, entry in programs.items()
+            name: Program(name, entry, self.get_function, arrays)
+            for name, entry in programs.items()
         }
         self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
@@ -159,7 +160,7 @@ class Executable:
             elif self._objects:
                 self._library = self._load(self._objects)
             else:
-                raise self._source_only("called")
+                raise _without_code("called", self._sources, self._advice)
         return self._library
 
     @property
@@ -176,9 +177,6 @@ class Executable:
             )
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
-
-    def _callee(self, name: str) -> Callable[..., Any]:
-        return self.get_function(name)
 
     def _compiled(self, name: str) -> CompiledFunction:
         found = self._functions.get(name)
@@ -199,7 +197,7 @@ class Executable:
                 library.get_function(signature.function),
                 None if shapes is None else library.get_function(shapes),
                 ctypes.addressof(self._pointers) if self._constants else 0,
-                keep_alive=(library, self._constants, self._pointers),
+                keep_alive=(library, self._constants, self._pointers, self._external),
             )
             self._functions[name] = found
         return found
@@ -242,24 +240,6 @@ class Executable:
         if len(whole):
             self.metadata["fallbacks"] = whole.to_json()
 
-    def with_parts(
-        self, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
-    ) -> Executable:
-        """Return an executable of the same code with other metadata or constants."""
-        made = Executable(
-            metadata,
-            self._objects,
-            self._constants if constants is None else constants,
-            self._make_sources,
-            self._shared,
-            self._load,
-            self._advice,
-            not self._is_checked,
-            self._external,
-        )
-        made._library = self._library
-        return made
-
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """True if there is a function of this name."""
         return name in self.function_names
@@ -296,13 +276,6 @@ class Executable:
         text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
-    def _source_only(self, what: str) -> UnsupportedError:
-        """Return the error for operations that need object code."""
-        return UnsupportedError(
-            f"this executable cannot be {what}: it has no object code",
-            notes=(source_only(list(self._sources), self._advice),),
-        )
-
     def save(self, path: PathLike, fmt: str = "") -> None:
         """Write an artifact (`.tsm`), completely or not at all; or the code alone, without
         constants, in a format of `get_source` ("o", "ll", …) that `fmt` or the suffix names.
@@ -317,15 +290,9 @@ class Executable:
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        self._write(path, self._code_members())
-
-    def _write(self, path: PathLike, code: Mapping[str, bytes], prefix: bytes = b"") -> None:
-        metadata, constants = self.metadata, self.constants
-        if self._external is not None:
-            described, members, more = self._external.saved()
-            metadata = {**metadata, "external": described}
-            code, constants = {**code, **members}, {**constants, **_compact(more)}
-        write_artifact(path, metadata, code, constants, prefix)
+        code = self._code_members()
+        parts = _with_external(self._external, self.metadata, code, self.constants)
+        write_artifact(path, *parts)
 
     def export_library(self, file_name: PathLike, **options: Any) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
@@ -334,12 +301,13 @@ class Executable:
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
             if prefix is None and not self._objects:
-                raise self._source_only("exported")
+                raise _without_code("exported", self._sources, self._advice)
             if prefix is None and self._linking_failed is not None:
                 raise self._linking_failed
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
-            self._write(path, {}, prefix)
+            parts = _with_external(self._external, self.metadata, {}, self.constants)
+            write_artifact(path, *parts, prefix)
         else:
             self.save(path)
 
@@ -348,7 +316,7 @@ class Executable:
         if shared is not None:
             return {SHARED_LIBRARY: shared}
         if not self._objects:
-            raise self._source_only("saved")
+            raise _without_code("saved", self._sources, self._advice)
         return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
 
     def _shared_bytes(self) -> bytes | None:
@@ -441,9 +409,36 @@ class Executable:
         return [str(self._programs.get(name) or self._signatures[name]) for name in names]
 
 
+def with_parts(
+    executable: Executable, metadata: Mapping[str, Any], constants: Mapping[str, Any] | None = None
+) -> Executable:
+    """Return an executable of the same code with other metadata or constants."""
+    made = Executable(
+        metadata,
+        executable._objects,
+        executable._constants if constants is None else constants,
+        executable._make_sources,
+        executable._shared,
+        executable._load,
+        executable._advice,
+        not executable._is_checked,
+        executable._external,
+    )
+    made._library = executable._library
+    return made
+
+
 def load(path: PathLike) -> Executable:
     """Load a model that `Executable.save` or `tilesmith compile` wrote."""
     return Executable.load(path)
+
+
+def _without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:
+    """Return the error for operations that need object code."""
+    return UnsupportedError(
+        f"this executable cannot be {what}: it has no object code",
+        notes=(source_only(list(sources), advice),),
+    )
 
 
 def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:
@@ -504,10 +499,20 @@ def _constant_arrays(
     return found
 
 
-def _compact(values: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+def _with_external(
+    external: ExternalModules | None,
+    metadata: Mapping[str, Any],
+    code: Mapping[str, bytes],
+    constants: Mapping[str, numpy.ndarray],
+) -> tuple[Mapping[str, Any], Mapping[str, bytes], Mapping[str, numpy.ndarray]]:
+    """Return the parts of an artifact, with those of external modules."""
+    if external is None:
+        return metadata, code, constants
     import numpy
 
-    return {name: numpy.ascontiguousarray(value) for name, value in values.items()}
+    described, members, more = external.saved()
+    values = {name: numpy.ascontiguousarray(value) for name, value in more.items()}
+    return {**metadata, "external": described}, {**code, **members}, {**constants, **values}
 
 
 def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:

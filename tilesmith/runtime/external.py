@@ -2,7 +2,7 @@
 
 Code calls a function of such a module by the name "external:KEY:NAME"; the key tells one model from
 another. Object code of these modules is linked with the model's own (`Linked`); what else they
-consist of is saved in the artifact if the module can be saved (`Module.save_to_bytes`), and read
+consist of is saved in the artifact if the module can be saved (`Module.saved`), and read
 back by what is registered for its kind:
 
     @register_func("runtime.module.loadbinary_mine")       # or READERS.register("mine")
@@ -34,7 +34,7 @@ __all__ = ["READERS", "ExternalModules", "find_external", "key_of", "qualified"]
 READERS: Registry[Callable[[bytes], Any]] = Registry(
     "kind of saved module", {"json": "tilesmith.runtime.json_graph"}
 )
-"""Kind of a module → function that makes it of what `Module.save_to_bytes` gave."""
+"""Kind of a module → function that makes it of what `Module.saved` gave."""
 
 _PREFIX = "external:"
 _MEMBER = "external.{}.bin"
@@ -133,7 +133,7 @@ class ExternalModules:
         for number, module in enumerate(self.modules):
             if module.objects:
                 continue  # linked with the rest
-            members[_MEMBER.format(number)] = module.save_to_bytes()
+            members[_MEMBER.format(number)] = content_of(module)
             kinds.append({"kind": module.type_key, "member": _MEMBER.format(number)})
         metadata = {
             "key": self.key,
@@ -164,17 +164,33 @@ class ExternalModules:
             raise ArtifactError(f"the external modules lack {error}") from error
 
 
+def content_of(module: Module) -> bytes:
+    """Return what an artifact keeps of a module. Raises UnsupportedError for a module of functions
+    of this process.
+    """
+    if module.saved is None:
+        raise UnsupportedError(
+            f"a module of type '{module.type_key}' cannot be saved: "
+            f"{', '.join(module.function_names[:5])} live in this process only",
+            notes=(
+                "an external code generator can give a CSourceModule, or a module with its "
+                "content: Module('kind', functions=…, saved=content), and register "
+                "'runtime.module.loadbinary_kind'",
+            ),
+        )
+    return module.saved
+
+
 def key_of(modules: Sequence[Module], constants: Mapping[str, Any]) -> str:
     """Return a key for the modules of a new model: made of the contents if all can be saved, so
     that a model that is built twice is the same.
     """
-    digest = hashlib.blake2b(digest_size=12)
-    try:
-        for module in modules:
-            for content in module.objects or [module.save_to_bytes()]:
-                digest.update(content)
-    except UnsupportedError:
+    if not all(module.objects or module.saved is not None for module in modules):
         return f"process{next(_numbers)}"
+    digest = hashlib.blake2b(digest_size=12)
+    for module in modules:
+        for content in module.objects or [content_of(module)]:
+            digest.update(content)
     for name, value in constants.items():
         digest.update(name.encode())
         digest.update(value.tobytes())

@@ -81,7 +81,7 @@ class Module:
         advice: str = "",
         saved: bytes | None = None,
     ) -> None:
-        self._saved = saved
+        self.saved = saved
         self._type_key = type_key
         self._objects = list(objects)
         self._library = library
@@ -96,9 +96,8 @@ class Module:
         self._is_device = is_device
         self._advice = advice
 
-    def __tvm_ffi_object__(self) -> Any:
-        """Hand it to packed functions as what it is, not as a function that they may call."""
-        return as_opaque(self)
+    # Packed functions get it as what it is, not as a function that they may call.
+    __tvm_ffi_object__ = as_opaque
 
     # -- functions ------------------------------------------------------------------------------
 
@@ -112,15 +111,9 @@ class Module:
             known = self.function_names
             notes = [f"it has: {', '.join(known[:20])}"] if known else []
             if not self._runnable:
-                notes.append(self._why_not_here())
+                notes.append(_why_not_here(self._objects, self._formats, self._advice))
             raise UnknownMemberError(f"the module has no function '{name}'", notes=notes)
         return found
-
-    def _why_not_here(self) -> str:
-        """Return why its functions cannot be called here, and what to do."""
-        if self._objects:
-            return "its code is for another machine: it can be saved, but not run here"
-        return source_only(self.formats, self._advice)
 
     def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
         found = self._functions.get(name)
@@ -260,23 +253,7 @@ class Module:
     @property
     def is_binary_serializable(self) -> bool:
         """True if it can be saved."""
-        return bool(self._objects or self._formats or self._saved is not None)
-
-    def save_to_bytes(self) -> bytes:
-        """Return what an artifact keeps of it. Raises UnsupportedError for a module of functions of
-        this process.
-        """
-        if self._saved is None:
-            raise UnsupportedError(
-                f"a module of type '{self._type_key}' cannot be saved: "
-                f"{', '.join(self.function_names[:5])} live in this process only",
-                notes=(
-                    "an external code generator can give a CSourceModule, or a module with its "
-                    "content: Module('kind', functions=…, saved=content), and register "
-                    "'runtime.module.loadbinary_kind'",
-                ),
-            )
-        return self._saved
+        return bool(self._objects or self._formats or self.saved is not None)
 
     @property
     def is_device_module(self) -> bool:
@@ -411,6 +388,13 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self._type_key}: {', '.join(self.function_names[:8])})"
+
+
+def _why_not_here(objects: Sequence[bytes], formats: Mapping[str, Format], advice: str) -> str:
+    """Return why the functions of a module cannot be called here, and what to do."""
+    if objects:
+        return "its code is for another machine: it can be saved, but not run here"
+    return source_only(list(formats), advice)
 
 
 def _tar(objects: Sequence[bytes]) -> bytes:

@@ -27,7 +27,6 @@ calls that are open itself, so that programs may call themselves as deeply as me
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,7 +37,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ndarray import NDArray, array, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
-from tilesmith.runtime.program_host import HOST
+from tilesmith.runtime.program_host import HOST, OPERATIONS
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import (
@@ -53,6 +52,8 @@ from tilesmith.support.errors import (
 __all__ = ["Closure", "Program", "as_value"]
 
 Data = Mapping[str, Any]
+
+_MOST_REGISTERS = 10_000_000
 
 _DEEPEST = 400_000
 """So many calls may be open at a time; more of them have no end, most likely."""
@@ -161,11 +162,18 @@ class Program:
         self.name = name
         try:
             self.input_names = [str(one["name"]) for one in data["params"]]
-            reader = _Reader(find, constants)
+            self._registers = max(int(data["registers"]), len(self.input_names))
+            reader = _Reader(find, constants, self._registers)
             self._params = [reader.type(one["type"]) for one in data["params"]]
-            self._registers = int(data["registers"])
             self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise ArtifactError(
                 f"the program of '{name}' cannot be read",
                 notes=(f"{type(error).__name__}: {error}",),
@@ -200,7 +208,7 @@ class Program:
             raise TypeMismatchError(
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(values)}"
             )
-        frame = _Frame(max(self._registers, len(values)), self._code)
+        frame = _Frame(self._registers, self._code)
         for number, (value, check) in enumerate(zip(values, self._params)):
             check(frame, value, f"'{self.name}': input '{self.input_names[number]}'")
             frame.registers[number] = value
@@ -234,9 +242,22 @@ def _as_result(value: Any) -> Any:
 class _Reader:
     """Turns the data of a program into Python functions of a frame."""
 
-    def __init__(self, find: Callable[[str], Callable[..., Any]], constants: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], Callable[..., Any]],
+        constants: Sequence[Any],
+        registers: int,
+    ) -> None:
+        if registers > _MOST_REGISTERS:
+            raise ValueError(f"{registers} registers")
         self._find = find
         self._constants = constants
+        self._registers = registers
+
+    def _place(self, number: Any) -> int:
+        if type(number) is not int or not 0 <= number < self._registers:
+            raise ValueError(f"{number!r} is no register: there are {self._registers}")
+        return number
 
     # Sizes and types
 
@@ -252,7 +273,7 @@ class _Reader:
 
             return known
         if isinstance(data, (list, tuple)):
-            function = _OPERATIONS[data[0]]
+            function = OPERATIONS[data[0]]
             parts = [self.size(one) for one in data[1:]]
             return lambda frame: function(*[part(frame) for part in parts])
         if not isinstance(data, (bool, int, float)):
@@ -343,6 +364,7 @@ class _Reader:
 
     def register(self, number: int, data: Data) -> Evaluate:
         """Read the value of a register."""
+        self._place(number)
         return lambda frame: frame.registers[number]
 
     def field(self, source: Data, data: Data) -> Evaluate:
@@ -421,7 +443,7 @@ class _Reader:
 
     def _put(self, step: Data) -> Callable[[_Frame, Any], None]:
         """Return what puts a value into a register and checks it where it has a type."""
-        place = int(step["to"])
+        place = self._place(step["to"])
         if "type" not in step:
 
             def put(frame: _Frame, made: Any) -> None:
@@ -468,7 +490,7 @@ class _Reader:
         """Read a call of native code, whose results go to several registers."""
         find, name = self._find, str(step["function"])
         arguments = self.value(step["arguments"])
-        places = [int(place) for place in step["to"]]
+        places = [self._place(place) for place in step["to"]]
 
         def run(frame: _Frame) -> None:
             results = find(name)(*arguments(frame))
@@ -536,32 +558,6 @@ def _nothing(frame: _Frame) -> None:
 def _truth(value: Any) -> bool:
     return bool(value.numpy()) if isinstance(value, NDArray) else bool(value)
 
-
-def _truncated(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _divided(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
-    def run(a: int, b: int) -> int:
-        if b == 0:
-            raise ExecutionError("a size is divided by zero")
-        return function(a, b)
-
-    return run
-
-
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": _divided(operator.floordiv),
-    "floormod": _divided(operator.mod),
-    "div": _divided(_truncated),
-    "mod": _divided(lambda a, b: a - b * _truncated(a, b)),
-    "min": min,
-    "max": max,
-}
 
 _VALUES: dict[str, Callable[..., Evaluate]] = {
     "register": _Reader.register,

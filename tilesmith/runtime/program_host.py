@@ -10,6 +10,7 @@ use: memory, shapes, messages, values of types of data, references.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -21,7 +22,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
 from tilesmith.support.errors import ArtifactError, ExecutionError, ShapeError, TypeMismatchError
 
-__all__ = ["HOST", "alloc_storage", "fits", "tensor_in_storage", "view"]
+__all__ = ["HOST", "OPERATIONS", "alloc_storage", "fits", "tensor_in_storage", "view"]
 
 
 def alloc_storage(size: Sequence[int], device: int = 0, scope: str = "", dtype: Any = None) -> Any:
@@ -72,9 +73,18 @@ _TUPLE = -1  # stands for the number of a constructor in patterns of tuples
 def _pattern(text: str) -> Any:
     """Read a pattern: null for any value, else a list of a number and the fields' patterns."""
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ArtifactError(f"'{text}' is not a pattern") from error
+        pattern = json.loads(text)
+        pending = [pattern]
+        while pending:
+            one = pending.pop()
+            if one is not None:
+                number, *fields = one
+                if type(number) is not int:
+                    raise ValueError(number)
+                pending += fields
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError(f"'{text:.80}' is not a pattern") from error
+    return pattern
 
 
 def fits(value: Any, pattern: str) -> bool:
@@ -141,3 +151,34 @@ HOST: dict[str, Callable[..., Any]] = {
     "write_reference": _write,
 }
 """Operations by the names that programs give them."""
+
+
+# Sizes
+
+
+def _truncated(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _divided(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    def run(a: int, b: int) -> int:
+        if b == 0:
+            raise ExecutionError("a size is divided by zero")
+        return function(a, b)
+
+    return run
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": _divided(operator.floordiv),
+    "floormod": _divided(operator.mod),
+    "div": _divided(_truncated),
+    "mod": _divided(lambda a, b: a - b * _truncated(a, b)),
+    "min": min,
+    "max": max,
+}
+"""Operations of sizes by the names that programs give them."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable as Compiled
+from tilesmith.runtime.executable import with_parts
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict_from_file, save_param_dict_to_file
 from tilesmith.runtime.program import as_value
@@ -88,7 +89,7 @@ class Executable:
             )
         if head != f"{_MAGIC} {hashlib.sha256(text).hexdigest()}".encode():
             raise ArtifactError("the bytecode was changed or cut off", notes=("save it again",))
-        code = json.loads(text)
+        code = _code_of(text)
         core = getattr(lib, "mod", lib)
         if not isinstance(core, Compiled):
             raise TypeMismatchError(
@@ -100,12 +101,12 @@ class Executable:
                 "the bytecode does not belong to these kernels",
                 notes=("load the library that was saved with it",),
             )
-        return Executable(core.with_parts({**core.metadata, **code}))
+        return Executable(with_parts(core, {**core.metadata, **code}))
 
     @property
     def lib(self) -> Compiled:
         """The compiled kernels."""
-        return self._core.with_parts(_of_lib(self._core.metadata))
+        return with_parts(self._core, _of_lib(self._core.metadata))
 
     # Seeing
 
@@ -175,7 +176,7 @@ class Executable:
         late = dict(metadata.get("late_constants", {}))
         late |= {name: [str(one.dtype), list(one.shape)] for name, one in taken.items()}
         kept = {name: one for name, one in self._core.constants.items() if name not in taken}
-        self._core = self._core.with_parts({**metadata, "late_constants": late}, kept)
+        self._core = with_parts(self._core, {**metadata, "late_constants": late}, kept)
         return {name: array(value) for name, value in taken.items()}
 
     def move_late_bound_consts(self, path: PathLike, byte_limit: int = 0) -> None:
@@ -201,7 +202,19 @@ class Executable:
                     f"{tuple(shape)}"
                 )
             values[name] = value
-        self._core = self._core.with_parts(metadata, values)
+        self._core = with_parts(self._core, metadata, values)
+
+
+def _code_of(text: bytes) -> dict[str, Any]:
+    """Read the JSON of bytecode."""
+    try:
+        code = json.loads(text)
+        unknown = set(code) - {*_IN_CODE, "belongs_to"}
+        if unknown or "belongs_to" not in code or not isinstance(code, dict):
+            raise ValueError(f"unknown entries: {sorted(unknown)}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError("this is no bytecode of the virtual machine") from error
+    return code
 
 
 def _of_lib(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _conditional(node: Node) -> list[Node]:
     if isinstance(node, Select):
         return [node.true_value, node.false_value]
     if is_call(node, "tir.if_then_else"):
-        return list(node.args[1:])  # type: ignore[attr-defined]
+        return list(node.args[1:])
     if isinstance(node, (And, Or)):
         return [node.b]
     if isinstance(node, Let):

@@ -13,9 +13,9 @@ from typing import Any
 
 from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm import dtypes
+from tilesmith.codegen.llvm.dot_products import dot_product
 from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.codegen.llvm.operations import bool_type, compare, float_operation, intrinsic
-from tilesmith.codegen.llvm.dot_products import dot_product
 from tilesmith.codegen.llvm.rules import handles_node
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import (

@@ -1,4 +1,4 @@
-"""Sums of products of bytes, ``dot_u8i8``: one instruction (``vpdpbusd``) where the target has it."""
+"""Sums of products of bytes, ``dot_u8i8``: one instruction, where the target has it (vpdpbusd)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from tilesmith.codegen.llvm.dtypes import register_type
 from tilesmith.codegen.llvm.rules import handles
 from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, PrimExpr, const
-from tilesmith.ir.intrinsics import reinterpret
 from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
+from tilesmith.ir.intrinsics import reinterpret
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["dot_product"]
@@ -29,7 +30,7 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     """Return the sum of vectors and dot products of bytes as a call of the instruction that adds;
     None if it is no such sum or the target has no such instruction.
     """
-    if not isinstance(product, Call) or getattr(product.op, "name", "") != _NAME:
+    if not is_call(product, _NAME):
         return None
     lanes = product.dtype.lanes
     if not _has_instruction(features, lanes):

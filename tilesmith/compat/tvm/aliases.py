@@ -78,6 +78,8 @@ MODULES: dict[str, str] = {
     "tvm.relay.analysis.call_graph": "tilesmith.relay.analysis",
     "tvm.relay.analysis.count_layers": "tilesmith.relay.analysis",
     "tvm.relay.analysis.feature": "tilesmith.relay.analysis",
+    "tvm.relay.analysis.sparse_conv2d": "tilesmith.relay.sparse_conv2d",
+    "tvm.relay.analysis.sparse_dense": "tilesmith.relay.sparse_dense",
     "tvm.relay.backend._backend": "tilesmith.relay.backend.graph_plan_memory",
     "tvm.relay.backend.aot": "tilesmith.compat.tvm.refused_module",
     "tvm.relay.backend.compile_engine": "tilesmith.relay.backend.te_compiler",

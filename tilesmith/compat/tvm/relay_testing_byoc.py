@@ -32,7 +32,7 @@ class CcompilerAnnotator(ExprMutator):
             return any(self._leads_to_add(arg) for arg in expr.args)
         return _is(expr, "add")
 
-    def _inside(self, expr: Call) -> Any:
+    def _inside(self, expr: Any) -> Any:
         """Return a call of the chain, whose operands outside of it are marked as its beginning."""
         args = []
         for arg in expr.args:

@@ -89,7 +89,7 @@ class Matcher:
         return expr
 
     def wildcard(self, pattern: Any, expr: Any) -> bool:
-        return pattern.is_open or self.match(pattern.pattern, expr)
+        return pattern.pattern is None or self.match(pattern.pattern, expr)
 
     def expression(self, pattern: Any, expr: Any) -> bool:
         value = self.value(expr)

@@ -151,10 +151,7 @@ class DFPattern:
 
     def astext(self, show_meta_data: bool = True) -> str:
         """Return the pattern as text."""
-        return str(self)
-
-    def __str__(self) -> str:
-        inner = ", ".join([str(child) for child in self.children()])
+        inner = ", ".join([child.astext(show_meta_data) for child in self.children()])
         return f"{type(self).__name__}({inner})"
 
 
@@ -162,16 +159,11 @@ class WildcardPattern(DFPattern):
     """Matches anything, or what `redirect_to` says."""
 
     def __init__(self) -> None:
-        self.pattern: DFPattern | None = None
+        self.pattern: DFPattern | None = None  # then it matches anything
 
     def redirect_to(self, pat: DFPattern) -> None:
         """Let the wildcard match what another pattern matches, which may be made of it."""
         self.pattern = pat
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it matches anything."""
-        return self.pattern is None
 
 
 class ExprPattern(DFPattern):

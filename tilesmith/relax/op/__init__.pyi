@@ -234,7 +234,7 @@ def expand_dims(x: Any, axis: Any) -> Call:
 
 @_operator
 def fixed_point_requantize(data: Any, multiplier: Any, shift: Any, in_zero_point: Any, out_zero_point: Any, rounding: Any = 'UPWARD', out_dtype: Any = 'int8') -> Call:
-    """``clamp(round((data - in_zero_point) * multiplier * 2 ** (shift - 31)) + out_zero_point)`` in 64-bit integers. The parameters broadcast with data; shifts are below 31. ``rounding``: halves go up ("UPWARD") or away from zero ("TONEAREST")."""
+    """``clamp(round((data - in_zero_point) * multiplier * 2**(shift - 31)) + out_zero_point)``, in 64-bit integers. The parameters broadcast with data; shifts are below 31. Halves go up (``rounding="UPWARD"``) or away from zero ("TONEAREST")."""
 
 @_operator
 def flatten(x: Any) -> Call:

@@ -94,7 +94,8 @@ class Backward:
         if isinstance(value, (Var, Tuple)):
             self.add(value, grad)
         elif isinstance(value, TupleGetItem):
-            count = len(known_struct_info(value.tuple_value).fields)
+            info: Any = known_struct_info(value.tuple_value)
+            count = len(info.fields)
             parts: list[Any] = [None] * count
             parts[value.index] = grad
             self.add(value.tuple_value, parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.op import convolution
 from tilesmith.relax.op.backward import composed
 from tilesmith.relax.op.convolution import SPATIAL
@@ -21,12 +21,17 @@ from tilesmith.support.errors import UnsupportedError
 __all__ = ["convolution_gradient", "transposed_gradient", "weight_gradient"]
 
 
+def _info(expr: Any) -> Any:
+    """Return what is known about a value; the caller knows of which kind it is."""
+    return known_struct_info(expr)
+
+
 def _function(rank: int, is_transposed: bool = False) -> Any:
     return getattr(convolution, f"conv{rank}d" + ("_transpose" if is_transposed else ""))
 
 
 def _constant(expr: Any) -> list[int]:
-    shape = known_struct_info(expr).concrete_shape
+    shape = _info(expr).concrete_shape
     if shape is None:
         raise UnsupportedError("the gradient of a convolution needs constant sizes")
     return [int(size) for size in shape]
@@ -90,7 +95,7 @@ def convolution_gradient(rank: int) -> Gradient:
     """Return the gradient of the convolution along ``rank`` axes."""
     turned = _turned(rank, False)
 
-    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         attrs = orig_call.attrs
         if not _is_plain(attrs, rank, "OI"):
             return turned(orig_var, orig_call, output_grad, ctx)
@@ -120,7 +125,7 @@ def transposed_gradient(rank: int) -> Gradient:
     """Return the gradient of the transposed convolution along ``rank`` axes."""
     turned = _turned(rank, True)
 
-    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         attrs = orig_call.attrs
         if not _is_plain(attrs, rank, "IO"):
             return turned(orig_var, orig_call, output_grad, ctx)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import Call, Tuple, TupleGetItem, known_struct_info
+from tilesmith.relax.expr import Tuple, TupleGetItem, known_struct_info
 from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     activation,
     normalization,
@@ -44,6 +44,11 @@ from tilesmith.support.errors import UnsupportedError
 __all__ = ["set_gradient"]
 
 
+def _info(expr: Any) -> Any:
+    """Return what is known about a value; the caller knows of which kind it is."""
+    return known_struct_info(expr)
+
+
 def set_gradient(name: str, gradient: Gradient) -> None:
     """Let the operator ``relax.<name>`` have a gradient."""
     op = Op.get("relax." + name)
@@ -53,10 +58,11 @@ def set_gradient(name: str, gradient: Gradient) -> None:
 
 def constant_sizes(expr: Any, what: str) -> list[int]:
     """Return the sizes of a tensor; raises UnsupportedError unless they are constant."""
-    found = sizes_of(known_struct_info(expr))
-    if found is None or not all(isinstance(size, IntImm) for size in found):
+    found = sizes_of(_info(expr))
+    known = [size.value for size in found or () if isinstance(size, IntImm)]
+    if found is None or len(known) != len(found):
         raise UnsupportedError(f"the gradient of {what} needs constant sizes")
-    return [size.value for size in found]
+    return known
 
 
 def _unary(name: str, derived: Callable[[Any, Any], Any]) -> None:
@@ -81,7 +87,7 @@ for _name in (
 
 
 def _remainder(rounded: Callable[[Any, Any], Any]) -> Gradient:
-    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         a, b = orig_call.args
         by_b = ctx.emit(negative(multiply(output_grad, rounded(a, b))))
         return [collapsed(output_grad, a), collapsed(by_b, b)]
@@ -121,7 +127,7 @@ def _batch_norm(attrs: Any, x: Any, gamma: Any, beta: Any, average: Any, varianc
             "batch_norm in training has no gradient",
             notes=("write it out: mean and variance of the batch, rsqrt, multiply, add",),
         )
-    rank, axes = known_struct_info(x).ndim, [attrs.axis]
+    rank, axes = _info(x).ndim, [attrs.axis]
     found = (x - _along(average, axes, rank)) * _along(rsqrt(variance + attrs.epsilon), axes, rank)
     if attrs.scale:
         found = found * _along(gamma, axes, rank)
@@ -131,7 +137,7 @@ def _batch_norm(attrs: Any, x: Any, gamma: Any, beta: Any, average: Any, varianc
 
 
 def _layer_norm(attrs: Any, x: Any, gamma: Any, beta: Any) -> Any:
-    rank = known_struct_info(x).ndim
+    rank = _info(x).ndim
     found = _centred(x, list(attrs.axes), attrs.epsilon)
     if attrs.scale:
         found = found * _along(gamma, attrs.axes, rank)
@@ -151,7 +157,7 @@ def _group_norm(attrs: Any, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _instance_norm(attrs: Any, x: Any, gamma: Any, beta: Any) -> Any:
-    rank, axes = known_struct_info(x).ndim, [attrs.channel_axis]
+    rank, axes = _info(x).ndim, [attrs.channel_axis]
     found = _centred(x, list(attrs.axes), attrs.epsilon)
     return found * _along(gamma, axes, rank) + _along(beta, axes, rank)
 
@@ -159,11 +165,11 @@ def _instance_norm(attrs: Any, x: Any, gamma: Any, beta: Any) -> Any:
 def _rms_norm(attrs: Any, x: Any, weight: Any) -> Any:
     axes = list(attrs.axes)
     found = x * rsqrt(mean(x * x, axes, True) + attrs.epsilon)
-    return found * _along(weight, axes, known_struct_info(x).ndim)
+    return found * _along(weight, axes, _info(x).ndim)
 
 
 def _prelu(attrs: Any, x: Any, alpha: Any) -> Any:
-    return where(x > 0, x, x * _along(alpha, [attrs.axis], known_struct_info(x).ndim))
+    return where(x > 0, x, x * _along(alpha, [attrs.axis], _info(x).ndim))
 
 
 set_gradient("nn.batch_norm", composed(_batch_norm))
@@ -177,13 +183,13 @@ set_gradient("nn.prelu", composed(_prelu))
 # Reductions
 
 
-def _prod(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _prod(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     """Return the gradient; that of a zero is the product of the others only if nothing is zero."""
     x, kept = orig_call.args[0], _kept_sizes(orig_call)
     return [reshape(output_grad, kept) * reshape(orig_var, kept) / x]
 
 
-def _std(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _std(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     x, kept = orig_call.args[0], _kept_sizes(orig_call)
     sizes = constant_sizes(x, "std")
     count = math.prod([sizes[axis] for axis in reduced_axes(orig_call)])
@@ -191,7 +197,7 @@ def _std(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any
     return [centred * (reshape(output_grad, kept) / (reshape(orig_var, kept) * float(count)))]
 
 
-def _kept_sizes(call: Call) -> list[int]:
+def _kept_sizes(call: Any) -> list[int]:
     axes = reduced_axes(call)
     sizes = constant_sizes(call.args[0], call.op.name)
     return [1 if axis in axes else size for axis, size in enumerate(sizes)]
@@ -204,8 +210,8 @@ set_gradient("std", _std)
 # Order and repetition
 
 
-def _stack(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
-    count = len(known_struct_info(orig_call.args[0]).fields)
+def _stack(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    count = len(_info(orig_call.args[0]).fields)
     axis = orig_call.attrs.axis
     if count == 1:
         return [Tuple([squeeze(output_grad, [axis])])]
@@ -213,7 +219,7 @@ def _stack(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[A
     return [Tuple([squeeze(TupleGetItem(parts, place), [axis]) for place in range(count)])]
 
 
-def _tile(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _tile(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     sizes, repeats = constant_sizes(orig_call.args[0], "tile"), list(orig_call.attrs.repeats)
     rank = max(len(sizes), len(repeats))
     padded = [1] * (rank - len(sizes)) + sizes
@@ -223,7 +229,7 @@ def _tile(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[An
     return [reshape(total, sizes)]
 
 
-def _repeat(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _repeat(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     sizes, axis = constant_sizes(orig_call.args[0], "repeat"), orig_call.attrs.axis
     if axis is None:
         apart = [math.prod(sizes), orig_call.attrs.repeats]
@@ -233,7 +239,7 @@ def _repeat(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[
     return [sum(reshape(output_grad, apart), [axis + 1])]
 
 
-def _pad(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _pad(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     attrs = orig_call.attrs
     if attrs.pad_mode != "constant":
         raise UnsupportedError("the gradient of nn.pad needs the mode 'constant'")
@@ -247,7 +253,7 @@ set_gradient("nn.pad", _pad)
 set_gradient("flip", lambda var, call, grad, ctx: [flip(grad, call.attrs.axis)])
 
 
-def _collapse_sum(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _collapse_sum(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     return [broadcast_to(output_grad, shape_like(orig_call.args[0])), None]
 
 
@@ -258,13 +264,13 @@ set_gradient("collapse_sum_like", _collapse_sum)
 # Choice of elements
 
 
-def _gather_elements(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _gather_elements(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     data, indices = orig_call.args
     axis = orig_call.attrs.axis
     return [scatter_elements(zeros_like(data), indices, output_grad, axis, "add"), None]
 
 
-def _gather_nd(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _gather_nd(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     data, indices = orig_call.args
     if orig_call.attrs.batch_dims:
         raise UnsupportedError("the gradient of gather_nd needs batch_dims of 0")
@@ -272,7 +278,7 @@ def _gather_nd(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> li
 
 
 def _scattered(gathered: Callable[..., Any], scattered: Callable[..., Any]) -> Gradient:
-    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         _, indices, updates = orig_call.args
         attrs = orig_call.attrs
         if attrs.reduction == "add":
@@ -305,7 +311,7 @@ set_gradient(
 )
 
 
-def _strided_slice(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _strided_slice(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     """Return the gradient with zeros between and around what was taken."""
     axes, begin, end, strides = slice_arguments(orig_call)
     sizes = constant_sizes(orig_call.args[0], "strided_slice")
@@ -318,7 +324,7 @@ def _strided_slice(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -
                                                assumed)  # fmt: skip
         lowest, taken = int(start), int(count)
         if taken == 0:
-            return [zeros(sizes, known_struct_info(output_grad).dtype), *rest]
+            return [zeros(sizes, _info(output_grad).dtype), *rest]
         if step < 0:
             found = flip(found, axis)
             lowest += (taken - 1) * step
@@ -332,7 +338,7 @@ def _apart(grad: Any, axis: int, step: int) -> Any:
     """Return a tensor with zeros between its elements along an axis."""
     if step == 1:
         return grad
-    sizes = [int(one) for one in known_struct_info(grad).concrete_shape]
+    sizes = [int(one) for one in _info(grad).concrete_shape]
     rank, count = len(sizes), sizes[axis]
     split_axis = expand_dims(grad, axis + 1)
     width = [[0, step - 1] if place == axis + 1 else [0, 0] for place in range(rank + 1)]
@@ -369,10 +375,10 @@ def _turned_pool(kind: str) -> Gradient:
 
     other = composed(turned)
 
-    def gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+    def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         attrs = orig_call.attrs
         is_plain = attrs.layout == "NCHW" and attrs.out_layout in (None, "NCHW")
-        return (plain if is_plain else other)(orig_var, orig_call, output_grad, ctx)  # type: ignore[no-any-return]
+        return (plain if is_plain else other)(orig_var, orig_call, output_grad, ctx)
 
     return gradient
 

@@ -83,9 +83,9 @@ fixed_point_requantize = define(
     "data multiplier:number shift:number in_zero_point:number out_zero_point:number",
     _infer_requantize,
     description=(
-        "``clamp(round((data - in_zero_point) * multiplier * 2 ** (shift - 31)) + out_zero_point)`` "
-        "in 64-bit integers. The parameters broadcast with data; shifts are below 31. ``rounding``: "
-        'halves go up ("UPWARD") or away from zero ("TONEAREST").'
+        "``clamp(round((data - in_zero_point) * multiplier * 2**(shift - 31)) + out_zero_point)``, "
+        "in 64-bit integers. The parameters broadcast with data; shifts are below 31. Halves go up "
+        '(``rounding="UPWARD"``) or away from zero ("TONEAREST").'
     ),
     schema=Schema(rounding=text("UPWARD"), out_dtype=dtype("int8")),
     compute="topi.nn.fixed_point_requantize",

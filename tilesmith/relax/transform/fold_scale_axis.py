@@ -44,9 +44,8 @@ def channel_axes(call: Call) -> tuple[int, int] | None:
 
 def _takes_factors(call: Call) -> bool:
     """Return whether a call has a constant weight that can absorb factors."""
-    return (
-        len(call.args) > 1 and isinstance(call.args[1], Constant) and channel_axes(call) is not None
-    )
+    has_weight = len(call.args) > 1 and isinstance(call.args[1], Constant)
+    return has_weight and channel_axes(call) is not None
 
 
 def _record(call: Call, reason: str) -> None:

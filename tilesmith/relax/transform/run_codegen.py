@@ -112,3 +112,12 @@ def _generated(
                 f"the code generator 'relax.ext.{name}' gave {type(one).__name__}, not a module"
             )
     return modules
+
+
+@compiler_pass("AttachExternModules")
+def attach_extern_modules(mod: IRModule, extern_modules: Iterable[Any]) -> IRModule:
+    """Adds modules (or what gives one by ``load()``) whose functions the program calls by
+    ``call_dps_packed``; `relax.build` links them with the rest.
+    """
+    given = [one.load() if hasattr(one, "load") else one for one in extern_modules]
+    return mod.with_attr("external_mods", [*mod.attrs.get("external_mods", ()), *given])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.ir.structural import structural_hash
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.interpreter import run as run_graph
@@ -49,7 +50,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.op.view import translated
 from tilesmith.relay.translate import prepared
-from tilesmith.runtime.container import ADT, RefValue
+from tilesmith.runtime.container import ADT, RefValue, tuple_object
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import (
@@ -60,7 +61,9 @@ from tilesmith.support.errors import (
 )
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["ConstructorValue", "Executor", "Interpreter", "RefValue"]
+__all__ = [
+    "ConstructorValue", "Executor", "Interpreter", "RefValue", "TensorValue", "TupleValue",
+]  # fmt: skip
 
 
 class ConstructorValue(ADT):
@@ -79,6 +82,14 @@ class ConstructorValue(ADT):
     def fields(self) -> tuple[Any, ...]:
         """The values that it was made of."""
         return tuple(self)
+
+
+def TupleValue(*fields: Any) -> ADT:
+    """Return a tuple of values, as programs called it until 2020."""
+    return tuple_object(fields)
+
+
+TensorValue = array
 
 
 class Executor:
@@ -352,7 +363,9 @@ class _Evaluation:
     def operator(self, call: Call, args: Sequence[Any]) -> Any:
         """Return the value of an operator's call, by the graph of relax that it stands for."""
         infos = [_info(arg) for arg in args]
-        key = (id(call), tuple([str(info) for info in infos]))
+        constants = tuple([id(arg) for arg in call.args if isinstance(arg, Constant)])
+        attrs = None if call.attrs is None else structural_hash(call.attrs)
+        key = (call.op.name, attrs, constants, tuple([_sizes(arg) for arg in args]))
         operation = self.operations.get(key)
         if operation is None:
             operation = self.operations[key] = _Operation(call, infos)
@@ -398,6 +411,13 @@ def _is_evaluated(function: Any) -> bool:
 
 def _name_of(module: IRModule, function: Any) -> str:
     return next(name.name_hint for name, one in module.items() if one is function)
+
+
+def _sizes(value: Any) -> Any:
+    """Return what tells tensors of one type and shape from others."""
+    if isinstance(value, tuple):
+        return tuple([_sizes(field) for field in value])
+    return value.dtype, value.shape
 
 
 def _info(value: Any) -> StructInfo:

@@ -38,7 +38,7 @@ def _canonical(call: Call) -> Any:
     view: Any = call.op.spec
     if not isinstance(view, View) or view.translate is None:
         return None  # computed by a program of its own
-    return as_relay(view.translate(call.attrs, *call.args))
+    return as_relay(view.translate(call.attrs, *call.args), call.args)
 
 
 @relay_pass("qnn.CanonicalizeOps", 1, ["InferType"])

@@ -75,12 +75,8 @@ def accuracy_by_layer(
     simulated = calibrate(chosen)(prepared)
     main: Any = simulated["main"]
     floats, taken = without_simulation(main)
-    calls = sites(main)
-    places = [
-        place
-        for place, one in enumerate(calls)
-        if one.attrs.kind != QAnnotateKind.WEIGHT  # type: ignore[attr-defined]
-    ]
+    calls: list[Any] = sites(main)
+    places = [place for place, one in enumerate(calls) if one.attrs.kind != QAnnotateKind.WEIGHT]
     results = _results(floats.body)
     exact = run_outputs(floats, [*[taken[place] for place in places], *results], batches)
     noisy = run_outputs(main, [calls[place] for place in places], batches) if places else []

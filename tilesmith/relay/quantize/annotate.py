@@ -17,7 +17,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.annotation import annotation
 from tilesmith.relay.op.view import make_call
-from tilesmith.relay.quantize.config import QAnnotateKind, QuantizeContext
+from tilesmith.relay.quantize.config import QAnnotateKind, QuantizeContext, operator_name
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 
@@ -90,8 +90,10 @@ def _product(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 
 
 def _bias(call: Call, args: Any, ctx: QuantizeContext) -> Any:
-    """A sum with a constant stays a sum of products."""
-    if not isinstance(args[0], QAnnotateExpr) or not isinstance(_plain(args[1]), Constant):
+    """A sum of products plus a constant, or times one, stays a sum of products."""
+    known = [isinstance(arg, QAnnotateExpr) for arg in args]
+    fixed = [isinstance(_plain(arg), Constant) for arg in args]
+    if not any(known) or not any(fixed):
         return None
     return QAnnotateExpr(_again(call, args), ACTIVATION)
 
@@ -113,9 +115,9 @@ def _sum(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 
 def _is_fresh(expr: Any) -> bool:
     """Return whether a value is a product, maybe with a bias: then nothing else uses its floats."""
-    while isinstance(expr, Call) and getattr(expr.op, "name", "") in ("add", "nn.bias_add"):
+    while operator_name(expr) in ("add", "nn.bias_add"):
         expr = expr.args[0]
-    return isinstance(expr, Call) and getattr(expr.op, "name", "") in ("nn.conv2d", "nn.dense")
+    return operator_name(expr) in ("nn.conv2d", "nn.dense")
 
 
 def _same(call: Call, args: Any, ctx: QuantizeContext) -> Any:
@@ -149,6 +151,7 @@ def _joined(call: Call, args: Any, ctx: QuantizeContext) -> Any:
 for _name in ("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.batch_matmul"):
     register_annotate_function(_name, _product)
 register_annotate_function("nn.bias_add", _bias)
+register_annotate_function("multiply", _bias)
 register_annotate_function("add", _sum)
 for _name in (
     "nn.relu", "clip", "nn.max_pool2d", "nn.batch_flatten", "reshape", "squeeze", "transpose",
@@ -160,9 +163,9 @@ for _name in ("nn.avg_pool2d", "nn.global_avg_pool2d", "mean"):
 register_annotate_function("concatenate", _joined)
 
 
-def _hinted(call: Call, args: Any, ctx: QuantizeContext) -> Any:
+def _hinted(call: Any, args: Any, ctx: QuantizeContext) -> Any:
     """A value that partition marked is quantised here; the mark has done its work."""
-    if str(call.attrs.dtype) not in ("int8", "uint8"):  # type: ignore[attr-defined]
+    if str(call.attrs.dtype) not in ("int8", "uint8"):
         return QAnnotateExpr(_plain(args[0]), ACTIVATION)
     return QAnnotateExpr(_operand(args[0]), INPUT)
 

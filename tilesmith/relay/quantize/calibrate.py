@@ -61,7 +61,7 @@ def _runner(module: IRModule, count: int) -> Callable[..., Any]:
     products = get_total_mac_number(infer_module(module)["main"]) * count
     if products < _FEWEST_PRODUCTS:
         return partial(interpreter.run, to_relax(module), "main")
-    run: Callable[..., Any] = resolve("tilesmith.driver.relay_build:create_executor")(
+    run: Callable[..., Any] = resolve("tilesmith.driver.relay_executors:create_executor")(
         "graph", module
     ).evaluate()
     return run
@@ -99,8 +99,8 @@ def collect_stats(mod: IRModule, dataset: Dataset, chunk_by: int = -1) -> list[l
     return found
 
 
-def _is_weight(call: Call) -> bool:
-    return call.attrs.kind == QAnnotateKind.WEIGHT  # type: ignore[attr-defined]
+def _is_weight(call: Any) -> bool:
+    return int(call.attrs.kind) == QAnnotateKind.WEIGHT
 
 
 def _greatest(values: list[numpy.ndarray]) -> float:

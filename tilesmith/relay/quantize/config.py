@@ -6,12 +6,19 @@ import difflib
 from types import TracebackType
 from typing import Any
 
+from tilesmith.ir import Op
+from tilesmith.relay.expr import Call
 from tilesmith.support.errors import ConfigError, UnsupportedError
 
 __all__ = [
-    "QAnnotateKind", "QConfig", "QuantizeContext", "current_qconfig", "kind2str", "qconfig",
-    "quantize_context",
+    "QAnnotateKind", "QConfig", "QuantizeContext", "current_qconfig", "kind2str", "operator_name",
+    "qconfig", "quantize_context",
 ]  # fmt: skip
+
+
+def operator_name(expr: Any) -> str:
+    """Return the name of the operator that an expression calls, "" for any other expression."""
+    return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
 
 
 class QAnnotateKind:
@@ -116,7 +123,7 @@ class QConfig:
         some.
         """
         names = self.debug_enabled_ops
-        return names is None or getattr(ref_call.op, "name", "") in [str(one) for one in names]
+        return names is None or operator_name(ref_call) in [str(one) for one in names]
 
     def get_nbit_by_kind(self, kind: int) -> int:
         """Return the bits of values of a kind."""
@@ -170,7 +177,7 @@ class QuantizeContext:
         """Return whether a call stays in floats: a convolution by its number, dense products."""
         if self._stop_quantize:
             return True
-        config, name = current_qconfig(), getattr(ref_call.op, "name", "")
+        config, name = current_qconfig(), operator_name(ref_call)
         if name == "nn.conv2d":
             number = self._conv2d_counter
             self._conv2d_counter += 1

@@ -82,7 +82,7 @@ def split_conversions(mod: IRModule, is_integral: bool) -> IRModule:
     """
     main: Any = infer_module(mod)["main"]
     params = {id(param) for param in main.params}
-    firsts = [
+    firsts: list[Any] = [
         node for node in post_order(main.body)
         if _is(node, "qnn.quantize") and id(node.args[0]) in params
     ]  # fmt: skip
@@ -90,8 +90,8 @@ def split_conversions(mod: IRModule, is_integral: bool) -> IRModule:
         id(one): Var(f"q{place}", one.struct_info, dialect="relay")
         for place, one in enumerate(firsts)
     }
-    outs = main.body.fields if isinstance(main.body, Tuple) else (main.body,)
-    lasts = [one.args[0] if _is(one, "qnn.dequantize") else one for one in outs]
+    outs: Any = main.body.fields if isinstance(main.body, Tuple) else (main.body,)
+    lasts: list[Any] = [one.args[0] if _is(one, "qnn.dequantize") else one for one in outs]
     middle = _replaced(Tuple(lasts), inner)
     used = {id(node) for node in post_order(middle)}
     passed = [param for param in main.params if id(param) in used]

@@ -11,13 +11,14 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule
-from tilesmith.relay.expr import Call, const
+from tilesmith.relay.expr import const
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import make_call
 from tilesmith.relay.qnn.op.parameters import constant_of
 from tilesmith.relay.quantize.annotate import is_simulated
 from tilesmith.relay.quantize.config import QAnnotateKind, current_qconfig
 from tilesmith.relay.rewriting import rewrite
+from tilesmith.relay.transform.clean_up import EliminateCommonSubexpr
 from tilesmith.relay.transform.fold_constant import FoldConstant
 from tilesmith.relay.transform.integer_graphs import FakeQuantizationToInteger
 from tilesmith.relay.transform.pass_classes import relay_pass
@@ -27,14 +28,14 @@ from tilesmith.support.errors import UnsupportedError
 __all__ = ["realize"]
 
 
-def _integers(call: Call) -> Any:
+def _integers(call: Any) -> Any:
     """Return what a simulated quantisation stands for: to integers and back."""
     config, attrs = current_qconfig(), call.attrs
     scale = constant_of(call.args[1])
     high = constant_of(call.args[3])
     if scale is None or high is None:
         raise UnsupportedError("realize: a scale is not known yet", notes=("calibrate first",))
-    kind = attrs.kind  # type: ignore[attr-defined]
+    kind = attrs.kind
     dtype = config.get_dtype_by_kind(kind)
     axis = 0 if scale.size > 1 else -1
     data, factor = call.args[0], const(scale.reshape(-1) if scale.size > 1 else scale.reshape(()))
@@ -57,10 +58,5 @@ def realize(mod: IRModule) -> IRModule:
             function, lambda node: _integers(node) if is_simulated(node) else node
         )
     mod = FakeQuantizationToInteger(use_qat=True)(infer_module(mod))
-    return infer_module(_with_folded_weights(mod))
-
-
-def _with_folded_weights(mod: IRModule) -> IRModule:
-    """Compute the integers of weights now: the floats are not needed any more."""
-    folded: IRModule = FoldConstant(fold_qnn=True)(mod)
-    return folded
+    # The floats of weights are not needed any more; what two regions convert is the same.
+    return infer_module(EliminateCommonSubexpr()(FoldConstant(fold_qnn=True)(mod)))

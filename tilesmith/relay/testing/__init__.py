@@ -20,6 +20,7 @@ _MODULES = (
 
 _LAZY = {
     **{name: f"{__name__}.{name}" for name in _MODULES},
+    "byoc": "tilesmith.relay.testing.byoc",
     "Prelude": "tilesmith.relay.prelude:Prelude",
     "TempOpAttr": f"{__name__}.temp_op_attr:TempOpAttr",
     "check_grad": f"{__name__}.gradients:check_grad",

@@ -115,7 +115,8 @@ def create_workload(
     initializer = Xavier() if initializer is None else initializer
     numpy.random.seed(seed)
     params = {}
-    for param in mod["main"].params:
+    entry: Any = mod["main"]
+    for param in entry.params:
         if param.name_hint == "data":
             continue
         type_ = param.checked_type

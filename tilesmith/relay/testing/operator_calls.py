@@ -1,4 +1,4 @@
-"""What programs turned into Python call: operators on tensors, data, references."""
+"""What programs turned into Python call, next to the executors' classes of values."""
 
 from __future__ import annotations
 
@@ -13,43 +13,17 @@ from tilesmith.relax.transform import LegalizeOps
 from tilesmith.relay.expr import Call, Constant, Tuple
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
-from tilesmith.runtime.container import ADT
+from tilesmith.runtime.container import RefValue
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 
-__all__ = ["ConstructorValue", "RefValue", "call_operator", "data_value", "is_true", "no_clause"]
+__all__ = ["call_operator", "is_true", "no_clause", "write_reference"]
 
 
-class RefValue:
-    """A place whose value programs read and replace."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def write(self, value: Any) -> Any:
-        """Replace the value; return the empty tuple."""
-        self.value = value
-        return ()
-
-
-class ConstructorValue(ADT):
-    """A value that a constructor made: its ``tag``, its ``fields``, the ``name_hint`` of the
-    constructor.
-    """
-
-    name_hint: str
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The values of which it was made."""
-        return (*self,)
-
-
-def data_value(tag: int, name: str, *fields: Any) -> ConstructorValue:
-    """Make a value of a type of data."""
-    made = ConstructorValue(tag, fields)
-    made.name_hint = name
-    return made
+def write_reference(reference: RefValue, value: Any) -> tuple[()]:
+    """Replace the value of a reference; return the empty tuple."""
+    reference.value = value
+    return ()
 
 
 def no_clause(value: Any) -> Any:
@@ -82,8 +56,18 @@ def call_operator(name: str, attributes: Mapping[str, Any] | None, *values: Any)
     """Return what an operator of relay makes of tensors and tuples of them."""
     call = Call(Op.get(name), [_as_expr(value) for value in values], attributes or None)
     program = to_relax(IRModule.from_expr(Function([], call)))
-    try:
-        return _as_value(interpreter.run(program, "main"))
-    except UnsupportedError:  # an operator without a meaning in numpy: by its tensor expression
-        legal: Callable[[IRModule], IRModule] = LegalizeOps()
-        return _as_value(interpreter.run(legal(program), "main"))
+    if not all(_has_meaning(one) for one in _calls(program["main"])):  # by tensor expressions
+        legalise: Callable[[IRModule], IRModule] = LegalizeOps()
+        program = legalise(program)
+    return _as_value(interpreter.run(program, "main"))
+
+
+def _calls(function: Any) -> list[Any]:
+    """Return the operators that a translated call consists of."""
+    values = [binding.value for block in function.body.blocks for binding in block.bindings]
+    return [one.op for one in values if isinstance(one, Call) and isinstance(one.op, Op)]
+
+
+def _has_meaning(op: Op) -> bool:
+    """Return whether an operator can be evaluated with numpy."""
+    return op.spec is not None and op.spec.evaluate is not None

@@ -70,7 +70,8 @@ def get_net(
         if part == _POOL:
             found = nn.max_pool2d(found, pool_size=(3, 3), strides=(2, 2))
         else:
-            found = _fire(found, *part, f"fire{number}")
+            narrow, wide = part
+            found = _fire(found, narrow, wide, f"fire{number}")
             number += 1
     found = _convolution(nn.dropout(found, rate=0.5), num_classes, 1, "conv_final")
     found = nn.softmax(nn.batch_flatten(nn.global_avg_pool2d(found)))

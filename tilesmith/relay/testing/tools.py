@@ -27,7 +27,7 @@ def run_opt_pass(expr: Any, opt_pass: Any, import_prelude: bool = False) -> Any:
         Prelude(mod)
     for one in opt_pass if isinstance(opt_pass, Iterable) else [opt_pass]:
         mod = one(mod)
-    entry = mod["main"]
+    entry: Any = mod["main"]
     return entry if isinstance(expr, Function) else entry.body
 
 

@@ -26,7 +26,7 @@ def is_annotation(expr: Any, name: str) -> bool:
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
 
 
-@relay_pass("AnnotateTarget", 0, ["InferType"])
+@relay_pass("AnnotateTarget")
 def AnnotateTarget(
     mod: IRModule, targets: str | Sequence[str], include_non_call_ops: bool = True
 ) -> IRModule:

@@ -45,7 +45,7 @@ def shape_of(node: Any) -> tuple[int, ...] | None:
     type_ = node.checked_type
     if not isinstance(type_, TensorType) or is_dynamic(type_):
         return None
-    return tuple([size.value for size in type_.shape])
+    return tuple(type_.concrete_shape)
 
 
 def dtype_of(node: Any) -> Any:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilesmith.ir.transform import FunctionLevelPass, PassInfo
 from tilesmith.relay.expr import var
 from tilesmith.relay.function import Function
 from tilesmith.relay.rewriting import substitute
-from tilesmith.relay.transform.pass_classes import function_pass
 from tilesmith.relay.ty import TensorType
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["ChangeBatch"]
 
 
-@function_pass(opt_level=1)
-class ChangeBatch:
+class ChangeBatch(FunctionLevelPass):
     """Gives inputs another batch size: ``data`` has the axis of the batch for each parameter. The
     types of all that depends on them are found anew.
     """
 
+    function_class = Function
+
     def __init__(self, data: Mapping[Any, int], batch_size: int = 16) -> None:
+        super().__init__(self.transform_function, PassInfo(1, "ChangeBatch"))
         self.data = dict(data)
         self.batch_size = batch_size
 
@@ -41,6 +43,6 @@ class ChangeBatch:
             raise TypeMismatchError(
                 f"'{param.name_hint}' of type {type_} has no axis {axis}", span=param.span
             )
-        shape = list(type_.shape)
+        shape: list[Any] = list(type_.shape)
         shape[axis] = self.batch_size
         return var(param.name_hint, TensorType(shape, type_.dtype), span=param.span)

@@ -36,28 +36,28 @@ class _Joined:
 
     name = ""
 
-    def key(self, call: Call) -> Any:
+    def key(self, call: Any) -> Any:
         """Return what calls share that can be combined; None for a call that cannot be."""
         raise NotImplementedError
 
-    def weight_axis(self, call: Call) -> int:
+    def weight_axis(self, call: Any) -> int:
         """Return the axis of the weight along which results differ."""
         raise NotImplementedError
 
-    def result_axis(self, call: Call) -> int:
+    def result_axis(self, call: Any) -> int:
         """Return the axis along which the results lie side by side."""
         return len(call.checked_type.shape) - 1
 
-    def attributes(self, calls: list[Call]) -> dict[str, Any]:
+    def attributes(self, calls: list[Any]) -> dict[str, Any]:
         """Return the attributes of the combined call."""
         return attrs_of(calls[0])
 
-    def start(self, calls: list[Call], data: Any, weights: list[Any]) -> Any:
+    def start(self, calls: list[Any], data: Any, weights: list[Any]) -> Any:
         """Return the combined call."""
         whole = make("concatenate", Tuple(weights), axis=self.weight_axis(calls[0]))
         return make(self.name, data, whole, **self.attributes(calls))
 
-    def fits(self, calls: list[Call], steps: list[Call], place: int) -> bool:
+    def fits(self, calls: list[Any], steps: list[Any], place: int) -> bool:
         """Return whether the other operands of a step can be combined."""
         axis = self.result_axis(calls[0])
         others = [step.args[1 - place] for step in steps]
@@ -71,7 +71,7 @@ class _Joined:
         return found == own and len({_without(other, axis, call)
                                      for other, call in zip(others, calls)}) == 1  # fmt: skip
 
-    def step(self, calls: list[Call], steps: list[Call], value: Any, place: int,
+    def step(self, calls: list[Any], steps: list[Any], value: Any, place: int,
              others: list[Any]) -> Any:  # fmt: skip
         """Return a step on the combined value."""
         first = steps[0]
@@ -87,7 +87,7 @@ class _Joined:
         args = (value, other) if place == 0 else (other, value)
         return Call(first.op, args, first.attrs, span=first.span)
 
-    def pieces(self, calls: list[Call], value: Any) -> Iterator[Any]:
+    def pieces(self, calls: list[Any], value: Any) -> Iterator[Any]:
         """Yield the results of the branches, as parts of the combined value."""
         axis, begin = self.result_axis(calls[0]), 0
         for call in calls:
@@ -122,7 +122,7 @@ def _size_along(other: Any, call: Call, axis: int) -> int | None:
     return ((1,) * (rank - len(shape)) + shape)[axis]
 
 
-def _without(other: Any, axis: int, call: Call) -> Any:
+def _without(other: Any, axis: int, call: Any) -> Any:
     """Return the rank and the sizes of an operand but for that along an axis of the result."""
     shape = shape_of(other) or ()
     own = axis - (len(call.checked_type.shape) - len(shape))
@@ -132,10 +132,10 @@ def _without(other: Any, axis: int, call: Call) -> Any:
 class _Convolutions(_Joined):
     name = "nn.conv2d"
 
-    def key(self, call: Call) -> Any:
-        attrs, shape = attrs_of(call), shape_of(call.args[1])
+    def key(self, call: Any) -> Any:
+        attrs, shape = attrs_of(call), shape_of(call.args[1]) or ()
         layout, out_layout = attrs["kernel_layout"], attrs["out_layout"] or attrs["data_layout"]
-        known = shape is not None and shape_of(call) is not None
+        known = bool(shape) and shape_of(call) is not None
         if not known or attrs["groups"] != 1 or not (layout.isupper() and out_layout.isupper()):
             return None
         rest = {name: value for name, value in attrs.items() if name != "channels"}
@@ -143,13 +143,13 @@ class _Convolutions(_Joined):
             rest["kernel_size"] = tuple([shape[layout.index(axis)] for axis in "HW"])
         return str(rest), str(dtype_of(call.args[1]))
 
-    def weight_axis(self, call: Call) -> int:
-        return call.attrs.kernel_layout.index("O")  # type: ignore[no-any-return]
+    def weight_axis(self, call: Any) -> int:
+        return int(call.attrs.kernel_layout.index("O"))
 
-    def result_axis(self, call: Call) -> int:
-        return (call.attrs.out_layout or call.attrs.data_layout).index("C")  # type: ignore[no-any-return]
+    def result_axis(self, call: Any) -> int:
+        return int((call.attrs.out_layout or call.attrs.data_layout).index("C"))
 
-    def attributes(self, calls: list[Call]) -> dict[str, Any]:
+    def attributes(self, calls: list[Any]) -> dict[str, Any]:
         axis = self.result_axis(calls[0])
         channels = sum([call.checked_type.shape[axis].value for call in calls])
         return {**attrs_of(calls[0]), "channels": channels}
@@ -158,15 +158,15 @@ class _Convolutions(_Joined):
 class _Dense(_Joined):
     name = "nn.dense"
 
-    def key(self, call: Call) -> Any:
+    def key(self, call: Any) -> Any:
         if shape_of(call.args[1]) is None or shape_of(call) is None:
             return None
         return call.attrs.out_dtype, str(dtype_of(call.args[1]))
 
-    def weight_axis(self, call: Call) -> int:
+    def weight_axis(self, call: Any) -> int:
         return 0
 
-    def attributes(self, calls: list[Call]) -> dict[str, Any]:
+    def attributes(self, calls: list[Any]) -> dict[str, Any]:
         units = sum([call.checked_type.shape[-1].value for call in calls])
         return {**attrs_of(calls[0]), "units": units}
 
@@ -174,13 +174,13 @@ class _Dense(_Joined):
 class _Products(_Joined):
     name = "nn.batch_matmul"
 
-    def key(self, call: Call) -> Any:
+    def key(self, call: Any) -> Any:
         shape = shape_of(call.args[1])
         if shape is None or shape_of(call) is None:
             return None
         return str(attrs_of(call)), str(dtype_of(call.args[1])), shape[0]
 
-    def weight_axis(self, call: Call) -> int:
+    def weight_axis(self, call: Any) -> int:
         return 1 if call.attrs.transpose_b else 2
 
 
@@ -189,20 +189,20 @@ class _Batched(_Joined):
 
     name = "nn.dense"
 
-    def key(self, call: Call) -> Any:
+    def key(self, call: Any) -> Any:
         shape = shape_of(call.args[1])
         known = shape is not None and len(call.checked_type.shape) == 2
         if not known or shape_of(call) is None:
             return None
         return call.attrs.out_dtype, str(dtype_of(call.args[1])), shape
 
-    def start(self, calls: list[Call], data: Any, weights: list[Any]) -> Any:
+    def start(self, calls: list[Any], data: Any, weights: list[Any]) -> Any:
         stacked = make("stack", Tuple([data] * len(calls)), axis=0)
         whole = make("stack", Tuple(weights), axis=0)
         attrs: Any = calls[0].attrs
         return make("nn.batch_matmul", stacked, whole, out_dtype=attrs.out_dtype)
 
-    def fits(self, calls: list[Call], steps: list[Call], place: int) -> bool:
+    def fits(self, calls: list[Any], steps: list[Any], place: int) -> bool:
         others = [step.args[1 - place] for step in steps]
         if steps[0].op.name == "nn.prelu":
             return False
@@ -211,7 +211,7 @@ class _Batched(_Joined):
         shapes = {shape_of(other) for other in others}
         return len(shapes) == 1 and None not in shapes
 
-    def step(self, calls: list[Call], steps: list[Call], value: Any, place: int,
+    def step(self, calls: list[Any], steps: list[Any], value: Any, place: int,
              others: list[Any]) -> Any:  # fmt: skip
         given = [one.args[1 - place] for one in steps]
         other = others[0]
@@ -225,7 +225,7 @@ class _Batched(_Joined):
             return make("add", *args)
         return Call(steps[0].op, args, steps[0].attrs, span=steps[0].span)
 
-    def pieces(self, calls: list[Call], value: Any) -> Iterator[Any]:
+    def pieces(self, calls: list[Any], value: Any) -> Iterator[Any]:
         parts_ = make("split", value, indices_or_sections=len(calls), axis=0)
         for number in range(len(calls)):
             yield make("squeeze", TupleGetItem(parts_, number), axis=[0])
@@ -315,7 +315,7 @@ class _Combiner:
                     return True
             group.steps.append((place, steps))
 
-    def _next(self, call: Call) -> Any:
+    def _next(self, call: Any) -> Any:
         """Return the call that alone uses a value, if it keeps the type."""
         users = self.users.get(id(call), [])
         if len(users) != 1 or not is_call(users[0]) or call is self.root:

@@ -26,6 +26,22 @@ def _is_for(node: Any, compiler_filter: str) -> bool:
     return bool(compiler) and compiler_filter in ("", compiler)
 
 
+def _calling_outlined(body: Any) -> Any:
+    """Let calls of a variable that is bound to a function of the module call that function."""
+    bound = {
+        node.var: node.value
+        for node in post_order(body)
+        if isinstance(node, Let) and isinstance(node.value, GlobalVar)
+    }
+
+    def called(node: Any) -> Any:
+        if isinstance(node, Let) and node.var in bound:
+            return node.body
+        return bound.get(node, node) if isinstance(node, Var) else node
+
+    return rewrite(body, called) if bound else body
+
+
 @relay_pass("OutlineCompilerFunctionsWithExistingGlobalSymbols", 0, ["InferType"])
 def OutlineCompilerFunctionsWithExistingGlobalSymbols(
     mod: IRModule, compiler_filter: str = ""
@@ -45,24 +61,12 @@ def OutlineCompilerFunctionsWithExistingGlobalSymbols(
         made.setdefault(name, (GlobalVar(name), node))
         return made[name][0]
 
-    def called(node: Any, bound: dict[Any, Any]) -> Any:
-        """Let calls of a variable that is bound to an outlined function call that function."""
-        if isinstance(node, Let) and isinstance(node.value, GlobalVar):
-            return node.body
-        return bound.get(node, node) if isinstance(node, Var) else node
-
     for variable, function in functions_of(mod):
         own = variable.name_hint
         body = rewrite(function.body, outlined)
         if own in made:
             raise ConfigError(f"the module has a function '{own}' already")
-        bound = {
-            node.var: node.value
-            for node in post_order(body)
-            if isinstance(node, Let) and isinstance(node.value, GlobalVar)
-        }
-        if bound:
-            body = rewrite(body, lambda node, bound=bound: called(node, bound))
+        body = _calling_outlined(body)
         mod[variable] = function if body is function.body else function.with_fields(body=body)
     for variable, function in made.values():
         mod[variable] = function

@@ -119,7 +119,7 @@ def _joined(first: Region, second: Region, home: dict[int, Region]) -> Region:
     return first
 
 
-@relay_pass("MergeCompilerRegions", 0, ["InferType"])
+@relay_pass("MergeCompilerRegions")
 def MergeCompilerRegions(mod: IRModule) -> IRModule:
     """Join regions of one compiler whose values flow into each other, as far as no value leaves the
     joined region and comes back.

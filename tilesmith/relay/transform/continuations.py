@@ -173,9 +173,11 @@ class _Conversion:
         joined = var("join")
 
         def done(condition: Any) -> Any:
-            then = [self.of(one, lambda value: Call(joined, [value])) for one in (true, false)]
+            then, other = [
+                self.of(one, lambda value: Call(joined, [value])) for one in (true, false)
+            ]
             continuation = self.continuation(expr.checked_type, after)
-            return Let(joined, continuation, If(condition, *then, expr.span))
+            return Let(joined, continuation, If(condition, then, other, expr.span))
 
         return self.of(expr.cond, done)
 

@@ -17,7 +17,7 @@ from tilesmith.ir.adt import TypeData
 from tilesmith.ir.types import FuncType, GlobalTypeVar
 from tilesmith.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternVar
 from tilesmith.relay.analysis import free_vars
-from tilesmith.relay.expr import Call, If, Let, TupleGetItem, Var, branch, var
+from tilesmith.relay.expr import Call, If, Let, TupleGetItem, Var, branch, var, with_lets
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
 from tilesmith.relay.printer import type_text
@@ -159,7 +159,8 @@ class _Rewriting:
     def type_of(self, expr: Any) -> Any:
         """Return the type of an expression of the source, without type variables."""
         if isinstance(expr, GlobalVar):
-            return self.program.source[expr].declared_type()
+            named: Any = self.program.source[expr]
+            return named.declared_type()
         return apply(expr.checked_type, dict(self.types))
 
     def variable(self, old: Var) -> Any:
@@ -184,10 +185,7 @@ class _Rewriting:
             else:
                 chain.append((self.variable(expr.var), self.of(expr.value)))
             expr = expr.body
-        found = self.value(expr)
-        for variable, value in reversed(chain):
-            found = Let(variable, value, found)
-        return found
+        return with_lets(chain, self.value(expr))
 
     def value(self, expr: Any) -> Any:
         """Return an expression that is no let without functions as values."""
@@ -233,16 +231,13 @@ class _Rewriting:
         def body(values: list[Var], arguments: list[Var]) -> Any:
             inner = _Rewriting(program, types)
             inner.variables.update(zip(taken, values))
-            lets = []
+            lets: list[tuple[Var, Any]] = []
             for param, argument in zip(function.params, arguments):
                 lets.append((inner.variable(param), argument))
             if itself is not None:
                 again = program.closure(type_, key, fields, body)
                 lets.append((inner.variable(itself), Call(again, values)))
-            result = inner.of(function.body)
-            for variable, value in reversed(lets):
-                result = Let(variable, value, result)
-            return result
+            return with_lets(lets, inner.of(function.body))
 
         constructor = program.closure(type_, key, fields, body)
         return Call(constructor, [self.variable(one) for one in taken])
@@ -278,7 +273,8 @@ class _Rewriting:
 
     def chosen(self, call: Call) -> list[Type]:
         """Return what the type parameters of a function of the module stand for in a call."""
-        declared = self.program.source[call.op].declared_type()
+        named: Any = self.program.source[call.op]
+        declared = named.declared_type()
         found: dict[int, Type] = {}
         for wanted, arg in zip(declared.arg_types, call.args):
             _match(wanted, self.type_of(arg), found)
@@ -323,8 +319,9 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
         entry = GlobalVar("__defunctionalized")
         source[entry] = func
         infer_module(source)
-        type_ = source[entry].declared_type()
-        for one in (*type_.arg_types, source[entry].checked_type.ret_type):
+        type_: Any = func.declared_type()
+        typed: Any = source[entry]
+        for one in (*type_.arg_types, typed.checked_type.ret_type):
             if _has_function(one):
                 raise TypeMismatchError(
                     f"a parameter or the result has the type {type_text(one)}",
@@ -342,9 +339,9 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
 
 def _has_function(type_: Any) -> bool:
     if isinstance(type_, TupleType):
-        return any([_has_function(one) for one in type_.fields])
+        return bool([one for one in type_.fields if _has_function(one)])
     if isinstance(type_, TypeCall):
-        return any([_has_function(one) for one in type_.args])
+        return bool([one for one in type_.args if _has_function(one)])
     if isinstance(type_, RelayRefType):
         return _has_function(type_.value)
     return isinstance(type_, FuncType)

@@ -1,22 +1,26 @@
 """Rules of FakeQuantizationToInteger: how calls of real numbers become calls of integers.
 
 A rule takes a call whose arguments are integers already and a map from expressions to their
-quantisations, and gives the integer expression and its quantisation. ``type_map[expr]`` of the call
-itself is the quantisation that is wanted in the end. A rule raises NoIntegerFormError where there is
-no integer form.
+quantisations, and gives the integer expression and its quantisation. ``type_map[expr]`` of the
+call itself is the quantisation that is wanted in the end. A rule raises NoIntegerFormError where
+there is no integer form.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy
 
 from tilesmith.ir import TensorAffineType, TupleAffineType, register_op_attr
 from tilesmith.relax.expr import Constant, Tuple
 from tilesmith.relay.expr import const
 from tilesmith.relay.op.view import axis_of, find_function, make_call
 from tilesmith.relay.qnn.op import qnn
+from tilesmith.relay.qnn.op.parameters import along
 from tilesmith.relay.transform.integer_values import (
     NoIntegerFormError,
     approx_equal,
@@ -47,9 +51,17 @@ RULE, OPTIONAL_RULE = "FTVMFakeQuantizationToInteger", "FTVMOptionalFakeQuantiza
 """The attributes of operators that have the rules; the second for those that are asked for."""
 
 
-def register(op_name: str, rule: Any = None, level: int = 10, key: str = RULE) -> Any:
-    """Register the rule of an operator; a decorator without ``rule``."""
-    return register_op_attr(op_name, key, rule, level)
+Rule = Callable[[Any, Any], list[Any]]
+
+
+def register(op_name: str, level: int = 10, key: str = RULE) -> Callable[[Rule], Rule]:
+    """Register the decorated rule of an operator."""
+
+    def publish(rule: Rule) -> Rule:
+        register_op_attr(op_name, key, rule, level)
+        return rule
+
+    return publish
 
 
 def _attributes(expr: Any, *without: str) -> dict[str, Any]:
@@ -104,7 +116,7 @@ def register_unary_identity(op_name: str) -> Any:
         given = _single(expr.args[0], type_map)
         return [_again(expr, *expr.args), given]
 
-    return register(op_name, identity)
+    return register(op_name)(identity)
 
 
 for _name in (
@@ -400,19 +412,22 @@ def register_binary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
         made = op(left, right, *parameters, out_t.scale, out_t.zero_point, **axes)
         return [made, out_t]
 
-    return register(op_name, binary)
+    return register(op_name)(binary)
+
+
+_FINER = 256  # a sum of int32 has so many steps for each one of the result: it is rounded once
 
 
 def _wide(op_name: str, left: Any, right: Any, left_t: Any, right_t: Any, out_t: Any) -> list[Any]:
-    """Return a sum in int32 in the scale that is wanted: operands of several dtypes."""
+    """Return a sum in int32, in a finer scale than the one that is wanted: operands of several
+    dtypes.
+    """
     if op_name not in ("add", "subtract"):
         raise NoIntegerFormError(f"the operands of {op_name} differ in dtype")
-    moved = [moved_to(left, left_t, out_t, "int32"), moved_to(right, right_t, out_t, "int32")]
-    total = make_call(op_name, moved)
-    if value_of(out_t.zero_point, "a zero point").any():
-        back = "subtract" if op_name == "add" else "add"
-        total = make_call(back, [total, out_t.zero_point])
-    return [total, tensor_type(out_t.scale, out_t.zero_point, "int32")]
+    scale = value_of(out_t.scale, "a scale").astype("float64") / _FINER
+    finer = tensor_type(scale.astype("float32").reshape(()), 0, "int32")
+    moved = [moved_to(left, left_t, finer, "int32"), moved_to(right, right_t, finer, "int32")]
+    return [make_call(op_name, moved), finer]
 
 
 def register_binary_identity(op_name: str, op: Callable[..., Any]) -> Any:
@@ -427,7 +442,7 @@ def register_binary_identity(op_name: str, op: Callable[..., Any]) -> Any:
         moved = [moved_to(left, left_t, out_t, "int32"), moved_to(right, right_t, out_t, "int32")]
         return [op(*moved), tensor_type(out_t.scale, out_t.zero_point, "int32")]
 
-    return register(op_name, binary)
+    return register(op_name)(binary)
 
 
 for _name in ("add", "subtract"):
@@ -437,22 +452,53 @@ for _name in ("maximum", "minimum"):
 _multiply = register_binary_qnn("multiply", qnn.mul)
 
 
+def _axis_of_factors(factors: numpy.ndarray, rank: int) -> int | None:
+    """Return the axis along which factors that broadcast with a tensor vary; None if there are
+    several.
+    """
+    axes = [rank - factors.ndim + axis for axis, size in enumerate(factors.shape) if size > 1]
+    return axes[0] if len(axes) == 1 else (rank - 1 if not axes else None)
+
+
+def _times(data: Any, given: TensorAffineType, factors: numpy.ndarray) -> list[Any]:
+    """Return integers times constants: the same integers (of other signs) in other scales."""
+    rank = len(infer_shape(data))
+    axis = _axis_of_factors(factors, rank)
+    is_other = not has_one_scale(given) and axis_of(given.axis, rank) != axis
+    if axis is None or (is_other and factors.size > 1):
+        raise NoIntegerFormError("the scales would vary along two axes")
+    axis = axis_of(given.axis, rank) if factors.size == 1 and is_other else axis
+    sizes = numpy.abs(factors.reshape(-1).astype("float64"))
+    known = value_of(given.scale, "a scale").astype("float64").reshape(-1)
+    scale = known * numpy.where(sizes > 0, sizes, 1.0)
+    scale = scale.reshape(()) if scale.size == 1 else scale
+    if factors.size == 1 and float(factors.reshape(())) > 0:
+        found = TensorAffineType(
+            const(scale.astype("float32")), given.zero_point, given.dtype, given.axis
+        )
+        return [make_call("copy", [data]), found]
+    wide = make_call("cast", [data], {"dtype": "int32"})
+    point = value_of(given.zero_point, "a zero point")
+    if point.any():
+        wide = make_call("subtract", [wide, const(_spread(point, rank, axis).astype("int32"))])
+    signs = numpy.sign(factors).astype("int32")
+    if (signs != 1).any():
+        wide = make_call("multiply", [wide, const(signs)])
+    found_scale = const(scale.astype("float32"))
+    return [wide, TensorAffineType(found_scale, get_zeros(found_scale), "int32", axis)]
+
+
+def _spread(values: numpy.ndarray, rank: int, axis: int) -> numpy.ndarray:
+    return numpy.asarray(along(values, rank, axis))
+
+
 @register("multiply", level=11)
 def multiply(expr: Any, type_map: Any) -> list[Any]:
-    """Return the product; one with a positive number is only another scale."""
+    """Return the product; one with constants is only another scale."""
     for data, factor in (expr.args, expr.args[::-1]):
         if factor in type_map or not isinstance(factor, Constant) or data not in type_map:
             continue
-        value = value_of(factor, "the factor")
-        if value.size == 1 and value.ndim == 0 and float(value) > 0:
-            given = type_map[data]
-            scale = value_of(given.scale, "a scale").astype("float64") * float(value)
-            return [
-                make_call("copy", [data]),
-                TensorAffineType(
-                    const(scale.astype("float32")), given.zero_point, given.dtype, given.axis
-                ),
-            ]
+        return _times(data, type_map[data], value_of(factor, "the factor"))
     found: list[Any] = _multiply(expr, type_map)
     return found
 
@@ -470,8 +516,9 @@ def concat(expr: Any, type_map: Any) -> list[Any]:
     if not isinstance(data, Tuple):
         raise NoIntegerFormError("the operands are not listed")
     if all(one.dtype == wanted.dtype for one in types):
-        given = [[one.scale for one in types], [one.zero_point for one in types]]
-        made = qnn.concatenate(data, *given, wanted.scale, wanted.zero_point, expr.attrs.axis)
+        scales, points = [one.scale for one in types], [one.zero_point for one in types]
+        end = (wanted.scale, wanted.zero_point)
+        made = qnn.concatenate(data, scales, points, end[0], end[1], expr.attrs.axis)
         return [made, wanted]
     fields = [moved_to(one, own, wanted, wanted.dtype) for one, own in zip(data.fields, types)]
     return [_again(expr, Tuple(fields)), wanted]
@@ -486,7 +533,7 @@ def register_unary_qnn(op_name: str, op: Callable[..., Any]) -> Any:
     def unary(expr: Any, type_map: Any) -> list[Any]:
         return _function(expr, type_map, op)
 
-    return register(op_name, unary)
+    return register(op_name)(unary)
 
 
 def _function(expr: Any, type_map: Any, op: Callable[..., Any]) -> list[Any]:
@@ -522,7 +569,4 @@ def leaky_relu(expr: Any, type_map: Any) -> list[Any]:
 def softmax(expr: Any, type_map: Any) -> list[Any]:
     """Return the softmax of a quantised tensor; where asked by ``optional_qnn_ops``."""
 
-    def op(data: Any, *parameters: Any) -> Any:
-        return qnn.softmax(data, *parameters, axis=expr.attrs.axis)
-
-    return _function(expr, type_map, op)
+    return _function(expr, type_map, partial(qnn.softmax, axis=expr.attrs.axis))

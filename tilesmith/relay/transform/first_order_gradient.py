@@ -27,7 +27,7 @@ __all__ = ["first_order_gradient", "is_checkpoint", "ones_of", "whole_gradient"]
 
 def is_checkpoint(node: Any) -> bool:
     """Return whether a node marks a value that is computed anew for its gradient."""
-    return isinstance(node, Call) and getattr(node.op, "name", "") == "annotation.checkpoint"
+    return isinstance(node, Call) and node.op is Op.get("annotation.checkpoint")
 
 
 def ones_of(expr: Any, type_: Type) -> Any:
@@ -125,7 +125,7 @@ class _Walk:
 
     def __init__(self, body: Any) -> None:
         self.order = list(post_order(body))
-        self.found: dict[int, Any] = {}
+        self.gradients: dict[int, Any] = {}
         self.again = _computed_anew(self.order)
 
     def value(self, node: Any) -> Any:
@@ -134,12 +134,12 @@ class _Walk:
 
     def add(self, node: Any, grad: Any) -> None:
         """Add a gradient that flows back to a node."""
-        self.found[id(node)] = added(self.found.get(id(node)), grad)
+        self.gradients[id(node)] = added(self.gradients.get(id(node)), grad)
 
     def run(self) -> None:
         """Walk from the result to the variables."""
         for node in reversed(self.order):
-            grad = self.found.get(id(node))
+            grad = self.gradients.get(id(node))
             if grad is None or isinstance(node, (Var, Constant)):
                 continue
             if isinstance(node, Tuple):
@@ -204,7 +204,7 @@ def first_order_gradient(function: Function, mod: IRModule | None) -> Function:
     walk.add(straight.body, ones_of(straight.body, straight.body.checked_type))
     walk.run()
     grads = [
-        whole_gradient(walk.found.get(id(param)), param, param.checked_type)
+        whole_gradient(walk.gradients.get(id(param)), param, param.checked_type)
         for param in straight.params
     ]
     body = Tuple([straight.body, Tuple(grads)])

@@ -112,10 +112,10 @@ def _is_positive(factor: Any) -> bool:
     return array is not None and bool((array > 0).all())
 
 
-def _passes(node: Call, factor: Any) -> bool:
+def _passes(node: Any, factor: Any) -> bool:
     """Return whether factors before a call have the effect of factors after it."""
     if is_call(node, "nn.pad"):
-        return node.attrs.pad_mode == "constant" and uniform_value(node.args[1]) == 0
+        return bool(node.attrs.pad_mode == "constant" and uniform_value(node.args[1]) == 0)
     return is_call(node, *_LINEAR) or (is_call(node, *_POSITIVE) and _is_positive(factor))
 
 
@@ -169,7 +169,7 @@ class _Folder:
         inner = self.absorbed(node.args[0], factor, left - 1)
         return None if inner is None else node.with_fields(args=(inner, *node.args[1:]))
 
-    def _absorbed_by_sum(self, node: Call, factor: Any, left: int) -> Any:
+    def _absorbed_by_sum(self, node: Any, factor: Any, left: int) -> Any:
         for place in (0, 1):
             value, other = node.args[place], node.args[1 - place]
             is_bias = is_call(node, "nn.bias_add")

@@ -145,7 +145,7 @@ class _Graph:
 
     def _refused(self, node: FusionNode) -> None:
         reason = f"more than {self.max_depth} calls in one function ({FUSED_CALLS})"
-        record_fallback("fusion", f"a call of {getattr(node.value.op, 'name', '')}", reason)
+        record_fallback("fusion", f"value {node.index} of the function", reason)
 
 
 def _edge(source: Any, user: FusionNode) -> FusionKind:

@@ -91,7 +91,7 @@ def defused(function: Any) -> Any:
     called: set[Any] = set()
 
     def change(node: Any) -> Any:
-        callee = node.op if isinstance(node, Call) else None
+        callee: Any = node.op if isinstance(node, Call) else None
         if isinstance(callee, Var) and callee in bound:
             called.add(callee)
             callee = bound[callee]

@@ -21,6 +21,7 @@ from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import make_call
+from tilesmith.relay.qnn.op.parameters import info_of
 from tilesmith.relay.transform.fake_quantization_to_integer import OPTIONAL_RULE, RULE
 from tilesmith.relay.transform.integer_values import NoIntegerFormError
 from tilesmith.relay.transform.normal_form import without_lets
@@ -68,7 +69,7 @@ def _stated(call: Call) -> TensorAffineType:
     attrs: Any = call.attrs
     data, scale, point = call.args
     is_end = _calls(call, "qnn.quantize")
-    dtype = attrs.out_dtype if is_end else known_struct_info(data).dtype  # type: ignore[attr-defined]
+    dtype = attrs.out_dtype if is_end else info_of(data).dtype
     return TensorAffineType(scale, point, str(dtype), attrs.axis)
 
 
@@ -118,7 +119,7 @@ class _Converter:
                 return node.op.name
         return ""
 
-    def convert(self, call: Call, nodes: list[Any]) -> Any:
+    def convert(self, call: Any, nodes: list[Any]) -> Any:
         """Return the integers that a quantize gives."""
         types = _TypeMap(_stated(call))
         done: dict[int, Any] = {}
@@ -134,7 +135,7 @@ class _Converter:
             if known[1] is not None:
                 types.note(*known)
         again = call.with_fields(args=(done[id(call.args[0])], *call.args[1:]))
-        return call.op.get_attr(RULE)(again, types)[0]  # type: ignore[attr-defined]
+        return call.op.get_attr(RULE)(again, types)[0]
 
     def converted(
         self, node: Any, done: dict[int, Any], depends: dict[int, bool], types: _TypeMap
@@ -189,7 +190,7 @@ class _Converter:
             record_fallback("legalization", "a region that ends in qnn.quantize", error)
             return call
 
-    def onwards(self, call: Call) -> Any:
+    def onwards(self, call: Any) -> Any:
         """Return a call of dequantised values as the dequantisation of a call of integers, where
         that needs no further quantisation; else the call itself.
         """
@@ -215,7 +216,7 @@ class _Converter:
             return call
         return make_call(
             "qnn.dequantize", [made, given.scale, given.zero_point],
-            {"axis": given.axis, "out_dtype": known_struct_info(call).dtype},
+            {"axis": given.axis, "out_dtype": info_of(call).dtype},
         )  # fmt: skip
 
 
@@ -242,7 +243,8 @@ def FakeQuantizationToInteger(
 
     ``hard_fail`` raises UnsupportedError for what has no integer form, which stays otherwise;
     ``use_qat`` also converts calls of dequantised values that no quantize follows (their results
-    are dequantised); ``optional_qnn_ops`` names operators whose optional rules apply ("nn.softmax").
+    are dequantised); ``optional_qnn_ops`` names operators whose optional rules apply, as
+    "nn.softmax".
     """
     mod = infer_module(mod)
     for variable, function in functions_of(mod):

@@ -1,4 +1,4 @@
-"""What rules of FakeQuantizationToInteger work with: quantisations of values, and their constants."""
+"""What rules of FakeQuantizationToInteger work with: quantisations, and their constants."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import IRModule, TensorAffineType, structural_equal
-from tilesmith.relax.expr import Constant, known_struct_info
+from tilesmith.relax.expr import Constant
 from tilesmith.relay.expr import const
 from tilesmith.relay.op.view import make_call, sizes
-from tilesmith.relay.qnn.op.parameters import along, constant_of
+from tilesmith.relay.qnn.op.parameters import along, constant_of, info_of
 from tilesmith.relay.transform.fold_constant import FoldConstantExpr
 from tilesmith.support.errors import UnsupportedError
 
@@ -50,7 +50,7 @@ def infer_shape(expr: Any) -> tuple[Any, ...]:
 
 def dtype_of(expr: Any) -> str:
     """Return the dtype of an expression."""
-    return str(known_struct_info(expr).dtype)
+    return str(info_of(expr).dtype)
 
 
 def approx_equal(x: Any, y: Any) -> bool:

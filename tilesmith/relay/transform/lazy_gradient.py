@@ -1,9 +1,9 @@
 """LazyGradientInit: tensors of zeros and ones are made when something needs their numbers.
 
-A gradient begins with zeros for each value and ones for the result, most of which are only added to
-something or multiplied by it. Inside of functions each tensor becomes a cell, which holds the tensor
-(``Raw``), or a function that makes the zeros or ones; sums with ``Zero`` and products with ``One``
-are the other cell.
+A gradient begins with zeros for each value and ones for the result, most of which are only added
+to something or multiplied by it. Inside of functions each tensor becomes a cell: of the tensor
+(``Raw``), or of a function that makes the zeros or ones. Sums with ``Zero`` and products with
+``One`` are the other cell.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tilesmith.relay.expr import (
     Var,
     branch,
     var,
+    with_lets,
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
@@ -46,7 +47,7 @@ _CHEAP = {"add": "AddGradCell", "multiply": "MultiplyGradCell"}
 def _is_plain(type_: Type) -> bool:
     """Return whether a type is that of tensors and tuples of them."""
     if isinstance(type_, TupleType):
-        return all([_is_plain(field) for field in type_.fields])
+        return not [field for field in type_.fields if not _is_plain(field)]
     return isinstance(type_, TensorType)
 
 
@@ -100,9 +101,7 @@ class _Cells:
         result = var("result")
         lets.append((result, self.of(function.body)))
         body = self.plain(result, function.checked_type.ret_type)
-        for variable, value in reversed(lets):
-            body = Let(variable, value, body)
-        return function.with_fields(params=params, body=body)
+        return function.with_fields(params=params, body=with_lets(lets, body))
 
     def variable(self, old: Var) -> Any:
         """Return the variable that stands for one of the program."""
@@ -119,10 +118,7 @@ class _Cells:
             variable = self.variable(expr.var)
             chain.append((variable, self.of(expr.value)))
             expr = expr.body
-        found = self.value(expr)
-        for variable, value in reversed(chain):
-            found = Let(variable, value, found)
-        return found
+        return with_lets(chain, self.value(expr))
 
     def value(self, expr: Any) -> Any:
         """Return an expression that is no let with cells in the place of tensors."""
@@ -205,11 +201,8 @@ def LazyGradientInit(mod: IRModule) -> IRModule:
     for variable, function in functions_of(known):
         type_: Any = function.checked_type
         signatures = [type_]
-        signatures += [
-            known[node].declared_type()
-            for node in post_order(function)
-            if isinstance(node, GlobalVar) and isinstance(known[node], Function)
-        ]
+        called = [known[node] for node in post_order(function) if isinstance(node, GlobalVar)]
+        signatures += [one.declared_type() for one in called if isinstance(one, Function)]
         plain = all(
             not one.type_params and all(_is_plain(part) for part in (*one.arg_types, one.ret_type))
             for one in signatures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tilesmith.ir import IRModule
@@ -13,11 +14,12 @@ from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.transform.pass_classes import relay_pass
 from tilesmith.relay.walks import functions_of
 from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 
 __all__ = ["MergeComposite"]
 
 
-@relay_pass("MergeComposite", 0, ["InferType"])
+@relay_pass("MergeComposite")
 def MergeComposite(mod: IRModule, pattern_table: Iterable[tuple[Any, ...]]) -> IRModule:
     """Turn what patterns match into calls of functions with the attribute ``Composite``.
 
@@ -32,13 +34,21 @@ def MergeComposite(mod: IRModule, pattern_table: Iterable[tuple[Any, ...]]) -> I
         for variable, function in functions_of(mod):
             if is_grouped(function):
                 continue
-            body = partition(pattern, function.body, {"Composite": name}, check)
+            with fallbacks_within(variable.name_hint):
+                body = partition(
+                    pattern, function.body, {"Composite": name}, check, partial(_record, name)
+                )
             if body is not function.body:
                 mod[variable] = function.with_fields(body=body)
                 changed = True
         if changed:
             mod = infer_module(mod)  # the check of the next pattern may ask for types
     return mod
+
+
+def _record(pattern: str, root: Any, reason: str) -> None:
+    callee = getattr(getattr(root, "op", None), "name", type(root).__name__)
+    record_fallback("fusion", f"pattern '{pattern}' at {callee}", reason)
 
 
 def _row(row: Any) -> tuple[str, DFPattern, Any]:

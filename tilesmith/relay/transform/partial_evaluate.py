@@ -37,6 +37,7 @@ from tilesmith.relay.expr import (
     TupleGetItem,
     Var,
     branch,
+    with_lets,
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.transform.fold_constant import folded_call
@@ -103,9 +104,7 @@ class _Scope:
 
     def closed(self, value: Any) -> Any:
         """Return a value with the bindings around it."""
-        for variable, bound in reversed(self.bindings):
-            value = Let(variable, bound, value)
-        return value
+        return with_lets(self.bindings, value)
 
 
 class _Evaluation:
@@ -175,7 +174,7 @@ class _Evaluation:
         """A function as a value."""
         return self.closure(expr, known, None)
 
-    def tuple(self, expr: Tuple, known: dict[Var, Any], scope: _Scope) -> Any:
+    def fields(self, expr: Tuple, known: dict[Var, Any], scope: _Scope) -> Any:
         """A tuple."""
         return Fields([self.value(one, known, scope) for one in expr.fields])
 
@@ -216,8 +215,8 @@ class _Evaluation:
             chosen = true if bool(condition.expr.data.numpy()) else false
             return self.value(chosen, dict(known), scope)
         self.give_up(free_vars(expr), known, scope)
-        branches = [self.branch(one, known) for one in (true, false)]
-        return Rest(scope.bind(If(self.expr(condition, scope), *branches, expr.span)))
+        then, other = self.branch(true, known), self.branch(false, known)
+        return Rest(scope.bind(If(self.expr(condition, scope), then, other, expr.span)))
 
     def branch(self, expr: Any, known: dict[Var, Any]) -> Any:
         """Return the rest of something that may happen or not."""
@@ -424,7 +423,7 @@ _RULES: dict[type, Callable[..., Any]] = {
     GlobalVar: _Evaluation.constant,
     Constructor: _Evaluation.constant,
     Function: _Evaluation.function,
-    Tuple: _Evaluation.tuple,
+    Tuple: _Evaluation.fields,
     TupleGetItem: _Evaluation.item,
     RefCreate: _Evaluation.new_place,
     RefRead: _Evaluation.read,

@@ -21,7 +21,7 @@ from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 __all__ = ["PartitionGraph"]
 
 
-@relay_pass("PartitionGraph", 0, ["InferType"])
+@relay_pass("PartitionGraph")
 def PartitionGraph(
     mod: IRModule, mod_name: str = "default", bind_constants: bool = True
 ) -> IRModule:

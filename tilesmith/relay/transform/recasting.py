@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.ir import Op
 from tilesmith.relay.expr import Tuple
-from tilesmith.relay.expr_functor import MixedModeMutator
+from tilesmith.relay.expr_functor import ExprMutator
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr
 from tilesmith.relay.op.view import make_call
@@ -18,7 +18,7 @@ from tilesmith.relay.walks import post_order
 __all__ = ["RecastMutator", "recast"]
 
 
-class RecastMutator(MixedModeMutator):
+class RecastMutator(ExprMutator):
     """Converts the operands of some operators to a dtype, and their results back."""
 
     def __init__(

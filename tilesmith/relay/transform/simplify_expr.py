@@ -80,14 +80,14 @@ def _written(made: Any) -> Any:
     return None if form is None else form(made)
 
 
-def _sizes_form(made: GraphCall) -> Any:
+def _sizes_form(made: Any) -> Any:
     sizes = made.args[1]
     values = list(sizes.values) if isinstance(sizes, ShapeExpr) else [None]
     known = [getattr(size, "value", None) for size in values]
     return None if None in known else make("reshape", made.args[0], newshape=known)
 
 
-_FORMS: dict[str, Callable[[GraphCall], Any]] = {
+_FORMS: dict[str, Callable[[Any], Any]] = {
     "relax.multiply": lambda made: make("multiply", *made.args),
     "relax.sqrt": lambda made: make("sqrt", *made.args),
     "relax.reshape": _sizes_form,
@@ -96,7 +96,7 @@ _FORMS: dict[str, Callable[[GraphCall], Any]] = {
 }
 
 
-def _by_relax(call: Call) -> Any:
+def _by_relax(call: Any) -> Any:
     meant = _meaning(call)
     return None if meant is None else _written(simplified_once(_Views(), meant))
 
@@ -105,7 +105,7 @@ def _by_relax(call: Call) -> Any:
 
 
 @_rule("zeros_like", "ones_like", "full_like")
-def _fill(call: Call) -> Any:
+def _fill(call: Any) -> Any:
     shape = shape_of(call)
     if shape is None:
         return None
@@ -115,7 +115,7 @@ def _fill(call: Call) -> Any:
 
 
 @_rule("reshape_like", "broadcast_to_like", "collapse_sum_like")
-def _take_sizes(call: Call) -> Any:
+def _take_sizes(call: Any) -> Any:
     shape = shape_of(call)
     if shape is None:
         return None
@@ -126,7 +126,7 @@ def _take_sizes(call: Call) -> Any:
 
 
 @_rule("cast_like")
-def _take_dtype(call: Call) -> Any:
+def _take_dtype(call: Any) -> Any:
     return make("cast", call.args[0], dtype=str(dtype_of(call)))
 
 
@@ -134,7 +134,7 @@ def _take_dtype(call: Call) -> Any:
 
 
 @_rule(*_RESHAPES)
-def _join_reshapes(call: Call) -> Any:
+def _join_reshapes(call: Any) -> Any:
     """Two changes of the shape are one; none if the shape is the first one again."""
     inner, shape = call.args[0], shape_of(call)
     if shape is not None and shape_of(inner) == shape:
@@ -146,7 +146,7 @@ def _join_reshapes(call: Call) -> Any:
 
 
 @_rule("layout_transform")
-def _join_layouts(call: Call) -> Any:
+def _join_layouts(call: Any) -> Any:
     """A -> B -> C is A -> C."""
     attrs: Any = call.attrs
     if attrs.src_layout == attrs.dst_layout:
@@ -168,7 +168,7 @@ _BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 @_rule(*_BINARY)
-def _narrow_filled(call: Call) -> Any:
+def _narrow_filled(call: Any) -> Any:
     """A tensor of one value that is made is a number, if the other operand has the whole shape."""
     for place, other in ((0, 1), (1, 0)):
         filled = call.args[place]
@@ -197,7 +197,7 @@ def _as_constant(array: Any, dtype: Any) -> Constant:
 
 
 @_rule("add", "multiply")
-def _join_constants(call: Call) -> Any:
+def _join_constants(call: Any) -> Any:
     """(x + a) + b is x + (a + b), (x * a) * b is x * (a * b)."""
     outer = _with_constant(call, call.op.name)
     inner = None if outer is None else _with_constant(outer[0], call.op.name)
@@ -219,7 +219,7 @@ def _product(a: Any, b: Any) -> Any:
 
 
 @_rule("multiply")
-def _switch(call: Call) -> Any:
+def _switch(call: Any) -> Any:
     """(x + a) * b is x * b + a * b: then the factor may go into a weight."""
     outer = _with_constant(call, "multiply")
     inner = None if outer is None else _with_constant(outer[0], "add")
@@ -233,7 +233,7 @@ def _switch(call: Call) -> Any:
 
 
 @_rule("divide")
-def _reciprocal_root(call: Call) -> Any:
+def _reciprocal_root(call: Any) -> Any:
     """c / sqrt(x) is c * rsqrt(x)."""
     dividend, divisor = call.args
     if not is_call(divisor, "sqrt") or not isinstance(dividend, Constant):
@@ -247,7 +247,7 @@ def _reciprocal_root(call: Call) -> Any:
 
 
 @_rule("clip")
-def _join_limits(call: Call) -> Any:
+def _join_limits(call: Any) -> Any:
     """Limits within limits are the narrower ones; those that hold anyway go."""
     attrs: Any = call.attrs
     low, high = attrs.a_min, attrs.a_max
@@ -272,7 +272,7 @@ def _lies_within(node: Any, low: float, high: float) -> bool:
     return bool(low <= limits.min and limits.max <= high)
 
 
-def _keeps_values(cast: Call) -> bool:
+def _keeps_values(cast: Any) -> bool:
     source, wide = dtype_of(cast.args[0]), dtype_of(cast)
     return source is not None and wide is not None and bool(holds_all(source, wide))
 
@@ -281,7 +281,7 @@ def _keeps_values(cast: Call) -> bool:
 
 
 @_rule("divide")
-def _softmax(call: Call) -> Any:
+def _softmax(call: Any) -> Any:
     """exp(x) / sum(exp(x)) is softmax(x); so it is with the greatest element subtracted."""
     dividend, total = call.args
     if not is_call(dividend, "exp") or not is_call(total, "sum") or total.args[0] is not dividend:
@@ -309,7 +309,7 @@ def _one_axis(reduction: Any) -> int | None:
 
 
 @_rule("log")
-def _log_softmax(call: Call) -> Any:
+def _log_softmax(call: Any) -> Any:
     """log(softmax(x)) is log_softmax(x)."""
     inner = call.args[0]
     if not is_call(inner, "nn.softmax"):
@@ -320,7 +320,7 @@ def _log_softmax(call: Call) -> Any:
 # The pass.
 
 
-def _once(call: Call) -> Any:
+def _once(call: Any) -> Any:
     for rule in _RULES.get(call.op.name, ()):
         found = rule(call)
         if found is not None:

@@ -10,7 +10,7 @@ from tilesmith.relay.expr import Call, Tuple, TupleGetItem, const
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.rewriting import rewrite
 from tilesmith.relay.transform.pass_classes import relay_pass
-from tilesmith.relay.ty import TensorType
+from tilesmith.relay.ty import TensorType, is_dynamic
 from tilesmith.relay.walks import functions_of
 
 __all__ = ["SimplifyInference"]
@@ -41,27 +41,73 @@ def _batch_norm(call: Call, type_: TensorType) -> Any:
     return _call("add", scaled, _along(shift, attrs.axis, rank))
 
 
-def _layer_norm(call: Call, type_: TensorType) -> Any:
-    data, gamma, beta = call.args
-    attrs: Any = call.attrs
-    mean = _call("mean", data, axis=[attrs.axis], keepdims=True)
+def _normalised(data: Any, axes: list[int], epsilon: float, dtype: str) -> Any:
+    """Return a tensor with mean 0 and variance 1 along axes."""
+    mean = _call("mean", data, axis=axes, keepdims=True)
     centred = _call("subtract", data, mean)
     square = _call("multiply", centred, centred)
-    variance = _call("mean", square, axis=[attrs.axis], keepdims=True)
-    epsilon = const(attrs.epsilon, str(type_.dtype))
-    found = _call("multiply", centred, _call("rsqrt", _call("add", variance, epsilon)))
-    rank = len(type_.shape)
+    variance = _call("mean", square, axis=axes, keepdims=True)
+    return _call("multiply", centred, _call("rsqrt", _call("add", variance, const(epsilon, dtype))))
+
+
+def _scaled(found: Any, call: Call, axis: int, rank: int) -> Any:
+    """Return a normalised tensor with the scale and the shift of a call along an axis."""
+    _, gamma, beta = call.args
+    attrs: Any = call.attrs
     if attrs.scale:
-        found = _call("multiply", found, _along(gamma, attrs.axis, rank))
+        found = _call("multiply", found, _along(gamma, axis, rank))
     if attrs.center:
-        found = _call("add", found, _along(beta, attrs.axis, rank))
+        found = _call("add", found, _along(beta, axis, rank))
     return found
+
+
+def _layer_norm(call: Call, type_: TensorType) -> Any:
+    attrs: Any = call.attrs
+    found = _normalised(call.args[0], [attrs.axis], attrs.epsilon, str(type_.dtype))
+    return _scaled(found, call, attrs.axis, len(type_.shape))
+
+
+def _instance_norm(call: Call, type_: TensorType) -> Any:
+    attrs: Any = call.attrs
+    rank = len(type_.shape)
+    axes = [axis for axis in range(1, rank) if axis != attrs.axis % rank]
+    found = _normalised(call.args[0], axes, attrs.epsilon, str(type_.dtype))
+    return _scaled(found, call, attrs.axis, rank)
+
+
+def _group_norm(call: Call, type_: TensorType) -> Any:
+    """Split the channels into groups, normalise each with all that follows it in the shape."""
+    attrs: Any = call.attrs
+    rank = len(type_.shape)
+    channel = attrs.axis % rank
+    if is_dynamic(type_):
+        return call
+    shape: list[int] = list(type_.concrete_shape)
+    groups = attrs.num_groups
+    split = [*shape[:channel], groups, shape[channel] // groups, *shape[channel + 1 :]]
+    grouped = _call("reshape", call.args[0], newshape=split)
+    axes = [axis for axis in range(1, rank + 1) if axis != channel]
+    found = _normalised(grouped, axes, attrs.epsilon, str(type_.dtype))
+    return _scaled(_call("reshape", found, newshape=shape), call, channel, rank)
+
+
+def _l2_normalize(call: Call, type_: TensorType) -> Any:
+    (data,) = call.args
+    attrs: Any = call.attrs
+    total = _call("sum", _call("multiply", data, data), axis=attrs.axis, keepdims=True)
+    least = _call("maximum", total, const(attrs.eps, str(type_.dtype)))
+    return _call("divide", data, _call("sqrt", least))
 
 
 _OF_TUPLES: dict[str, Callable[[Call, TensorType], Any]] = {"nn.batch_norm": _batch_norm}
 """Operator → its first result in inference; the other results are only for training."""
 
-_OF_TENSORS: dict[str, Callable[[Call, TensorType], Any]] = {"nn.layer_norm": _layer_norm}
+_OF_TENSORS: dict[str, Callable[[Call, TensorType], Any]] = {
+    "nn.group_norm": _group_norm,
+    "nn.instance_norm": _instance_norm,
+    "nn.l2_normalize": _l2_normalize,
+    "nn.layer_norm": _layer_norm,
+}
 
 
 def _changed(node: Any, types: dict[int, TensorType]) -> Any:
@@ -81,7 +127,7 @@ def _changed(node: Any, types: dict[int, TensorType]) -> Any:
 
 @relay_pass("SimplifyInference", 0, ["InferType"])
 def SimplifyInference(mod: IRModule) -> IRModule:
-    """Write batch_norm and layer_norm as arithmetic, and drop dropout."""
+    """Write normalisations as arithmetic, and drop dropout."""
     mod = infer_module(mod)
     for variable, function in functions_of(mod):
         types: dict[int, TensorType] = {}

@@ -36,7 +36,8 @@ def _numbered(function: Function) -> Any:
     for index, (node, dominator) in enumerate(zip(order, _dominators(order))):
         new = with_parts(node, [done[id(part)] for part in parts(node)])
         if not isinstance(node, _SHARED):
-            new = new.with_fields(span=Span(SourceName(f"index:{index}:{dominator}"), 0, 0, 0, 0))
+            source: Any = SourceName(f"index:{index}:{dominator}")
+            new = new.with_fields(span=Span(source, 0, 0, 0, 0))
         done[id(node)] = new
     return done[id(function)]
 

@@ -165,7 +165,7 @@ def SimplifyFCTranspose(mod: IRModule, target_weight_name: Iterable[str]) -> IRM
     new: dict[str, list[Var]] = {}
 
     def changed(node: Any) -> Any:
-        inner = node.args[1] if is_call(node, "nn.dense") else None
+        inner: Any = node.args[1] if is_call(node, "nn.dense") else None
         if not is_call(inner, "transpose") or not isinstance(inner.args[0], Var):
             return node
         weight = inner.args[0]

@@ -38,7 +38,7 @@ def tag_suffixes(mod: IRModule) -> IRModule:
                 return node
             old, part = node.span, numbers[name]
             numbers[name] += 1
-            source = SourceName(f"{name}{SUFFIX_STRING}{part}")
+            source: Any = SourceName(f"{name}{SUFFIX_STRING}{part}")
             span = Span(source, old.line, old.end_line, old.column, old.end_column)
             return node.with_fields(span=span)
 

@@ -7,16 +7,17 @@ For the operators that the dialects (`relay.qnn`) consist of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
 
 from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import Call, Constant, PrimValue, known_struct_info
+from tilesmith.relax.expr import Call, Constant, PrimValue
 from tilesmith.relax.struct_info import ShapeExpr
 from tilesmith.relay.op.view import View, make_call, rank_of
-from tilesmith.relay.rewriting import rewrite
+from tilesmith.relay.qnn.op.parameters import info_of
+from tilesmith.relay.walks import parts, post_order, with_parts
 from tilesmith.support.errors import UnsupportedError
 
 __all__ = ["as_relay"]
@@ -49,11 +50,11 @@ def _renamed(name: str) -> Callable[[Call], Any]:
     return change
 
 
-def _astype(call: Call) -> Any:
+def _astype(call: Any) -> Any:
     return make_call("cast", call.args, {"dtype": call.attrs.dtype})
 
 
-def _clip(call: Call) -> Any:
+def _clip(call: Any) -> Any:
     low, high = [float(_plain(one)) for one in (call.attrs.min, call.attrs.max)]
     return make_call("clip", call.args[:1], {"a_min": low, "a_max": high})
 
@@ -66,14 +67,14 @@ def _reshape(call: Call) -> Any:
     return make_call("reshape", call.args[:1], {"newshape": sizes})
 
 
-def _expand_dims(call: Call) -> Any:
+def _expand_dims(call: Any) -> Any:
     axes = [int(axis) for axis in call.attrs.axis]
     return make_call("expand_dims", call.args, {"axis": axes[0], "num_newaxis": len(axes)})
 
 
 def _matmul(call: Call) -> Any:
     a, b = call.args
-    out = {"out_dtype": str(known_struct_info(call).dtype)}
+    out = {"out_dtype": str(info_of(call).dtype)}
     if rank_of(a) == 3 and rank_of(b) == 3:
         return make_call("nn.batch_matmul", [a, b], {**out, "transpose_b": False})
     if isinstance(b, Call) and b.op is Op.get("transpose") and rank_of(b) == 2:
@@ -92,7 +93,7 @@ def _along(value: Any, axis: int, like: Any) -> Any:
 def _quantize(call: Call) -> Any:
     data, scale, point = call.args
     attrs: Any = call.attrs
-    dtype = str(known_struct_info(data).dtype)
+    dtype = str(info_of(data).dtype)
     made = make_call("divide", [data, _along(scale, attrs.axis, data)])
     wide = make_call("cast", [_along(point, attrs.axis, data)], {"dtype": dtype})
     made = make_call("add", [make_call("round", [made]), wide])
@@ -123,22 +124,27 @@ _RULES: dict[str, Callable[[Call], Any]] = {
 }
 
 
-def as_relay(expr: Any) -> Any:
-    """Return an expression in which calls of relax's operators are calls of relay's.
+def as_relay(expr: Any, known: Iterable[Any] = ()) -> Any:
+    """Return an expression in which calls of relax's operators are calls of relay's; what is
+    ``known`` to be relay's already stays, with all below it.
 
     Raises UnsupportedError for an operator that has no form here.
     """
+    done: dict[int, Any] = {id(one): one for one in known}
+    for node in post_order(expr, lambda one: id(one) not in done):
+        if id(node) not in done:
+            done[id(node)] = _changed(with_parts(node, [done[id(part)] for part in parts(node)]))
+    return done[id(expr)]
 
-    def change(node: Any) -> Any:
-        if isinstance(node, Constant) and node.dialect != "relay":
-            return Constant(node.data, dialect="relay")
-        if not isinstance(node, Call) or not isinstance(node.op, Op):
-            return node
-        if isinstance(node.op.spec, View) or not node.op.name.startswith("relax."):
-            return node
-        rule = _RULES.get(node.op.name)
-        if rule is None:
-            raise UnsupportedError(f"{node.op.name} has no form in relay")
-        return rule(node)
 
-    return rewrite(expr, change)
+def _changed(node: Any) -> Any:
+    if isinstance(node, Constant) and node.dialect != "relay":
+        return Constant(node.data, dialect="relay")
+    if not isinstance(node, Call) or not isinstance(node.op, Op):
+        return node
+    if isinstance(node.op.spec, View) or not node.op.name.startswith("relax."):
+        return node
+    rule = _RULES.get(node.op.name)
+    if rule is None:
+        raise UnsupportedError(f"{node.op.name} has no form in relay")
+    return rule(node)

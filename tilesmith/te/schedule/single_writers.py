@@ -84,7 +84,7 @@ class _Guard(Rewriter):
         if attribute.attr_key == UPDATE_SCOPE:
             return self.update(attribute)
         if attribute.attr_key != "thread_extent":
-            return self.children(attribute)  # type: ignore[no-any-return]
+            return self.children(attribute)
         thread: Any = attribute.node
         if self.launches is None:
             return self.kernel(attribute)
@@ -106,7 +106,8 @@ class _Guard(Rewriter):
         for launch in reversed(self.lacking.values()):
             body = launch.with_fields(body=body)
         self.launches = None
-        return new if body is new.body else new.with_fields(body=body)
+        guarded: Stmt = new if body is new.body else new.with_fields(body=body)
+        return guarded
 
     def update(self, attribute: AttrStmt) -> Stmt:
         body = self.visit(attribute.body)
@@ -122,7 +123,7 @@ class _Guard(Rewriter):
             done.add(tag)
             if tag not in self.running:
                 self.lacking[tag] = launch
-            conditions.append(self.running.get(tag, thread.var).equal(0))  # type: ignore[attr-defined]
+            conditions.append(self.running.get(tag, thread.var).equal(0))
         return IfThenElse(all_of(*conditions), body) if conditions else body
 
     def chosen(self, body: Stmt) -> list[str]:
@@ -132,7 +133,7 @@ class _Guard(Rewriter):
         if not isinstance(body, IfThenElse) or self.launches is None:
             return []
         used = set(nodes(body.condition, Var))
-        return [_tag(one) for one in self.launches if one.node.var in used]  # type: ignore[attr-defined]
+        return [_tag(one) for one in self.launches if one.node.var in used]
 
     def visit_ProducerRealize(self, realize: ProducerRealize) -> Stmt:
         is_private = self.launches is not None and memory_rank(realize.storage_scope) != 1

@@ -1,8 +1,8 @@
 """Convolutions and products of bytes with weights packed for dot products of four bytes.
 
 Four bytes along the channels make one word. A weight is packed as in `topi.nn.packed`, of words:
-(tiles, …, words, T). Signed data become unsigned ones, 128 greater; what this and the zero point add
-to the sums depends on the weight alone, and is subtracted by the caller.
+(tiles, …, words, T). Signed data become unsigned ones, 128 greater; what this and the zero point
+add to the sums depends on the weight alone, and is subtracted by the caller.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def _declared(result: Any, update: Update, name: str, **strided: Any) -> Any:
         zeros = Broadcast(const(0, dtype), shape[-1])
         rows = [[i, 0] for i in range(shape[0])] if len(shape) == 2 else [[0]]
         reset = stmt_seq(*[outs[0].vstore(row, zeros) for row in rows])
-        body = stmt_seq(*update(*ins, outs[0]))
+        body = stmt_seq(*update(ins[0], ins[1], outs[0]))
         return stmt_seq(reset, body), reset, body
 
     return te.decl_tensor_intrin(
@@ -276,10 +276,12 @@ def _tile_of_sums(a: Buffer, b: Buffer, c: Buffer, groups: int, dtype: str, unro
     for i in range(4):
         for j in range(4):
             place = [4 * (4 * i + j)]
-            rows = [one.vload([group, row, 0], f"{dtype}x16") for one, row in ((a, i), (b, j))]
+            left, right = [
+                one.vload([group, row, 0], f"{dtype}x16") for one, row in ((a, i), (b, j))
+            ]
             sums: Any = partial.vload(place, "int32x4")
             for half in (vectorlow, vectorhigh):
-                sums = sums + _pairs(*[half(f"{dtype}x8", row) for row in rows], dtype)
+                sums = sums + _pairs(half(f"{dtype}x8", left), half(f"{dtype}x8", right), dtype)
             steps.append(partial.vstore(place, sums))
             total = call_llvm_pure_intrin(
                 "int32", "llvm.vector.reduce.add.v4i32", partial.vload(place, "int32x4")

@@ -15,7 +15,7 @@ import numpy
 
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import Schema, integer, number
-from tilesmith.relax.expr import Constant, RelaxExpr, known_struct_info
+from tilesmith.relax.expr import Constant, RelaxExpr
 from tilesmith.relay.op.view import define, make_call
 from tilesmith.relay.qnn.op.parameters import (
     SCALE,
@@ -24,6 +24,7 @@ from tilesmith.relay.qnn.op.parameters import (
     check_dtype,
     check_parameters,
     constant_of,
+    info_of,
     number_of,
     parameter,
     raw,
@@ -62,7 +63,7 @@ def _moved(data: Any, scale: Any, point: Any, axis: int, out_scale: Any, out_poi
 def _checked(name: str, attrs: Any, lhs: Any, rhs: Any, given: Any) -> None:
     for what, expr in (("lhs", lhs), ("rhs", rhs)):
         check_dtype(name, what, expr, *_DTYPES)
-    check_dtype(name, "rhs", rhs, str(known_struct_info(lhs).dtype))
+    check_dtype(name, "rhs", rhs, str(info_of(lhs).dtype))
     left, right = sizes_along(lhs, attrs.lhs_axis), sizes_along(rhs, attrs.rhs_axis)
     check_parameters(name, left, lhs_scale=given[0], lhs_zero_point=given[1])
     check_parameters(name, right, rhs_scale=given[2], rhs_zero_point=given[3])
@@ -77,14 +78,14 @@ def _sum(name: str, combine: Any, correct: Any) -> Callable[..., Any]:
     def translate(attrs: Any, lhs: Any, rhs: Any, *given: Any) -> Any:
         _checked(name, attrs, lhs, rhs, given)
         out_scale, out_point = given[4:]
-        left = _moved(lhs, *given[:2], attrs.lhs_axis, out_scale, out_point)
-        right = _moved(rhs, *given[2:4], attrs.rhs_axis, out_scale, out_point)
+        left = _moved(lhs, given[0], given[1], attrs.lhs_axis, out_scale, out_point)
+        right = _moved(rhs, given[2], given[3], attrs.rhs_axis, out_scale, out_point)
         total = combine(left, right)
         if not _is_zero(out_point):
             total = correct(
                 total, relax.reshape(out_point, []) if sizes_along(out_point, 0) else out_point
             )
-        return saturated(total, known_struct_info(lhs).dtype)
+        return saturated(total, info_of(lhs).dtype)
 
     return translate
 
@@ -104,7 +105,7 @@ def _product(attrs: Any, lhs: Any, rhs: Any, *given: Any) -> Any:
         scale: Any = ratio(relax.multiply(*wide), given[4])
     else:
         scale = factors[0] * factors[1] / float(constant_of(given[4]).reshape(()))
-    out = known_struct_info(lhs).dtype
+    out = info_of(lhs).dtype
     return rescaled(
         relax.multiply(left, right),
         scale,
@@ -216,7 +217,7 @@ def table_of(
 
 def lookup(table: numpy.ndarray, data: Any) -> Any:
     """Return the elements of a table at 8-bit integers, the least of which is the first place."""
-    least = numpy.iinfo(known_struct_info(data).dtype.numpy()).min
+    least = numpy.iinfo(info_of(data).dtype.numpy()).min
     place = relax.astype(data, "int32")
     if least:
         place = relax.subtract(place, raw(numpy.int32(least)))
@@ -239,8 +240,8 @@ def apply(
         name, None, scale=in_scale, zero_point=in_point, output_scale=out_scale,
         output_zero_point=out_point,
     )  # fmt: skip
-    dtype = known_struct_info(x).dtype
-    numbers = [number_of(one) for one in given]
+    dtype = info_of(x).dtype
+    numbers: list[Any] = [number_of(one) for one in given]
     is_constant = all(one is not None for one in numbers)
     if of_arrays is not None and str(dtype) in _BYTES and is_constant:
         scale, point, new_scale, new_point = numbers

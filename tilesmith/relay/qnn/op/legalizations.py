@@ -48,8 +48,8 @@ def register_qnn_unary_op_legalize(
     def rule(attrs: Any, inputs: Any, types: Any) -> Any:
         dtype = str(types[0].dtype)
         return create_integer_lookup_op(
-            inputs[0], floating_point_func, *inputs[1:5], in_dtype=dtype,
-            out_dtype=str(types[-1].dtype),
+            inputs[0], floating_point_func, inputs[1], inputs[2], inputs[3], inputs[4],
+            in_dtype=dtype, out_dtype=str(types[-1].dtype),
         )  # fmt: skip
 
     return register_qnn_legalize(op_name, rule)

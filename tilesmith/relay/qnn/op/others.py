@@ -9,7 +9,7 @@ import numpy
 
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import Schema, boolean, integer, paddings, repeated, text
-from tilesmith.relax.expr import Tuple, TupleGetItem, as_expr, known_struct_info
+from tilesmith.relax.expr import Tuple, TupleGetItem, as_expr
 from tilesmith.relay.op.tensor import tuple_of
 from tilesmith.relay.op.view import define, make_call, name_or_empty
 from tilesmith.relay.qnn.op.elementwise import apply
@@ -19,6 +19,7 @@ from tilesmith.relay.qnn.op.parameters import (
     centred,
     check_dtype,
     check_parameters,
+    info_of,
     number_of,
     parameter,
     raw,
@@ -41,7 +42,7 @@ def _concatenate(
     attrs: Any, data: Any, scales: Any, points: Any, out_scale: Any, out_point: Any
 ) -> Any:
     name = "qnn.concatenate"
-    infos = known_struct_info(data).fields
+    infos = info_of(data).fields
     parts = (
         data.fields
         if isinstance(data, Tuple)
@@ -147,7 +148,7 @@ def _avg_pool2d(
         else raw(factor.reshape(()).astype("float32"))
     )
     one, zero = raw(numpy.float32(1)), out_point
-    dtype = known_struct_info(data).dtype
+    dtype = info_of(data).dtype
     return relax.quantize(relax.multiply(mean, scale), one, zero, out_dtype=dtype)
 
 

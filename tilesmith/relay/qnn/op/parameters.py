@@ -16,7 +16,7 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedE
 
 __all__ = [
     "SCALE", "ZERO_POINT", "FixedPoint", "along", "centred", "check_dtype", "check_parameters",
-    "constant_of", "fixed_point", "number_of", "parameter", "raw", "saturated",
+    "constant_of", "fixed_point", "info_of", "number_of", "parameter", "raw", "saturated",
 ]  # fmt: skip
 
 SCALE, ZERO_POINT = "float32", "int32"
@@ -31,6 +31,11 @@ def parameter(value: Any, dtype: str) -> Any:
 def raw(value: Any) -> Constant:
     """Return an array as a constant of a translated graph."""
     return Constant(numpy.asarray(value))
+
+
+def info_of(expr: Any) -> Any:
+    """Return what is known about a value."""
+    return known_struct_info(expr)
 
 
 def constant_of(expr: Any) -> Any:
@@ -141,7 +146,7 @@ def saturated(data: Any, dtype: Any) -> Any:
     """
     found = DataType(dtype)
     limits = numpy.iinfo(found.numpy())
-    own = known_struct_info(data).dtype
+    own = info_of(data).dtype
     if own.is_integer and numpy.iinfo(own.numpy()).bits <= limits.bits and own == found:
         return data
     return relax.astype(relax.clip(data, int(limits.min), int(limits.max)), str(found))

@@ -117,8 +117,12 @@ def rescaled(
     if compute == "int64" and is_known:
         fixed = [along(part, rank, axis) for part in fixed_point(factor)]
         points = [along(point, rank, axis) for point in (in_point, out_point)]
-        args = [one if isinstance(one, RelaxExpr) else raw(one) for one in (*fixed, *points)]
-        return relax.fixed_point_requantize(data, *args, rounding=rounding, out_dtype=out_dtype)
+        multiplier, shift, *ends = [
+            one if isinstance(one, RelaxExpr) else raw(one) for one in (*fixed, *points)
+        ]
+        return relax.fixed_point_requantize(
+            data, multiplier, shift, ends[0], ends[1], rounding=rounding, out_dtype=out_dtype
+        )
     compute = "float64" if compute == "int64" else compute
     real = relax.astype(centred(data, in_point, axis), compute)
     scale = along(factor, rank, axis)

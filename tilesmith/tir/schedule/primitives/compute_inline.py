@@ -172,7 +172,7 @@ class _Inliner(Rebuild):
         value = bind_shared(new.value, self.has_names)
         names = [let.var for let in nodes(value, Let)]
         if len(set(names)) != len(names):  # each copy has names of its own
-            return self.children(store)  # type: ignore[no-any-return]
+            return self.children(store)
         return new if value is new.value else new.with_fields(value=value)
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:

@@ -198,7 +198,7 @@ class _Regions(Rewriter):
 
     def visit_AttrStmt(self, attribute: AttrStmt) -> Stmt:
         if not _is_region(attribute) or not any_node(attribute.body, _is_parallel):
-            return self.children(attribute)  # type: ignore[no-any-return]
+            return self.children(attribute)
         try:
             return _Region(attribute).statement(attribute)
         except _NotTogether as reason:
