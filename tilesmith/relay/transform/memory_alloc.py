@@ -274,5 +274,3 @@ def without_allocations(mod: IRModule) -> IRModule:
         function: Any = mod[variable]
         mod[variable] = function.with_fields(body=_Results().scope(function.body))
     return mod
-
-

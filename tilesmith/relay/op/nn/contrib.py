@@ -71,9 +71,7 @@ computed(
     "data weight",
     _dense_pack,
     level=10,
-    schema=Schema(
-        weight_layout=text("NC"), units=optional_integer(), out_dtype=name_or_empty()
-    ),
+    schema=Schema(weight_layout=text("NC"), units=optional_integer(), out_dtype=name_or_empty()),
     description="``data @ w.T`` for a weight whose outputs are in tiles: (N / T, K, T).",
 )
 
