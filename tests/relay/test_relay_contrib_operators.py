@@ -1,4 +1,4 @@
-"""Operators on weights in blocks, tiles or bits, sparse rows and segments, against numpy and torch."""
+"""Operators on weights in blocks, tiles or bits, on sparse rows, against numpy and torch."""
 
 import numpy as np
 import pytest

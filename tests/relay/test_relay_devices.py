@@ -55,7 +55,7 @@ def test_an_annotation_changes_no_type_and_no_value():
 
 
 def test_devices_are_written_and_read():
-    y = relay.exp(on(relay.op.tensor.device_copy(x(), CPU, CUDA), "cuda:1"))
+    y = relay.exp(on(relay.op.tensor.device_copy(x(), CPU, CUDA), "cuda:0"))
     function = relay.annotation.function_on_device(
         relay.Function(relay.analysis.free_vars(y), y), [CPU], CUDA
     )

@@ -267,3 +267,13 @@ def test_a_deep_network_is_linear():
         y = relay.nn.relu(conv(y, name=f"w{step}"))
     made = relay.transform.ConvertLayout(NHWC)(module(y))
     assert len(calls(made, "layout_transform")) == 402
+
+
+def test_a_layout_of_the_result_compiles():
+    mod = module(relay.exp(conv(image(), out_layout="NHWC")))
+    inputs = inputs_of(mod)
+    with ts.transform.PassContext(opt_level=3, disabled_pass=["AlterOpLayout"]):
+        found = relay.create_executor("graph", mod, ts.cpu(), "llvm").evaluate()(*inputs)
+    (wanted,) = values(mod, inputs)
+    assert wanted.shape == (1, 6, 6, 8)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)

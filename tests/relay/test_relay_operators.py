@@ -474,6 +474,8 @@ X_VAR, W_VAR = relay.var("x", shape=(1, 4, 9, 8)), relay.var("w", shape=(6, 4, 3
         (lambda: relay.op.get("nn.conv2"), UnknownNameError, "nn.conv2d"),
         (lambda: relay.squeeze(X_VAR, relay.var("b", shape=(1,), dtype="int64")).struct_info,
          UnsupportedError, "axes"),
+        (lambda: relay.strided_slice(X_VAR, relay.var("b", shape=(1,)), (1,), axes=[1]),
+         UnsupportedError, "axes"),
         (lambda: relay.reshape(relay.var("a", relay.TensorType((relay.Any(),))), (0, -3))
          .struct_info, ShapeError, "reshape"),
     ],

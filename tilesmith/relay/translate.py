@@ -63,9 +63,10 @@ def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -
 
 
 def prepared(module: IRModule) -> IRModule:
-    """Return a module in which what several scopes share is bound in the scope around them. What
-    FuseOps has put into functions comes out again, and so does what writes to memory: what fuses and
-    where values lie is decided later, on loops.
+    """Return a module in which what several scopes share is bound in the scope around them.
+
+    What FuseOps has put into functions comes out again, and calls that write to memory give
+    results: what fuses and where values lie is decided later, on loops.
     """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
     module = without_allocations(module)

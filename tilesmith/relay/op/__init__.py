@@ -44,7 +44,8 @@ for _module, _prefix in (  # functions of `dyn` have taken the place of static o
 __all__ = sorted(
     {
         *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "memory", "nn",
-        "op", "op_attrs", "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision", "vm",
+        "op", "op_attrs", "patterns", "random", "reduce", "strategy", "tensor", "transform",
+        "vision", "vm",
     }
 )  # fmt: skip
 

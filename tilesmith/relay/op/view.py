@@ -37,8 +37,8 @@ from tilesmith.support.errors import (
 
 __all__ = [
     "SAME", "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value",
-    "define", "effect", "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of",
-    "same", "sizes", "translated",
+    "define", "effect", "find_function", "function", "functions", "make_call", "name_or_empty",
+    "rank_of", "same", "sizes", "translated",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])

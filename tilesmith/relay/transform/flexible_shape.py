@@ -127,7 +127,7 @@ def flexible_dispatch(
     chosen = list(range(len(main.params)) if input_indices is None else input_indices)
     if not chosen:
         raise ConfigError("the program has no input whose size could be flexible")
-    open_ = specialize_body(mod, main, axis, AnySize(), chosen, affects_output)["main"]
+    open_: Any = specialize_body(mod, main, axis, AnySize(), chosen, affects_output)["main"]
     params = [Var(param.name_hint, param.checked_type, dialect="relay") for param in open_.params]
     length = make_call("shape_of", [params[chosen[0]]], {"dtype": "int64"})
     rank = len(params[chosen[0]].checked_type.shape)
@@ -136,7 +136,7 @@ def flexible_dispatch(
     mod[fallback] = open_
     choice: Any = Call(fallback, params)
     for bucket in reversed(sizes):
-        version = specialize_body(mod, main, axis, bucket, chosen, affects_output)["main"]
+        version: Any = specialize_body(mod, main, axis, bucket, chosen, affects_output)["main"]
         variable = GlobalVar(f"main_{bucket}")
         mod[variable] = version
         padding = pad_value if auto_pad else None

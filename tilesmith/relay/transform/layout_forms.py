@@ -16,12 +16,11 @@ from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo, TupleStruct
 from tilesmith.relay.expr import Call
 from tilesmith.relay.op.view import make_call
 from tilesmith.relay.transform.infer_layout_utils import InferCorrectLayoutOutput
-from tilesmith.support.errors import ShapeError, TilesmithError
-from tilesmith.support.fallbacks import record_fallback
+from tilesmith.support.errors import ShapeError
 
 __all__ = [
-    "Form", "Held", "StatedLayouts", "agrees", "form_of", "rank", "recorded", "sizes_of",
-    "stated_layouts", "transformed",
+    "Form", "Held", "StatedLayouts", "agrees", "form_of", "rank", "sizes_of", "stated_layouts",
+    "transformed",
 ]  # fmt: skip
 
 
@@ -131,11 +130,6 @@ def agrees(old: Any, new: Any, forms: Sequence[Form | None]) -> bool:
     if len(before) != len(now):
         return False
     return all(a == b for a, b in zip(before, now) if isinstance(a, int) and isinstance(b, int))
-
-
-def recorded(what: str, error: TilesmithError) -> None:
-    """Note that a tensor stays in its old layout."""
-    record_fallback("layout", what, error)
 
 
 def stated_layouts(

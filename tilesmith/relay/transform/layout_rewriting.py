@@ -22,13 +22,13 @@ from tilesmith.relay.transform.layout_forms import (
     agrees,
     form_of,
     rank,
-    recorded,
     stated_layouts,
     transformed,
 )
 from tilesmith.relay.transform.layout_rules import carry
 from tilesmith.relay.walks import functions_of, is_closed, parts, post_order, with_parts
 from tilesmith.support.errors import ShapeError, TilesmithError
+from tilesmith.support.fallbacks import record_fallback
 
 __all__ = ["LayoutRewriter", "rewrite_layouts"]
 
@@ -131,7 +131,7 @@ class LayoutRewriter:
                 if found is not None:
                     return found
         except ShapeError as error:  # the sizes do not fit the layout
-            recorded(f"a call of {call.op.name}", error)
+            record_fallback("layout", f"a call of {call.op.name}", error)
         if not all(one.is_plain for one in args):
             found = self._carried(call, args)
             if found is not None:
@@ -185,7 +185,7 @@ class LayoutRewriter:
             if agrees(call.struct_info, found.expr.struct_info, forms):
                 return found
         except TilesmithError as error:
-            recorded(f"a call of {call.op.name}", error)
+            record_fallback("layout", f"a call of {call.op.name}", error)
         return None
 
 

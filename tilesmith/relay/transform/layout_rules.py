@@ -36,7 +36,7 @@ class Layouts(Protocol):
 Rule = Callable[[Layouts, Call, list[Held]], Held | None]
 
 
-def carry(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def carry(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     """Return a call with operands in their new layouts, None if its operator cannot do with them.
 
     ``args`` are the operands; one at least is not as it was.
@@ -65,7 +65,7 @@ def _made(call: Call, args: Iterable[Any], **changes: Any) -> Call:
     return made.with_fields(span=call.span)
 
 
-def _registered(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _registered(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     """Ask what a program has registered for the operator."""
     types = [arg.checked_type for arg in call.args]
     old = [one.form.old if one.form is not None else "" for one in args]
@@ -89,7 +89,7 @@ _BY_ELEMENT = frozenset(
 )
 
 
-def _by_element(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _by_element(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     forms = [one.form for one in args if one.form is not None]
     shape = sizes_of(call.struct_info)
     if not forms or shape is None or len(shape) != len(forms[0].old):
@@ -113,7 +113,7 @@ def _spread(layouts: Layouts, held: Held, form: Form, count: int) -> Any:
     return layouts.in_layout(Held(found), form.old, form.new)
 
 
-def _bias_add(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _bias_add(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     data, bias = args
     if data.form is None:
         return None
@@ -132,7 +132,7 @@ def _bias_add(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
 # Operators that name their layout
 
 
-def _named(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _named(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     """Pools, resizing: the attribute ``layout`` becomes the new one."""
     attrs, data = attrs_of(call), args[0]
     if "layout" not in attrs or data.form is None or data.form.old != attrs["layout"]:
@@ -147,7 +147,7 @@ def _named(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
     return Held(_made(call, [data.expr, *rest], **changes), data.form)
 
 
-def _layout_transform(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _layout_transform(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, attrs = args[0].form, call.attrs
     if form is None or form.old != attrs.src_layout:
         return None
@@ -156,7 +156,7 @@ def _layout_transform(layouts: Layouts, call: Call, args: list[Held]) -> Held | 
     return Held(_made(call, [args[0].expr], src_layout=form.new))
 
 
-def _transpose(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _transpose(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     """Let the axes stay where they are: only what they were called changes."""
     form = args[0].form
     if form is None:
@@ -169,7 +169,7 @@ def _transpose(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
 # Operators with axes
 
 
-def _along_axis(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _along_axis(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     """The attribute ``axis`` moves; the other operands are vectors along it, or none."""
     data = args[0]
     axis = attrs_of(call).get("axis")
@@ -184,19 +184,19 @@ def _along_axis(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
     return Held(made, data.form)
 
 
-def _batch_norm(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _batch_norm(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     found = _along_axis(layouts, call, args)
     return None if found is None else Held(found.expr, None, [found.form, None, None])
 
 
-def _split(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _split(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     found = _along_axis(layouts, call, args)
     if found is None:
         return None
     return Held(found.expr, None, [found.form] * len(call.struct_info.fields))
 
 
-def _concatenate(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _concatenate(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     fields = args[0].fields
     forms = [one.form for one in fields if one.form is not None]
     if not forms:
@@ -218,7 +218,7 @@ def _without(form: Form, gone: set[str]) -> Form | None:
     return form_of(old, "".join(kept))
 
 
-def _reduce(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _reduce(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, attrs = args[0].form, attrs_of(call)
     if form is None or len(args) != 1:
         return None
@@ -238,7 +238,7 @@ def _reduce(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
     return Held(_made(call, [args[0].expr], **changes), _without(form, gone))
 
 
-def _squeeze(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _squeeze(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, axes = args[0].form, call.attrs.axis
     if form is None or axes is None:
         return None
@@ -249,7 +249,7 @@ def _squeeze(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
     return Held(_made(call, [args[0].expr], axis=places), _without(form, gone))
 
 
-def _pad(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _pad(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form = args[0].form
     if form is None:
         return None
@@ -264,7 +264,7 @@ def _pad(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
     return Held(_made(call, [args[0].expr, *rest], pad_width=widths), form)
 
 
-def _strided_slice(layouts: Layouts, call: Call, args: list[Held]) -> Held | None:
+def _strided_slice(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, attrs = args[0].form, call.attrs
     if form is None:
         return None

@@ -23,7 +23,8 @@ def registered(call: Call, key: str) -> Any:
     rule = call.op.get_attr(key) if isinstance(call.op, Op) else None
     if rule is None:
         return None
-    types = [type_of(one.struct_info) for one in (*call.args, call)]
+    nodes: list[Any] = [*call.args, call]
+    types = [type_of(one.struct_info) for one in nodes]
     return rule(call.attrs, call.args, types)
 
 

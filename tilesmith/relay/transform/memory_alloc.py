@@ -121,7 +121,7 @@ def _kernel(call: Call) -> tuple[Function, list[Any]]:
     """Return a function of the values that a call takes, and these; constants stay inside."""
     if isinstance(call.op, Function):
         return call.op, list(call.args)
-    inputs = [arg for arg in call.args if not isinstance(arg, Constant)]
+    inputs: list[Any] = [arg for arg in call.args if not isinstance(arg, Constant)]
     params = [Var(f"p{at}", one.struct_info, dialect="relay") for at, one in enumerate(inputs)]
     given = iter(params)
     args = [arg if isinstance(arg, Constant) else next(given) for arg in call.args]
@@ -233,7 +233,7 @@ class _Results:
         self.bound[variable] = value
         return [(variable, value)]
 
-    def invoked(self, variable: Var, call: Call) -> list[Binding]:
+    def invoked(self, variable: Var, call: Any) -> list[Binding]:
         """Return the call of a kernel, and note what its outputs are."""
         kernel, inputs, outputs = [self.bound.get(arg, arg) for arg in call.args]
         fields = [outputs] if not isinstance(outputs, Tuple) else outputs.fields
@@ -274,5 +274,3 @@ def without_allocations(mod: IRModule) -> IRModule:
         function: Any = mod[variable]
         mod[variable] = function.with_fields(body=_Results().scope(function.body))
     return mod
-
-

@@ -104,11 +104,10 @@ class Region:
         return Let(self.var, made, body)
 
 
-class StorageCoalesce(ExprMutator):
+class StorageCoalesce:
     """Lets the storages of each scope be one for each device."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.regions: list[dict[str, Region]] = []
         self.made = 0
 
@@ -139,6 +138,12 @@ class StorageCoalesce(ExprMutator):
                 if offset is not None:
                     return region, offset
         return None
+
+    def visit(self, expr: Any) -> Any:
+        """Plan the scopes in what a let binds."""
+        if isinstance(expr, If):
+            return self.visit_if(expr)
+        return self.visit_function(expr) if isinstance(expr, Function) else expr
 
     def visit_function(self, fn: Any) -> Any:
         """Plan a function that is no kernel."""
@@ -174,11 +179,10 @@ class StorageCoalesce(ExprMutator):
                     continue
             if is_memory_call(value, "memory.alloc_tensor"):
                 value = self.process_alloc_tensor(value)
-            elif isinstance(value, (If, Function)):
+            else:
                 value = self.visit(value)
             made.append((variable, value))
-        last = self.visit(result) if isinstance(result, (If, Function)) else result
-        return self.exit_scope(self.mk_let(made, last))
+        return self.exit_scope(self.mk_let(made, self.visit(result)))
 
     def process_alloc_storage(self, variable: Var, value: Any) -> None:
         """Add a storage of a known size to the region of its device."""

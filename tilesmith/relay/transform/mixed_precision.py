@@ -131,7 +131,7 @@ class _Mixed:
 
     def run(self, function: Function, keep_dtypes: bool) -> Function:
         """Return the function with narrow floats inside."""
-        body = function.body
+        body: Any = function.body
         for node in post_order(body, lambda one: not is_closed(one)):
             self.done[id(node)] = self._node(node)
         result = self.done[id(body)]

@@ -141,8 +141,9 @@ def dynamic(
     ``static`` operator make its calls where one of these is computed by the program.
 
     ``arguments`` has the names that the static function's parameters have; so do the attributes.
-    ``static_only`` are parameters of the static function that the operator does not have. ``dtypes``
-    are those of operands that users may write as numbers; of sizes it is int64 unless stated.
+    ``static_only`` are parameters of the static function that the operator does not have.
+    ``dtypes`` are those of operands that users may write as numbers; of sizes it is int64 unless
+    stated.
     """
     names = [word.partition(":")[0] for word in arguments.split()]
     chosen = values.split()

@@ -21,8 +21,8 @@ from tilesmith.relax.op.convolution_gradients import weight_gradient
 from tilesmith.relax.spec import topi
 from tilesmith.relay.op.nn.convolution import convolution_fields
 from tilesmith.relay.op.view import computed, define, function, name_or_empty, sizes
-from tilesmith.support.lazy import resolve
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
+from tilesmith.support.lazy import resolve
 
 # Blocks of channels
 
@@ -71,9 +71,7 @@ computed(
     "data weight",
     _dense_pack,
     level=10,
-    schema=Schema(
-        weight_layout=text("NC"), units=optional_integer(), out_dtype=name_or_empty()
-    ),
+    schema=Schema(weight_layout=text("NC"), units=optional_integer(), out_dtype=name_or_empty()),
     description="``data @ w.T`` for a weight whose outputs are in tiles: (N / T, K, T).",
 )
 
