@@ -26,7 +26,9 @@ def _unflatten(g: Any, data: Any, dim: Any, sizes: Any) -> Any:
     input and the number of new sizes less one.
     """
     import torch
-    from torch.onnx import symbolic_helper as helper
+    from torch.onnx import symbolic_helper
+
+    helper: Any = symbolic_helper
 
     def vector(*values: int) -> Any:
         return g.op("Constant", value_t=torch.tensor(values, dtype=torch.int64))
