@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -87,6 +88,16 @@ def test_forms_of_packages(onnx_path, tmp_path, options, members, kind):
         assert sorted(archive.getnames()) == members
     assert package.executor_type == kind
     check(tvmc.run(package, "cpu", inputs={"x": X}, benchmark=True, repeat=1, number=1))
+
+
+def test_code_for_other_machines(onnx_path, tmp_path):
+    model = tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
+    target, path = "llvm -mtriple=aarch64-linux-gnu", str(tmp_path / "arm.tar")
+    package = tvmc.compile(model, target, package_path=path, output_format="tar")
+    with zipfile.ZipFile(package.lib_path) as artifact:
+        objects = [name for name in artifact.namelist() if name.endswith((".o", ".so"))]
+        machine = int.from_bytes(artifact.read(objects[0])[18:20], "little")
+    assert machine == 183  # the number of AArch64 in ELF
 
 
 @pytest.mark.parametrize("executor", ["aot", None])

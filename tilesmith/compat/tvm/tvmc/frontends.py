@@ -73,7 +73,8 @@ class OnnxFrontend(Frontend):
         `relay.frontend.from_onnx`.
         """
         try:
-            return from_onnx(path, shape_dict, **kwargs)
+            loaded: Loaded = from_onnx(path, shape_dict, **kwargs)
+            return loaded
         except MissingDependencyError as error:
             raise TVMCImportError(error.message, notes=error.notes) from None
 
@@ -106,7 +107,8 @@ class PyTorchFrontend(Frontend):
                 f"{path} is no model in TorchScript: {str(error).splitlines()[0]}",
                 notes=("save it with torch.jit.trace(model, example).save(path)",),
             ) from None
-        return from_pytorch(model.eval(), list(shape_dict.items()), **kwargs)
+        loaded: Loaded = from_pytorch(model.eval(), list(shape_dict.items()), **kwargs)
+        return loaded
 
 
 class RelayFrontend(Frontend):

@@ -20,7 +20,7 @@ from tilesmith.relay.backend.executor_factory import ExecutorFactoryModule
 from tilesmith.runtime.params import load_param_dict, save_param_dict
 from tilesmith.runtime.timing import BenchmarkResult
 from tilesmith.runtime.vm import Executable as VMExecutable
-from tilesmith.support.errors import ArtifactError, UnsupportedError
+from tilesmith.support.errors import ArtifactError, CodegenError, UnsupportedError
 from tilesmith.support.files import PathLike, make_atomically, write_atomically
 
 logger = logging.getLogger("TVMC")
@@ -28,6 +28,10 @@ logger = logging.getLogger("TVMC")
 GRAPH, PARAMS, CODE = "mod.json", "mod.params", "code.ro"
 _LIBRARY = "mod"
 _FORMATS = ("so", "tar")
+_OTHER_MACHINES = (
+    'code for other machines (--target "llvm -mtriple=…") is stored with -f tar, and linked there '
+    "when it is loaded"
+)
 
 
 class TVMCModel:
@@ -111,14 +115,19 @@ class TVMCModel:
         """
         if cross or cross_options:
             raise TVMCException(
-                "no cross compiler is called: code for other machines is linked by the linker that "
-                "comes with the package ziglang",
-                notes=('leave it out, and name the machine: --target "llvm -mtriple=…"',),
+                "no cross compiler is called",
+                notes=(_OTHER_MACHINES,),
             )
         path = str(package_path or self.default_package_path())
         folder = tempdir()
         names = [_library_name(lib_format), PARAMS]
-        executor_factory.get_lib().export_library(folder.relpath(names[0]))
+        try:
+            executor_factory.get_lib().export_library(folder.relpath(names[0]))
+        except CodegenError as error:
+            raise TVMCException(
+                f"the code cannot be linked here: {error.message.splitlines()[0]}",
+                notes=(_OTHER_MACHINES,),
+            ) from error
         Path(folder.relpath(PARAMS)).write_bytes(save_param_dict(executor_factory.get_params()))
         graph = _graph_of(executor_factory)
         if graph is not None:
