@@ -69,6 +69,12 @@ def test_deep_programs(capsys):
     assert page.page().count('"nn.relu"') == 2000
 
 
+def test_many_parameters(capsys):
+    params = [relay.var(f"p{number}", shape=(2,)) for number in range(11)]
+    RelayVisualizer(relay.Function(params, params[0])).render()
+    assert "p6, p7, and 3 more\n" in capsys.readouterr().out
+
+
 def test_every_kind_of_expression():
     """No expression of the prelude, with its matches and functions, is unknown."""
 

@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.compat.tvmc.conftest import TEXT, WEIGHT
 from tilesmith import relay, rpc
 from tilesmith.compat.tvm import tvmc
+from tilesmith.compat.tvm.tvmc import composite_target
 from tilesmith.compat.tvm.tvmc.errors import TVMCException
 from tilesmith.compat.tvm.tvmc.main import REGISTERED_PARSER, _main, register_parser
 from tilesmith.compat.tvm.tvmc.model import TVMCModel, TVMCPackage, TVMCResult
@@ -21,6 +23,8 @@ from tilesmith.compat.tvm.tvmc.runner import (
     get_input_info,
     make_inputs_dict,
 )
+from tilesmith.driver.model import import_model
+from tilesmith.ir import IRModule
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 EXPECTED = np.maximum(X @ WEIGHT.T, 0)
@@ -86,9 +90,21 @@ def test_forms_of_packages(onnx_path, tmp_path, options, members, kind):
     check(tvmc.run(package, "cpu", inputs={"x": X}, benchmark=True, repeat=1, number=1))
 
 
-def test_open_sizes_need_a_value(onnx_path):
+def test_code_for_other_machines(onnx_path, tmp_path):
+    model = tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
+    target, path = "llvm -mtriple=aarch64-linux-gnu", str(tmp_path / "arm.tar")
+    package = tvmc.compile(model, target, package_path=path, output_format="tar")
+    with zipfile.ZipFile(package.lib_path) as artifact:
+        objects = [name for name in artifact.namelist() if name.endswith((".o", ".so"))]
+        machine = int.from_bytes(artifact.read(objects[0])[18:20], "little")
+    assert machine == 183  # the number of AArch64 in ELF
+
+
+@pytest.mark.parametrize("executor", ["aot", None])
+def test_open_sizes_need_a_value(onnx_path, executor):
+    """Their graph cannot be written as JSON, so the package of the graph executor has none."""
     model = tvmc.load(onnx_path)
-    package = tvmc.compile(model, "llvm", executor=relay.backend.Executor("aot"))
+    package = tvmc.compile(model, "llvm", executor=executor and relay.backend.Executor(executor))
     assert package.executor_type == "aot" and package.graph is None
     check(tvmc.run(package, "cpu", inputs={"x": X}))
     with pytest.raises(TVMCException, match="open sizes"):
@@ -158,9 +174,8 @@ def test_members_do_not_leave_the_folder(package_path, tmp_path):
     [
         ({"tuning_records": "x.json"}, "tuning"), ({"cross": "gcc"}, "cross compiler"),
         ({"output_format": "mlf"}, "boards"), ({"output_format": "zip"}, "no format 'zip'"),
-        ({"desired_layout": "NCHW"}, "desired_layout"),
-        ({"mixed_precision": True, "mixed_precision_ops": ["nn.dense"]}, "mixed_precision_ops"),
-        ({"target": "llvm, dnnl"}, "programs of Relay"),
+        ({"desired_layout": ["NCHW", "NHWC"], "desired_layout_ops": ["nn.conv2d"]}, "2 layouts"),
+        ({"target": "llvm, dnnl -x=1"}, "has no options"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_says_so(onnx_path, options, message):
@@ -169,8 +184,10 @@ def test_what_cannot_be_done_says_so(onnx_path, options, message):
         tvmc.compile(model, **{"target": "llvm", **options})
 
 
-def test_half_precision(onnx_path):
-    model = tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
+@pytest.mark.parametrize("is_relax", [False, True])
+def test_half_precision(onnx_path, is_relax):
+    module = import_model(onnx_path, {"x": [2, 3]})
+    model = TVMCModel(module) if is_relax else tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
     package = tvmc.compile(
         model, "llvm", mixed_precision=True, mixed_precision_acc_type="float32", dump_code="relay"
     )
@@ -178,6 +195,64 @@ def test_half_precision(onnx_path):
         assert "float16" in file.read()
     found = tvmc.run(package, "cpu", inputs={"x": X}).get_output("output_0")
     np.testing.assert_allclose(found, EXPECTED, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"desired_layout": "NCHW"}, "desired_layout"),
+        ({"mixed_precision": True, "mixed_precision_ops": ["nn.dense"]}, "mixed_precision_ops"),
+        ({"target": "llvm, dnnl"}, "programs of Relay"),
+    ],
+)
+def test_what_graphs_of_relax_do_not_have(onnx_path, options, message):
+    model = TVMCModel(import_model(onnx_path, {"x": [2, 3]}))
+    with pytest.raises(TVMCException, match=message):
+        tvmc.compile(model, **{"target": "llvm", **options})
+
+
+def test_layouts_of_convolutions():
+    x, w = relay.var("x", shape=(1, 3, 5, 5)), relay.var("w", shape=(4, 3, 3, 3))
+    module = IRModule.from_expr(relay.Function([x, w], relay.nn.conv2d(x, w)))
+    random = np.random.default_rng(0)
+    shapes = {"x": (1, 3, 5, 5), "w": (4, 3, 3, 3)}
+    values = {name: random.random(shape, "float32") for name, shape in shapes.items()}
+    found = []
+    for layout in (None, ["NHWC"]):
+        package = tvmc.compile(TVMCModel(module), "llvm", desired_layout=layout, dump_code="relay")
+        found.append(tvmc.run(package, "cpu", inputs=values).get_output("output_0"))
+        with open(package.package_path + ".relay") as file:
+            assert ('data_layout="NHWC", kernel_layout="HWIO"' in file.read()) == bool(layout)
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_models_are_divided_among_compilers(onnx_path, capsys):
+    """By one that this program brings: what it got is written, no code is made for it."""
+
+    def divide(mod, params):
+        return relay.transform.AnnotateTarget("ccompiler")(mod)
+
+    composite_target.REGISTERED_CODEGEN["mine"] = {"config_key": None, "pass_pipeline": divide}
+    try:
+        model = tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
+        package = tvmc.compile(model, "llvm, mine", dump_offloads="-")
+        assert "calls of operators" in capsys.readouterr().out
+        check(tvmc.run(package, "cpu", inputs={"x": X}))
+    finally:
+        del composite_target.REGISTERED_CODEGEN["mine"]
+
+
+def test_models_of_torch(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = str(tmp_path / "m.pt")
+    torch.jit.trace(torch.nn.ReLU(), torch.ones(2, 3)).save(path)
+    package = tvmc.compile(tvmc.load(path, shape_dict={"x": [2, 3]}), "llvm")
+    check(tvmc.run(package, "cpu", inputs={"x": X - 2}), np.maximum(X - 2, 0))
+    with pytest.raises(TVMCException, match="--input-shapes"):
+        tvmc.load(path)
+    (tmp_path / "m.pt").write_bytes(b"no model")
+    with pytest.raises(TVMCException, match="TorchScript"):
+        tvmc.load(path, shape_dict={"x": [2, 3]})
 
 
 def test_data_that_is_made():
@@ -235,7 +310,6 @@ def test_the_command(onnx_path, tmp_path):
         (["compile", "MODEL", "--target", "lvm"], "no target 'lvm'"),
         (["compile", "MODEL", "-o", "no/such/m.tar"], "the folder no/such does not exist"),
         (["compile", "MODEL", "--runtime", "crt"], "boards"),
-        (["compile", "MODEL", "-o", "m.tar"], "--executor aot"),
         (["tune", "MODEL", "-o", "x"], "no tuning yet"),
         (["micro", "build", "--x"], "boards"),
         (["--config", "none", "run", "x"], "no settings 'none'"),

@@ -250,7 +250,7 @@ def test_formats_of_models(tmp_path):
         frontends.lazy_import("no_such_package.part")
 
 
-@pytest.mark.parametrize("name", ["keras", "pb", "tflite", "pytorch", "paddle"])
+@pytest.mark.parametrize("name", ["keras", "pb", "tflite", "paddle"])
 def test_formats_that_are_converted_first(tmp_path, name):
     frontend = frontends.get_frontend_by_name(name)
     path = tmp_path / f"model.{frontend.suffixes()[0]}"

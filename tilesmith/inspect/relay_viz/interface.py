@@ -15,6 +15,9 @@ __all__ = [
     "UNKNOWN_TYPE", "DefaultVizParser", "Plotter", "VizEdge", "VizGraph", "VizNode", "VizParser",
 ]  # fmt: skip
 
+_SHOWN = 8
+"""The parameters of a function that are named."""
+
 UNKNOWN_TYPE = "unknown"
 """The type of nodes that a parser does not know."""
 
@@ -148,7 +151,10 @@ def _call(call: Any) -> tuple[str, str]:
 
 
 def _function(function: Any) -> tuple[str, str]:
-    lines = [f"params: {', '.join([param.name_hint for param in function.params])}"]
+    names = [param.name_hint for param in function.params]
+    if len(names) > _SHOWN:
+        names[_SHOWN:] = [f"and {len(names) - _SHOWN} more"]
+    lines = [f"params: {', '.join(names)}"]
     attrs = function.attrs.items() if function.attrs else ()
     return "Function", "\n".join([*lines, *[f"{name}: {value}" for name, value in attrs]])
 

@@ -39,7 +39,6 @@ from tilesmith.ir import IRModule, Op
 from tilesmith.ir.instrument import PassInstrument, PassTimingInstrument
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.relay.backend.executor import Executor, Runtime
-from tilesmith.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tilesmith.relay.walks import post_order
 from tilesmith.runtime.vm import Executable as VMExecutable
 from tilesmith.support.files import write_atomically
@@ -200,7 +199,9 @@ def compile_model(
     _add_sources(dumps, _words(dump_code), built)
     path = tvmc_model.export_package(built, package_path, cross, cross_options, output_format)
     save_dumps(path, dumps)
-    return TVMCPackage(path, use_vm=use_vm)
+    package = TVMCPackage(path, use_vm=use_vm)
+    package.home = tvmc_model.folder
+    return package
 
 
 def _prepared(
@@ -212,24 +213,11 @@ def _prepared(
 
 
 def _add_sources(dumps: dict[str, Any], formats: Sequence[str], built: Any) -> None:
-    """Add the texts of the compiled program; refuse a graph that cannot be saved."""
+    """Add the texts of the compiled program."""
     library = built.mod if isinstance(built, VMExecutable) else built.get_lib()
-    if isinstance(built, GraphExecutorFactoryModule):
-        _check_sizes(library)
     for form in formats:
         if form not in ("relay", "tir"):
             dumps[form] = library.get_source(form)
-
-
-def _check_sizes(library: Any) -> None:
-    """Raise TVMCException where inputs have open sizes: no graph with such tensors can be saved."""
-    for one in library.get_function("main").signature.params:
-        if not all(isinstance(size, int) for size in one.shape):
-            raise TVMCException(
-                f"the input '{one.name}' has open sizes, {tuple(one.shape)}, and the graph "
-                "executor needs known ones",
-                notes=(f'add: --input-shapes "{one.name}:[…]", or --executor aot',),
-            )
 
 
 def _words(text: str | Sequence[str] | None) -> list[str]:
@@ -249,7 +237,7 @@ def _divide(
         if not is_relay(mod):
             raise TVMCException(
                 f"'{one['name']}' stands beside the target: models are divided among compilers "
-                "where they are programs of Relay, this one was read as a graph of relax",
+                "where they are programs of Relay, this one is a graph of relax",
                 notes=("leave it out of --target",),
             )
         if one["opts"]:

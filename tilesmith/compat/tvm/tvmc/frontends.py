@@ -11,11 +11,10 @@ from typing import Any, NoReturn
 
 import numpy
 
-from tilesmith import relay
 from tilesmith.compat.tvm.tvmc.errors import TVMCException, TVMCImportError
 from tilesmith.compat.tvm.tvmc.model import TVMCModel
-from tilesmith.driver.model import import_model
 from tilesmith.ir import IRModule
+from tilesmith.relay.frontend import from_onnx, from_pytorch
 from tilesmith.relay.parser import fromtext
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import array
@@ -70,20 +69,46 @@ class OnnxFrontend(Frontend):
         return ["onnx"]
 
     def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> Loaded:
-        """Return the module of a file; its weights are constants in it."""
-        sizes = {name: _named_sizes(name, shape) for name, shape in (shape_dict or {}).items()}
+        """Return the module of a file; its weights are constants in it. ``kwargs`` are options of
+        `relay.frontend.from_onnx`.
+        """
         try:
-            # The one place to change once relay.frontend.from_onnx is there.
-            return import_model(path, sizes or None), {}
+            loaded: Loaded = from_onnx(path, shape_dict, **kwargs)
+            return loaded
         except MissingDependencyError as error:
             raise TVMCImportError(error.message, notes=error.notes) from None
 
 
-def _named_sizes(name: str, shape: Any) -> list[Any]:
-    """Return a shape with names in place of unknown sizes."""
-    return [
-        f"{name}_{axis}" if isinstance(size, relay.Any) else size for axis, size in enumerate(shape)
-    ]
+class PyTorchFrontend(Frontend):
+    """Reads traced or scripted models of PyTorch (TorchScript)."""
+
+    @staticmethod
+    def name() -> str:
+        """Return the name of the format."""
+        return "pytorch"
+
+    @staticmethod
+    def suffixes() -> list[str]:
+        """Return the suffixes of its files."""
+        return ["pth", "pt", "zip"]
+
+    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> Loaded:
+        """Return module and weights of a file; ``shape_dict`` names the inputs, in order."""
+        if not shape_dict:
+            raise TVMCException(
+                "a model of PyTorch does not tell the shapes of its inputs",
+                notes=('add: --input-shapes "x:[1,3,224,224]"',),
+            )
+        torch = lazy_import("torch")
+        try:
+            model = torch.jit.load(path, map_location="cpu")
+        except RuntimeError as error:
+            raise TVMCException(
+                f"{path} is no model in TorchScript: {str(error).splitlines()[0]}",
+                notes=("save it with torch.jit.trace(model, example).save(path)",),
+            ) from None
+        loaded: Loaded = from_pytorch(model.eval(), list(shape_dict.items()), **kwargs)
+        return loaded
 
 
 class RelayFrontend(Frontend):
@@ -203,22 +228,6 @@ class TFLiteFrontend(_Elsewhere):
     def suffixes() -> list[str]:
         """Return the suffixes of its files."""
         return ["tflite"]
-
-
-class PyTorchFrontend(_Elsewhere):
-    """Scripted or traced models of PyTorch."""
-
-    advice = "convert it to ONNX: torch.onnx.export(model, example, 'model.onnx')"
-
-    @staticmethod
-    def name() -> str:
-        """Return the name of the format."""
-        return "pytorch"
-
-    @staticmethod
-    def suffixes() -> list[str]:
-        """Return the suffixes of its files."""
-        return ["pth", "pt", "zip"]
 
 
 class PaddleFrontend(_Elsewhere):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -19,12 +20,18 @@ from tilesmith.relay.backend.executor_factory import ExecutorFactoryModule
 from tilesmith.runtime.params import load_param_dict, save_param_dict
 from tilesmith.runtime.timing import BenchmarkResult
 from tilesmith.runtime.vm import Executable as VMExecutable
-from tilesmith.support.errors import ArtifactError
+from tilesmith.support.errors import ArtifactError, CodegenError, UnsupportedError
 from tilesmith.support.files import PathLike, make_atomically, write_atomically
+
+logger = logging.getLogger("TVMC")
 
 GRAPH, PARAMS, CODE = "mod.json", "mod.params", "code.ro"
 _LIBRARY = "mod"
 _FORMATS = ("so", "tar")
+_OTHER_MACHINES = (
+    'code for other machines (--target "llvm -mtriple=…") is stored with -f tar, and linked there '
+    "when it is loaded"
+)
 
 
 class TVMCModel:
@@ -50,12 +57,13 @@ class TVMCModel:
         else:
             assert mod is not None
             self.mod, self.params = mod, dict(params or {})
-        self._folder: TempDirectory | None = None
+        self.folder: TempDirectory | None = None
+        """The folder of this process for files without a place, once it is needed."""
 
     def _temporary(self, name: str) -> str:
-        if self._folder is None:
-            self._folder = tempdir()
-        return self._folder.relpath(name)
+        if self.folder is None:
+            self.folder = tempdir()
+        return self.folder.relpath(name)
 
     def save(self, model_path: PathLike) -> None:
         """Write the model as a tar file; `load`, and tvmc's other models, read it."""
@@ -107,17 +115,22 @@ class TVMCModel:
         """
         if cross or cross_options:
             raise TVMCException(
-                "no cross compiler is called: code for other machines is linked by the linker that "
-                "comes with the package ziglang",
-                notes=('leave it out, and name the machine: --target "llvm -mtriple=…"',),
+                "no cross compiler is called",
+                notes=(_OTHER_MACHINES,),
             )
         path = str(package_path or self.default_package_path())
         folder = tempdir()
         names = [_library_name(lib_format), PARAMS]
-        executor_factory.get_lib().export_library(folder.relpath(names[0]))
+        try:
+            executor_factory.get_lib().export_library(folder.relpath(names[0]))
+        except CodegenError as error:
+            raise TVMCException(
+                f"the code cannot be linked here: {error.message.splitlines()[0]}",
+                notes=(_OTHER_MACHINES,),
+            ) from error
         Path(folder.relpath(PARAMS)).write_bytes(save_param_dict(executor_factory.get_params()))
-        graph = executor_factory.get_executor_config()
-        if isinstance(graph, str):
+        graph = _graph_of(executor_factory)
+        if graph is not None:
             names.append(GRAPH)
             Path(folder.relpath(GRAPH)).write_text(graph, encoding="utf-8")
         _pack(path, folder, names)
@@ -149,6 +162,18 @@ class TVMCModel:
     def summary(self, file: Any = None) -> None:
         """Print the model as text, to ``file`` or the standard output."""
         print(self.mod, file=file if file is not None else sys.stdout)
+
+
+def _graph_of(executor_factory: ExecutorFactoryModule) -> str | None:
+    """Return the graph of a program as JSON. None where there is none, or where JSON cannot show it
+    (open sizes, code of other compilers): the code runs without it.
+    """
+    try:
+        graph = executor_factory.get_executor_config()
+    except UnsupportedError as error:
+        logger.warning("the package has no %s: %s", GRAPH, error.message)
+        return None
+    return graph if isinstance(graph, str) else None
 
 
 def _library_name(lib_format: str) -> str:
@@ -209,6 +234,8 @@ class TVMCPackage:
         self.package_path = str(package_path)
         self.project_dir = None
         self.use_vm = use_vm
+        self.home: TempDirectory | None = None
+        """The folder of the model in which the package lies, if any: as long as it is needed."""
         self.import_package(package_path)
 
     def import_package(self, package_path: PathLike) -> None:

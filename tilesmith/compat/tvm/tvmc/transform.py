@@ -14,18 +14,12 @@ from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
 from tilesmith.relax.transform import ToMixedPrecision
 from tilesmith.relay import transform as relay_passes
+from tilesmith.relay.analysis import list_op_freqs
 from tilesmith.relay.testing.temp_op_attr import TempOpAttr
 
 _LAYOUT_OPS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 _MIXED_OPS = ("nn.conv2d", "nn.dense")
 _KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
-
-
-def _relay_pass(name: str, what: str) -> Any:
-    made = getattr(relay_passes, name, None)
-    if made is None:
-        raise TVMCException(f"{what}: the pass relay.transform.{name} is not there yet")
-    return made
 
 
 def is_relay(mod: IRModule) -> bool:
@@ -73,8 +67,7 @@ def convert_to_mixed_precision(
 ) -> IRModule:
     """Return a model whose products and convolutions take numbers of less precision.
 
-    Models that an importer gives as a graph of relax are computed in float16 throughout; there the
-    operators' own declarations say which gain from it.
+    In graphs of relax the operators' own declarations say which gain from float16.
     """
     if not is_relay(mod):
         if ops or calculation_type != "float16":
@@ -84,9 +77,10 @@ def convert_to_mixed_precision(
             )
         made: IRModule = ToMixedPrecision(out_dtype=acc_type)(mod)
         return made
-    convert = _relay_pass("ToMixedPrecision", "mixed_precision")
     with MixedPrecision(ops or _MIXED_OPS, acc_type), PassContext(opt_level=3):
-        found: IRModule = convert(calculation_type)(relay_passes.InferType()(mod))
+        found: IRModule = relay_passes.ToMixedPrecision(calculation_type)(
+            relay_passes.InferType()(mod)
+        )
     return found
 
 
@@ -94,9 +88,14 @@ def convert_graph_layout(
     mod: IRModule, desired_layouts: Sequence[str] | str, ops: Sequence[str] | None = None
 ) -> IRModule:
     """Return a model whose convolutions take tensors of a layout: "NCHW", "NHWC", or
-    "NHWC:HWIO" with the layout of weights. One layout holds for all of ``ops``, else there is one
-    for each.
+    "NHWC:HWIO" with the layout of weights. One layout holds for all of ``ops`` (by default those
+    convolutions that the model has), else there is one for each.
     """
+    if ops is None and is_relay(mod):
+        called = list_op_freqs(mod)
+        ops = [name for name in _LAYOUT_OPS if name in called]
+        if not ops:
+            return mod
     layouts = [desired_layouts] if isinstance(desired_layouts, str) else list(desired_layouts)
     names = list(ops or _LAYOUT_OPS)
     if len(layouts) not in (1, len(names)):
@@ -110,15 +109,14 @@ def convert_graph_layout(
     }
     if not is_relay(mod):
         raise TVMCException(
-            "desired_layout: this model was read as a graph of relax, whose convolutions keep the "
+            "desired_layout: this model is a graph of relax, whose convolutions keep the "
             "layout that they have",
             notes=("leave it out: kernels choose the layouts inside of them by themselves",),
         )
-    convert = _relay_pass("ConvertLayout", "desired_layout")
     steps = [
         relay_passes.InferType(),
         relay_passes.RemoveUnusedFunctions(),
-        convert(wanted),
+        relay_passes.ConvertLayout(wanted),
         relay_passes.FoldConstant(),
     ]
     with PassContext(opt_level=3):
