@@ -60,7 +60,8 @@ _OF_SHAPES = ("shape_of", "vm.shape_of", "ndarray_size")
 def _is_dynamic(node: Any) -> bool:
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return False
-    return isinstance(node.op.spec, View) and node.op.spec.at_run_time is not None
+    at = node.op.spec.at_run_time if isinstance(node.op.spec, View) else None
+    return at is not None and bool(at.places)
 
 
 def _static(call: Call, values: _Values) -> Any:
