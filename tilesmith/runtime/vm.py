@@ -334,8 +334,8 @@ class VirtualMachine(Machine):
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Measure a function on arguments, or on those of `set_input`; inputs and results are in the
-        CPU's memory anyway, so ``end_to_end`` makes no difference.
+        """Measure a function on arguments, or those of `set_input`; inputs and results are in
+        the CPU's memory anyway, so ``end_to_end`` makes no difference.
         """
         values = convert(args)
         measure = evaluator(

@@ -66,7 +66,7 @@ def _is_dynamic(node: Any) -> bool:
 
 def _static(call: Call, values: _Values) -> Any:
     """Return the static form of a call whose sizes are known, or the call."""
-    at: Any = call.op.spec.at_run_time  # type: ignore[union-attr]
+    at: Any = call.op.spec.at_run_time
     args = list(call.args)
     for place in at.places:
         args[place] = values.of(args[place])

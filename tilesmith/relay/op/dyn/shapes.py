@@ -44,6 +44,7 @@ def _resized(sizes: Any, count: int, filler: int) -> Any:
 
 
 def reshaped(place: Place, attrs: Any, data: Any, newshape: Any) -> Any:
+    """Return a tensor in the shape that a vector states: 0 keeps a size, -1 is what remains."""
     wanted, own = int64(newshape), _shape(data)
     if not attrs.allowzero:
         same = _resized(own, count_of(wanted), 1)
