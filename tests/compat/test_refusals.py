@@ -49,11 +49,11 @@ def test_imports_of_modules_say_why(name):
 def test_questions_about_modules_are_answered():
     import tvm
 
-    assert not hasattr(tvm.contrib, "relay_viz") and hasattr(tvm.contrib, "cc")
-    with pytest.raises(AttributeError, match="Relay, which is not a part of Tilesmith yet"):
-        tvm.contrib.relay_viz
-    with pytest.raises(ImportError, match="Relay"):
-        from tvm.contrib import relay_viz  # noqa: F401
+    assert not hasattr(tvm.contrib, "msc") and hasattr(tvm.contrib, "cc")
+    with pytest.raises(AttributeError, match="a project of its own"):
+        tvm.contrib.msc
+    with pytest.raises(ImportError, match="a project of its own"):
+        from tvm.contrib import msc  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match="No module named 'tvm.contrib.no_such'"):
         importlib.import_module("tvm.contrib.no_such")
 

@@ -175,7 +175,7 @@ def test_layouts():
     assert (made.attrs.data_layout, made.attrs.kernel_layout) == ("NHWC", "HWIO")
     made = layout_conversions.convert_qnn_conv2d(call.attrs, call.args, [], ["NHWC", "OHWI"])
     assert made.attrs.kernel_layout == "OHWI"
-    for wrong in (["default"], ["NCHW4c"]):
+    for wrong in (["default"], ["NWHC"]):
         with pytest.raises(OpAttributeInvalid, match="layout"):
             layout_conversions.convert_qnn_conv2d(call.attrs, call.args, [], wrong)
 

@@ -255,6 +255,13 @@ def test_complex_numbers_are_refused(make):
         make(np.zeros(3, "complex64"))
 
 
+def test_long_doubles_are_refused():
+    with pytest.raises(TypeMismatchError, match="float128"):
+        ts.nd.array(np.zeros(3, "longdouble"))
+    with pytest.raises(TypeMismatchError, match="float128"):
+        ts.nd.empty((2,), "float128")
+
+
 def test_complex_numbers_of_others_are_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeMismatchError, match="real and imaginary parts"):

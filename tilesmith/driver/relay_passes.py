@@ -6,7 +6,8 @@
 A program is translated first, then optimised by relax's passes. Those of relay's names that have
 other names there are in `_NAMES`; `_LEVELS` has the levels at which relay runs its passes, which
 hold where a context was entered. Passes that trade something for speed (level 4) run on the program
-before it is translated, where the level or ``required_pass`` asks for them.
+before it is translated, where the level or ``required_pass`` asks for them; so do those that apply
+rules which a program has registered for operators.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.driver.pipelines import get_pipeline
-from tilesmith.ir import IRModule
+from tilesmith.ir import IRModule, Op
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
 from tilesmith.relay import transform
+from tilesmith.relay.expr import Call
+from tilesmith.relay.walks import functions_of, post_order
 from tilesmith.target import Target
 
 __all__ = ["chosen_passes", "requested"]
@@ -40,13 +43,36 @@ _ON_REQUEST: tuple[Callable[..., Any], ...] = (
 )
 
 
+_BY_RULE = {"FTVMLegalize": transform.Legalize, "FTVMAlterOpLayout": transform.AlterOpLayout}
+"""What programs register for operators → the pass that applies it."""
+
+
 def requested(module: IRModule) -> IRModule:
-    """Return a program after those passes on it that the context asks for by name or level."""
+    """Return a program after those passes on it that the context asks for by name or level, and
+    those for which a program has registered rules of operators that occur.
+    """
     context = PassContext.current()
     passes = [make() for make in _ON_REQUEST]
-    if not any(context.pass_enabled(one.info) for one in passes):
+    if any(context.pass_enabled(one.info) for one in passes):
+        passes.insert(0, transform.SimplifyInference())
+    else:
+        passes = []
+    stated = _stated(module)
+    by_rule = [make() for key, make in _BY_RULE.items() if key in stated]
+    if not passes and not by_rule:
         return module
-    return Sequential([transform.SimplifyInference(), *passes], name="requested")(module)
+    return Sequential([*by_rule, *passes], name="requested")(module)
+
+
+def _stated(module: IRModule) -> set[str]:
+    """Return which attributes of `_BY_RULE` the operators of a program have."""
+    called = {
+        node.op
+        for _, function in functions_of(module)
+        for node in post_order(function)
+        if isinstance(node, Call) and isinstance(node.op, Op)
+    }
+    return {key for key in _BY_RULE for op in called if op.has_attr(key)}
 
 
 def chosen_passes(target: Target) -> Any:

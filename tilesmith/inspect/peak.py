@@ -106,9 +106,11 @@ def measure_bandwidth_sum(
     return items * bits / 8 / min(measure(data, total).results) / 1e9
 
 
-def _multiply_kernel(threads: int, per_thread: int, dtype: str, lanes: int) -> PrimFunc:
+def _multiply_kernel(
+    threads: int, per_thread: int, dtype: str, lanes: int, chains: int
+) -> PrimFunc:
     """Return a function in which each thread multiplies and adds to vectors in registers."""
-    width = _CHAINS * lanes
+    width = chains * lanes
     given = te.placeholder((width,), dtype, "given")
 
     def statement(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
@@ -120,7 +122,7 @@ def _multiply_kernel(threads: int, per_thread: int, dtype: str, lanes: int) -> P
                 sums[place] = source[place]
             with builder.for_range(0, per_thread, "step") as step:
                 factor = tir.Cast(dtype, step)
-                with builder.for_range(0, _CHAINS, "chain", kind="unroll") as chain:
+                with builder.for_range(0, chains, "chain", kind="unroll") as chain:
                     with builder.for_range(0, lanes, "lane", kind="vectorize") as lane:
                         place = chain * lanes + lane
                         sums[place] = sums[place] * factor + const(1, dtype)
@@ -143,15 +145,17 @@ def measure_compute_mad(
     remote: Any,
     dev: Any,
     n_times: int,
+    chains: int = _CHAINS,
 ) -> float:
     """Return the thousand millions of operations per second of multiplying and adding: each thread
-    keeps vectors of ``lanes`` numbers and does ``item_per_thread`` steps, ``total_item`` in all.
+    keeps ``chains`` vectors of ``lanes`` numbers and does ``item_per_thread`` steps, ``total_item``
+    in all.
     """
     found, device = _machine(target, target_host, remote, dev)
     dtype = _dtype(base_type, bits)
     threads = max(1, total_item // item_per_thread)
-    function = build(_multiply_kernel(threads, item_per_thread, dtype, lanes), target=found)
-    width = _CHAINS * lanes
+    function = build(_multiply_kernel(threads, item_per_thread, dtype, lanes, chains), target=found)
+    width = chains * lanes
     given = nd.array(numpy.ones(width, dtype))
     result = nd.array(numpy.zeros((threads, width), dtype))
     measure = function.time_evaluator("main", device, number=n_times, repeat=3)

@@ -9,7 +9,7 @@ are the door's own. Expressions nest, and may share parts: a node with two users
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilesmith.ir import GlobalVar, RelaxExpr, RelayRefType, Type, child, defines, note
@@ -27,7 +27,7 @@ __all__ = [
     "If", "IfWithFields", "Let", "LetWithFields", "RefCreate", "RefCreateWithFields", "RefRead",
     "RefReadWithFields", "RefWrite", "RefWriteWithFields", "TempExpr", "Tuple", "TupleGetItem",
     "TupleGetItemWithFields", "TupleWithFields", "TupleWrapper", "Var", "VarWithFields", "bind",
-    "branch", "const", "var",
+    "branch", "const", "var", "with_lets",
 ]  # fmt: skip
 
 Expr = RelaxExpr
@@ -60,6 +60,13 @@ class Let(RelayExpr, key="relay.Let"):
         self.value = graph.as_expr(value)
         self.body = graph.as_expr(body)
         self.span = span
+
+
+def with_lets(bindings: Sequence[tuple[Var, Any]], body: Any) -> Any:
+    """Return a body in lets of variables and their values; the first is the outermost."""
+    for variable, value in reversed(bindings):
+        body = Let(variable, value, body)
+    return body
 
 
 class RefCreate(RelayExpr, key="relay.RefCreate"):

@@ -14,7 +14,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule, Op, RelayRefType, Type
 from tilesmith.ir.adt import Constructor
 from tilesmith.ir.types import FuncType, TupleType, TypeCall
-from tilesmith.relax.base import GraphExpr
+from tilesmith.relax.base import GraphExpr, StructInfo
 from tilesmith.relax.relations import infer_call
 from tilesmith.relax.type_views import struct_info_of, type_of
 from tilesmith.relay.adt import Match, PatternConstructor, PatternTuple, PatternVar
@@ -132,7 +132,8 @@ class _Inference:
         for node in self.nodes:
             type_ = self.holes.resolve(self.types[id(node)])
             if isinstance(node, GlobalVar):
-                node.describe(type_)
+                if not isinstance(node.struct_info, StructInfo):  # which relax's own functions have
+                    node.describe(type_)
             elif isinstance(node, GraphExpr) and not isinstance(node, Constant):
                 # A note, not a field: programs are the same before and after.
                 object.__setattr__(node, "_struct_info", struct_info_of(type_))

@@ -38,13 +38,14 @@ from tilesmith.relay.expr import (
     var,
 )
 from tilesmith.relay.function import Function
+from tilesmith.relay.span_check import SpanCheck
 from tilesmith.relay.tokens import SourceText, Token
 from tilesmith.relay.type_parser import TypeParser
 from tilesmith.relay.words import Words
 from tilesmith.support.errors import DiagnosticError, TilesmithError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["fromtext", "parse", "parse_expr"]
+__all__ = ["SpanCheck", "fromtext", "parse", "parse_expr"]
 
 VERSION = "0.0.5"
 

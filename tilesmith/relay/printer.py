@@ -53,9 +53,10 @@ from tilesmith.relay.expr import (
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.ty import TensorType
-from tilesmith.relay.walks import binders, parts, post_order
+from tilesmith.relay.walks import PLAIN, binders, parts, post_order
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.target.virtual_device import VirtualDevice
 from tilesmith.tir.unknown import Any as UnknownSize
 
 __all__ = ["HEADER", "SUFFIXES", "type_text"]
@@ -207,6 +208,8 @@ class _Writer:
         """Return the text of an expression that needs no line, or has one."""
         if isinstance(expr, Var):
             return self.name(expr)
+        if isinstance(expr, PLAIN):
+            return self.meta(type(expr).node_key, expr)
         if isinstance(expr, GlobalVar):
             return "@" + expr.name_hint
         if isinstance(expr, Constant):
@@ -301,6 +304,8 @@ class _Writer:
         if hasattr(value, "items"):
             pairs = [f"{json.dumps(str(key))}: {self.value(item)}" for key, item in value.items()]
             return "{" + ", ".join(pairs) + "}"
+        if isinstance(value, VirtualDevice):  # which is read from a text, too
+            return json.dumps(value.name)
         return self.meta(type(value).node_key, value)
 
     def constant(self, constant: Constant) -> str:

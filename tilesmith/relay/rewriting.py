@@ -13,7 +13,9 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.walks import binders, is_closed, parts, post_order, with_parts
 from tilesmith.support.errors import UnknownMemberError
 
-__all__ = ["bind", "renewed", "rewrite", "rewrite_typed", "substitute", "with_type_of"]
+__all__ = [
+    "bind", "renewed", "rewrite", "rewrite_typed", "substitute", "with_binders", "with_type_of",
+]  # fmt: skip
 
 
 def rewrite(expr: Any, change: Callable[[Any], Any]) -> Any:
@@ -60,7 +62,7 @@ def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
     return rewrite(expr, lambda node: values.get(node, node) if isinstance(node, Var) else node)
 
 
-def _with_binders(node: Any, table: Mapping[Any, Any]) -> Any:
+def with_binders(node: Any, table: Mapping[Any, Any]) -> Any:
     """Return a node with the variables that it binds replaced."""
     if isinstance(node, Let):
         return Let(table[node.var], node.value, node.body, node.span)
@@ -90,7 +92,7 @@ def renewed(expr: Any) -> Any:
     def change(node: Any) -> Any:
         if isinstance(node, Var):
             return table.get(node, node)
-        return _with_binders(node, table) if binders(node) else node
+        return with_binders(node, table) if binders(node) else node
 
     return rewrite(expr, change)
 

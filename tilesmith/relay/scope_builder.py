@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilesmith.relax.expr import as_expr
-from tilesmith.relay.expr import If, Let, Var, var
+from tilesmith.relay.expr import If, Var, var, with_lets
 from tilesmith.relay.ty import Type
 from tilesmith.support.errors import ConfigError, TypeMismatchError
 
@@ -37,10 +37,7 @@ class _Scope:
                 "the scope returns no value",
                 notes=("end it with ret(value), or with an if_scope and an else_scope",),
             )
-        value = self.value
-        for variable, bound in reversed(self.bindings):
-            value = Let(variable, bound, value)
-        return value
+        return with_lets(self.bindings, self.value)
 
 
 class ScopeBuilder:

@@ -34,8 +34,9 @@ from tilesmith.relay.given_kernels import GivenKernels
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.view import translated
 from tilesmith.relay.transform.inline import DefuseOps
+from tilesmith.relay.transform.memory_alloc import without_allocations
 from tilesmith.relay.transform.normal_form import ToBasicBlockNormalForm
-from tilesmith.relay.walks import parts, post_order
+from tilesmith.relay.walks import PLAIN, parts, post_order
 from tilesmith.support.errors import (
     TypeMismatchError,
     UnknownNameError,
@@ -63,9 +64,11 @@ def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -
 
 def prepared(module: IRModule) -> IRModule:
     """Return a module in which what several scopes share is bound in the scope around them. What
-    FuseOps has put into functions comes out again: what fuses is decided later, on loops.
+    FuseOps has put into functions comes out again, and so does what writes to memory: what fuses and
+    where values lie is decided later, on loops.
     """
     functions = [one for one in module.functions.values() if isinstance(one, Function)]
+    module = without_allocations(module)
     inside = [post_order(function.body) for function in functions]
     scopes = [one for one in chain.from_iterable(inside) if isinstance(one, (If, Function, Match))]
     if any(isinstance(one, Function) and one.attrs.get("Primitive") for one in scopes):
@@ -103,7 +106,8 @@ class ModuleTranslation:
         known = self.translated.get(name)
         function: Any = self.source[name]
         if known is not None:
-            if known.struct_info is None:  # it is being translated: it calls itself
+            is_relay = isinstance(function, Function)
+            if is_relay and known.struct_info is None:  # it is being translated: it calls itself
                 known.describe(self.declared(function))
             return known
         variable = GlobalVar(name)
@@ -287,7 +291,7 @@ class Scope:
                 notes=("make it a parameter of the function, or bind it with relay.Let",),
                 span=expr.span,
             )
-        if isinstance(expr, (ShapeExpr, graph.PrimValue, graph.StringImm, graph.DataTypeImm)):
+        if isinstance(expr, PLAIN):
             return expr
         raise _needs_machine(expr, expr)
 

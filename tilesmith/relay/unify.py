@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm, PrimExpr, TypeVar, structural_equal
 from tilesmith.ir import Var as SizeVar
+from tilesmith.ir.queries import variables
 from tilesmith.ir.types import FuncType, IncompleteType, RelayRefType, TupleType, Type, TypeCall
 from tilesmith.relay.ty import Any as UnknownSize
 from tilesmith.relay.ty import TensorType
@@ -26,8 +27,22 @@ def apply(type_: Any, types: Mapping[int, Type], sizes: dict[Any, PrimExpr] | No
     if isinstance(type_, TensorType):
         if not sizes:
             return type_
-        return TensorType([substitute(size, sizes) for size in type_.shape], type_.dtype)
+        return TensorType([_size_for(size, sizes) for size in type_.shape], type_.dtype)
     return type_.map_children(lambda inner: apply(inner, types, sizes))
+
+
+def _size_for(size: PrimExpr, sizes: Mapping[Any, PrimExpr]) -> PrimExpr:
+    """Return a size with its variables replaced; what depends on an unknown size is unknown."""
+    if isinstance(size, SizeVar):
+        return sizes.get(size, size)
+    used = {one: sizes[one] for one in variables(size) if one in sizes}
+    if any(isinstance(value, UnknownSize) for value in used.values()):
+        return UnknownSize()
+    return substitute(size, {one: _in_dtype(value, one.dtype) for one, value in used.items()})
+
+
+def _in_dtype(value: PrimExpr, dtype: Any) -> PrimExpr:
+    return value if value.dtype == dtype else value.astype(dtype)
 
 
 class Holes:

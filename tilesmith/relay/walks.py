@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tilesmith.ir import IRModule
-from tilesmith.relax.expr import DataTypeImm, PrimValue, StringImm
+from tilesmith.relax.expr import DataTypeImm, ExternFunc, PrimValue, StringImm
 from tilesmith.relax.struct_info import ShapeExpr
 from tilesmith.relay.adt import Match, pattern_vars
 from tilesmith.relay.expr import (
@@ -29,8 +29,9 @@ from tilesmith.relay.function import Function
 
 __all__ = ["PLAIN", "binders", "functions_of", "is_closed", "parts", "post_order", "with_parts"]
 
-PLAIN = (ShapeExpr, PrimValue, StringImm, DataTypeImm)
-"""Sizes, numbers and words that operators of relax take: they are no values of the program."""
+PLAIN = (ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc)
+"""Sizes, numbers, words and names of functions that operators of relax take: they are no values of
+the program."""
 
 _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Call: lambda call: (call.op, *call.args),

@@ -396,6 +396,8 @@ def empty(
 
 def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
     """Make a tensor as `empty` does, on the host and without the checks."""
+    if dtype.is_float and dtype.bits > 64:
+        raise TypeMismatchError(f"there are no tensors of the dtype {dtype}", notes=("float64 is",))
     if dtype.code in _NUMPY_CODES and dtype.lanes == 1 and dtype.bits not in (2, 4):
         return _from_dlpack(aligned_numpy(shape, dtype.numpy()))
     if dtype.bits not in _CARRIERS and not dtype.is_bool:

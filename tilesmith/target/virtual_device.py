@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilesmith.runtime.devices import Device
 from tilesmith.target.target import Target, canon_target
 
 
@@ -23,6 +24,14 @@ class VirtualDevice:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", canon_target(self.target))
+
+    @property
+    def name(self) -> str:
+        """The device in words, such as "cuda:1"; "" if it is open."""
+        if self.device_type == 0:
+            return ""
+        found = self.device if self.device is not None else Device(self.device_type, 0)
+        return f"{found.type}:{found.device_id}"
 
     @property
     def device_type(self) -> int:

@@ -39,6 +39,7 @@ _WHERE = {
     ),
 }  # fmt: skip
 _TABLE = {
+    "aot": "tilesmith.testing.aot",
     "auto_scheduler": "tilesmith.testing.auto_scheduler",
     **{name: f"{module}:{name}" for module, names in _WHERE.items() for name in names},
 }

@@ -45,6 +45,10 @@ BROKEN = {
     "(float[4,2] x) => (seq(float) y) <int64 n = {0}> { y = SplitToSequence(x, n) }": (
         "'split' is 0, it has to be at least 1"
     ),
+    "(float[2] x) => (float y) "
+    "{ c = Constant<value_floats=[1.0,2.0], value_float=3.0>() y = Add(c, x) }": "several values",
+    "(float[1,2,6] x) => (float y) { y = LpPool<kernel_shape=[2], p=0>(x) }": "'p' is 0",
+    "(float[1,2,6] x) => (float y) { y = GlobalLpPool<p=-1>(x) }": "'p' is -1",
     "(float[3] x) => (float y, int64 i) <int64[1] k = {1}> { y, i = TopK<sorted=2>(x, k) }": (
         "'sorted' is 2, expected 0 or 1"
     ),

@@ -305,7 +305,7 @@ def reinterpret_text(source: DataType, target: DataType) -> str:
     )
 
 
-FFI_TEXT = """
+FFI_TYPES = """
 /* The part of tvm-ffi's C interface that is used here. */
 typedef struct {
   int32_t type_index;
@@ -321,6 +321,11 @@ typedef struct {
   int64_t* strides;
   uint64_t byte_offset;
 } TsTensor;
+"""
+
+FFI_TEXT = (
+    FFI_TYPES
+    + """\
 typedef struct { const char* data; size_t size; } TsText;
 extern int TVMFFIFunctionGetGlobal(const TsText* name, void** out);
 extern int TVMFFIFunctionCall(void* function, TsAny* args, int32_t count, TsAny* result);
@@ -328,6 +333,7 @@ extern int TVMFFIObjectDecRef(void* object);
 extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 extern void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count);
 """
+)
 
 CALL_PACKED = """
 static inline int call_packed(

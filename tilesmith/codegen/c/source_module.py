@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilesmith.codegen.c.helpers import FFI_TYPES
 from tilesmith.codegen.c_compiler import compile_source, missing_compiler
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.packed_func import convert_to_packed
@@ -21,18 +22,9 @@ from tilesmith.target import Target
 
 __all__ = ["PACKED_INTERFACE", "c_source_module", "packed_wrapper"]
 
-PACKED_INTERFACE = """\
-/* The part of tvm-ffi's C interface that is used here. */
-typedef struct { int32_t type_index; uint32_t zero; union { int64_t i; void* p; } v; } TsAny;
-typedef struct {
-  void* data;
-  struct { int32_t type, id; } device;
-  int32_t ndim;
-  struct { uint8_t code, bits; uint16_t lanes; } dtype;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} TsTensor;
+PACKED_INTERFACE = (
+    FFI_TYPES
+    + """\
 extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 static void* ts_data(const TsAny* argument) {
   TsTensor* tensor = (TsTensor*)argument->v.p;
@@ -41,6 +33,7 @@ static void* ts_data(const TsAny* argument) {
   return (char*)tensor->data + tensor->byte_offset;
 }
 """
+)
 
 
 def packed_wrapper(name: str, function: str, types: Sequence[str]) -> str:

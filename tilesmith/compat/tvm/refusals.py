@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tilesmith.compat.tvm.refusals_frontends import FRONTENDS
 from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
 
 __all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
@@ -49,6 +50,9 @@ _NO_LIBRARY = Refusal(
 _RPC_PROCESS = Refusal(
     "it is a part of how servers and trackers used to be run, not of how they are used",
     "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
+)
+_TUNING = Refusal(
+    "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
 )
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
@@ -124,6 +128,7 @@ REFUSALS: dict[str, Refusal] = {
         "patterns are Python classes, no nodes of another runtime",
         "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
     ),
+    **{name: Refusal(*row) for name, row in FRONTENDS.items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
     **{
@@ -163,7 +168,6 @@ REFUSALS: dict[str, Refusal] = {
         "compile with target='hexagon' and save the code",
     ),
     "tvm.contrib.ethosu": Refusal(_RELAY, "target='c' writes C code for the CPU beside the NPU"),
-    "tvm.contrib.relay_viz": Refusal(_RELAY, "tilesmith inspect --stage graph prints the graph"),
     **_named(
         "tvm.relay.backend.aot",
         ("AOTLowerMain", "CreateExecutorMetadata", "CreateFunctionMetadata"),
@@ -186,8 +190,58 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.contrib.tflite_runtime": Refusal(
         "models of TensorFlow Lite are run by its own interpreter", "use the package tflite-runtime"
     ),
-    "tvm.driver.tvmc": Refusal(
-        "the command is called otherwise here", "tilesmith compile, run, bench and inspect"
+    "tvm.runtime.disco": Refusal(
+        "models are not divided among several devices and processes yet",
+        "relax.build and relay.build compile for one device, whose threads share the work",
+    ),
+    "tvm.testing.auto_scheduler:get_tiled_matmul": _TUNING,
+    **_named(
+        "tvm.testing.autotvm",
+        ("DummyRunner", "bad_matmul", "get_sample_records", "get_sample_task", "matmul"),
+        _TUNING,
+    ),
+    "tvm.utils.roofline:auto_scheduler": _TUNING,
+    **_named(
+        "tvm.utils.roofline.cuda",
+        (
+            "estimate_peak_bandwidth",
+            "estimate_peak_bandwidth_global_mem",
+            "estimate_peak_flops",
+            "estimate_peak_flops_fma",
+            "estimate_peak_flops_tensorcore",
+            "peak_bandwidth_tir",
+        ),
+        Refusal(
+            "what GPUs can do at most is not measured yet",
+            "utils.roofline.registry.estimate_peak_flops.register takes a function for a target",
+        ),
+    ),
+    **_named(
+        "tvm.driver.tvmc.autotuner",
+        (
+            "autoscheduler_get_tuning_tasks",
+            "autotvm_get_tuning_tasks",
+            "filter_tasks",
+            "gen_task_list",
+            "schedule_tasks",
+            "tune_tasks",
+        ),
+        _TUNING,
+    ),
+    **_named(
+        "tvm.driver.tvmc.project",
+        (
+            "check_options",
+            "check_options_choices",
+            "get_and_check_options",
+            "get_options",
+            "get_project_dir",
+            "get_project_options",
+        ),
+        Refusal(
+            "projects for boards are not made yet",
+            "tvmc compile --target c --dump-code c writes the C code of a model",
+        ),
     ),
 }
 

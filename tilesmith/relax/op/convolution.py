@@ -251,7 +251,30 @@ def _as_convolution(attrs: Any, data: Any, weight: Any, padding: Any, rank: int)
 # The operators
 
 
+_PRIMAL = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
+
+
+def _blocked_expression(attrs: Any, data: Any, weight: Any) -> Any:
+    """Compute a convolution of tensors whose channels are split: in whole ones."""
+    primal, primal_kernel = _PRIMAL[len(attrs.strides)]
+    found = topi.nn.conv(
+        topi.layout_transform(data, attrs.data_layout, primal),
+        topi.layout_transform(weight, attrs.kernel_layout, primal_kernel),
+        attrs.strides,
+        attrs.padding,
+        attrs.dilation,
+        attrs.groups,
+        primal,
+        primal_kernel,
+        attrs.out_dtype,
+    )
+    return topi.layout_transform(found, primal, attrs.out_layout or attrs.data_layout)
+
+
 def _expression(attrs: Any, data: Any, weight: Any) -> Any:
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "")
+    if any(axis.islower() for layout in layouts for axis in layout):
+        return _blocked_expression(attrs, data, weight)
     return topi.nn.conv(
         data,
         weight,
@@ -262,7 +285,7 @@ def _expression(attrs: Any, data: Any, weight: Any) -> Any:
         attrs.data_layout,
         attrs.kernel_layout,
         attrs.out_dtype,
-        attrs.out_layout,
+        out_layout=attrs.out_layout,
     )
 
 

@@ -18,7 +18,7 @@ from tilesmith.relax.op.views import reshape
 from tilesmith.relax.spec import Gradient
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["convolution_gradient", "transposed_gradient"]
+__all__ = ["convolution_gradient", "transposed_gradient", "weight_gradient"]
 
 
 def _info(expr: Any) -> Any:
@@ -41,7 +41,7 @@ def _order(source: str, wanted: str) -> list[int]:
     return [source.index(axis) for axis in wanted]
 
 
-def _weight_gradient(rank: int, data: Any, grad: Any, kernel: list[int], attrs: Any) -> Any:
+def weight_gradient(rank: int, data: Any, grad: Any, kernel: list[int], attrs: Any) -> Any:
     """Return the gradient of a weight (O, I of one group, window): of a convolution of ``data``
     whose result has the gradient ``grad``.
     """
@@ -116,7 +116,7 @@ def convolution_gradient(rank: int) -> Gradient:
             dilation=attrs.dilation,
             groups=attrs.groups,
         )
-        return [by_data, _weight_gradient(rank, data, output_grad, kernel, attrs)]
+        return [by_data, weight_gradient(rank, data, output_grad, kernel, attrs)]
 
     return gradient
 
@@ -138,7 +138,7 @@ def transposed_gradient(rank: int) -> Gradient:
             dilation=attrs.dilation,
             groups=attrs.groups,
         )
-        by_weight = _weight_gradient(rank, output_grad, data, _constant(weight), attrs)
+        by_weight = weight_gradient(rank, output_grad, data, _constant(weight), attrs)
         return [by_data, by_weight]
 
     return gradient

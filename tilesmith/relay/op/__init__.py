@@ -15,6 +15,7 @@ from tilesmith.relay.op import (
     annotation,
     dyn,
     image,
+    memory,
     nn,
     op,
     op_attrs,
@@ -25,10 +26,13 @@ from tilesmith.relay.op import (
     tensor,
     transform,
     vision,
+    vm,
 )
 from tilesmith.relay.op.op import *  # noqa: F403 - the table of names is in op.py
 from tilesmith.relay.op.op import __all__ as _registrations
 from tilesmith.relay.op.view import find_function, functions
+
+import tilesmith.relay.op.layout_conversions  # isort: skip  # rules of the operators above
 
 globals().update(functions())
 for _module, _prefix in (  # functions of `dyn` have taken the place of static ones
@@ -39,8 +43,8 @@ for _module, _prefix in (  # functions of `dyn` have taken the place of static o
 
 __all__ = sorted(
     {
-        *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "nn", "op", "op_attrs",
-        "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision",
+        *functions(), *_registrations, "algorithm", "annotation", "dyn", "image", "memory", "nn",
+        "op", "op_attrs", "patterns", "random", "reduce", "strategy", "tensor", "transform", "vision", "vm",
     }
 )  # fmt: skip
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+
+import numpy
 
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import (
@@ -149,12 +152,22 @@ define(
     record=relax.take.op.spec,
 )
 same("gather", "data indices", record="gather_elements", level=3, schema=Schema(axis=integer()))
+
+
+def _tuples_last(indices: Any) -> Any:
+    """Return indices in numpy as relax has them: their tuples along the last axis."""
+    return numpy.moveaxis(indices, 0, -1)
+
+
+_NUMPY_GATHER = relax.gather_nd.op.spec.evaluate
+_NUMPY_SCATTER = relax.scatter_nd.op.spec.evaluate
 computed(
     "gather_nd",
     "data indices",
     lambda attrs, data, indices: topi.gather_nd(data, indices, attrs.batch_dims),
     level=3,
     schema=Schema(batch_dims=integer(0), index_rank=optional_integer()),
+    evaluate=lambda attrs, data, indices: _NUMPY_GATHER(attrs, data, _tuples_last(indices)),
     description="The elements at coordinates, which lie along the first axis of the indices.",
 )
 same(
@@ -169,6 +182,9 @@ computed(
     lambda attrs, data, indices, updates: topi.scatter_nd(data, indices, updates, attrs.mode),
     level=3,
     schema=Schema(mode=text("update")),
+    evaluate=lambda attrs, data, indices, updates: _NUMPY_SCATTER(
+        SimpleNamespace(reduction=attrs.mode), data, _tuples_last(indices), updates
+    ),
     description="Write at coordinates, which lie along the first axis of the indices.",
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith import tir
 from tilesmith.ir import PrimExpr
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import (
@@ -212,7 +213,30 @@ computed(
     level=5,
     schema=Schema(src_layout=text(), dst_layout=text()),
     description='The elements in another layout: ``"NCHW"`` to ``"NCHW8c"``.',
+    evaluate=lambda attrs, data: _in_layout(data, attrs.src_layout, attrs.dst_layout),
 )
+
+
+def _in_layout(data: Any, source: str, target: str) -> Any:
+    """Return an array in another layout; an axis that is not divided evenly is filled with 0."""
+    own, wanted = tir.layout(source).axes, tir.layout(target).axes
+    letters = [letter for letter, size in own if not size]
+    # first the axes in the order of their letters, each followed by its inner parts
+    order = [at for letter in letters for at, one in enumerate(own) if one[0].upper() == letter]
+    data = numpy.transpose(data, order)
+    parts = [sum([one[0].upper() == letter for one in own]) for letter in letters]
+    places = numpy.cumsum([0, *parts])
+    whole = [numpy.prod(data.shape[a:b], dtype=int) for a, b in zip(places, places[1:])]
+    data = data.reshape(whole)
+    shape, names, width = [], [], []
+    for letter, size in zip(letters, whole):
+        inner = [one for one in wanted if one[0] == letter.lower()]
+        block = int(numpy.prod([one[1] for one in inner], dtype=int))
+        shape += [-(-size // block), *[one[1] for one in inner]]
+        names += [letter, *[one[0] for one in inner]]
+        width.append((0, -size % block))
+    data = numpy.pad(data, width).reshape(shape)
+    return numpy.ascontiguousarray(data.transpose([names.index(one[0]) for one in wanted]))
 
 
 @function("reverse_reshape")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -69,12 +70,39 @@ def _place(name: str) -> Any:
     return compute
 
 
-for _name, _what in (("argmax", "greatest"), ("argmin", "least")):
+def _find_place(find: Callable[..., Any]) -> Any:
+    """Return what finds the place of an extremum among all elements along the axes, in numpy."""
+
+    def evaluate(attrs: Any, data: Any) -> Any:
+        chosen = attrs.axis
+        axes = [
+            axis_of(axis, data.ndim) for axis in (range(data.ndim) if chosen is None else chosen)
+        ]
+        if attrs.exclude and chosen is not None:
+            axes = [axis for axis in range(data.ndim) if axis not in axes]
+        kept = [axis for axis in range(data.ndim) if axis not in axes]
+        rows = data.transpose([*kept, *axes]).reshape([*[data.shape[axis] for axis in kept], -1])
+        if attrs.select_last_index:
+            found = rows.shape[-1] - 1 - find(rows[..., ::-1], axis=-1)
+        else:
+            found = find(rows, axis=-1)
+        if attrs.keepdims:
+            found = numpy.expand_dims(found, tuple(sorted(axes)))
+        return numpy.asarray(found, "int32")
+
+    return evaluate
+
+
+for _name, _what, _find in (
+    ("argmax", "greatest", numpy.argmax),
+    ("argmin", "least", numpy.argmin),
+):
     computed(
         _name,
         "data",
         _place(_name),
         level=4,
+        evaluate=_find_place(_find),
         schema=_schema(select_last_index=boolean(False)),
         description=f"The places (int32) of the {_what} elements along the axes.",
     )

@@ -11,6 +11,7 @@ import numpy
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import REQUIRED, Schema, dtype, integer, ints, scalar, text
 from tilesmith.relax.expr import Constant, Tuple, as_expr, get_shape_of, known_struct_info
+from tilesmith.relax.spec import topi
 from tilesmith.relay.op.view import computed, define, function, functions, make_call, same
 
 _LEVEL_1 = (
@@ -205,5 +206,11 @@ define(
     level=10,
     description="Repeat elements along axes until the shape is that of the second tensor.",
 )
+
+
+def copy_shape_func(attrs: Any, inputs: Any, _: Any) -> list[Any]:
+    """Return the shape of the first operand, as the shape function of operators that keep it."""
+    return [topi.identity(inputs[0])]
+
 
 globals().update(functions())

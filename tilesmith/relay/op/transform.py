@@ -1,6 +1,11 @@
 """``relay.op.transform``: operators that move, select, repeat and convert elements."""
 
-from tilesmith.relay.op import indexing, movement, signal  # noqa: F401 - they declare operators
+from tilesmith.relay.op import (  # noqa: F401 - they declare operators
+    indexing,
+    movement,
+    signal,
+    sparse_rows,
+)
 from tilesmith.relay.op.view import functions
 
 globals().update(functions())

@@ -37,8 +37,8 @@ from tilesmith.support.errors import (
 
 __all__ = [
     "SAME", "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value",
-    "define", "find_function", "function", "functions", "make_call", "name_or_empty", "rank_of",
-    "same", "sizes", "static_info", "translated",
+    "define", "effect", "find_function", "function", "functions", "make_call", "name_or_empty",
+    "rank_of", "same", "sizes", "static_info", "translated",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -56,7 +56,7 @@ class SizesAtRunTime(Protocol):
     state sizes.
     """
 
-    places: tuple[int, ...]
+    places: tuple[int, ...] | None
 
     def is_static(self, args: Sequence[Any]) -> bool:
         """Return whether the operands that state sizes are constants."""
@@ -203,6 +203,37 @@ def computed(
         evaluate=evaluate,
         description=description,
         level=level,
+    )
+    return _register(view)
+
+
+def effect(
+    name: str,
+    arguments: str,
+    infer: Callable[[Call], Any],
+    *,
+    description: str,
+    schema: Schema | None = None,
+) -> Callable[..., Call]:
+    """Register an operator of what programs do to memory: its calls have a type, but no expression
+    of relax (`transform.memory_alloc` writes programs without them).
+    """
+
+    def refuse(attrs: Any, *args: Any) -> Any:
+        raise UnsupportedError(
+            f"a call of {name} stands where no let binds it",
+            notes=("bind it: relay.Let(var, call, body)",),
+        )
+
+    view = View(
+        name=name,
+        arguments=parse_arguments(arguments),
+        infer=infer,
+        schema=schema,
+        is_pure=False,
+        description=description,
+        translate=refuse,
+        level=10,
     )
     return _register(view)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.relay.backend.interpreter import ConstructorValue
 from tilesmith.relay.prelude import Prelude
-from tilesmith.relay.testing.operator_calls import ConstructorValue, data_value
 from tilesmith.support.errors import OutOfBoundsError, TypeMismatchError
 
 __all__ = ["count", "get_type", "make_nat_expr", "make_nat_value"]
@@ -36,9 +36,9 @@ def count(prelude: Prelude, n: Any) -> int:
 def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
     """Return the value of a number."""
     _, zero, successor = get_type(prelude, "nat")
-    found = data_value(zero.tag, zero.name_hint)
+    found = ConstructorValue(zero.tag, (), zero)
     for _ in range(_checked(n)):
-        found = data_value(successor.tag, successor.name_hint, found)
+        found = ConstructorValue(successor.tag, (found,), successor)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What programs turned into Python call: operators on tensors, data, references."""
+"""What programs turned into Python call, next to the executors' classes of values."""
 
 from __future__ import annotations
 
@@ -13,43 +13,17 @@ from tilesmith.relax.transform import LegalizeOps
 from tilesmith.relay.expr import Call, Constant, Tuple
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
-from tilesmith.runtime.container import ADT
+from tilesmith.runtime.container import RefValue
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import ExecutionError, UnsupportedError
 
-__all__ = ["ConstructorValue", "RefValue", "call_operator", "data_value", "is_true", "no_clause"]
+__all__ = ["call_operator", "is_true", "no_clause", "write_reference"]
 
 
-class RefValue:
-    """A place whose value programs read and replace."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def write(self, value: Any) -> Any:
-        """Replace the value; return the empty tuple."""
-        self.value = value
-        return ()
-
-
-class ConstructorValue(ADT):
-    """A value that a constructor made: its ``tag``, its ``fields``, the ``name_hint`` of the
-    constructor.
-    """
-
-    name_hint: str
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The values of which it was made."""
-        return (*self,)
-
-
-def data_value(tag: int, name: str, *fields: Any) -> ConstructorValue:
-    """Make a value of a type of data."""
-    made = ConstructorValue(tag, fields)
-    made.name_hint = name
-    return made
+def write_reference(reference: RefValue, value: Any) -> tuple[()]:
+    """Replace the value of a reference; return the empty tuple."""
+    reference.value = value
+    return ()
 
 
 def no_clause(value: Any) -> Any:

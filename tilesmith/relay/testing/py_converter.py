@@ -50,8 +50,9 @@ OUTPUT_VAR_NAME = "_py_out"
 
 PROLOGUE = """
 import numpy
+from tilesmith.relay.backend.interpreter import ConstructorValue, RefValue
 from tilesmith.relay.testing.operator_calls import (
-    RefValue, call_operator, data_value, is_true, no_clause,
+    call_operator, is_true, no_clause, write_reference,
 )
 from tilesmith.runtime.ndarray import array
 """
@@ -300,8 +301,8 @@ class PythonConverter(ExprFunctor):
         return ast.Call(self.visit(call.op), arguments, [])
 
     def _made(self, constructor: Constructor, arguments: list[ast.expr]) -> ast.expr:
-        first: list[ast.expr] = [ast.Constant(constructor.tag), ast.Constant(constructor.name_hint)]
-        return self.create_call("data_value", [*first, *arguments])
+        tag = ast.Constant(constructor.tag)
+        return self.create_call("ConstructorValue", [tag, self.create_tuple(arguments)])
 
     def visit_ref_create(self, ref: RefCreate) -> Any:
         """Return a new reference."""
@@ -314,9 +315,7 @@ class PythonConverter(ExprFunctor):
     def visit_ref_write(self, write: RefWrite) -> Any:
         """Return the call that replaces the value of a reference."""
         reference = self.visit(write.ref)
-        return ast.Call(
-            ast.Attribute(reference, "write", ast.Load()), [self.visit(write.value)], []
-        )
+        return self.create_call("write_reference", [reference, self.visit(write.value)])
 
     def visit_match(self, match: Match) -> Any:
         """Return a call of a function that tries the clauses one after the other."""

@@ -10,10 +10,7 @@ from typing import Any
 
 from tilesmith.ir import IRModule
 from tilesmith.relay.function import Function
-from tilesmith.relay.testing.init import create_workload
-from tilesmith.relay.testing.layers import conv_kernel_layout
-from tilesmith.relay.testing.residual import Blocks, network, structure
-from tilesmith.support.errors import ConfigError
+from tilesmith.relay.testing import resnet as networks
 
 __all__ = ["get_net", "get_workload", "residual_unit", "resnet"]
 
@@ -31,8 +28,9 @@ def residual_unit(
     """Return data to which convolutions of it are added; ``dim_match``: it has the shape of their
     result already.
     """
-    blocks = Blocks(data_layout, kernel_layout)
-    return blocks.unit(data, num_filter, stride, dim_match, name, bottle_neck)
+    return networks.residual_unit(
+        data, num_filter, stride, dim_match, name, bottle_neck, data_layout, kernel_layout
+    )
 
 
 def resnet(
@@ -48,13 +46,9 @@ def resnet(
     """Return the network of the given numbers of units and of channels (those of the first
     convolution, then of each stage).
     """
-    if not num_stages == len(units) == len(filter_list) - 1:
-        raise ConfigError(
-            f"{num_stages} stages need as many numbers of units (given: {len(units)}) and one more "
-            f"number of channels (given: {len(filter_list)})"
-        )
-    blocks = Blocks(layout, conv_kernel_layout(layout))
-    return network(blocks, units, filter_list, num_classes, data_shape, bottle_neck, dtype)
+    return networks.resnet(
+        units, num_stages, filter_list, num_classes, data_shape, bottle_neck, layout, dtype
+    )
 
 
 def get_net(
@@ -67,15 +61,8 @@ def get_net(
     **kwargs: Any,
 ) -> Function:
     """Return the network of a number of layers; ``image_shape`` is in the order of the layout."""
-    height = image_shape[layout.index("H") - 1]
-    given = {**structure(num_layers, height), **kwargs}
-    return resnet(
-        num_stages=len(given["units"]),
-        num_classes=num_classes,
-        data_shape=(batch_size, *image_shape),
-        layout=layout,
-        dtype=dtype,
-        **given,
+    return networks.get_net(
+        batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs
     )
 
 
@@ -89,5 +76,6 @@ def get_workload(
     **kwargs: Any,
 ) -> tuple[IRModule, dict[str, Any]]:
     """Return the module of the network, and values of its parameters."""
-    net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs)
-    return create_workload(net)
+    return networks.get_workload(
+        batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs
+    )

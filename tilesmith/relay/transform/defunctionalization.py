@@ -17,7 +17,7 @@ from tilesmith.ir.adt import TypeData
 from tilesmith.ir.types import FuncType, GlobalTypeVar
 from tilesmith.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternVar
 from tilesmith.relay.analysis import free_vars
-from tilesmith.relay.expr import Call, If, Let, TupleGetItem, Var, branch, var
+from tilesmith.relay.expr import Call, If, Let, TupleGetItem, Var, branch, var, with_lets
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
 from tilesmith.relay.printer import type_text
@@ -185,10 +185,7 @@ class _Rewriting:
             else:
                 chain.append((self.variable(expr.var), self.of(expr.value)))
             expr = expr.body
-        found = self.value(expr)
-        for variable, value in reversed(chain):
-            found = Let(variable, value, found)
-        return found
+        return with_lets(chain, self.value(expr))
 
     def value(self, expr: Any) -> Any:
         """Return an expression that is no let without functions as values."""
@@ -240,10 +237,7 @@ class _Rewriting:
             if itself is not None:
                 again = program.closure(type_, key, fields, body)
                 lets.append((inner.variable(itself), Call(again, values)))
-            result = inner.of(function.body)
-            for variable, value in reversed(lets):
-                result = Let(variable, value, result)
-            return result
+            return with_lets(lets, inner.of(function.body))
 
         constructor = program.closure(type_, key, fields, body)
         return Call(constructor, [self.variable(one) for one in taken])

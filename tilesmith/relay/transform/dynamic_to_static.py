@@ -10,7 +10,6 @@ from tilesmith.ir import IRModule, Op
 from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.op.dyn.declaration import static_form
-from tilesmith.relay.op.view import View
 from tilesmith.relay.rewriting import with_type_of
 from tilesmith.relay.transform.calls import is_call, shape_of
 from tilesmith.relay.transform.fold_constant import folded_call
@@ -60,7 +59,7 @@ _OF_SHAPES = ("shape_of", "vm.shape_of", "ndarray_size")
 def _is_dynamic(node: Any) -> bool:
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return False
-    at = node.op.spec.at_run_time if isinstance(node.op.spec, View) else None
+    at: Any = getattr(node.op.spec, "at_run_time", None)
     return at is not None and bool(at.places)
 
 

@@ -26,6 +26,7 @@ from tilesmith.relay.expr import (
     Var,
     branch,
     var,
+    with_lets,
 )
 from tilesmith.relay.expr_functor import ExprFunctor
 from tilesmith.relay.function import Function
@@ -92,9 +93,7 @@ class _Bindings:
 
     def around(self, value: Any) -> Any:
         """Return a value after all that was bound."""
-        for variable, bound in reversed(self.made):
-            value = Let(variable, bound, value)
-        return value
+        return with_lets(self.made, value)
 
 
 def _paired(value: Any, type_: Type) -> Any:
@@ -169,10 +168,7 @@ class _Differentiation(ExprFunctor):
             chain.append((self.new_variable(current.var), current.value))
             node = current.body
         values = [(variable, self.visit(value)) for variable, value in chain]
-        result = self.visit(node)
-        for variable, value in reversed(values):
-            result = Let(variable, value, result)
-        return result
+        return with_lets(values, self.visit(node))
 
     def visit_tuple(self, tuple_: Tuple) -> Any:
         """Rewrite the fields."""

@@ -26,6 +26,7 @@ from tilesmith.relay.expr import (
     Var,
     branch,
     var,
+    with_lets,
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_expr, infer_module
@@ -100,9 +101,7 @@ class _Cells:
         result = var("result")
         lets.append((result, self.of(function.body)))
         body = self.plain(result, function.checked_type.ret_type)
-        for variable, value in reversed(lets):
-            body = Let(variable, value, body)
-        return function.with_fields(params=params, body=body)
+        return function.with_fields(params=params, body=with_lets(lets, body))
 
     def variable(self, old: Var) -> Any:
         """Return the variable that stands for one of the program."""
@@ -119,10 +118,7 @@ class _Cells:
             variable = self.variable(expr.var)
             chain.append((variable, self.of(expr.value)))
             expr = expr.body
-        found = self.value(expr)
-        for variable, value in reversed(chain):
-            found = Let(variable, value, found)
-        return found
+        return with_lets(chain, self.value(expr))
 
     def value(self, expr: Any) -> Any:
         """Return an expression that is no let with cells in the place of tensors."""

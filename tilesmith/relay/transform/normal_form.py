@@ -9,7 +9,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.relax.struct_info import ObjectStructInfo
 from tilesmith.relay.adt import Constructor
-from tilesmith.relay.expr import Call, Constant, Let, RefCreate, RefRead, RefWrite, Var
+from tilesmith.relay.expr import Call, Constant, Let, RefCreate, RefRead, RefWrite, Var, with_lets
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes, opens_scope
 from tilesmith.relay.transform.pass_classes import relay_pass
@@ -73,9 +73,7 @@ class _Binder:
 
     def closed(self, scope: int, value: Any) -> Any:
         """Return the value of a scope with its bindings around it."""
-        for var, bound in reversed(self.bindings.pop(scope, [])):
-            value = Let(var, bound, value)
-        return value
+        return with_lets(self.bindings.pop(scope, []), value)
 
     def begin(self, node: Any, var: Var | None = None) -> None:
         """Do what rebuilds a node; ``var`` is the variable that a let gives it."""

@@ -37,6 +37,7 @@ from tilesmith.relay.expr import (
     TupleGetItem,
     Var,
     branch,
+    with_lets,
 )
 from tilesmith.relay.function import Function
 from tilesmith.relay.transform.fold_constant import folded_call
@@ -103,9 +104,7 @@ class _Scope:
 
     def closed(self, value: Any) -> Any:
         """Return a value with the bindings around it."""
-        for variable, bound in reversed(self.bindings):
-            value = Let(variable, bound, value)
-        return value
+        return with_lets(self.bindings, value)
 
 
 class _Evaluation:

@@ -76,7 +76,8 @@ def from_onnx(
         opset: reads the nodes by this opset version instead of the model's own.
         keep_params_in_input: weights become parameters after the inputs, their values the attribute
             ``params`` (see ``relax.frontend.detach_params``); else they become constants.
-        sanitize_input_names: inputs get names that are Python identifiers.
+        sanitize_input_names: inputs (and weights that are parameters) get names that are Python
+            identifiers.
 
     Sizes with a name (``dim_param``) or without a value become symbolic: any will do.
 
@@ -218,7 +219,9 @@ class ONNXGraphImporter:
             return value
         if isinstance(value, Weight):
             if value.variable is None:
-                name = self.builder.get_unique_name(identifier(value.name))
+                name = value.name
+                if self.sanitize:
+                    name = self.builder.get_unique_name(identifier(name))
                 info = TensorStructInfo(value.array.shape, str(value.array.dtype))
                 value.variable = Var(name, info)
             return value.variable

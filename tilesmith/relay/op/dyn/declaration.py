@@ -27,7 +27,9 @@ from tilesmith.relay.op.view import define, find_function, function, sizes
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.unknown import Any as AnySize
 
-__all__ = ["Place", "dynamic", "int64", "is_computed", "static_form"]
+__all__ = [
+    "Place", "count_of", "dynamic", "int64", "is_computed", "of_unknown_sizes", "static_form",
+]  # fmt: skip
 
 
 class Place:
@@ -95,11 +97,13 @@ class _Sizes:
     """Implements `view.SizesAtRunTime`."""
 
     name: str
-    places: tuple[int, ...]
+    places: tuple[int, ...] | None  # None: of sizes that no constant tells
     translate: RunTimeTranslation
     static: Callable[..., Any]
 
     def is_static(self, args: Sequence[Any]) -> bool:
+        if self.places is None:
+            return False
         return all(isinstance(args[place], Constant) for place in self.places)
 
     def infer(self, call: Call) -> Any:
@@ -168,6 +172,31 @@ def dynamic(
 
 
 _STATIC: dict[str, str] = {}
+
+
+def of_unknown_sizes(
+    name: str,
+    arguments: str,
+    translate: RunTimeTranslation,
+    *,
+    level: int,
+    schema: Schema | None = None,
+    description: str,
+) -> Callable[..., Call]:
+    """Register an operator whose result has sizes that follow from the elements of operands."""
+
+    def refuse(attrs: Any, *args: Any) -> Any:
+        raise UnsupportedError(f"the sizes of the result of {name} depend on elements")
+
+    return define(
+        name,
+        arguments,
+        refuse,
+        level=level,
+        schema=schema,
+        description=description,
+        at_run_time=_Sizes(name, None, translate, refuse),
+    )
 
 
 def static_form(call: Call) -> Any:

@@ -21,7 +21,7 @@ from tilesmith.tir.unknown import Any as AnySize
 class _Reshape:
     """`reshape` of a tensor whose sizes depend on data: what -1 and 0 stand for is computed."""
 
-    places: tuple[int, ...] = ()
+    places: tuple[int, ...] | None = None
 
     def is_static(self, args: Sequence[Any]) -> bool:
         """Return whether the sizes of the tensor are known, if only as variables."""
@@ -45,7 +45,7 @@ class _Reshape:
 class _Range:
     """`arange` between bounds that the program computes."""
 
-    places: tuple[int, ...] = ()
+    places: tuple[int, ...] | None = None
 
     def is_static(self, args: Sequence[Any]) -> bool:
         """Return whether the bounds are constants."""

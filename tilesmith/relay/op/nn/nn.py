@@ -20,6 +20,7 @@ from tilesmith.relax.expr import RelaxExpr
 from tilesmith.relax.spec import topi
 from tilesmith.relay.expr import const
 from tilesmith.relay.op.nn import (  # noqa: F401 - they declare the operators
+    contrib,
     convolution,
     normalization,
     pooling,

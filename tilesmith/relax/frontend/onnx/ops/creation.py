@@ -23,6 +23,9 @@ _LARGE = 1 << 16
 
 @converter("Constant")
 def _constant(node: OnnxNode) -> Any:
+    given = [name for name in node.attributes if name.startswith(("value", "sparse_value"))]
+    if len(given) > 1:
+        raise OpAttributeInvalid(f"it has several values: {', '.join(given)}")
     for name, dtype in (
         ("value", None), ("sparse_value", None), ("value_float", "float32"),
         ("value_floats", "float32"), ("value_int", "int64"), ("value_ints", "int64"),

@@ -20,7 +20,7 @@ from tilesmith.relax.frontend.onnx.values import (
     shape_of,
     static_shape,
 )
-from tilesmith.support.errors import OpAttributeRequired, ShapeError
+from tilesmith.support.errors import OpAttributeInvalid, OpAttributeRequired, ShapeError
 
 _MAX = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
 _AVERAGE = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
@@ -173,12 +173,19 @@ def _average_pool(node: OnnxNode) -> Any:
 def _lp_pool(node: OnnxNode) -> Any:
     x = node[0]
     window = Window(node, x)
-    order = float(node.attribute("p", 2))
+    order = _exponent(node)
     arguments = window.arguments(node)
     # A mean over whole windows times their size is a sum; padding adds nothing to it.
     total = _AVERAGE[window.rank](_power_of_size(x, order), **arguments, count_include_pad=True)
     count = scalar(int(numpy.prod(window.kernel)), dtype_of(x))
     return _root(op.multiply(total, count), order)
+
+
+def _exponent(node: OnnxNode) -> float:
+    order = float(node.attribute("p", 2))
+    if order < 1:
+        raise OpAttributeInvalid(f"its attribute 'p' is {order:g}, it has to be at least 1")
+    return order
 
 
 def _power_of_size(x: Any, order: float) -> Any:
@@ -210,7 +217,7 @@ def _global_max_pool(node: OnnxNode) -> Any:
 
 @converter("GlobalLpPool")
 def _global_lp_pool(node: OnnxNode) -> Any:
-    order = float(node.attribute("p", 2))
+    order = _exponent(node)
     return _root(op.sum(_power_of_size(node[0], order), _spatial(node[0]), True), order)
 
 
