@@ -369,8 +369,9 @@ def relay_door(
                  for key in ("import", "compile")]]
         for door, found in seconds.items()
     ]  # fmt: skip
-    heads = ["", "import", "cold", "import", "warm"]
-    report.show(f"compiling {network} in a fresh process, {threads} threads", heads, rows)
+    if rows:
+        heads = ["", "import", "cold", "import", "warm"]
+        report.show(f"compiling {network} in a fresh process, {threads} threads", heads, rows)
     with status("timing"):
         timings = latencies(network, threads, rounds)
     rows = [

@@ -4,7 +4,8 @@
     python tools/coverage_tables.py --names LIST tvm.contrib   # those of a list, for a prefix
 
 A line of LIST is `module: name(parameters); Class{method, method}; …`. The page of `tvm.contrib` is
-`docs/coverage/contrib.md`; prefixes that are joined by commas share one. Names are looked up in a fresh process; why one is refused comes from
+`docs/coverage/contrib.md`; prefixes that are joined by commas share one. Names are looked up in a
+fresh process; why one is refused comes from
 `compat/tvm/refusals.py` and, for the names of schedules, `topi/schedules/reasons.py`.
 """
 

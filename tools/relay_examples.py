@@ -74,6 +74,12 @@ def volume() -> Any:
     return f(1, 2, 4, 6, 6)
 
 
+def _doubled() -> list[Any]:
+    """Return a function, its input and the tensor that it writes."""
+    x = f(3)
+    return [relay.Function([x], x + x), relay.Tuple([f(3)]), relay.Tuple([f(3)])]
+
+
 UNARY = """
     log log2 log10 sqrt rsqrt exp erf tanh sigmoid cos sin tan cosh sinh atan asinh asin acos atanh
     acosh floor ceil trunc round abs sign negative isnan isfinite isinf copy zeros_like ones_like
@@ -210,6 +216,55 @@ EXAMPLES: dict[str, Example] = {
     "nn.cross_entropy": lambda: nn.cross_entropy(f(3, 4), f(3, 4)),
     "nn.cross_entropy_with_logits": lambda: nn.cross_entropy_with_logits(f(3, 4), f(3, 4)),
     "nn.nll_loss": lambda: nn.nll_loss(f(3, 4), i(3), f(4)),
+    # other forms of convolutions and products
+    "nn.contrib_conv2d_NCHWc": lambda: nn.contrib_conv2d_nchwc(
+        f(1, 1, 6, 6, 4), f(2, 1, 3, 3, 4, 4), channels=8, kernel_size=(3, 3),
+        data_layout="NCHW4c", out_layout="NCHW4c"),
+    "nn.contrib_depthwise_conv2d_NCHWc": lambda: nn.contrib_depthwise_conv2d_nchwc(
+        f(1, 2, 6, 6, 4), f(2, 1, 3, 3, 1, 4), groups=8, channels=8, kernel_size=(3, 3),
+        data_layout="NCHW4c", out_layout="NCHW4c"),
+    "nn.contrib_dense_pack": lambda: nn.contrib_dense_pack(f(3, 8), f(2, 8, 4), "NC4n"),
+    "nn.contrib_conv2d_gemm_weight_transform": lambda: nn.contrib_conv2d_gemm_weight_transform(
+        f(3, 3, 4, 8), 4, 4),
+    "nn.contrib_conv2d_gemm_without_weight_transform": lambda: (
+        nn.contrib_conv2d_gemm_without_weight_transform(
+            f(1, 6, 6, 4), nn.contrib_conv2d_gemm_weight_transform(f(3, 3, 4, 8), 4, 4),
+            channels=8, kernel_size=(3, 3), data_layout="NHWC")),
+    "nn.contrib_conv2d_winograd_weight_transform": lambda: (
+        nn.contrib_conv2d_winograd_weight_transform(f(8, 4, 3, 3), 4)),
+    "nn.contrib_conv3d_winograd_weight_transform": lambda: (
+        nn.contrib_conv3d_winograd_weight_transform(f(8, 4, 3, 3, 3), 4)),
+    "nn.contrib_conv2d_winograd_without_weight_transform": lambda: (
+        nn.contrib_conv2d_winograd_without_weight_transform(
+            f(1, 4, 8, 8), relay.transpose(
+                nn.contrib_conv2d_winograd_weight_transform(f(8, 4, 3, 3), 4), (0, 1, 3, 2)), 4,
+            channels=8, kernel_size=(3, 3), padding=(1, 1))),
+    "nn.conv2d_backward_weight": lambda: nn.conv2d_backward_weight(
+        f(1, 6, 7, 6), image_4d(), kernel_size=(3, 3), channels=6),
+    "nn.bitpack": lambda: nn.bitpack(f(2, 64, dtype="uint32")),
+    "nn.bitserial_conv2d": lambda: nn.bitserial_conv2d(
+        f(1, 32, 6, 6, dtype="uint32"), f(2, 32, 3, 3, dtype="uint32"), channels=2),
+    "nn.bitserial_dense": lambda: nn.bitserial_dense(
+        f(3, 64, dtype="uint32"), f(4, 64, dtype="uint32"), 4),
+    "nn.fifo_buffer": lambda: nn.fifo_buffer(f(2, 1), f(2, 4), 1),
+    "sparse_fill_empty_rows": lambda: relay.sparse_fill_empty_rows(
+        i(3, 2), i(3), i(2), i()).astuple(),
+    "sparse_reshape": lambda: relay.sparse_reshape(i(3, 2), i(2), i(2)).astuple(),
+    # devices and memory
+    "device_copy": lambda: make_call("device_copy", [f(3)], {}),
+    "on_device": lambda: make_call("on_device", [f(3)], {}),
+    "memory.alloc_storage": lambda: make_call(
+        "memory.alloc_storage", [c(64, "int64"), c(64, "int64")], {}),
+    "memory.alloc_tensor": lambda: make_call(
+        "memory.alloc_tensor",
+        [make_call("memory.alloc_storage", [c(64, "int64"), c(64, "int64")], {}), c(0, "int64"),
+         c([2, 3], "int64")], {"assert_shape": [2, 3]}),
+    "memory.kill": lambda: make_call("memory.kill", [f(3)], {}),
+    "vm.invoke_tvm_op": lambda: make_call("vm.invoke_tvm_op", _doubled(), {}),
+    "vm.shape_func": lambda: make_call("vm.shape_func", _doubled(), {"is_input": [0]}),
+    "vm.reshape_tensor": lambda: make_call(
+        "vm.reshape_tensor", [f(2, 3), f(2, dtype="int64")], {"newshape": [3, -1]}),
+    "vm.shape_of": lambda: make_call("vm.shape_of", [f(2, 3)], {}),
     # images
     "image.resize1d": lambda: image.resize1d(f(1, 2, 5), (9,)),
     "image.resize2d": lambda: image.resize2d(image_4d(), (13, 5)),

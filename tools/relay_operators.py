@@ -40,44 +40,23 @@ from relay_examples import EXAMPLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coverage" / "relay_operators.md"
 
-_PACKED = (
-    "it is a form that layout passes give to convolutions and products; constant weights are"
-    " packed when kernels are made, without an operator of the graph"
-)
-_LOWERED = (
-    "memory and calls of kernels are written in the lowered graph of relax"
-    " (relax.memory.alloc_storage, call_tir, …), which both doors share"
-)
-_BITS = (
-    "numbers of one or two bits are packed by topi.nn.bitpack; the graph has no operator for them"
-)
-_DEVICES = "programs run on one device so far: nothing is placed or copied"
 _TUNERS = "a tuner that chooses layouts inserts it, and there is no tuning yet"
 _NPU = "it is code for Arm's Ethos-U processor, whose compiler is not a part of Tilesmith"
 _STREAMS = "it marks the parts of a program for VTA, which is not there yet"
-_UNWRITTEN = "it is not written yet"
 
 MISSING: dict[str, str] = {
     **dict.fromkeys([f"contrib.ethosu.{name}" for name in (
         "binary_elementwise", "conv2d", "depthwise_conv2d", "identity", "pooling",
         "unary_elementwise")], _NPU),
-    **dict.fromkeys([f"nn.contrib_{name}" for name in (
-        "conv2d_NCHWc", "conv2d_gemm_weight_transform", "conv2d_gemm_without_weight_transform",
-        "conv2d_winograd_nnpack_weight_transform", "conv2d_winograd_weight_transform",
-        "conv2d_winograd_without_weight_transform", "conv3d_winograd_weight_transform",
-        "conv3d_winograd_without_weight_transform", "dense_pack", "depthwise_conv2d_NCHWc")],
-        _PACKED),
-    **dict.fromkeys(["call_lowered", "memory.alloc_storage", "memory.alloc_tensor", "memory.kill",
-                     "vm.invoke_tvm_op", "vm.reshape_tensor", "vm.shape_of"], _LOWERED),
-    **dict.fromkeys(["nn.bitpack", "nn.bitserial_conv2d", "nn.bitserial_dense"], _BITS),
-    **dict.fromkeys(["device_copy", "on_device"], _DEVICES),
     **dict.fromkeys(["auto_scheduler_layout_transform", "meta_schedule_layout_transform"], _TUNERS),
     **dict.fromkeys(["annotation.bitpack_start", "annotation.bitpack_end"], _STREAMS),
     "annotation.with_funcid": "it numbers functions for a tracer of other compilers",
+    "call_lowered": "calls of kernels stand in the lowered graph of relax: call_tir",
+    "nn.contrib_conv2d_winograd_nnpack_weight_transform": "NNPACK is not linked",
+    "nn.contrib_conv3d_winograd_without_weight_transform": (
+        "three-dimensional convolutions are not computed by tiles: nn.conv3d"),
     "nn.internal.sparse_dense_padded": "it is the padded form of nn.sparse_dense for GPUs",
     "torch_op": "it calls a function of libtorch, which is not linked",
-    **dict.fromkeys(["nn.conv2d_backward_weight", "nn.fifo_buffer", "sparse_fill_empty_rows",
-                     "sparse_reshape"], _UNWRITTEN),
 }  # fmt: skip
 """Why operators that users know are not there."""
 
@@ -131,6 +110,11 @@ def facts_of(name: str) -> Facts:
     """Try an operator on its example."""
     op = Op.get(name)
     call = infer_expr(example_call(name))
+    if not op.spec.is_pure:
+        meaning = "what it does to memory"
+        return Facts(
+            name, op.support_level, True, meaning, "no", is_lowered=False, is_evaluated=False
+        )
     graph = to_relax(IRModule.from_expr(relay.Function(free_vars(call), call)))
     operators = called(graph["main"])
     names = list(dict.fromkeys([one.name for one in operators]))
@@ -221,7 +205,8 @@ def page(known: dict[str, int]) -> str:
         " is inferred,", "the graph that it means is lowered to tensor programs, its gradient is"
         " written. The column *computed by*", "names the operators of relax that a call stands"
         " for. A gradient is *zero* where an operator is constant", "almost everywhere or gives"
-        " indices.", "",
+        " indices. Operators that act on memory are not lowered one by one:", "`ManifestAlloc`"
+        " writes them, and programs that hold them compile.", "",
         "| level | known | there | typed | lowered | in numpy | differentiable | zero gradient |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

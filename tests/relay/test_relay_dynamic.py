@@ -219,3 +219,36 @@ def test_a_deep_chain_becomes_static():
         y = relay.reshape(y, relay.shape_of(relay.var("z", shape=((3, 4), (6, 2))[step % 2])))
     mod = relay.transform.DynamicToStatic()(ts.IRModule.from_expr(y))
     assert [int(n) for n in mod["main"].ret_type.shape] == [6, 2]
+
+
+@pytest.mark.parametrize("newshape", [(-1,), (0, 1, -1), (-1, 1)])
+def test_a_tensor_whose_size_depends_on_data_is_reshaped(newshape):
+    x = relay.var("x", shape=(2, 3))
+    expression = relay.reshape(relay.argwhere(x), newshape)
+    run = relay.create_executor("vm", ts.IRModule.from_expr(expression)).evaluate()
+    data = np.array([[1, 0, 2], [0, 3, 0]], "float32")
+    wanted = np.argwhere(data).astype("int32")
+    rows = [len(wanted) if size == 0 else size for size in newshape]
+    np.testing.assert_array_equal(run(data).numpy(), wanted.reshape(rows))
+    with pytest.raises(UnsupportedError, match="needs a tensor of known shape"):
+        expression = relay.reshape(relay.argwhere(x), (-3,))
+        relay.create_executor("vm", ts.IRModule.from_expr(expression)).evaluate()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "dtype"),
+    [((4,), "int32"), ((2, 11, 3), "int32"), ((5, -2, -2), "int64"), ((3, 3), "int32"),
+     ((0.5, 3.1, 0.75), "float32")],
+)  # fmt: skip
+def test_a_range_between_computed_bounds(bounds, dtype):
+    names = [relay.var(name, shape=(), dtype=dtype) for name in "abc"[: len(bounds)]]
+    expression = relay.arange(*names, dtype=dtype)
+    assert isinstance(expression.checked_type.shape[0], relay.Any)
+    mod = ts.IRModule.from_expr(relay.Function(names, expression))
+    assert relay.transform.DynamicToStatic()(mod)["main"].body.op.name == "arange"
+    values = [np.array(one, dtype) for one in bounds]
+    wanted = np.arange(*bounds).astype(dtype)
+    for kind in ("vm", "debug"):
+        found = relay.create_executor(kind, mod).evaluate()(*values).numpy()
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

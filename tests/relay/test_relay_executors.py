@@ -169,6 +169,23 @@ def test_inputs_are_converted_and_checked_when_they_are_set(lib):
         open_module.set_input("x", numpy.ones((3, 3)))
 
 
+def test_the_functions_of_an_executor_by_name(lib):
+    made = lib["default"](ts.cpu())
+    made["set_input"]("x", ts.nd.array(X))
+    made["run"]()
+    numpy.testing.assert_allclose(made["get_output"](0).numpy(), expected(), rtol=1e-5)
+    module = graph_executor.GraphModule(made)
+    with pytest.raises(TypeMismatchError, match="'x' is not set"):
+        module.module.time_evaluator("run", ts.cpu())()
+    module.module["set_input"]("x", X)
+    measured = module.module.time_evaluator("run", ts.cpu(), number=2, repeat=3)()
+    assert len(measured.results) == 3 and measured.mean > 0
+    given = module.module.time_evaluator("main", number=1)(ts.nd.array(X))
+    assert len(given.results) == 1
+    assert module.module.get_function("main") is lib.get_lib().get_function("main")
+    assert module.module["run"] == module.run and "main" in module.module.function_names
+
+
 def test_shared_parameters_and_tensors_that_are_not_copied():
     built = relay.build(two_layers(), "llvm")
     first, second = (graph_executor.GraphModule(built["default"](ts.cpu())) for _ in range(2))

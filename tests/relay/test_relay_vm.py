@@ -8,7 +8,7 @@ import pytest
 
 import tilesmith as ts
 from tests.relay.programs import Maker, arrays, value_of
-from tilesmith import relay
+from tilesmith import ir, relay
 from tilesmith.relax import interpreter
 from tilesmith.relay.backend.interpreter import ConstructorValue, Interpreter
 from tilesmith.relay.prelude import Prelude
@@ -207,6 +207,16 @@ def option(complete):
     clause = relay.Clause(relay.PatternConstructor(prelude.some, [relay.PatternVar(y)]), y)
     mod["main"] = relay.Function([x], relay.Match(x, [clause], complete))
     return mod, prelude
+
+
+def test_the_time_of_a_function_on_the_inputs_that_are_set():
+    x = relay.var("x", shape=(relay.Any(), 2))
+    mod = ir.IRModule.from_expr(relay.Function([x], x + x))
+    machine = VirtualMachine(relay.vm.compile(mod, "llvm"), ts.cpu())
+    ones = numpy.ones((3, 2), "float32")
+    machine.set_input("main", ones)
+    assert len(machine.benchmark(ts.cpu(), repeat=2, number=1).results) == 2
+    assert len(machine.benchmark(ts.cpu(), ones, repeat=1, number=1).results) == 1
 
 
 def test_a_value_that_no_clause_fits():

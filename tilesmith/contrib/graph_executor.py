@@ -75,6 +75,41 @@ def checksum(value: NDArray) -> int:
     return zlib.crc32(data.tobytes(), zlib.crc32(kind))
 
 
+class ExecutorModule:
+    """Gives the functions of an executor by name, as programs take them from `GraphModule.module`
+    (``module["run"]``, ``module.time_evaluator("run", dev)``); all else is the compiled program's.
+    """
+
+    def __init__(self, executor: GraphModule, program: Any) -> None:
+        self._executor = executor
+        self.module = program
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._executor, name) if name in _FUNCTIONS else self.module[name]
+
+    def get_function(self, name: str) -> Any:
+        """Return a function of the executor, or of the program."""
+        return self[name] if name in _FUNCTIONS else self.module.get_function(name)
+
+    def time_evaluator(self, func_name: str, dev: Any = None, **options: Any) -> Any:
+        """Return a function that measures another one: ``run`` on the inputs that are set."""
+        if func_name != "run":
+            return self.module.time_evaluator(func_name, dev, **options)
+        return lambda: self._executor.benchmark(dev, **{"repeat": 1, "number": 10, **options})
+
+
+_FUNCTIONS = frozenset(
+    [
+        "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
+        "get_output", "load_params", "run", "set_input", "set_input_zero_copy",
+        "set_output_zero_copy", "share_params",
+    ]
+)  # fmt: skip
+
+
 class GraphModule:
     """Runs `main` of a model with inputs that are kept between runs.
 
@@ -84,7 +119,7 @@ class GraphModule:
 
     def __init__(self, module: Any) -> None:
         module = getattr(module, "module", module)
-        self.module = module
+        self.module = ExecutorModule(self, module)
         self._main = module.get_function("main")
         self._params = self._main.signature.params
         self._names = [param.name for param in self._params]

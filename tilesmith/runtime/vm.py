@@ -334,12 +334,12 @@ class VirtualMachine(Machine):
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Measure a function on arguments; inputs and results are in the CPU's memory anyway, so
-        ``end_to_end`` makes no difference.
+        """Measure a function on arguments, or those of `set_input`; inputs and results are in
+        the CPU's memory anyway, so ``end_to_end`` makes no difference.
         """
         values = convert(args)
         measure = evaluator(
-            lambda: self[func_name](*values, **kwargs),
+            lambda: self.invoke(func_name, *values, **kwargs),
             device.sync if device is not None else None,
             number=number,
             repeat=repeat,

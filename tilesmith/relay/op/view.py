@@ -38,7 +38,7 @@ from tilesmith.support.errors import (
 __all__ = [
     "SAME", "OperandSizes", "View", "axis_of", "channels_along", "computed", "constant_value",
     "define", "effect", "find_function", "function", "functions", "make_call", "name_or_empty",
-    "rank_of", "same", "sizes", "translated",
+    "rank_of", "same", "sizes", "static_info", "translated",
 ]  # fmt: skip
 
 Written = TypeVar("Written", bound=Callable[..., Any])
@@ -52,7 +52,11 @@ OperandSizes = Callable[[Any, list[Any]], Sequence[Any]]
 
 
 class SizesAtRunTime(Protocol):
-    """What `op.dyn.declaration` declares."""
+    """What `op.dyn.declaration` declares; ``places`` are the operands of a ``dyn`` operator that
+    state sizes.
+    """
+
+    places: tuple[int, ...] | None
 
     def is_static(self, args: Sequence[Any]) -> bool:
         """Return whether the operands that state sizes are constants."""
@@ -123,9 +127,7 @@ def define(
     view = View(
         name=name,
         arguments=parse_arguments(arguments),
-        infer=at_run_time.infer
-        if at_run_time is not None
-        else lambda call: known_struct_info(translate(call.attrs, *call.args)),
+        infer=at_run_time.infer if at_run_time is not None else static_info,
         schema=schema,
         precision=record.precision if record is not None else Precision.NEVER,
         is_pure=record.is_pure if record is not None else True,
@@ -307,6 +309,11 @@ def translated(builder: Any, call: Call, operands: Sequence[Any]) -> Any:
     except TilesmithError as error:
         error.span = error.span or call.span
         raise
+
+
+def static_info(call: Call) -> Any:
+    """Return what is known about the result of a call whose sizes are not computed."""
+    return known_struct_info(call.op.spec.translate(call.attrs, *call.args))
 
 
 def make_call(op: Op | str, args: Any, attributes: Any = None) -> Call:

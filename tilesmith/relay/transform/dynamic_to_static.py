@@ -60,7 +60,7 @@ def _is_dynamic(node: Any) -> bool:
     if not isinstance(node, Call) or not isinstance(node.op, Op):
         return False
     at: Any = getattr(node.op.spec, "at_run_time", None)
-    return at is not None and at.places is not None
+    return at is not None and bool(at.places)
 
 
 def _static(call: Call, values: _Values) -> Any:

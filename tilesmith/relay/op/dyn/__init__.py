@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.relay.op.dyn import image, nn, shapes
+from tilesmith.relay.op.dyn import image, nn, shapes, unknown_sizes
 from tilesmith.relay.op.view import find_function, functions
 
 globals().update(functions("dyn."))
 
-__all__ = sorted([*functions("dyn."), "image", "nn", "shapes"])
+__all__ = sorted([*functions("dyn."), "image", "nn", "shapes", "unknown_sizes"])
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,8 @@ from tilesmith.support.errors import ShapeError, UnsupportedError
 _FAR = 2**63 - 1
 
 
-def _numbers(*values: int) -> Constant:
+def numbers(*values: int) -> Constant:
+    """Return a vector of sizes."""
     return Constant(numpy.asarray(values, "int64"))
 
 
@@ -35,14 +36,15 @@ def _shape(data: Any) -> Any:
 def _resized(sizes: Any, count: int, filler: int) -> Any:
     """Return a vector with ``count`` elements: its first ones, or with fillers behind."""
     own = count_of(sizes)
-    joined = relax.concat([sizes, _numbers(filler)], 0)
-    return relax.take(joined, _numbers(*[min(place, own) for place in range(count)]), 0)
+    joined = relax.concat([sizes, numbers(filler)], 0)
+    return relax.take(joined, numbers(*[min(place, own) for place in range(count)]), 0)
 
 
 # Shapes
 
 
-def _reshape(place: Place, attrs: Any, data: Any, newshape: Any) -> Any:
+def reshaped(place: Place, attrs: Any, data: Any, newshape: Any) -> Any:
+    """Return a tensor in the shape that a vector states: 0 keeps a size, -1 is what remains."""
     wanted, own = int64(newshape), _shape(data)
     if not attrs.allowzero:
         same = _resized(own, count_of(wanted), 1)
@@ -64,7 +66,7 @@ def _squeeze(place: Place, attrs: Any, data: Any, axis: Any) -> Any:
 def _expand_dims(place: Place, attrs: Any, data: Any, axis: Any) -> Any:
     count = attrs.num_newaxis
     rank = rank_of(data) + count
-    places = _numbers(*range(rank))
+    places = numbers(*range(rank))
     first = relax.reshape(int64(axis), [])
     first = relax.where(relax.less(first, _number(0)), relax.add(first, _number(rank_of(data) + 1)),
                         first)  # fmt: skip
@@ -88,7 +90,7 @@ def _broadcast_to(place: Place, attrs: Any, data: Any, shape: Any) -> Any:
 dynamic(
     "dyn.reshape",
     "data newshape",
-    _reshape,
+    reshaped,
     level=3,
     static="reshape",
     values="newshape",
@@ -228,7 +230,7 @@ def _strided_slice(place: Place, attrs: Any, data: Any, begin: Any, end: Any, st
         sizes = _resized(end, rank, -1)
         far = relax.less(sizes, _number(0))
         end = relax.where(far, own, relax.add(begin, sizes))
-        strides = _numbers(*[1] * rank)
+        strides = numbers(*[1] * rank)
     elif attrs.slice_mode == "end":
         end = _resized(end, rank, _FAR)
         strides = _resized(strides, rank, 1)
