@@ -148,7 +148,10 @@ def weight_converted(pick: Pick, model: ModelProto) -> None:
     """Store a tensor with another dtype."""
     tensor = pick.one(stored_tensors(model))
     dtype = pick.one(["float16", "float64", "int32", "int64", "int8", "uint8", "bool", "float32"])
-    _store(tensor, _array(tensor).astype(dtype))
+    array = _array(tensor)
+    if array.dtype.hasobject:
+        raise NotApplicable  # texts are no numbers
+    _store(tensor, array.astype(dtype))
 
 
 @mutation("node")
