@@ -100,5 +100,3 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Any = None) -> Any:
         shape = call("concatenate")([count, const(rest, "int64")], 0) if rest else count
     zeros = call("zeros")(shape, str(data.struct_info.dtype))
     return call("scatter_elements")(zeros, ids, data, 0, "add")
-
-

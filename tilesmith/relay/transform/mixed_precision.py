@@ -297,5 +297,3 @@ def ToMixedPrecision(
             mixed = _Mixed(mixed_precision_type, missing_op_mode)
             mod[variable] = mixed.run(function, keeps_result)
     return infer_module(mod)
-
-

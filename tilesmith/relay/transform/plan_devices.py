@@ -183,5 +183,3 @@ def PlanDevices(mod: IRModule, config: CompilationConfig) -> IRModule:
         if not is_closed(function):
             mod[variable] = _planned(function, config.default_primitive_virtual_device)
     return infer_module(mod)
-
-

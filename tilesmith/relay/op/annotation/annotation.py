@@ -67,7 +67,6 @@ compiler_end = define(
 )
 
 
-
 # Devices
 
 

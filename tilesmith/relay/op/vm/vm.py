@@ -1,6 +1,6 @@
 """``relay.op.vm.vm``: calls of kernels that write to memory, shapes as values.
 
-    let %u = vm.invoke_tvm_op(fn (%a) { exp(%a) }, (%x,), (%out,))
+let %u = vm.invoke_tvm_op(fn (%a) { exp(%a) }, (%x,), (%out,))
 """
 
 from __future__ import annotations
