@@ -122,14 +122,18 @@ def test_calibration_data_are_what_enters_and_leaves_each_part():
         np.testing.assert_allclose(have.numpy(), output, rtol=1e-5)
 
 
-def test_calibration_data_of_parts_with_several_results_and_composites():
+@pytest.mark.parametrize("with_lets", [False, True])
+def test_calibration_data_of_parts_with_several_results_and_composites(with_lets):
     table = [("names_a.tanh", is_op("tanh")(wildcard()))]
     halves = relay.split(X, 3, axis=1)
     body = relay.Tuple([relay.exp(relay.tanh(halves[0])), halves[2]])
     mod = partitioned(transform.MergeComposite(table)(module(body, [X])))
+    if with_lets:
+        mod = transform.ToANormalForm()(mod)
+        assert isinstance(mod["main"].body, relay.Let)
     (tensors,) = analysis.get_calibration_data(mod, {"x": DATA["x"]}).values()
     values = [one.numpy() for one in tensors["outputs"]]
-    assert len(tensors["inputs"]) == 1
+    assert len(tensors["inputs"]) == 1 and len(values) == 2
     thirds = np.split(DATA["x"], 3, axis=1)
     for wanted in (np.tanh(thirds[0]), thirds[2]):
         assert any(np.allclose(one, wanted, rtol=1e-5) for one in values)

@@ -37,8 +37,10 @@ def get_calibration_data(
     }
     if not external:
         return {}
-    probe = infer_module(_with_plain_functions(mod))
-    main: Any = without_lets(probe["main"], lambda let: False)
+    probe = _with_plain_functions(mod)
+    probe["main"] = without_lets(probe["main"], lambda let: False)
+    probe = infer_module(probe)
+    main: Any = probe["main"]
     calls = _calls_of(main, external)
     values = [value for call in calls.values() for value in (*call.args, call)]
     probe["main"] = Function(main.params, Tuple(values))
