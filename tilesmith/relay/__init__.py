@@ -85,6 +85,7 @@ _LAZY = {
     "base": "tilesmith.relay.base",
     "build_config": "tilesmith.relay.transform.pass_classes:build_config",
     "build_module": "tilesmith.relay.build_module",
+    "contrib": "tilesmith.relay.op.contrib",
     "data_dep_optimization": "tilesmith.relay.data_dep_optimization",
     "dataflow_pattern": "tilesmith.relay.dataflow_pattern",
     "dyn": "tilesmith.relay.op.dyn",

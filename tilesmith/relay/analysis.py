@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -38,20 +38,25 @@ from tilesmith.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilesmith.relay.expr_functor import ExprVisitor
 from tilesmith.relay.function import Function
 from tilesmith.relay.scopes import Scopes
 from tilesmith.relay.sparse_weights import search_fc_transpose
 from tilesmith.relay.ty import TensorType
 from tilesmith.relay.walks import binders, functions_of, parts, post_order
 from tilesmith.support.errors import ConfigError, TypeMismatchError
+from tilesmith.support.lazy import lazy_attributes
 
 __all__ = [
-    "CallGraph", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
-    "bound_vars", "check_basic_block_normal_form", "check_constant", "check_kind", "count_layers",
-    "detect_feature", "extract_fused_functions", "extract_intermdeiate_expr", "free_type_vars",
-    "free_vars", "get_total_mac_number", "list_op_freqs", "post_order_visit",
-    "search_fc_transpose", "sparse_conv2d", "sparse_dense", "unmatched_cases", "well_formed",
+    "CallGraph", "Feature", "LayerCounter", "all_dtypes", "all_type_vars", "all_vars",
+    "bound_type_vars", "bound_vars", "check_basic_block_normal_form", "check_constant",
+    "check_kind", "count_layers", "detect_feature", "extract_fused_functions",
+    "extract_intermdeiate_expr", "free_type_vars", "free_vars", "get_total_mac_number",
+    "list_op_freqs", "post_order_visit", "search_fc_transpose", "sparse_conv2d", "sparse_dense",
+    "unmatched_cases", "well_formed",
 ]  # fmt: skip
+
+__getattr__, __dir__ = lazy_attributes(__name__)
 
 
 def post_order_visit(expr: Any, fvisit: Callable[[Any], Any]) -> None:
@@ -360,12 +365,43 @@ def count_layers(expr: Any, valid_ops: list[str]) -> int:
     """
     if isinstance(expr, IRModule):
         expr = expr["main"]
-    depth: dict[int, int] = {}
-    for node in post_order(expr):
-        below = max([depth[id(part)] for part in parts(node)], default=0)
-        counts = isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in valid_ops
-        depth[id(node)] = below + counts
-    return depth[id(expr)]
+    counter = LayerCounter(valid_ops)
+    counter.visit(expr)
+    return counter.count()
+
+
+class LayerCounter(ExprVisitor):
+    """Counts the calls of some operators on the longest way through the expressions it visits."""
+
+    def __init__(self, valid_ops: Sequence[str]) -> None:
+        super().__init__()
+        self.valid_ops = list(valid_ops)
+        self._depth: dict[Any, int] = {}
+
+    def visit(self, expr: Any) -> None:
+        """Visit an expression and what it is made of, however deep."""
+        for node in post_order(expr, lambda one: one not in self._depth):
+            if node in self._depth:
+                continue
+            if isinstance(node, Call):
+                self.visit_call(node)
+            else:
+                self._depth[node] = self._below(node)
+
+    def visit_call(self, call: Call) -> None:
+        """Count a call, after its parts."""
+        counts = isinstance(call.op, Op) and call.op.name in self.valid_ops
+        self._depth[call] = self._below(call) + counts
+
+    def _below(self, node: Any) -> int:
+        for part in parts(node):
+            if part not in self._depth:
+                self.visit(part)
+        return max([self._depth[part] for part in parts(node)], default=0)
+
+    def count(self) -> int:
+        """Return the largest number so far."""
+        return max(self._depth.values(), default=0)
 
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
@@ -424,7 +460,7 @@ class CallGraph:
     """Which functions of a module call which, and how often."""
 
     def __init__(self, module: IRModule) -> None:
-        self.module = module
+        self._module = module
         self._calls: dict[str, dict[str, int]] = {}
         for variable, function in functions_of(module):
             calls = self._calls[variable.name_hint] = {}
@@ -432,6 +468,11 @@ class CallGraph:
                 for part in parts(node):
                     if isinstance(part, GlobalVar):
                         calls[part.name_hint] = calls.get(part.name_hint, 0) + 1
+
+    @property
+    def module(self) -> IRModule:
+        """The module."""
+        return self._module
 
     def _name(self, var: Any) -> str:
         name = var if isinstance(var, str) else var.name_hint

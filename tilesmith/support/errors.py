@@ -206,6 +206,12 @@ class UnsupportedModuleError(UnsupportedError, ModuleNotFoundError):
     """A module of users' programs that is not there; the message says why, and what to do."""
 
 
+class UnsupportedMemberError(UnsupportedError, AttributeError):
+    """A name of a module that stands for what is not there; the message says why, and what to
+    do.
+    """
+
+
 class ReductionError(UnsupportedError, ValueError):
     """A reduction that cannot be divided among threads."""
 

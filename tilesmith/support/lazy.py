@@ -77,6 +77,13 @@ DOORS: dict[str, dict[str, str]] = {
         "create_executor": "tilesmith.driver.relay_executors:create_executor",
         "optimize": "tilesmith.driver.relay_build:optimize",
     },
+    "tilesmith.relay.analysis": {
+        "AnnotatedRegionSet": "tilesmith.relay.transform.annotated_regions:AnnotatedRegionSet",
+        "get_calibration_data": "tilesmith.driver.relay_calibration:get_calibration_data",
+        "list_fake_quantized_op_freqs": (
+            "tilesmith.relay.transform.integer_graphs:list_fake_quantized_op_freqs"
+        ),
+    },
     "tilesmith.relay.backend.vm": {
         name: "tilesmith.driver.relay_vm:" + name
         for name in ("VMCompiler", "VMExecutor", "compile")

@@ -17,7 +17,7 @@ from typing import Any
 
 from tilesmith.compat.tvm.aliases import COMPLETE, MODULES, NAMES
 from tilesmith.compat.tvm.refusals import refusal_of, refused_names
-from tilesmith.support.errors import TilesmithError
+from tilesmith.support.errors import TilesmithError, UnsupportedMemberError
 from tilesmith.support.lazy import resolve
 
 __all__ = ["TOP_LEVEL", "Alias", "exists", "target_of"]
@@ -135,8 +135,8 @@ class Alias(ModuleType):
             path = f"{self.__name__}.{name}"
             refusal = refusal_of(path)
             if refusal is not None:
-                raise AttributeError(
-                    f"there is no module '{path}': {refusal.reason}; {refusal.advice}"
+                raise UnsupportedMemberError(
+                    f"there is no module '{path}': {refusal.reason}", notes=(refusal.advice,)
                 ) from None
             if name.startswith("__") or not exists(path):
                 raise AttributeError(

@@ -79,9 +79,11 @@ MODULES: dict[str, str] = {
     "tvm.relax.vm_build": "tvm.relax.vm",
     "tvm.parser": "tilesmith.compat.tvm.relay_parser",
     "tvm.relay.analysis.analysis": "tilesmith.relay.analysis",
+    "tvm.relay.analysis.annotated_regions": "tilesmith.relay.transform.annotated_regions",
     "tvm.relay.analysis.call_graph": "tilesmith.relay.analysis",
     "tvm.relay.analysis.count_layers": "tilesmith.relay.analysis",
     "tvm.relay.analysis.feature": "tilesmith.relay.analysis",
+    "tvm.relay.analysis.operations_distribution": "tilesmith.relay.operations_distribution",
     "tvm.relay.analysis.sparse_conv2d": "tilesmith.relay.sparse_conv2d",
     "tvm.relay.analysis.sparse_dense": "tilesmith.relay.sparse_dense",
     "tvm.relay.backend._backend": "tilesmith.relay.backend.graph_plan_memory",
@@ -358,6 +360,27 @@ NAMES: dict[str, dict[str, str]] = {
         "vm_build": "tilesmith.driver.relax_build",
     },
     "tvm.relax.expr": {"GlobalVar": "tilesmith.ir:GlobalVar"},
+    "tvm.relay": {"setrecursionlimit": "sys:setrecursionlimit"},
+    # a variable is its own identifier
+    "tvm.relay.base": {"Id": "tilesmith.relay.expr:Var"},
+    "tvm.relay.dataflow_pattern": {
+        "Dict": "typing:Dict",
+        "Expr": "tilesmith.relay.expr:Expr",
+        "List": "typing:List",
+        "Node": "tilesmith.ir:Node",
+        "Object": "tilesmith.ir:Node",
+        "Optional": "typing:Optional",
+        "astext": "tilesmith.relay.base:astext",
+        "get": "tilesmith.ir:Op.get",
+        "make_node": "tilesmith.ir:make_node",
+        "pretty_print": "tilesmith.relay.base:pretty_print",
+        "tvm_ffi": "tilesmith.runtime.ffi:tvm_ffi",
+    },
+    "tvm.relay.expr": {
+        name: "tilesmith.relay.backend.graph_plan_memory:" + name
+        for name in ("StaticMemoryPlan", "StorageInfo")
+    },
+    "tvm.relay.scope_builder": {"WithScope": "tilesmith.tir.ir_builder:WithScope"},
     "tvm.relax.vm": {
         "Executable": "tilesmith.runtime.executable:Executable",
         "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",

@@ -124,6 +124,10 @@ REFUSALS: dict[str, Refusal] = {
         "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
     ),
     "tvm.relay.transform:CollagePartition": _COLLAGE,
+    "tvm.relay.dataflow_pattern:ffi": Refusal(
+        "patterns are matched in Python, by no functions of another runtime",
+        "relay.dataflow_pattern.match, rewrite and partition",
+    ),
     "tvm.relay.dataflow_pattern:register_df_node": Refusal(
         "patterns are Python classes, no nodes of another runtime",
         "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",

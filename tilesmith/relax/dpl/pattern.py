@@ -10,6 +10,7 @@ from tilesmith.ir.module import plain_value
 from tilesmith.relax.dpl.context import PatternContext
 from tilesmith.relax.struct_info import StructInfo
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.lazy import resolve
 from tilesmith.support.registry import Registry
 
@@ -238,6 +239,10 @@ class TuplePattern(DFPattern):
 
     def __init__(self, fields: Sequence[Any] | None) -> None:
         self.fields = None if fields is None else [as_pattern(field) for field in fields]
+
+    def astype(self, dtype: Any) -> Any:
+        """Raise TypeMismatchError: only tensors have a dtype."""
+        raise TypeMismatchError("a tuple has no dtype", notes=("convert its fields one by one",))
 
     def children(self) -> list[DFPattern]:
         """Return the fields."""

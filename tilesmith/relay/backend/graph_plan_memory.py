@@ -11,7 +11,7 @@ have the same number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -24,8 +24,10 @@ from tilesmith.relay.expr import Call, Constant, Let, Tuple, TupleGetItem, Var
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.walks import post_order
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.runtime.devices import Device
+from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.support.memory_planner import Allocation, plan_offsets
+from tilesmith.target.virtual_device import VirtualDevice
 
 __all__ = ["GraphPlanMemory", "StaticMemoryPlan", "StorageInfo"]
 
@@ -33,27 +35,54 @@ _ALIGNMENT = 64
 _CPU = 1
 
 
-@dataclass(frozen=True)
 class StorageInfo:
-    """Where the tensors of a value lie."""
+    """Where the tensors of a value lie: the numbers of their storages, the kinds of their devices,
+    their sizes in bytes.
+    """
 
-    storage_ids: tuple[int, ...]
-    storage_sizes_in_bytes: tuple[int, ...]
+    def __init__(self, sids: Sequence[int], dev_types: Sequence[int], sizes: Sequence[int]) -> None:
+        if not len(sids) == len(dev_types) == len(sizes):
+            raise ShapeError(
+                f"{len(sids)} storages, {len(dev_types)} devices and {len(sizes)} sizes",
+                notes=("each tensor has a storage, a device and a size",),
+            )
+        self._storages = tuple(sids)
+        self._devices = tuple(dev_types)
+        self._sizes = tuple(sizes)
+
+    @property
+    def storage_ids(self) -> tuple[int, ...]:
+        """The number of the storage of each tensor."""
+        return self._storages
 
     @property
     def device_types(self) -> tuple[int, ...]:
-        """The kind of device of each tensor: the CPU."""
-        return (_CPU,) * len(self.storage_ids)
+        """The kind of device of each tensor, as DLPack numbers them."""
+        return self._devices
+
+    @property
+    def storage_sizes(self) -> tuple[int, ...]:
+        """The bytes of each tensor."""
+        return self._sizes
+
+    storage_sizes_in_bytes = storage_sizes
+
+    @property
+    def virtual_devices(self) -> tuple[VirtualDevice, ...]:
+        """The device of each tensor."""
+        return tuple([VirtualDevice(Device(one, 0)) for one in self.device_types])
 
 
 @dataclass(frozen=True)
 class StaticMemoryPlan:
-    """The storage of the values of a function, and the bytes that they need together."""
+    """The storage of the values of a function, and the bytes that they need together, as
+    `GraphPlanMemory` finds them.
+    """
 
     expr_to_storage_info: Mapping[Any, StorageInfo]
-    workspace_bytes: int
-    unshared_bytes: int
-    own_bytes: int
+    workspace_bytes: int = 0
+    unshared_bytes: int = 0
+    own_bytes: int = 0
 
     def table(self) -> str:
         """Return the figures as text."""
@@ -155,7 +184,9 @@ class _Plan:
             value.number = numbers.setdefault(("offset", offset), len(numbers))
         infos = {
             node: StorageInfo(
-                tuple([value.number for value in values]), tuple([value.size for value in values])
+                [value.number for value in values],
+                [_CPU] * len(values),
+                [value.size for value in values],
             )
             for node, values in self.values.items()
         }

@@ -67,12 +67,14 @@ def _nodes(expr: Any) -> list[Any]:
     return list(post_order(expr, lambda one: not is_grouped(one)))
 
 
-def regions_of(function: Function) -> dict[int, Region]:
-    """Return the region of each node inside one, and of each annotation, by ``id``."""
+def regions_of(function: Any, begin: str = BEGIN, end_name: str = END) -> dict[int, Region]:
+    """Return the region of each node inside one, and of each annotation, by ``id``; ``begin`` and
+    ``end_name`` are the operators of the annotations.
+    """
     home: dict[int, Region] = {}
     order = _nodes(function)
-    for end in [node for node in order if is_annotation(node, END)]:
-        region = Region(str(end.attrs.compiler))
+    for end in [node for node in order if is_annotation(node, end_name)]:
+        region = Region(str(getattr(end.attrs, "compiler", "default")))
         stack = [end.args[0]]
         region.ends.append(end)
         home[id(end)] = region
@@ -84,13 +86,13 @@ def regions_of(function: Function) -> dict[int, Region]:
                 continue
             if isinstance(node, Op) or _is_shared(node):
                 continue
-            if is_annotation(node, END):
+            if is_annotation(node, end_name):
                 raise DiagnosticError(
                     f"the region of '{region.compiler}' uses a value of another region directly",
-                    notes=("a region begins with compiler_begin",),
+                    notes=(f"a region begins with {begin.removeprefix('annotation.')}",),
                 )
             home[id(node)] = region
-            if is_annotation(node, BEGIN):
+            if is_annotation(node, begin):
                 region.begins.append(node)
             else:
                 region.nodes.append(node)

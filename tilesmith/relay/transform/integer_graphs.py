@@ -30,7 +30,7 @@ from tilesmith.relay.walks import functions_of, parts, post_order, with_parts
 from tilesmith.support.errors import TilesmithError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 
-__all__ = ["FakeQuantizationToInteger"]
+__all__ = ["FakeQuantizationToInteger", "list_fake_quantized_op_freqs"]
 
 
 class _TypeMap:
@@ -78,6 +78,18 @@ def _is_integer(expr: Any) -> bool:
     return isinstance(info, TensorStructInfo) and info.dtype.is_integer
 
 
+def _region(call: Call) -> list[Any] | None:
+    """Return what a quantize depends on, parts first; None if nothing there is quantised."""
+
+    def enter(node: Any) -> bool:
+        if _calls(node, "qnn.dequantize"):
+            return False
+        return isinstance(node, (Call, Tuple, TupleGetItem)) and not _is_integer(node)
+
+    found = [one for one in post_order(call.args[0], enter) if not isinstance(one, Op)]
+    return found if any(_calls(one, "qnn.dequantize") for one in found) else None
+
+
 class _Converter:
     """Converts the regions of one function; parts that several of them share, once where what they
     give does not depend on the region.
@@ -94,17 +106,6 @@ class _Converter:
         if found is None and op.name in self.optional:
             found = op.get_attr(OPTIONAL_RULE)
         return found
-
-    def region(self, call: Call) -> list[Any] | None:
-        """Return what a quantize depends on, parts first; None if nothing there is quantised."""
-
-        def enter(node: Any) -> bool:
-            if _calls(node, "qnn.dequantize"):
-                return False
-            return isinstance(node, (Call, Tuple, TupleGetItem)) and not _is_integer(node)
-
-        found = [one for one in post_order(call.args[0], enter) if not isinstance(one, Op)]
-        return found if any(_calls(one, "qnn.dequantize") for one in found) else None
 
     def missing(self, nodes: list[Any]) -> str:
         """Return what a region has no rule for, "" if it has all."""
@@ -172,7 +173,7 @@ class _Converter:
 
     def integers(self, call: Call, hard_fail: bool) -> Any:
         """Return what computes a quantize with integers, or the call itself."""
-        nodes = self.region(call)
+        nodes = _region(call)
         if nodes is None:
             return call
         missing = self.missing(nodes)
@@ -255,3 +256,22 @@ def FakeQuantizationToInteger(
             made = _rewritten(made, converter, hard_fail, True)
         mod[variable] = made
     return infer_module(mod)
+
+
+def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
+    """Return how often each operator computes with dequantised values on the way to a
+    ``qnn.quantize``: what FakeQuantizationToInteger has still to convert, or could not.
+    """
+    mod = infer_module(mod)
+    found: dict[str, int] = {}
+    for _, function in functions_of(mod):
+        known = without_lets(function, lambda let: False)
+        counted: set[int] = set()
+        for end in [node for node in post_order(known) if _calls(node, "qnn.quantize")]:
+            for node in _region(end) or ():
+                is_leaf = _calls(node, "qnn.dequantize") or _is_integer(node)
+                is_call = isinstance(node, Call) and isinstance(node.op, Op)
+                if is_call and not is_leaf and id(node) not in counted:
+                    counted.add(id(node))
+                    found[node.op.name] = found.get(node.op.name, 0) + 1
+    return found
