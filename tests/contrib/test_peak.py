@@ -22,7 +22,7 @@ def test_the_kernel_adds_up_all_numbers(stride):
 
 def test_the_kernel_multiplies_and_adds():
     given, result = np.full(24, 2, "int32"), np.zeros((3, 24), "int32")
-    run(_multiply_kernel(3, 4, "int32", 2), given, result)
+    run(_multiply_kernel(3, 4, "int32", 2, 12), given, result)
     assert (result == ((((2 * 0 + 1) * 1 + 1) * 2 + 1) * 3 + 1)).all()
 
 

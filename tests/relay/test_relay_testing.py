@@ -308,16 +308,6 @@ def test_operators_without_numpy_meaning_run_too():
     numpy.testing.assert_allclose(found.numpy(), 0.25, rtol=1e-5)
 
 
-def test_a_region_for_the_example_code_generator():
-    x, y, z, w = [relay.var(name, shape=(2,)) for name in "xyzw"]
-    marked = testing.byoc.CcompilerAnnotator().visit(((x + y) * z) - w)
-    assert testing.count_ops(marked) == {
-        "annotation.compiler_begin": 2, "add": 1, "multiply": 1, "subtract": 1,
-        "annotation.compiler_end": 1,
-    }  # fmt: skip
-    assert marked.op.name == "annotation.compiler_end" and marked.attrs.compiler == "ccompiler"
-
-
 # Boxes
 
 

@@ -95,7 +95,6 @@ MODULES: dict[str, str] = {
     "tvm.relay.op.contrib.cblas": "tilesmith.relay.backend.contrib.cblas",
     "tvm.relay.op.contrib.dnnl": "tilesmith.relay.backend.contrib.dnnl",
     "tvm.relay.param_dict": "tilesmith.runtime.params",
-    "tvm.relay.testing.byoc": "tilesmith.compat.tvm.relay_testing_byoc",
     "tvm.relay.transform.recast": "tilesmith.relay.transform.recasting",
     "tvm.relay.transform.transform": "tvm.relay.transform",
     "tvm.rpc.base": "tilesmith.runtime.devices",

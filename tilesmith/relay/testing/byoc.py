@@ -1,4 +1,4 @@
-"""Marks a region of a small program for the example code generator."""
+"""Marks parts of programs for the compiler "ccompiler"."""
 
 from __future__ import annotations
 
@@ -14,25 +14,31 @@ __all__ = ["CcompilerAnnotator"]
 _COMPILER = "ccompiler"
 
 
+def _is(expr: Any, name: str) -> bool:
+    return isinstance(expr, Call) and expr.op is Op.get(name)
+
+
 class CcompilerAnnotator(ExprMutator):
-    """Marks what lies from an addition to a subtraction of its result as one region of the compiler
-    "ccompiler".
-    """
+    """Marks chains that begin with ``add``, go on with ``subtract`` and end with ``multiply``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.in_compiler = 0
+    def visit_call(self, call: Call) -> Any:
+        """Mark a chain at its end."""
+        if not _is(call, "multiply") or not any(self._leads_to_add(arg) for arg in call.args):
+            return super().visit_call(call)
+        return compiler_end(self._inside(call), _COMPILER)
 
-    def visit_call(self, call: Any) -> Any:
-        """Rewrite a call: a subtraction ends a region, the first addition below it begins it."""
-        if call.op is Op.get("subtract") and self.in_compiler == 0:
-            self.in_compiler = 1
-            inside = super().visit_call(call)
-            self.in_compiler = 0
-            return compiler_end(inside, _COMPILER)
-        if call.op is Op.get("add") and self.in_compiler == 1:
-            self.in_compiler = 2
-            arguments = [compiler_begin(self.visit(one), _COMPILER) for one in call.args]
-            self.in_compiler = 1
-            return Call(call.op, arguments, call.attrs, span=call.span)
-        return super().visit_call(call)
+    def _leads_to_add(self, expr: Any) -> bool:
+        if _is(expr, "subtract"):
+            return any(self._leads_to_add(arg) for arg in expr.args)
+        return _is(expr, "add")
+
+    def _inside(self, expr: Any) -> Any:
+        """Return a call of the chain, whose operands outside of it are marked as its beginning."""
+        args = []
+        for arg in expr.args:
+            goes_on = not _is(expr, "add") and self._leads_to_add(arg)
+            args.append(self._inside(arg) if goes_on else self._begin(arg))
+        return expr.with_fields(args=args)
+
+    def _begin(self, expr: Any) -> Any:
+        return compiler_begin(self.visit(expr), _COMPILER)

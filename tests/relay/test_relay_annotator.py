@@ -4,8 +4,8 @@ import numpy as np
 
 import tilesmith as ts
 from tilesmith import ir, relay
-from tilesmith.compat.tvm.relay_testing_byoc import CcompilerAnnotator
 from tilesmith.relay.op.annotation import compiler_begin, compiler_end
+from tilesmith.relay.testing.byoc import CcompilerAnnotator
 
 NAMES = "abcd"
 A, B, C, D = (relay.var(name, shape=(3,)) for name in NAMES)
