@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,6 +63,17 @@ def test_sessions_have_processes_of_their_own_and_end_with_them(process_server):
     eventually(lambda: not is_alive(numbers[0]))
     assert pid(second) == numbers[1]
     second.close()
+
+
+def test_sessions_that_begin_together_leave_no_process(process_server):
+    with ThreadPoolExecutor(4) as pool:
+        sessions = list(pool.map(
+            lambda _: rpc.connect(HOST, process_server.port, "secret"), range(4)
+        ))  # fmt: skip
+    assert len({pid(session) for session in sessions}) == 4
+    for session in sessions:
+        session.close()
+    eventually(lambda: len(process_server.workers) == 1)  # the one for the next session
 
 
 def test_a_crash_ends_one_session_only(process_server):

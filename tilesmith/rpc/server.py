@@ -142,9 +142,7 @@ class Server:
             if not worker.wait(seconds):
                 self._say(f"the session with {channel.where} is over after {seconds:g} seconds")
         finally:
-            worker.end()
-            with self._lock:
-                self.workers.discard(worker)
+            self._end_worker(worker)
 
     def _serve_here(self, channel: Channel, seconds: float | None) -> None:
         timer = threading.Timer(seconds or 0, channel.close)
@@ -170,14 +168,22 @@ class Server:
         """Return a process for a session, and start the one for the next session."""
         with self._lock:
             worker, self._spare = self._spare, None
-        if worker is None or not worker.is_alive:
+        if worker is not None and not worker.is_alive:
+            self._end_worker(worker)
+            worker = None
+        if worker is None:
             worker = self._start_worker()
         spare = self._start_worker()
         with self._lock:
             unused, self._spare = self._spare, spare
-        if unused is not None:
-            unused.end()
+        if unused is not None:  # of a session that began at the same time
+            self._end_worker(unused)
         return worker
+
+    def _end_worker(self, worker: SessionWorker) -> None:
+        worker.end()
+        with self._lock:
+            self.workers.discard(worker)
 
     def _end_workers(self) -> None:
         with self._lock:
