@@ -182,6 +182,11 @@ CASES |= {
     "gelu_tanh": (op.nn.gelu_tanh, lambda x: F.gelu(x, approximate="tanh"), [f32(3, 4)]),
     "prelu": (op.nn.prelu, F.prelu, [f32(2, 3, 4), f32(3)]),
     "prod": (lambda x: op.prod(x, 1), lambda x: x.prod(1), [positive(3, 4)]),
+    "prod_of_zeros": (
+        lambda x: op.prod(x, 1),
+        lambda x: x.prod(1),
+        [np.array([[1, 2, 3], [0, 2, 3], [0, 0, 3], [2, 0, 5]], "float32")],
+    ),
     "std": (lambda x: op.std(x, 1), lambda x: x.std(1, correction=0), [f32(3, 4)]),
     "batch_norm": (
         lambda *x: op.nn.batch_norm(*x, axis=1, training=False)[0],

@@ -18,9 +18,10 @@ from tilesmith.relax.op.backward import composed
 from tilesmith.relax.op.common import sizes_of
 from tilesmith.relax.op.convolution import SPATIAL
 from tilesmith.relax.op.convolution_gradients import convolution_gradient, transposed_gradient
-from tilesmith.relax.op.create import zeros, zeros_like
+from tilesmith.relax.op.create import ones_like, zeros, zeros_like
 from tilesmith.relax.op.elementwise import (
     cosh,
+    equal,
     floor_divide,
     multiply,
     negative,
@@ -36,7 +37,7 @@ from tilesmith.relax.op.manipulate import broadcast_to, flip, permute_dims, spli
 from tilesmith.relax.op.padding import pad
 from tilesmith.relax.op.scatter import collapsed, scatter_elements, scatter_nd, shape_like
 from tilesmith.relax.op.statistical import max as greatest
-from tilesmith.relax.op.statistical import mean, reduced_axes, sum
+from tilesmith.relax.op.statistical import mean, prod, reduced_axes, sum
 from tilesmith.relax.op.views import expand_dims, reshape, squeeze
 from tilesmith.relax.spec import Gradient, no_gradient, topi
 from tilesmith.support.errors import UnsupportedError
@@ -184,9 +185,15 @@ set_gradient("nn.prelu", composed(_prelu))
 
 
 def _prod(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
-    """Return the gradient; that of a zero is the product of the others only if nothing is zero."""
-    x, kept = orig_call.args[0], _kept_sizes(orig_call)
-    return [reshape(output_grad, kept) * reshape(orig_var, kept) / x]
+    """Return the gradient: for each element the product of the others, without dividing by zero."""
+    x, axes = orig_call.args[0], orig_call.attrs.axis
+    is_zero = equal(x, zeros_like(x))
+    others = where(is_zero, ones_like(x), x)
+    product = prod(others, axes, True)
+    zeros_there = sum(where(is_zero, ones_like(x), zeros_like(x)), axes, True)
+    at_zero = where(zeros_there < 1.5, product, zeros_like(product))  # of two zeros one is left
+    elsewhere = where(zeros_there < 0.5, product / others, zeros_like(x))
+    return [reshape(output_grad, _kept_sizes(orig_call)) * where(is_zero, at_zero, elsewhere)]
 
 
 def _std(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from tilesmith.ir import Op
 from tilesmith.relay.expr import Call
 from tilesmith.support.errors import ConfigError, UnsupportedError
+from tilesmith.support.scopes import Scoped
 
 __all__ = [
     "QAnnotateKind", "QConfig", "QuantizeContext", "current_qconfig", "kind2str", "operator_name",
@@ -75,7 +76,7 @@ _CHOICES = {
 }
 
 
-class QConfig:
+class QConfig(Scoped):
     """How a network is quantised; entered by ``with``.
 
     * ``nbit_…``, ``dtype_…``: bits and dtypes of operands, weights and sums;
@@ -90,8 +91,6 @@ class QConfig:
     * ``partition_conversions``: "enabled" puts the conversions at both ends into functions of their
       own, "fully_integral" also demands that no floats are left between them.
     """
-
-    _entered: list[QConfig] = []
 
     def __init__(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -135,19 +134,10 @@ class QConfig:
         dtype: str = self._fields["dtype_" + kind2str(kind)]
         return dtype
 
-    def __enter__(self) -> QConfig:
-        self._entered.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered.pop()
-
     @classmethod
     def current(cls) -> QConfig:
         """Return the configuration that was entered last, or the defaults."""
-        return cls._entered[-1] if cls._entered else _DEFAULTS
+        return cls.innermost() or _DEFAULTS
 
 
 _DEFAULTS = QConfig()

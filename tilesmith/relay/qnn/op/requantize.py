@@ -6,7 +6,6 @@ arithmetic is exact in 64 bits (Jacob et al., 2017). With a float dtype the prod
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 import numpy
@@ -31,6 +30,7 @@ from tilesmith.relay.qnn.op.parameters import (
     sizes_along,
 )
 from tilesmith.support.errors import ConfigError, OpAttributeInvalid
+from tilesmith.support.scopes import Scoped
 
 __all__ = [
     "RequantizeConfig", "current_requantize_config", "requantize", "requantize_config", "rescaled",
@@ -39,10 +39,8 @@ __all__ = [
 _COMPUTE_DTYPES = ("int64", "float32", "float64")
 
 
-class RequantizeConfig:
+class RequantizeConfig(Scoped):
     """What requantisations do that do not state it: ``with requantize_config(rounding=...)``."""
-
-    _entered: list[RequantizeConfig] = []
 
     def __init__(self, rounding: str = "UPWARD", compute_dtype: str = "int64") -> None:
         for value, known in ((rounding, ROUNDINGS), (compute_dtype, _COMPUTE_DTYPES)):
@@ -53,19 +51,10 @@ class RequantizeConfig:
         self.rounding = rounding
         self.compute_dtype = compute_dtype
 
-    def __enter__(self) -> RequantizeConfig:
-        self._entered.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._entered.pop()
-
     @classmethod
     def current(cls) -> RequantizeConfig:
         """Return the configuration that was entered last, or the defaults."""
-        return cls._entered[-1] if cls._entered else _DEFAULTS
+        return cls.innermost() or _DEFAULTS
 
 
 _DEFAULTS = RequantizeConfig()
