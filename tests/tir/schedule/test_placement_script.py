@@ -492,4 +492,4 @@ def test_threads_fill_shared_memory_together_only_where_all_come_by(order):
         sch.bind(loops(sch, "S")[2], "threadIdx.x")
 
     steps = [outer, inner] if order == "outer first" else [inner, outer]
-    refused(sums_of_prefixes, steps, "is bound to threadIdx.x already")
+    refused(sums_of_prefixes, steps, "is bound to threadIdx.x already", "equally often")

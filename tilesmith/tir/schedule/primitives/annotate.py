@@ -182,6 +182,12 @@ def unroll(loop: LoopCursor) -> None:
     _with_kind(loop, ForKind.UNROLLED)
 
 
+_TOGETHER = (
+    "the threads may fill shared memory together if each of them runs every loop on the way equally "
+    "often"
+)
+
+
 @primitive()
 def bind(loop: LoopCursor, thread_axis: str) -> None:
     """Bind a loop to a thread axis ("blockIdx.x", "threadIdx.y", "vthread.x", ...)."""
@@ -203,7 +209,7 @@ def bind(loop: LoopCursor, thread_axis: str) -> None:
                 raise refuse(
                     f"an outer loop is bound to {thread_axis} already",
                     loop,
-                    "take another axis, or split the loop that is bound",
+                    f"take another axis, or split the loop that is bound; {_TOGETHER}",
                 )
         if isinstance(other, For) and mentions(stmt.extent, {other.loop_var}):
             raise refuse("the extent depends on an outer loop", loop)
@@ -233,7 +239,7 @@ def _check_bound_inside(cursor: LoopCursor, thread_axis: str) -> None:
             inner, variable
         ):
             reason = f"loop '{stmt.loop_var.name}' inside is bound to {thread_axis} already"
-            raise refuse(reason, inner, "take another axis")
+            raise refuse(reason, inner, f"take another axis; {_TOGETHER}")
 
 
 def _fills_shared_memory(cursor: LoopCursor, outer: Var) -> bool:
