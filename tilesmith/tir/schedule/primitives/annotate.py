@@ -183,8 +183,7 @@ def unroll(loop: LoopCursor) -> None:
 
 
 _TOGETHER = (
-    "the threads may fill shared memory together if each of them runs every loop on the way equally "
-    "often"
+    "the threads may fill shared memory together if each runs every loop on the way equally often"
 )
 
 
