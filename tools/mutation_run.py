@@ -5,12 +5,17 @@
 A mutant is one small change of one file (``mutants.py``). It is applied to a copy of the tree,
 never to the tree itself. Then, in this order:
 
-1. *Does it count?* Only a mutant whose line some program of the probe runs, and which changes what
-   the compiler makes of at least one of these programs (``mutation_probe.py``: any text on the way
-   to code, or a refusal). Others are left out as "not reached" or "no change".
+1. *Does it count?* Only a mutant that some program of the probe runs, and which changes what the
+   compiler makes of at least one of these programs (``mutation_probe.py``: any text on the way to
+   code, or a refusal). Others are left out as "not reached" or "no change".
 2. *Tests*: those named like the file, then those of its folder, then of its package, each with a
    limit of time; the first failure ends it.
-3. *Fuzzing* for ``--fuzz-seconds``, up to the first finding that the unchanged tree does not have.
+3. *Fuzzing*, up to the first finding that the unchanged tree does not have: the programs that one
+   core runs in ``--fuzz-seconds`` without a mutant (processor time, with the little that recording
+   costs). Of these only those run that reach the mutant's block of statements
+   (``mutation_reach.py``): others cannot notice it. ``--fuzz-seconds`` bounds this, too.
+
+Which programs reach what is recorded before the first mutant; a stopped run goes on there as well.
 
 What counts and is not noticed is a *survivor*. Some survivors change only how fast or long code is,
 never a result: who reads one says so in ``--verdicts`` (a JSON file: name of the mutant → reason),
@@ -24,36 +29,50 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutants import Mutant, compiles, mutants_of
+from mutation_reach import Blocks
 
 PACKAGES = (
     "tilesmith/tir/schedule", "tilesmith/tir/transform", "tilesmith/arith", "tilesmith/codegen",
     "tilesmith/te",
 )  # fmt: skip
+TOOLS = Path(__file__).resolve().parent
 COPIED = (
     "tilesmith", "tests", "tools", "examples", "benchmarks", "docs", "pyproject.toml",
     "CONTRIBUTING.md", "README.md",
 )  # fmt: skip
 _FUZZ = """
-import json, sys
-from tilesmith.testing.fuzz.campaign import Options, fuzz
-seconds, seed = float(sys.argv[1]), int(sys.argv[2])
-options = Options(seconds, seed, stop_at_first=True, shrink_seconds=0)
-found = fuzz(options)
-case = [(text, one["case"]) for text, one in found.findings.items()]
-print(json.dumps({"programs": found.counts["programs"], "found": case, "seconds": found.seconds}))
+import json, sys, time
+from tilesmith.testing.fuzz.isolated import IsolatedRunner
+given = json.load(sys.stdin)
+end, runner, found, programs = time.monotonic() + given["seconds"], IsolatedRunner(), None, 0
+for seed in given["seeds"]:
+    if time.monotonic() > end:
+        break
+    programs += 1
+    found = runner.run_seed(seed, None)["finding"]
+    if found is not None and found["signature"] != given["known"].get(str(seed)):
+        break
+    found = None
+runner.close()
+print(json.dumps({"programs": programs, "found": found and [found["signature"], found["case"]]}))
 """
 _AGAIN = """
 import json, sys
@@ -63,6 +82,9 @@ found = runner.run(json.load(sys.stdin))["finding"]
 runner.close()
 print(json.dumps(None if found is None else found["signature"]))
 """
+_PIECE = 100
+"""How many programs one process records."""
+_LISTING = threading.Lock()
 
 
 @dataclass
@@ -79,6 +101,7 @@ class Settings:
     test_seconds: float = 600.0
     fuzz_seconds: float = 600.0
     workers: str = "1"
+    processes: int = 1
     python: str = sys.executable
 
 
@@ -91,26 +114,37 @@ class Record:
     status: str = ""  # "not reached", "no change", "counts", "breaks the import"
     tests: str = ""  # which tests noticed, "survived", or "" where they did not run
     fuzzing: str = ""  # the signature, "survived", or ""
-    programs: int = 0
+    programs: int = 0  # those that fuzzing ran
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Tree:
-    """A copy of the tree in which one mutant at a time is applied.
+class Stopped(Exception):
+    """The run was stopped: nothing can be said about the mutant under way."""
 
-    A second copy, of the packages that are broken, stays as it is: a run measures the tree as it
+
+class Tree:
+    """A copy of the tree in which one mutant at a time is applied; a run may have several.
+
+    A further copy, of the packages that are broken, stays as it is: a run measures the tree as it
     was when the run began, also if it is edited meanwhile.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, number: int = 0) -> None:
         self.settings = settings
         self.place, self.unchanged = settings.output / "tree", settings.output / "unchanged"
+        self._process: subprocess.Popen[str] | None = None
+        self._lock, self._is_stopped = threading.Lock(), False
+        origin = settings.tree
+        if number:
+            origin, self.place = self.place, settings.output / f"tree-{number}"
         for package in settings.packages:
             if not (self.unchanged / package).exists():
                 shutil.copytree(settings.tree / package, self.unchanged / package)
         for name in COPIED:
-            source, target = settings.tree / name, self.place / name
-            if source.is_dir() and not target.exists():
+            source, target = origin / name, self.place / name
+            if target.exists():
+                continue
+            if source.is_dir():
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             elif source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -145,58 +179,152 @@ class Tree:
     ) -> tuple[int | None, str]:
         """Run Python in the copy; return its exit code (None: it took too long) and its output."""
         environment = {**os.environ, "PYTHONPATH": str(self.place), "TILESMITH_CACHE": "0"}
-        process = subprocess.Popen(
-            [self.settings.python, *arguments], cwd=self.place, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
+        with self._lock:
+            if self._is_stopped:
+                raise Stopped
+            process = self._process = subprocess.Popen(
+                [self.settings.python, *arguments], cwd=self.place, env=environment, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        code: int | None = None
         try:
             output, _ = process.communicate(given, timeout=seconds)
-            return process.returncode, output
+            code = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)  # with the workers that it has started
+            os.killpg(process.pid, signal.SIGKILL)  # with the workers that it has started
             output, _ = process.communicate()
-            return None, output
+        with self._lock:
+            self._process = None
+            if self._is_stopped:
+                raise Stopped
+        return code, output
+
+    def stop(self) -> None:
+        """End what runs in the copy, from another thread; ``run`` then raises Stopped."""
+        with self._lock:
+            self._is_stopped = True
+            if self._process is not None and self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+@dataclass
+class Reach:
+    """Which blocks the programs of the probe and of the fuzzer reach without a mutant."""
+
+    blocks: Blocks
+    digests: list[str]
+    probe: list[int]
+    """The blocks of each program, as bits of a number."""
+    fuzzing: list[dict[str, Any]]
+
+    def of_probe(self, block: int) -> dict[str, str]:
+        """Return the programs of the probe that reach a block, with their digests."""
+        pairs = zip(self.digests, self.probe, strict=True)
+        return {str(n): digest for n, (digest, bits) in enumerate(pairs) if bits >> block & 1}
+
+    def seeds(self, block: int, seconds: float) -> list[int]:
+        """Return the seeds of fuzzing, of those that take some seconds, that reach a block."""
+        made = []
+        for one in self.fuzzing:
+            seconds -= one["seconds"]
+            if seconds < 0:
+                break
+            if one["reached"] >> block & 1:
+                made.append(one["seed"])
+        return made
+
+
+def recorded(settings: Settings, trees: Sequence[Tree]) -> Reach:
+    """Return what the unchanged tree does; it is recorded unless a run before has done so."""
+    packages = [word for package in settings.packages for word in ("--package", package)]
+    kept = settings.output / "probe.json"
+    if not kept.exists():
+        script = [str(TOOLS / "mutation_probe.py"), "--programs", str(settings.probe_programs)]
+        code, output = trees[0].run(script, settings.probe_seconds)
+        lists = settings.output / "probe-reach.json"
+        reaching = [*script, *packages, "--reach", str(lists)]
+        again, same = trees[0].run(reaching, 10 * settings.probe_seconds)
+        if code != 0 or again != 0 or same != output:
+            raise SystemExit(f"the probe fails without a mutant:\n{output[-2000:]}\n{same[-2000:]}")
+        kept.write_text(
+            json.dumps({"digests": output.split(), "reached": json.loads(lists.read_text())})
+        )
+    probe = json.loads(kept.read_text())
+    blocks = Blocks(trees[0].unchanged, settings.packages)
+    bits = [int(text, 16) for text in probe["reached"]]
+    return Reach(blocks, probe["digests"], bits, recorded_fuzzing(settings, trees, packages))
+
+
+def recorded_fuzzing(
+    settings: Settings, trees: Sequence[Tree], packages: list[str]
+) -> list[dict[str, Any]]:
+    """Return what each of the fuzzer's programs reaches, for at least ``fuzz_seconds``."""
+    folder = settings.output / "reach"
+    folder.mkdir(exist_ok=True)
+    lines: list[dict[str, Any]] = []
+    pieces = 0
+
+    def piece(tree: Tree, number: int) -> list[dict[str, Any]]:
+        return _piece(folder, tree, number, packages)
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        while sum(line["seconds"] for line in lines) < settings.fuzz_seconds:
+            for made in pool.map(piece, trees, range(pieces, pieces + len(trees))):
+                lines += made
+            pieces += len(trees)
+    return lines
+
+
+def _piece(folder: Path, tree: Tree, number: int, packages: list[str]) -> list[dict[str, Any]]:
+    """Return the recorded lines of a piece of the fuzzer's programs."""
+    kept, growing = folder / f"{number:04}.jsonl", folder / f"{number:04}.jsonl.part"
+    first = tree.settings.seed * 1_000_000 + number * _PIECE
+    while not kept.exists():
+        done = len(growing.read_text().splitlines()) if growing.exists() else 0
+        if done == _PIECE:
+            growing.rename(kept)
+            break
+        words = ["--first", str(first + done), "--count", str(_PIECE - done)]
+        script = [str(TOOLS / "mutation_reach.py"), *packages, *words, "--output", str(growing)]
+        code, output = tree.run(script, 100 + 20 * _PIECE)
+        if code != 0:  # a program that ends the process: taken to reach everything
+            now = len(growing.read_text().splitlines()) if growing.exists() else 0
+            if now == done == 0:
+                raise SystemExit(f"the fuzzer's programs cannot be recorded:\n{output[-2000:]}")
+            line = {"seed": first + now, "seconds": 60, "finding": None, "reached": None}
+            with growing.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    for line in lines:
+        line["reached"] = -1 if line["reached"] is None else int(line["reached"], 16)
+    return lines
 
 
 class Stages:
     """The steps for each mutant: probe, tests, fuzzing. Tests of this script replace them."""
 
-    def __init__(self, settings: Settings, tree: Tree) -> None:
-        self.settings, self.tree = settings, tree
-        self.lines: dict[str, set[int]] = {}
-        self.digests: list[str] = []
+    def __init__(self, settings: Settings, tree: Tree, reach: Reach) -> None:
+        self.settings, self.tree, self.reach = settings, tree, reach
 
-    def prepare(self) -> None:
-        """Look at what the unchanged tree does: the digests of the probe, and which lines run."""
-        kept = self.settings.output / "probe.json"
-        if not kept.exists():
-            lines = self.settings.output / "lines.json"
-            programs = ["--programs", str(self.settings.probe_programs)]
-            seconds = self.settings.probe_seconds
-            script = ["tools/mutation_probe.py", *programs]
-            code, output = self.tree.run(script, seconds)
-            traced, _ = self.tree.run([*script, "--lines", str(lines.resolve())], 10 * seconds)
-            if code != 0 or traced != 0:
-                raise SystemExit(f"the probe fails without a mutant:\n{output[-2000:]}")
-            found = {"digests": output.split(), "lines": json.loads(lines.read_text())}
-            kept.write_text(json.dumps(found))
-        known = json.loads(kept.read_text())
-        self.digests = known["digests"]
-        self.lines = {path: set(lines) for path, lines in known["lines"].items()}
+    def block(self, mutant: Mutant) -> int:
+        """Return the number of the block that a mutant changes."""
+        return self.reach.blocks.at(mutant.path, mutant.line)
 
     def is_reached(self, mutant: Mutant) -> bool:
-        """Return whether a program of the probe runs the mutant's line."""
-        end = mutant.line + mutant.before.count("\n")
-        return not self.lines.get(mutant.path, set()).isdisjoint(range(mutant.line, end + 1))
+        """Return whether a program of the probe runs the mutant's block."""
+        return bool(self.reach.of_probe(self.block(mutant)))
 
     def probe(self, mutant: Mutant) -> str:
         """Return "counts" if the mutant changes what becomes of a program of the probe."""
-        script = ["tools/mutation_probe.py", "--programs", str(len(self.digests))]
+        expected = self.reach.of_probe(self.block(mutant))
+        given = self.tree.place / "expected.json"
+        given.write_text(json.dumps(expected))
+        script = [str(TOOLS / "mutation_probe.py"), "--expected", str(given)]
         code, output = self.tree.run(script, self.settings.probe_seconds)
         if code is not None and code != 0:
             return "breaks the import"
-        return "no change" if output.split() == self.digests else "counts"
+        return "no change" if output.split() == list(expected.values()) else "counts"
 
     def tests(self, mutant: Mutant) -> str:
         """Return which tests notice the mutant, or "survived"."""
@@ -229,8 +357,9 @@ class Stages:
         again = self._failed([failed])
         self.tree.apply(mutant)
         if again:
-            listed = self.settings.output / "failing.json"
-            listed.write_text(json.dumps([*self.failing(), failed], indent=1))
+            with _LISTING:
+                listed = self.settings.output / "failing.json"
+                listed.write_text(json.dumps([*self.failing(), failed], indent=1))
         return bool(again)
 
     def failing(self) -> list[str]:
@@ -240,21 +369,25 @@ class Stages:
 
     def fuzzing(self, mutant: Mutant, record: Record) -> str:
         """Return what the fuzzer finds that the unchanged tree does not have, or "survived"."""
-        left, seed = self.settings.fuzz_seconds, self.settings.seed * 1_000_000
-        while left > 1:
-            code, output = self.tree.run(["-c", _FUZZ, str(left), str(seed)], 2 * left + 120)
+        start, limit = time.monotonic(), self.settings.fuzz_seconds
+        known = {str(line["seed"]): line["finding"] for line in self.reach.fuzzing}
+        seeds = self.reach.seeds(self.block(mutant), limit)
+        while seeds and (left := limit - (time.monotonic() - start)) > 1:
+            given = json.dumps({"seeds": seeds, "known": known, "seconds": left})
+            code, output = self.tree.run(["-c", _FUZZ], 2 * left + 300, given)
             if code != 0:
                 return "the fuzzer fails" if code is not None else "the fuzzer does not end"
             made = json.loads(output.splitlines()[-1])
-            left -= made["seconds"]
-            seed += made["programs"]
             record.programs += made["programs"]
-            for signature, case in made["found"]:
-                self.tree.restore(mutant)
-                _, again = self.tree.run(["-c", _AGAIN], 120, json.dumps(case))
-                self.tree.apply(mutant)
-                if again.splitlines()[-1:] != [json.dumps(signature)]:
-                    return str(signature)
+            if made["found"] is None:
+                break
+            signature, case = made["found"]
+            self.tree.restore(mutant)
+            _, again = self.tree.run(["-c", _AGAIN], 300, json.dumps(case))
+            self.tree.apply(mutant)
+            if again.splitlines()[-1:] != [json.dumps(signature)]:
+                return str(signature)
+            seeds = seeds[made["programs"] :]
         return "survived"
 
 
@@ -286,9 +419,9 @@ def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:
     yield from every
 
 
-def examine(mutant: Mutant, stages: Any, tree: Any) -> Record:
+def examine(mutant: Mutant, stages: Any) -> Record:
     """Return what becomes of one mutant."""
-    record = Record(asdict(mutant), mutant.name)
+    record, tree = Record(asdict(mutant), mutant.name), stages.tree
     if not compiles(mutant, tree.text(mutant.path)) or not stages.is_reached(mutant):
         record.status = "not reached"
         return record
@@ -310,27 +443,63 @@ def examine(mutant: Mutant, stages: Any, tree: Any) -> Record:
     return record
 
 
-def run(settings: Settings, stages: Any, tree: Any, say: Callable[[str], None] = print) -> None:
-    """Examine mutants until ``count`` of them count; records that exist are taken as they are."""
+def run(settings: Settings, stages: Sequence[Any], say: Callable[[str], None] = print) -> None:
+    """Examine mutants until ``count`` of them count, as many at once as there are stages; records
+    that exist are taken as they are.
+    """
     folder = settings.output / "records"
     folder.mkdir(parents=True, exist_ok=True)
-    stages.prepare()
-    counted = 0
-    for mutant in chosen(settings, tree.unchanged):
-        if counted >= settings.count:
-            break
+    idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for one in stages:
+        idle.put(one)
+
+    def look(mutant: Mutant) -> Record:
         kept = folder / f"{mutant.name}.json"
         if kept.exists():
-            record = Record(**json.loads(kept.read_text()))
-        else:
-            record = examine(mutant, stages, tree)
-            if record.status != "not reached":
-                kept.write_text(json.dumps(asdict(record), indent=1))
-        if record.status != "counts":
-            continue
-        counted += 1
-        say(f"{counted}/{settings.count} {mutant.path}:{mutant.line} {mutant.kind}: "
-            f"tests: {record.tests[:60]}; fuzzing: {record.fuzzing[:60]}")  # fmt: skip
+            return Record(**json.loads(kept.read_text()))
+        mine = idle.get()
+        try:
+            record = examine(mutant, mine)
+        finally:
+            idle.put(mine)
+        if record.status != "not reached":
+            kept.write_text(json.dumps(asdict(record), indent=1))
+        return record
+
+    pending: deque[Future[Record]] = deque()
+    counted = 0
+    with ThreadPoolExecutor(len(stages)) as pool:
+        try:
+            for mutant in chosen(settings, stages[0].tree.unchanged):
+                pending.append(pool.submit(look, mutant))
+                while pending and (pending[0].done() or len(pending) >= _AHEAD * len(stages)):
+                    counted += _told(pending.popleft().result(), counted, settings.count, say)
+                if counted >= settings.count:
+                    break
+            while pending and counted < settings.count:  # there are no more mutants
+                counted += _told(pending.popleft().result(), counted, settings.count, say)
+            for future in pending:
+                future.cancel()
+        except BaseException:
+            for one in stages:
+                one.tree.stop()
+            for future in pending:
+                future.cancel()
+            raise
+
+
+_AHEAD = 5
+"""How many mutants a process may be ahead of the first that is not examined."""
+
+
+def _told(record: Record, before: int, count: int, say: Callable[[str], None]) -> bool:
+    """Say what became of a mutant; return whether it counts."""
+    if record.status != "counts":
+        return False
+    mutant = record.mutant
+    say(f"{before + 1}/{count} {mutant['path']}:{mutant['line']} {mutant['kind']}: "
+        f"tests: {record.tests[:60]}; fuzzing: {record.fuzzing[:60]}")  # fmt: skip
+    return True
 
 
 def report(output: Path, verdicts: dict[str, str]) -> dict[str, Any]:
@@ -386,18 +555,21 @@ def main() -> None:
     parser.add_argument("--test-seconds", type=float, default=600)
     parser.add_argument("--fuzz-seconds", type=float, default=600)
     parser.add_argument("--workers", default="1", help="processes of pytest")
+    parser.add_argument("--processes", type=int, default=1, help="mutants examined at once")
     parser.add_argument("--verdicts", type=Path, help="JSON: survivors that change no result, why")
     parser.add_argument("--report-only", action="store_true")
     given = parser.parse_args()
     settings = Settings(
         Path(__file__).resolve().parents[1], given.output.resolve(),
         tuple(given.package or PACKAGES), given.count, given.seed, given.probe_programs,
-        given.probe_seconds, given.test_seconds, given.fuzz_seconds, given.workers,
+        given.probe_seconds, given.test_seconds, given.fuzz_seconds, given.workers, given.processes,
     )  # fmt: skip
     settings.output.mkdir(parents=True, exist_ok=True)
     if not given.report_only:
-        tree = Tree(settings)
-        run(settings, Stages(settings, tree), tree)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+        trees = [Tree(settings, number) for number in range(settings.processes)]
+        reach = recorded(settings, trees)
+        run(settings, [Stages(settings, tree, reach) for tree in trees])
     verdicts = json.loads(given.verdicts.read_text()) if given.verdicts else {}
     report(settings.output, verdicts)
     print((settings.output / "report.md").read_text())

@@ -84,9 +84,6 @@ class ToyStages:
     def __init__(self, tree):
         self.tree, self.asked = tree, []
 
-    def prepare(self):
-        """Nothing to look at."""
-
     def is_reached(self, mutant):
         return mutant.line > 10
 
@@ -115,15 +112,30 @@ def test_a_run_goes_on_where_it_stopped_with_the_tree_as_it_was(settings):
     tree = Tree(settings)
     settings.count = 4
     first, second = ToyStages(tree), ToyStages(tree)
-    run(settings, first, tree, lambda text: None)
+    run(settings, [first], lambda text: None)
     assert (settings.tree / "tilesmith/te/part.py").read_text() == SOURCE
     assert (tree.place / "tilesmith/te/part.py").read_text() == SOURCE
     settings.count = 100
     (settings.tree / "tilesmith/te/part.py").write_text("")  # edited meanwhile
-    run(settings, second, tree, lambda text: None)
+    run(settings, [second], lambda text: None)
     assert first.asked and set(first.asked).isdisjoint(second.asked)
     names = {one.stem for one in (settings.output / "records").iterdir()}
     assert names == {*first.asked, *second.asked}
+
+
+def test_several_mutants_at_once(settings):
+    trees = [Tree(settings), Tree(settings, 1)]
+    stages = [ToyStages(tree) for tree in trees]
+    said = []
+    run(settings, stages, said.append)
+    names = {one.stem for one in (settings.output / "records").iterdir()}
+    assert trees[0].place != trees[1].place
+    assert len(names) == sum(len(one.asked) for one in stages) > len(said) > 0
+    alone = ToyStages(trees[0])
+    settings.output = settings.output.with_name("again")
+    again = []
+    run(settings, [alone], again.append)
+    assert again == said and set(alone.asked) == names
 
 
 def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
@@ -135,7 +147,7 @@ def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
 
 def test_the_report_names_survivors(settings):
     tree = Tree(settings)
-    run(settings, ToyStages(tree), tree, lambda text: None)
+    run(settings, [ToyStages(tree)], lambda text: None)
     made = report(settings.output, {})
     assert made["counted"] > made["found by fuzzing"] > 0 and made["without effect"] > 0
     lines = {one["mutant"]["line"] for one in made["survivors"]}
@@ -158,7 +170,7 @@ def test_tests_that_fail_without_a_mutant_do_not_count(settings):
         "def test_text():\n    assert '< b and' in Path('tilesmith/te/part.py').read_text()\n"
     )
     tree = Tree(settings)
-    stages = Stages(settings, tree)
+    stages = Stages(settings, tree, None)
     found = {one.after: one for one in mutants.mutants_of("tilesmith/te/part.py", SOURCE)}
     for after, expected in (
         ("a < b or not b == 0", "tests/te/test_part.py::test_text"),
