@@ -13,7 +13,8 @@ never to the tree itself. Then, in this order:
 3. *Fuzzing*, up to the first finding that the unchanged tree does not have: the programs that one
    core runs in ``--fuzz-seconds`` without a mutant (processor time, with the little that recording
    costs). Of these only those run that reach the mutant's block of statements
-   (``mutation_reach.py``): others cannot notice it. ``--fuzz-seconds`` bounds this, too.
+   (``mutation_reach.py``): others cannot notice it. A mutant that survived a shorter time in an
+   earlier run is fuzzed for the rest.
 
 Which programs reach what is recorded before the first mutant; a stopped run goes on there as well.
 
@@ -84,6 +85,8 @@ print(json.dumps(None if found is None else found["signature"]))
 """
 _PIECE = 100
 """How many programs one process records."""
+_PATIENCE = 5
+"""How many times longer fuzzing may take than without a mutant, on a busy machine."""
 _LISTING = threading.Lock()
 
 
@@ -115,6 +118,7 @@ class Record:
     tests: str = ""  # which tests noticed, "survived", or "" where they did not run
     fuzzing: str = ""  # the signature, "survived", or ""
     programs: int = 0  # those that fuzzing ran
+    fuzz_seconds: float = 0.0  # the time whose programs it did not notice
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -223,14 +227,12 @@ class Reach:
         pairs = zip(self.digests, self.probe, strict=True)
         return {str(n): digest for n, (digest, bits) in enumerate(pairs) if bits >> block & 1}
 
-    def seeds(self, block: int, seconds: float) -> list[int]:
-        """Return the seeds of fuzzing, of those that take some seconds, that reach a block."""
-        made = []
+    def seeds(self, block: int, seconds: float, after: float = 0.0) -> list[int]:
+        """Return the seeds that reach a block, of those that fuzzing comes to between two times."""
+        made, end = [], 0.0
         for one in self.fuzzing:
-            seconds -= one["seconds"]
-            if seconds < 0:
-                break
-            if one["reached"] >> block & 1:
+            end += one["seconds"]
+            if after < end <= seconds and one["reached"] >> block & 1:
                 made.append(one["seed"])
         return made
 
@@ -369,9 +371,10 @@ class Stages:
 
     def fuzzing(self, mutant: Mutant, record: Record) -> str:
         """Return what the fuzzer finds that the unchanged tree does not have, or "survived"."""
-        start, limit = time.monotonic(), self.settings.fuzz_seconds
+        start, limit = time.monotonic(), _PATIENCE * self.settings.fuzz_seconds
         known = {str(line["seed"]): line["finding"] for line in self.reach.fuzzing}
-        seeds = self.reach.seeds(self.block(mutant), limit)
+        until = self.settings.fuzz_seconds
+        seeds = self.reach.seeds(self.block(mutant), until, record.fuzz_seconds)
         while seeds and (left := limit - (time.monotonic() - start)) > 1:
             given = json.dumps({"seeds": seeds, "known": known, "seconds": left})
             code, output = self.tree.run(["-c", _FUZZ], 2 * left + 300, given)
@@ -388,6 +391,7 @@ class Stages:
             if again.splitlines()[-1:] != [json.dumps(signature)]:
                 return str(signature)
             seeds = seeds[made["programs"] :]
+        record.fuzz_seconds = until
         return "survived"
 
 
@@ -419,10 +423,11 @@ def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:
     yield from every
 
 
-def examine(mutant: Mutant, stages: Any) -> Record:
-    """Return what becomes of one mutant."""
-    record, tree = Record(asdict(mutant), mutant.name), stages.tree
-    if not compiles(mutant, tree.text(mutant.path)) or not stages.is_reached(mutant):
+def examine(mutant: Mutant, stages: Any, record: Record | None = None) -> Record:
+    """Return what becomes of one mutant; of one with a record, what further fuzzing finds."""
+    is_new, tree = record is None, stages.tree
+    record = record or Record(asdict(mutant), mutant.name)
+    if is_new and not (compiles(mutant, tree.text(mutant.path)) and stages.is_reached(mutant)):
         record.status = "not reached"
         return record
 
@@ -434,9 +439,11 @@ def examine(mutant: Mutant, stages: Any) -> Record:
 
     tree.apply(mutant)
     try:
-        record.status = timed("probe", lambda: stages.probe(mutant))
+        if is_new:
+            record.status = timed("probe", lambda: stages.probe(mutant))
+            if record.status == "counts":
+                record.tests = timed("tests", lambda: stages.tests(mutant))
         if record.status == "counts":
-            record.tests = timed("tests", lambda: stages.tests(mutant))
             record.fuzzing = timed("fuzzing", lambda: stages.fuzzing(mutant, record))
     finally:
         tree.restore(mutant)
@@ -455,11 +462,13 @@ def run(settings: Settings, stages: Sequence[Any], say: Callable[[str], None] = 
 
     def look(mutant: Mutant) -> Record:
         kept = folder / f"{mutant.name}.json"
-        if kept.exists():
-            return Record(**json.loads(kept.read_text()))
+        known = Record(**json.loads(kept.read_text())) if kept.exists() else None
+        is_short = known is not None and known.fuzz_seconds < settings.fuzz_seconds
+        if known is not None and not (known.fuzzing == "survived" and is_short):
+            return known
         mine = idle.get()
         try:
-            record = examine(mutant, mine)
+            record = examine(mutant, mine, known)
         finally:
             idle.put(mine)
         if record.status != "not reached":

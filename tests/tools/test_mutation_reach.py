@@ -106,6 +106,7 @@ def test_only_programs_that_reach_a_block_run_within_the_time():
     assert reach.of_probe(1) == {"0": "a", "2": "c"}
     assert reach.seeds(1, 8.0) == [11, 12, 13]
     assert reach.seeds(0, 100.0) == [10, 11, 12, 13, 14]
+    assert reach.seeds(0, 100.0, after=4.0) == [12, 13, 14]
     assert reach.seeds(2, 100.0) == [10, 12, 13]
 
 

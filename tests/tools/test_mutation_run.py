@@ -97,6 +97,7 @@ class ToyStages:
 
     def fuzzing(self, mutant, record):
         record.programs += 5
+        record.fuzz_seconds = self.tree.settings.fuzz_seconds
         return "survived" if mutant.line == 13 else "pass: tir.Simplify: wrong result"
 
 
@@ -121,6 +122,20 @@ def test_a_run_goes_on_where_it_stopped_with_the_tree_as_it_was(settings):
     assert first.asked and set(first.asked).isdisjoint(second.asked)
     names = {one.stem for one in (settings.output / "records").iterdir()}
     assert names == {*first.asked, *second.asked}
+
+
+def test_who_survived_is_fuzzed_for_the_rest_of_a_longer_time(settings):
+    tree = Tree(settings)
+    settings.fuzz_seconds = 60
+    run(settings, [ToyStages(tree)], lambda text: None)
+    settings.fuzz_seconds = 600
+    again = ToyStages(tree)
+    run(settings, [again], lambda text: None)
+    assert not again.asked
+    records = [json.loads(one.read_text()) for one in (settings.output / "records").iterdir()]
+    counts = [one for one in records if one["status"] == "counts"]
+    programs = {one["fuzzing"]: one["programs"] for one in counts}
+    assert programs == {"survived": 10, "pass: tir.Simplify: wrong result": 5}
 
 
 def test_several_mutants_at_once(settings):
