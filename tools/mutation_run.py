@@ -8,15 +8,16 @@ never to the tree itself. Then, in this order:
 1. *Does it count?* Only a mutant that some program of the probe runs, and which changes what the
    compiler makes of at least one of these programs (``mutation_probe.py``: any text on the way to
    code, or a refusal). Others are left out as "not reached" or "no change".
-2. *Tests*: those named like the file, then those of its folder, then of its package, each with a
-   limit of time; the first failure ends it.
+2. *Tests*: those named like the file, then those of its folder, then of its package, within a limit
+   of time; the first failure ends it. Only tests that reach the mutant's block of statements run
+   (``mutation_reach.py``, ``mutation_tests.py``): others cannot notice it.
 3. *Fuzzing*, up to the first finding that the unchanged tree does not have: the programs that one
    core runs in ``--fuzz-seconds`` without a mutant (processor time, with the little that recording
-   costs). Of these only those run that reach the mutant's block of statements
-   (``mutation_reach.py``): others cannot notice it. A mutant that survived a shorter time in an
-   earlier run is fuzzed for the rest.
+   costs). Of these, too, only those run that reach the mutant's block. A mutant that survived a
+   shorter time in an earlier run is fuzzed for the rest.
 
-Which programs reach what is recorded before the first mutant; a stopped run goes on there as well.
+Which programs and tests reach what is recorded before the first mutant; a stopped run goes on there
+as well.
 
 What counts and is not noticed is a *survivor*. Some survivors change only how fast or long code is,
 never a result: who reads one says so in ``--verdicts`` (a JSON file: name of the mutant → reason),
@@ -29,13 +30,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import queue
 import random
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -48,17 +46,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutants import Mutant, compiles, mutants_of
-from mutation_reach import Blocks
+from mutation_records import Reach, files_of, nearest_tests, recorded
+from mutation_tree import PACKAGES, TOOLS, Settings, Tree
 
-PACKAGES = (
-    "tilesmith/tir/schedule", "tilesmith/tir/transform", "tilesmith/arith", "tilesmith/codegen",
-    "tilesmith/te",
-)  # fmt: skip
-TOOLS = Path(__file__).resolve().parent
-COPIED = (
-    "tilesmith", "tests", "tools", "examples", "benchmarks", "docs", "pyproject.toml",
-    "CONTRIBUTING.md", "README.md",
-)  # fmt: skip
 _FUZZ = """
 import json, sys, time
 from tilesmith.testing.fuzz.isolated import IsolatedRunner
@@ -83,29 +73,11 @@ found = runner.run(json.load(sys.stdin))["finding"]
 runner.close()
 print(json.dumps(None if found is None else found["signature"]))
 """
-_PIECE = 100
-"""How many programs one process records."""
+_LISTING = threading.Lock()
 _PATIENCE = 5
 """How many times longer fuzzing may take than without a mutant, on a busy machine."""
-_LISTING = threading.Lock()
-
-
-@dataclass
-class Settings:
-    """What a run does; ``tree`` is left as it is."""
-
-    tree: Path
-    output: Path
-    packages: tuple[str, ...] = PACKAGES
-    count: int = 20
-    seed: int = 1
-    probe_programs: int = 40
-    probe_seconds: float = 600.0
-    test_seconds: float = 600.0
-    fuzz_seconds: float = 600.0
-    workers: str = "1"
-    processes: int = 1
-    python: str = sys.executable
+_FILES = 6
+"""How many files of tests one process records."""
 
 
 @dataclass
@@ -120,187 +92,6 @@ class Record:
     programs: int = 0  # those that fuzzing ran
     fuzz_seconds: float = 0.0  # the time whose programs it did not notice
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-class Stopped(Exception):
-    """The run was stopped: nothing can be said about the mutant under way."""
-
-
-class Tree:
-    """A copy of the tree in which one mutant at a time is applied; a run may have several.
-
-    A further copy, of the packages that are broken, stays as it is: a run measures the tree as it
-    was when the run began, also if it is edited meanwhile.
-    """
-
-    def __init__(self, settings: Settings, number: int = 0) -> None:
-        self.settings = settings
-        self.place, self.unchanged = settings.output / "tree", settings.output / "unchanged"
-        self._process: subprocess.Popen[str] | None = None
-        self._lock, self._is_stopped = threading.Lock(), False
-        origin = settings.tree
-        if number:
-            origin, self.place = self.place, settings.output / f"tree-{number}"
-        for package in settings.packages:
-            if not (self.unchanged / package).exists():
-                shutil.copytree(settings.tree / package, self.unchanged / package)
-        for name in COPIED:
-            source, target = origin / name, self.place / name
-            if target.exists():
-                continue
-            if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-            elif source.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, target)
-        for package in settings.packages:  # a run that was stopped may have left a mutant
-            for path in sorted((self.unchanged / package).rglob("*.py")):
-                name = path.relative_to(self.unchanged)
-                if (self.place / name).read_bytes() != path.read_bytes():
-                    self._write(str(name), path.read_text(encoding="utf-8"))
-
-    def _write(self, path: str, text: str) -> None:
-        """Write a file such that no compiled form of another text is taken for it."""
-        target = self.place / path
-        target.write_text(text, encoding="utf-8")
-        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*.pyc"):
-            compiled.unlink()
-
-    def text(self, path: str) -> str:
-        """Return a file of the unchanged tree."""
-        return (self.unchanged / path).read_text(encoding="utf-8")
-
-    def apply(self, mutant: Mutant) -> None:
-        """Put a mutant into the copy."""
-        self._write(mutant.path, mutant.applied(self.text(mutant.path)))
-
-    def restore(self, mutant: Mutant) -> None:
-        """Take a mutant out of the copy."""
-        self._write(mutant.path, self.text(mutant.path))
-
-    def run(
-        self, arguments: list[str], seconds: float, given: str | None = None
-    ) -> tuple[int | None, str]:
-        """Run Python in the copy; return its exit code (None: it took too long) and its output."""
-        environment = {**os.environ, "PYTHONPATH": str(self.place), "TILESMITH_CACHE": "0"}
-        with self._lock:
-            if self._is_stopped:
-                raise Stopped
-            process = self._process = subprocess.Popen(
-                [self.settings.python, *arguments], cwd=self.place, env=environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-        code: int | None = None
-        try:
-            output, _ = process.communicate(given, timeout=seconds)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # with the workers that it has started
-            output, _ = process.communicate()
-        with self._lock:
-            self._process = None
-            if self._is_stopped:
-                raise Stopped
-        return code, output
-
-    def stop(self) -> None:
-        """End what runs in the copy, from another thread; ``run`` then raises Stopped."""
-        with self._lock:
-            self._is_stopped = True
-            if self._process is not None and self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-
-@dataclass
-class Reach:
-    """Which blocks the programs of the probe and of the fuzzer reach without a mutant."""
-
-    blocks: Blocks
-    digests: list[str]
-    probe: list[int]
-    """The blocks of each program, as bits of a number."""
-    fuzzing: list[dict[str, Any]]
-
-    def of_probe(self, block: int) -> dict[str, str]:
-        """Return the programs of the probe that reach a block, with their digests."""
-        pairs = zip(self.digests, self.probe, strict=True)
-        return {str(n): digest for n, (digest, bits) in enumerate(pairs) if bits >> block & 1}
-
-    def seeds(self, block: int, seconds: float, after: float = 0.0) -> list[int]:
-        """Return the seeds that reach a block, of those that fuzzing comes to between two times."""
-        made, end = [], 0.0
-        for one in self.fuzzing:
-            end += one["seconds"]
-            if after < end <= seconds and one["reached"] >> block & 1:
-                made.append(one["seed"])
-        return made
-
-
-def recorded(settings: Settings, trees: Sequence[Tree]) -> Reach:
-    """Return what the unchanged tree does; it is recorded unless a run before has done so."""
-    packages = [word for package in settings.packages for word in ("--package", package)]
-    kept = settings.output / "probe.json"
-    if not kept.exists():
-        script = [str(TOOLS / "mutation_probe.py"), "--programs", str(settings.probe_programs)]
-        code, output = trees[0].run(script, settings.probe_seconds)
-        lists = settings.output / "probe-reach.json"
-        reaching = [*script, *packages, "--reach", str(lists)]
-        again, same = trees[0].run(reaching, 10 * settings.probe_seconds)
-        if code != 0 or again != 0 or same != output:
-            raise SystemExit(f"the probe fails without a mutant:\n{output[-2000:]}\n{same[-2000:]}")
-        kept.write_text(
-            json.dumps({"digests": output.split(), "reached": json.loads(lists.read_text())})
-        )
-    probe = json.loads(kept.read_text())
-    blocks = Blocks(trees[0].unchanged, settings.packages)
-    bits = [int(text, 16) for text in probe["reached"]]
-    return Reach(blocks, probe["digests"], bits, recorded_fuzzing(settings, trees, packages))
-
-
-def recorded_fuzzing(
-    settings: Settings, trees: Sequence[Tree], packages: list[str]
-) -> list[dict[str, Any]]:
-    """Return what each of the fuzzer's programs reaches, for at least ``fuzz_seconds``."""
-    folder = settings.output / "reach"
-    folder.mkdir(exist_ok=True)
-    lines: list[dict[str, Any]] = []
-    pieces = 0
-
-    def piece(tree: Tree, number: int) -> list[dict[str, Any]]:
-        return _piece(folder, tree, number, packages)
-
-    with ThreadPoolExecutor(len(trees)) as pool:
-        while sum(line["seconds"] for line in lines) < settings.fuzz_seconds:
-            for made in pool.map(piece, trees, range(pieces, pieces + len(trees))):
-                lines += made
-            pieces += len(trees)
-    return lines
-
-
-def _piece(folder: Path, tree: Tree, number: int, packages: list[str]) -> list[dict[str, Any]]:
-    """Return the recorded lines of a piece of the fuzzer's programs."""
-    kept, growing = folder / f"{number:04}.jsonl", folder / f"{number:04}.jsonl.part"
-    first = tree.settings.seed * 1_000_000 + number * _PIECE
-    while not kept.exists():
-        done = len(growing.read_text().splitlines()) if growing.exists() else 0
-        if done == _PIECE:
-            growing.rename(kept)
-            break
-        words = ["--first", str(first + done), "--count", str(_PIECE - done)]
-        script = [str(TOOLS / "mutation_reach.py"), *packages, *words, "--output", str(growing)]
-        code, output = tree.run(script, 100 + 20 * _PIECE)
-        if code != 0:  # a program that ends the process: taken to reach everything
-            now = len(growing.read_text().splitlines()) if growing.exists() else 0
-            if now == done == 0:
-                raise SystemExit(f"the fuzzer's programs cannot be recorded:\n{output[-2000:]}")
-            line = {"seed": first + now, "seconds": 60, "finding": None, "reached": None}
-            with growing.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-    lines = [json.loads(line) for line in kept.read_text().splitlines()]
-    for line in lines:
-        line["reached"] = -1 if line["reached"] is None else int(line["reached"], 16)
-    return lines
 
 
 class Stages:
@@ -330,33 +121,45 @@ class Stages:
 
     def tests(self, mutant: Mutant) -> str:
         """Return which tests notice the mutant, or "survived"."""
-        for places in nearest_tests(self.tree.place, mutant.path):
-            failed = self._failed(places)
-            while failed and self._fails_anyway(mutant, failed):
-                failed = self._failed(places)
-            if failed:
+        places: list[str] = []
+        for group in nearest_tests(self.tree.place, mutant.path):
+            files = files_of(self.tree.place, group)
+            places += [name for name in files if name not in places]
+        wanted = self.reach.of_tests(self.block(mutant), places)
+        inside = {name.partition("::")[0] for name in wanted}
+        places = [name for name in places if name in inside]
+        while failed := self._failed(places, wanted):
+            if not self._fails_anyway(mutant, failed):
                 return failed
         return "survived"
 
-    def _failed(self, places: list[str]) -> str:
+    def _failed(self, places: list[str], wanted: list[str]) -> str:
         """Return the first test that fails now, of those that pass without a mutant; or ""."""
+        left = set(wanted).difference(self.failing())
+        if not left:
+            return ""
+        listed = self.tree.place / "wanted.json"
+        listed.write_text(json.dumps(sorted(left)))
         arguments = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         arguments += ["-n", self.settings.workers] if self.settings.workers != "1" else []
-        arguments += [f"--deselect={name}" for name in self.failing()]
+        arguments += ["-p", "mutation_tests", "--only-tests", str(listed)]
         code, output = self.tree.run([*arguments, *places], self.settings.test_seconds)
         if code in (0, 5):  # passed, or nothing to run
             return ""
         if code is None:
             return f"time limit in {places[0]}"
-        found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", output, re.MULTILINE)
-        return found[1] if found else f"{places[0]} cannot run"
+        found = re.search(r"^(?:FAILED|ERROR) (.*)$", output, re.MULTILINE)
+        if found is None:
+            return f"{places[0]} cannot run"
+        named = [name for name in left if found[1].startswith(name)]
+        return max(named, key=len) if named else found[1]
 
     def _fails_anyway(self, mutant: Mutant, failed: str) -> bool:
         """Return whether a test fails without the mutant too; it is left out from then on."""
-        if failed.startswith("time limit") or failed in self.failing():
+        if failed not in self.reach.tests or failed in self.failing():
             return False
         self.tree.restore(mutant)
-        again = self._failed([failed])
+        again = self._failed([failed.partition("::")[0]], [failed])
         self.tree.apply(mutant)
         if again:
             with _LISTING:
@@ -393,23 +196,6 @@ class Stages:
             seeds = seeds[made["programs"] :]
         record.fuzz_seconds = until
         return "survived"
-
-
-def nearest_tests(place: Path, path: str) -> Iterator[list[str]]:
-    """Yield groups of tests for a file of the package, the nearest first."""
-    parts = Path(path).with_suffix("").parts[1:]
-    name, folders = parts[-1].strip("_"), list(parts[:-1])
-    seen: set[Path] = set()
-    for count in range(len(folders), 0, -1):
-        folder = place / "tests" / Path(*folders[:count])
-        near = [one for one in sorted(folder.glob(f"test_*{name}*.py")) if one not in seen]
-        if near:
-            seen.update(near)
-            yield [str(one.relative_to(place)) for one in near]
-    for count in range(len(folders), 0, -1):
-        folder = place / "tests" / Path(*folders[:count])
-        if folder.is_dir():
-            yield [str(folder.relative_to(place))]
 
 
 def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:

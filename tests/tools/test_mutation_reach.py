@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from mutation_reach import Blocks, Instrument, block_lines  # noqa: E402
-from mutation_run import Reach, Settings, Stopped, Tree  # noqa: E402
+from mutation_records import Reach  # noqa: E402
+from mutation_tree import Settings, Stopped, Tree  # noqa: E402
 
 SOURCE = '''\
 LIMIT = 3
@@ -102,8 +103,10 @@ def test_only_programs_that_reach_a_block_run_within_the_time():
     fuzzing = [
         {"seed": 10 + n, "seconds": 2.0, "reached": bits} for n, bits in enumerate([5, 3, 7, -1, 3])
     ]
-    reach = Reach(None, ["a", "b", "c"], [3, 1, 2], fuzzing)
+    reach = Reach(None, ["a", "b", "c"], [3, 1, 2], fuzzing, {"a.py::x": 3, "b.py::y": 2})
     assert reach.of_probe(1) == {"0": "a", "2": "c"}
+    assert reach.of_tests(0, ["a.py", "b.py"]) == ["a.py::x"]
+    assert reach.of_tests(1, ["b.py"]) == ["b.py::y"]
     assert reach.seeds(1, 8.0) == [11, 12, 13]
     assert reach.seeds(0, 100.0) == [10, 11, 12, 13, 14]
     assert reach.seeds(0, 100.0, after=4.0) == [12, 13, 14]
@@ -151,3 +154,66 @@ def test_programs_of_the_fuzzer_are_recorded(tmp_path):
     assert all(line["seconds"] > 0 and line["finding"] is None for line in lines)
     reached = [int(line["reached"], 16) for line in lines]
     assert reached[0] != reached[1] and all(bits & 1 for bits in reached)
+
+
+TESTS = """
+import subprocess
+import sys
+
+import pytest
+
+from tilesmith.te import part
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return part.part(2, 0)
+
+
+def test_pair():
+    assert part.Pair().first()
+
+
+def test_shared(shared):
+    assert shared
+
+
+def test_shared_again(shared):
+    assert part.part(0)
+
+
+def test_process():
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+"""
+
+
+def test_tests_are_recorded_and_only_some_run(instrument, tmp_path, monkeypatch):
+    (tmp_path / "tilesmith" / "__init__.py").write_text("")
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "test_part.py").write_text(TESTS)
+    output, wanted = tmp_path / "tests.jsonl", tmp_path / "wanted.json"
+    asked = {"packages": ["tilesmith/te"], "output": str(output)}
+    path = os.pathsep.join([str(tmp_path), str(ROOT / "tools")])
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "mutation_tests", "-p", "no:cacheprovider"]
+
+    def pytest_says(*more, **environment):
+        done = subprocess.run(
+            [*words, *more], cwd=tmp_path, text=True, capture_output=True,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+        )  # fmt: skip
+        return done.stdout
+
+    assert "1 failed, 3 passed" in pytest_says(TILESMITH_REACH=json.dumps(asked))
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    reached = {}
+    for line in lines:
+        monkeypatch.setattr(instrument, "reached", lambda line=line: line["reached"] or "0")
+        reached[line["test"].partition("::")[2]] = lines_reached(instrument) - OUTSIDE
+    shared = {6, 7, 8, 9, 11, 12, 13, 15}
+    assert reached == {
+        "test_pair": {20, 22, 23, 24, 25}, "test_shared": shared,
+        "test_shared_again": shared | {14}, "test_process": set(),
+    }  # fmt: skip
+    assert lines[3]["reached"] is None
+    wanted.write_text(json.dumps(["test_part.py::test_pair"]))
+    assert "1 passed, 3 deselected" in pytest_says("--only-tests", str(wanted))

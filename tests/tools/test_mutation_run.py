@@ -10,7 +10,10 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
 import mutants  # noqa: E402
-from mutation_run import Settings, Stages, Tree, chosen, nearest_tests, report, run  # noqa: E402
+from mutation_reach import Blocks  # noqa: E402
+from mutation_records import Reach, nearest_tests  # noqa: E402
+from mutation_run import Stages, chosen, report, run  # noqa: E402
+from mutation_tree import Settings, Tree  # noqa: E402
 
 SOURCE = '''\
 """A docstring about 1 < 2."""
@@ -181,11 +184,16 @@ def test_tests_that_fail_without_a_mutant_do_not_count(settings):
     place.parent.mkdir(parents=True)
     place.write_text(
         "from pathlib import Path\n"
+        "def test_elsewhere():\n    assert False\n"
         "def test_always():\n    assert False\n"
         "def test_text():\n    assert '< b and' in Path('tilesmith/te/part.py').read_text()\n"
     )
     tree = Tree(settings)
-    stages = Stages(settings, tree, None)
+    names = ("test_always", "test_text", "test_elsewhere")
+    tests = {f"tests/te/test_part.py::{name}": -1 for name in names}
+    tests["tests/te/test_part.py::test_elsewhere"] = 0  # does not reach the block
+    reach = Reach(Blocks(tree.unchanged, settings.packages), [], [], [], tests)
+    stages = Stages(settings, tree, reach)
     found = {one.after: one for one in mutants.mutants_of("tilesmith/te/part.py", SOURCE)}
     for after, expected in (
         ("a < b or not b == 0", "tests/te/test_part.py::test_text"),
