@@ -38,7 +38,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -242,9 +242,15 @@ def examine(mutant: Mutant, stages: Any, record: Record | None = None) -> Record
     return record
 
 
-def run(settings: Settings, stages: Sequence[Any], say: Callable[[str], None] = print) -> None:
+def run(
+    settings: Settings,
+    stages: Sequence[Any],
+    say: Callable[[str], None] = print,
+    verdicts: Collection[str] = (),
+) -> None:
     """Examine mutants until ``count`` of them count, as many at once as there are stages; records
-    that exist are taken as they are.
+    that exist are taken as they are, but who survived a shorter time is fuzzed for the rest, unless
+    there is a verdict.
     """
     folder = settings.output / "records"
     folder.mkdir(parents=True, exist_ok=True)
@@ -255,8 +261,11 @@ def run(settings: Settings, stages: Sequence[Any], say: Callable[[str], None] = 
     def look(mutant: Mutant) -> Record:
         kept = folder / f"{mutant.name}.json"
         known = Record(**json.loads(kept.read_text())) if kept.exists() else None
-        is_short = known is not None and known.fuzz_seconds < settings.fuzz_seconds
-        if known is not None and not (known.fuzzing == "survived" and is_short):
+        if known is not None and (
+            known.fuzzing != "survived"
+            or known.fuzz_seconds >= settings.fuzz_seconds
+            or mutant.name in verdicts
+        ):
             return known
         mine = idle.get()
         try:
@@ -366,12 +375,12 @@ def main() -> None:
         given.probe_seconds, given.test_seconds, given.fuzz_seconds, given.workers, given.processes,
     )  # fmt: skip
     settings.output.mkdir(parents=True, exist_ok=True)
+    verdicts = json.loads(given.verdicts.read_text()) if given.verdicts else {}
     if not given.report_only:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
         trees = [Tree(settings, number) for number in range(settings.processes)]
         reach = recorded(settings, trees)
-        run(settings, [Stages(settings, tree, reach) for tree in trees])
-    verdicts = json.loads(given.verdicts.read_text()) if given.verdicts else {}
+        run(settings, [Stages(settings, tree, reach) for tree in trees], print, verdicts)
     report(settings.output, verdicts)
     print((settings.output / "report.md").read_text())
 
