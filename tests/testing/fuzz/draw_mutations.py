@@ -311,6 +311,19 @@ def vectors_as_large_as_one_element() -> None:
         replace(owner, "memory_bits", lambda right: lambda dtype: right(dtype.element))
 
 
+def consumers_that_read_something_else() -> None:
+    """Blocks that come later count as consumers, whatever they read."""
+
+    def make(right: Any) -> Any:
+        def consumers_of(cursor: Any, scope: Any) -> Any:
+            blocks = scope.blocks_below()
+            return blocks[blocks.index(cursor) + 1 :]
+
+        return consumers_of
+
+    replace(module("tir.schedule.primitives.look"), "consumers_of", make)
+
+
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -319,6 +332,7 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (reverse_inline_with_swapped_indices, "primitive: ", "chains", "primitive"),
         (layouts_that_later_readers_do_not_know, "primitive: ", "chains", "primitive"),
         (layouts_behind_pointers, "primitive: ", "statements", "primitive"),
+        (consumers_that_read_something_else, "primitive: queries", "blocks", "primitive"),
         (triangles_taken_as_squares, "primitive: ", "statements", "primitive"),
         (memory_that_dies_inside_of_its_loop, "pass: tir.StorageRewrite", "chains", "pass"),
         (loop_partition_with_a_limit_one_too_high, "pass: tir.LoopPart", "conditions", "pass"),

@@ -40,6 +40,7 @@ from tilesmith.testing.fuzz import values
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
+from tilesmith.testing.fuzz.query_checks import wrong_answer
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
@@ -309,6 +310,10 @@ class Checker:
                 if compare:
                     self.compare(sch.mod)
                     self.compare_orders(sch.mod)
+        with self.guarded("primitive", "queries"):
+            text = wrong_answer(sch.mod)
+            if text is not None:
+                raise Finding("", "", "a wrong answer", text)
         return sch.mod
 
     def _refused(self, kind: str, sch: Schedule, error: ScheduleError) -> None:
