@@ -12,9 +12,12 @@ for run, up to the first with another digest.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,12 @@ FIELDS = (
 )  # fmt: skip
 FIRST_SEED = 77_000_000
 """Programs of the probe are not those that the fuzzer draws in a run."""
+
+LATER = (
+    "numpy.random", "llvmlite.binding", "llvmlite.ir", "tilesmith.codegen",
+    "tilesmith.tir.transform", "tilesmith.script.tir_parser", "tilesmith.target.requirements",
+)  # fmt: skip
+"""What most programs would import for themselves."""
 
 
 def prober() -> Any:
@@ -87,6 +96,16 @@ def digest(number: int) -> str:
     return hashlib.blake2b("\n".join([*texts, end]).encode(), digest_size=12).hexdigest()
 
 
+def import_later() -> None:
+    """Import once what most programs would import for themselves, with all that is inside."""
+    for name in LATER:
+        with contextlib.suppress(Exception):  # a mutant may fail here; then programs meet it, too
+            package = importlib.import_module(name)
+            inside = pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}.")
+            for module in inside if name.startswith("tilesmith") else ():
+                importlib.import_module(module.name)
+
+
 def digest_apart(number: int, instrument: Instrument | None) -> tuple[str, str]:
     """Return a program's digest, and the blocks that it ran, from a process of its own."""
     reading, writing = os.pipe()
@@ -126,6 +145,7 @@ def main() -> None:
         expected = json.loads(options.expected.read_text())
     from tilesmith.testing.fuzz import worker  # noqa: F401 - imported once, for all programs
 
+    import_later()
     reached = []
     for number, usual in expected.items():
         made, blocks = digest_apart(int(number), instrument)
