@@ -317,11 +317,15 @@ class Checker:
         return sch.mod
 
     def _refused(self, kind: str, sch: Schedule, error: ScheduleError) -> None:
-        """Check that a refused primitive changed nothing; earlier calls of the sampler stay."""
+        """Check that a refused primitive changed nothing, and was not sure to work. Earlier calls
+        of the sampler stay.
+        """
         self.counts[f"refused {kind}"] += 1
         assert self.recorder is not None
         if sch.mod is not self.recorder.before:
             raise Finding("", "", "refused and changed the program", str(error))
+        if self.recorder.is_sure_to_work():
+            raise Finding("", "", f"{self.recorder.calls[-1][0]} is refused", str(error))
         self.recorder.calls.pop()
 
     def check_trace(self, result: IRModule) -> None:

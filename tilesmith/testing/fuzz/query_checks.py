@@ -40,7 +40,7 @@ def wrong_answer(module: IRModule) -> str | None:
 def _answers(sch: Schedule, scope: Any, children: list[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield what is asked about which block, the answer, and the right answer."""
     block = sch.get(scope)
-    inside = _blocks(block.body)
+    inside = [one for part in (block.init, block.body) if part is not None for one in _blocks(part)]
     yield "children", block, children, inside
     own = set(block.alloc_buffers)
     outputs = [one for one in inside if not _buffers(one.writes) <= own]
