@@ -15,6 +15,7 @@ from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Call as GraphCall
 from tilesmith.relax.expr import VarBinding, known_struct_info
 from tilesmith.relax.op.backward import backward, evaluated
+from tilesmith.relax.op.linear_maps import resized
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relax.struct_info import Var as GraphVar
 from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem, Var
@@ -46,6 +47,9 @@ def operator_gradient(call: Call, args: list[Any], result: Any, grad: Any) -> li
                 span=call.span,
             )
         return found
+    meaning = _MEANINGS.get(op.name)
+    if meaning is not None:
+        return _derived(call, lambda *operands: meaning(call.attrs, *operands), args, result, grad)
     if not isinstance(op.spec, View) or op.spec.translate is None:
         if not isinstance(op.spec, View) and op.spec is not None and op.spec.gradient is not None:
             return _derived(call, lambda *operands: GraphCall(op, operands, call.attrs), args,
@@ -165,6 +169,14 @@ class _Writer:
 
 
 # Operators that only relay has
+
+_MEANINGS: dict[str, Any] = {
+    f"image.resize{len(spatial)}d": lambda attrs, x, spatial=spatial: resized(
+        attrs, x, attrs.size, spatial
+    )
+    for spatial in ("W", "DHW")
+}
+"""Operators of a compute of their own → what they mean in relax, whose gradient is theirs."""
 
 
 def _own(name: str, gradient: Any) -> None:
