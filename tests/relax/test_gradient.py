@@ -382,15 +382,14 @@ CASES |= {
         [positive(2, 3), f32(6)],
     ),
     **{
-        f"adaptive_{kind}_pool{len(shape)}d_uneven": (
-            lambda x, name=f"adaptive_{kind}_pool{len(shape)}d", out=out: getattr(op.nn, name)(
-                x, out
-            ),
-            lambda x, name=f"adaptive_{kind}_pool{len(shape)}d", out=out: getattr(F, name)(x, out),
+        f"adaptive_{name}_uneven": (
+            lambda x, name=name, out=out: getattr(op.nn, f"adaptive_{name}")(x, out),
+            lambda x, name=name, out=out: getattr(F, f"adaptive_{name}")(x, out),
             [f32(2, 3, *shape)],
         )
-        for kind in ("avg", "max")
+        for kind in ("avg_pool", "max_pool")
         for shape, out in (((7,), [3]), ((7, 6), [3, 2]), ((5, 3, 4), [3, 2, 3]))
+        for name in [f"{kind}{len(shape)}d"]
     },
     "batch_norm_training": (
         lambda x, g, b, w: op.multiply(

@@ -15,6 +15,7 @@ from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     activation,
     normalization,
     pooling,
+    qdq,
     search,
 )
 from tilesmith.relax.op.backward import composed
@@ -89,7 +90,7 @@ _unary("sinh", lambda g, x: g * cosh(x))
 
 for _name in (
     "bitwise_not isfinite isinf isnan bitwise_and bitwise_or bitwise_xor left_shift right_shift "
-    "one_hot argsort"
+    "one_hot argsort quantize fixed_point_requantize"
 ).split():
     set_gradient(_name, no_gradient)
 
@@ -198,6 +199,17 @@ set_gradient("nn.group_norm", composed(_group_norm))
 set_gradient("nn.instance_norm", composed(_instance_norm))
 set_gradient("nn.rms_norm", composed(_rms_norm))
 set_gradient("nn.prelu", composed(_prelu))
+
+
+def _dequantize(attrs: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+    def along(vector: Any) -> Any:
+        kept = astype(vector, attrs.out_dtype)
+        return _along(kept, [attrs.axis], _info(x).ndim) if _info(vector).ndim else kept
+
+    return (astype(x, attrs.out_dtype) - along(zero_point)) * along(scale)
+
+
+set_gradient("dequantize", composed(_dequantize))
 
 
 # Reductions
