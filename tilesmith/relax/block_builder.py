@@ -13,7 +13,8 @@ mod = bb.get()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -161,6 +162,16 @@ class BlockBuilder:
         return stack[-1] if stack else None
 
     # Scopes
+
+    @contextmanager
+    def at(self, place: Any) -> Iterator[None]:
+        """Give what is emitted without a span the span ``place``; None leaves the one that holds."""
+        outer = self.place
+        self.place = outer if place is None else place
+        try:
+            yield
+        finally:
+            self.place = outer
 
     def function(
         self,
