@@ -17,7 +17,8 @@ from typing import Any
 from tilesmith.driver.graph_steps import Step, packed_call
 from tilesmith.driver.kernel_call import packed_arguments, written_operands
 from tilesmith.ir import IntImm, PrimExpr, StringImm, Var, const
-from tilesmith.support.errors import TilesmithError
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Evaluate, PrimFunc, Stmt, stmt_seq
 from tilesmith.tir.analysis import estimate_tir_flops
 
@@ -53,7 +54,8 @@ class KernelCall:
         try:
             function = self.function.specialize(sizes) if sizes else self.function
             return float(estimate_tir_flops(function)), bytes_
-        except TilesmithError:  # loops whose extents the data decide
+        except UnsupportedError as error:  # loops whose extents the data decide
+            record_fallback("profile", self.name, error)
             return None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from tilesmith import relax
@@ -179,11 +180,6 @@ def build_graph(
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
 
-    def observed() -> ObservedProgram:
-        found = ObserverMarks()
-        with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
-            return ObservedProgram(build_graph(given, target, None, found), found.calls)
-
     load = part(record.load)
     executable = Executable(
         metadata,
@@ -194,8 +190,15 @@ def build_graph(
         advice=code.advice,
         external=external,
     )
-    executable.observed_program = observed
+    executable.observed_program = cache(partial(_observed, given, target, context))
     return executable
+
+
+def _observed(module: IRModule, target: Target, context: PassContext) -> ObservedProgram:
+    """Compile a model as it was, such that observers see its kernels."""
+    marks = ObserverMarks()
+    with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
+        return ObservedProgram(build_graph(module, target, None, marks), marks.calls)
 
 
 @dataclass(frozen=True)

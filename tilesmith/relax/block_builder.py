@@ -136,6 +136,19 @@ class TestingScope:
         self.builder.end_scope()
 
 
+@contextmanager
+def emitting_at(builder: BlockBuilder, place: Any) -> Iterator[None]:
+    """Give what a builder emits without a span the span ``place``; None leaves the one that
+    holds.
+    """
+    outer = builder.place
+    builder.place = outer if place is None else place
+    try:
+        yield
+    finally:
+        builder.place = outer
+
+
 class BlockBuilder:
     """Builds functions of a module; see the module's text.
 
@@ -162,16 +175,6 @@ class BlockBuilder:
         return stack[-1] if stack else None
 
     # Scopes
-
-    @contextmanager
-    def at(self, place: Any) -> Iterator[None]:
-        """Give what is emitted without a span the span ``place``; None leaves the one that holds."""
-        outer = self.place
-        self.place = outer if place is None else place
-        try:
-            yield
-        finally:
-            self.place = outer
 
     def function(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.rules import NodeRules
 from tilesmith.ir.structural import structural_equal
-from tilesmith.relax.block_builder import BlockBuilder
+from tilesmith.relax.block_builder import BlockBuilder, emitting_at
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -348,7 +348,7 @@ class PyExprMutator(ExprFunctor):
         """Rewrite value and variable, then emit the binding; what is made on the way belongs to the
         place of the value.
         """
-        with self.builder_.at(binding.value.span):
+        with emitting_at(self.builder_, getattr(binding.value, "span", None)):
             value = self.visit_expr(binding.value)
             var = self.visit_var_def(binding.var)
             if value is binding.value and var is binding.var:

@@ -271,7 +271,15 @@ class Executable:
         """Run `main` on some inputs, and return a table of its kernels: `inspect.profile` with its
         usual settings.
         """
-        return resolve(DOORS["tilesmith.runtime.executable"]["profile"])(self, inputs, named)
+        return self.profile_function(inputs, named)
+
+    def profile_function(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], **options: Any
+    ) -> Any:
+        """Return what `inspect.profile` gives; ``options`` are its settings."""
+        return resolve(DOORS["tilesmith.runtime.executable"]["profile"])(
+            self, inputs, named, **options
+        )
 
     # -- seeing and saving ----------------------------------------------------------------------
 
