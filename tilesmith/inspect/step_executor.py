@@ -117,9 +117,8 @@ class StepExecutor:
         self._engine = engine
         self._target = target
         self._interpreter = Interpreter(self.module, compiled=engine == "compiled")
-        self._bindings = [
-            binding for block in self._function.body.blocks for binding in block.bindings
-        ]
+        body: Any = self._function.body
+        self._bindings: list[Any] = [one for block in body.blocks for one in block.bindings]
         self._compiled: dict[int, Any] | None = None
         self._breakpoints: set[str] = set()
         self._inputs: dict[str, Any] = {}
@@ -251,7 +250,7 @@ class StepExecutor:
                 if _can_be_alone(binding)
             }
             module = IRModule({f"step{number}": one for number, one in functions.items()})
-            built = relax_build.build(module, self._target) if functions else None
+            built: Any = relax_build.build(module, self._target) if functions else None
             self._compiled = {number: built[f"step{number}"] for number in functions}
         return self._compiled
 
@@ -349,7 +348,7 @@ class StepExecutor:
 
 def _operator(value: Any) -> str:
     if isinstance(value, Call):
-        return getattr(value.op, "name", None) or getattr(value.op, "name_hint", "a value")
+        return str(getattr(value.op, "name", None) or getattr(value.op, "name_hint", "a value"))
     return type(value).__name__
 
 
