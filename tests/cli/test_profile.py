@@ -40,3 +40,24 @@ def test_json_has_all_columns():
 def test_options_that_exclude_each_other(tmp_path):
     assert_fails(invoke("--no-peak", "--roofline", tmp_path / "a.svg"), "--roofline needs")
     assert_fails(invoke("--trace", tmp_path / "none" / "a.json"), "does not exist")
+
+
+@pytest.mark.parametrize("stage", ["graph", "fused"])
+@pytest.mark.parametrize("form", ["dot", "html"])
+def test_graphs_are_drawn(stage, form, tmp_path):
+    path = tmp_path / f"graph.{form}"
+    given = ["inspect", str(DIGITS), "--stage", stage, "--format", form, "-o", str(path)]
+    result = CliRunner().invoke(tilesmith, given)
+    assert result.exit_code == 0, result.output + result.stderr
+    text = path.read_text()
+    assert "input image" in text and "softmax" in text and "Softmax node" in text
+    assert text.startswith('digraph "main" {' if form == "dot" else "<!")
+    if form == "dot":
+        nodes = [line for line in text.splitlines() if "label=" in line]
+        ends = {line.split(" -> ")[0].strip() for line in text.splitlines() if " -> " in line}
+        assert len(ends) == len(nodes) - 1  # every node but the result is used
+
+
+def test_only_graphs_are_drawn():
+    given = ["inspect", str(DIGITS), "--stage", "tir", "--format", "dot"]
+    assert_fails(CliRunner().invoke(tilesmith, given), "draws whole graphs")

@@ -97,10 +97,13 @@ class KernelObserver(Scoped):
 class ObservedKernel(Protocol):
     """One place in a model that calls a kernel."""
 
-    name: str
-    """The kernel's name in the module."""
-    operators: str
-    """The nodes of the imported model that it came from, with commas between them."""
+    @property
+    def name(self) -> str:
+        """The kernel's name in the module."""
+
+    @property
+    def operators(self) -> str:
+        """The nodes of the imported model that it came from, with commas between them."""
 
     def work(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, float] | None:
         """Return the operations and the bytes of a call on tensors of some shapes, None where they
