@@ -73,7 +73,7 @@ def _constant_sizes(sizes: Iterable[PrimExpr]) -> tuple[int, ...] | None:
     for size in sizes:
         if size.__class__ is not IntImm:
             return None
-        found.append(size.value)  # type: ignore[attr-defined]
+        found.append(size.value)
     return tuple(found)
 
 

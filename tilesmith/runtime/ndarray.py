@@ -421,7 +421,7 @@ def view_at(address: int, shape: tuple[int, ...], dtype: DataType) -> NDArray | 
     size = _count(shape) * kind.itemsize
     if not size or not address:
         return None
-    memory = (ctypes.c_char * size).from_address(address)
+    memory: Any = (ctypes.c_char * size).from_address(address)
     return _from_dlpack(numpy.frombuffer(memory, kind).reshape(shape))
 
 

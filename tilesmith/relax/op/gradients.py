@@ -477,9 +477,9 @@ for _kind in ("max", "avg"):
 
 def _resize2d(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     size = shape_argument(orig_call, 1)
-    if size.values is None or not all(isinstance(one, IntImm) for one in size.values):
+    given = [one.value for one in size.values or () if isinstance(one, IntImm)]
+    if len(given) != 2:
         raise UnsupportedError("the gradient of image.resize2d needs a constant size")
-    given = [int(one) for one in size.values]
     gradient = composed(lambda attrs, x, _: resized(attrs, x, given, "HW"))
     return [gradient(orig_var, orig_call, output_grad, ctx)[0], None]
 
@@ -506,8 +506,9 @@ def _topk(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any
     x, attrs = orig_call.args[0], orig_call.attrs
     if attrs.ret_type == "indices":
         return [None]
+    places: Any = TupleGetItem(orig_var, 1)
     if attrs.ret_type == "both":
-        places, output_grad = TupleGetItem(orig_var, 1), TupleGetItem(output_grad, 0)
+        output_grad = TupleGetItem(output_grad, 0)
     else:
         places = topk(x, attrs.k, attrs.axis, "indices", attrs.largest, attrs.dtype)
     places = astype(places, "int64")
