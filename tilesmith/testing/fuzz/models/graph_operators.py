@@ -39,6 +39,11 @@ def _is_static(size: Size) -> bool:
     return isinstance(size, int)
 
 
+def _is_above(size: Size, least: int) -> bool:
+    """Return whether a size is known and larger than ``least``."""
+    return isinstance(size, int) and size > least
+
+
 def _replaced(shape: Sequence[Size], axis: int, size: Size) -> tuple[Size, ...]:
     return (*shape[:axis], size, *shape[axis + 1 :])
 
@@ -68,7 +73,7 @@ def guarded(graph: Graph, pick: Pick) -> None:
         return
     offset = graph.constant(numpy.float32(0.25))
     (positive,) = graph.node("Add", [graph.node("Abs", [x])[0], offset])
-    inputs = [positive]
+    inputs: list[Value | str] = [positive]
     if name == "Pow":
         inputs.append(graph.constant(numpy.float32(pick.one([2.0, 0.5, 3.0, -1.0]))))
     bound = {"Pow": max((x.bound + 1) ** 3, 4.0), "Reciprocal": 4.0}.get(name, x.bound + 4)
@@ -80,7 +85,7 @@ def clip(graph: Graph, pick: Pick) -> None:
     """Limits on both sides."""
     x = graph.value(pick)
     low, high = numpy.float32(-pick.random()), numpy.float32(pick.random() + 0.5)
-    inputs = [x, graph.constant(low), graph.constant(high)]
+    inputs: list[Value | str] = [x, graph.constant(low), graph.constant(high)]
     graph.add(graph.node("Clip", inputs)[0], x.shape, 1.5, x.is_exact)
 
 
@@ -218,9 +223,10 @@ def convolution(graph: Graph, pick: Pick) -> None:
     out = groups * pick.one([1, 2, 3, 8])
     windows = [_window(pick, graph, size) for size in x.shape[2:]]
     sizes = [_windowed(graph, size, one) for size, one in zip(x.shape[2:], windows)]
-    options = _options(windows)
+    options: dict[str, Any] = _options(windows)
     weight = graph.weight(pick, (out, channels // groups, *options["kernel_shape"]))
-    inputs = [x, weight] + ([graph.weight(pick, (out,))] if pick.random() < 0.5 else [])
+    inputs: list[Value | str] = [x, weight]
+    inputs += [graph.weight(pick, (out,))] if pick.random() < 0.5 else []
     made = graph.node("Conv", inputs, group=groups, **options)
     bound = x.bound * channels // groups * math.prod(options["kernel_shape"]) + 1
     graph.add(made[0], (x.shape[0], out, *sizes), bound)
@@ -278,7 +284,7 @@ def normalization(graph: Graph, pick: Pick) -> None:
     least = 3 if name == "InstanceNormalization" else 2
     x = graph.value(pick, lambda one: one.rank >= least and _is_static(one.shape[axis]))
     channels = (int(x.shape[axis]),)
-    inputs = [x, graph.weight(pick, channels), graph.weight(pick, channels)]
+    inputs: list[Value | str] = [x, graph.weight(pick, channels), graph.weight(pick, channels)]
     if name == "BatchNormalization":
         variance = graph.constant(numpy.linspace(0.5, 2, *channels).astype("float32"))
         inputs += [graph.weight(pick, channels), variance]
@@ -306,7 +312,10 @@ def reduction(graph: Graph, pick: Pick) -> None:
         raise NotApplicable
     axes = sorted({_axis(pick, x) for _ in range(pick.one([1, 1, 2]))})
     keep = pick.randint(0, 1)
-    inputs = [x, graph.integers(*[axis - x.rank * pick.randint(0, 1) for axis in axes])]
+    inputs: list[Value | str] = [
+        x,
+        graph.integers(*[axis - x.rank * pick.randint(0, 1) for axis in axes]),
+    ]
     shape: list[Size] = [
         1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes
     ]
@@ -440,8 +449,8 @@ def joining(graph: Graph, pick: Pick) -> None:
 @grower
 def dividing(graph: Graph, pick: Pick) -> None:
     """A value in two parts."""
-    x = graph.value(pick, lambda one: any(_is_static(s) and s > 1 for s in one.shape))
-    axis = _axis(pick, x, lambda size: _is_static(size) and size > 1)
+    x = graph.value(pick, lambda one: any(_is_above(size, 1) for size in one.shape))
+    axis = _axis(pick, x, lambda size: _is_above(size, 1))
     size = int(x.shape[axis])
     first = pick.randint(1, size - 1)
     made = graph.node("Split", [x, graph.integers(first, size - first)], 2, axis=axis)
@@ -476,8 +485,8 @@ def slicing(graph: Graph, pick: Pick) -> None:
 @grower
 def picking(graph: Graph, pick: Pick) -> None:
     """Elements by indices: of an axis, or of places in it."""
-    x = graph.value(pick, lambda one: any(_is_static(size) and size > 0 for size in one.shape))
-    axis = _axis(pick, x, lambda size: _is_static(size) and size > 0)
+    x = graph.value(pick, lambda one: any(_is_above(size, 0) for size in one.shape))
+    axis = _axis(pick, x, lambda size: _is_above(size, 0))
     size = int(x.shape[axis])
     count = pick.randint(1, 4)
     indices = [pick.randint(-size, size - 1) for _ in range(count)]
@@ -488,8 +497,8 @@ def picking(graph: Graph, pick: Pick) -> None:
 @grower
 def padding(graph: Graph, pick: Pick) -> None:
     """More elements at the ends of an axis."""
-    x = graph.value(pick, lambda one: any(_is_static(size) and size > 1 for size in one.shape))
-    axis = _axis(pick, x, lambda size: _is_static(size) and size > 1)
+    x = graph.value(pick, lambda one: any(_is_above(size, 1) for size in one.shape))
+    axis = _axis(pick, x, lambda size: _is_above(size, 1))
     before, after = pick.randint(0, 1), pick.randint(0, 1)
     widths = [0] * (2 * x.rank)
     widths[axis], widths[axis + x.rank] = before, after
@@ -524,9 +533,9 @@ def enlarging(graph: Graph, pick: Pick) -> None:
     mode = pick.one(["nearest", "linear"])
     scales = graph.constant(numpy.array([1, 1, 2, 2], "float32"))
     shape = [*x.shape[:2], *[combined("*", size, 2) for size in x.shape[2:]]]
-    options = {"coordinate_transformation_mode": "asymmetric"} if mode == "nearest" else {}
+    options: dict[str, Any] = {}
     if mode == "nearest":
-        options["nearest_mode"] = "floor"
+        options = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     made = graph.node("Resize", [x, "", scales], mode=mode, **options)
     graph.add(made[0], shape, x.bound, x.is_exact and mode == "nearest")
 
