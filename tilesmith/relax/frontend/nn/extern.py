@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesmith.contrib.cc import get_cc
+from tilesmith.contrib.cc import create_shared, get_cc
 from tilesmith.contrib.programs import run_program
 from tilesmith.relax.frontend.nn import core
 from tilesmith.runtime.module import Module as RuntimeModule
 from tilesmith.runtime.module import load_static_library
+from tilesmith.runtime.shared_library import shared_library
 from tilesmith.support.errors import (
     FileError,
     MissingDependencyError,
@@ -84,7 +85,7 @@ class ObjectModule(ExternModule):
 
     def load(self) -> RuntimeModule:
         """Return the module that has the functions."""
-        return load_static_library(str(self.filepath), func_names=list(self._symbols))
+        return _load(self.filepath, list(self._symbols), get_cc())
 
 
 class SourceModule(ExternModule):
@@ -182,7 +183,20 @@ class SourceModule(ExternModule):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "code.o"
             self.compile(path)
-            return load_static_library(str(path), func_names=list(self._symbols))
+            return _load(path, list(self._symbols), self.compiler or get_cc())
+
+
+def _load(path: Path, names: list[str], compiler: str | None) -> RuntimeModule:
+    """Load an object file: C++, whose variables end with the program, as a shared library."""
+    content = path.read_bytes()
+    if b"__gxx_personality" not in content and b"__cxa_atexit" not in content:
+        return load_static_library(str(path), func_names=names)
+    if compiler is None:
+        raise MissingDependencyError("g++", purpose=f"linking the C++ code of '{path.name}'")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "code.so"
+        create_shared(str(library), [str(path)], options=["-lstdc++"], cc=compiler)
+        return shared_library(library.read_bytes())
 
 
 def _check_format(source_format: str) -> None:

@@ -8,8 +8,8 @@
         x = cache.attention_with_fused_qkv(layer, qkv, num_qo_heads)
 
 The runtime keeps the pages (`runtime.paged_cache`); the kernels are functions of the module.
-Between calls the user manages sequences by the registered functions ``vm.builtin.kv_state_add_sequence``,
-``…_begin_forward``, and so on.
+Between calls the user manages sequences by registered functions:
+``vm.builtin.kv_state_add_sequence``, ``…_begin_forward``, and so on.
 """
 
 from __future__ import annotations
