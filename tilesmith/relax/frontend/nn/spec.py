@@ -144,7 +144,7 @@ class MethodSpec:
         numbers.
         """
         name = getattr(method, "__name__", str(method))
-        names = list(inspect.signature(method).parameters)
+        names = list(_parameters(method))
         if len(args) > len(names):
             raise TypeMismatchError(f"'{name}' takes {len(names)} inputs, got {len(args)}")
         specs = [
@@ -191,9 +191,16 @@ class ModuleSpec:
         return ModuleSpec(module, list(spec), methods)
 
 
+def _parameters(method: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a method that have a name each."""
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    found = inspect.signature(method).parameters.items()
+    return {name: parameter for name, parameter in found if parameter.kind not in several}
+
+
 def _input_names(name: str, method: Callable[..., Any], inputs: Mapping[str, Any]) -> list[str]:
     """Return the inputs that a specification names, in the order of the method."""
-    parameters = inspect.signature(method).parameters
+    parameters = _parameters(method)
     unknown = [key for key in inputs if key not in parameters]
     if unknown:
         raise UnknownNameError(
