@@ -90,6 +90,14 @@ def test_cpp_code_takes_numbers(tmp_path):
 
 
 @needs_compiler
+def test_external_code_in_jit(tmp_path):
+    torch = pytest.importorskip("torch")
+    source = nn.SourceModule({"doubled": like}, source_code=C_CODE, source_format="c")
+    compiled = Model(source, "doubled").jit(INPUT)
+    assert compiled["forward"](torch.tensor(X)).tolist() == (2 * X + 1).tolist()
+
+
+@needs_compiler
 def test_an_object_file_is_a_part_of_the_model(tmp_path):
     source = nn.SourceModule({"doubled": like}, source_code=C_CODE, source_format="c")
     source.compile(tmp_path / "code.o")

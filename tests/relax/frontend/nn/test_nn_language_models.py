@@ -1,5 +1,8 @@
 """Rotary positions, attention over trees, paged caches."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -348,6 +351,30 @@ def test_a_paged_cache_keeps_texts_apart(mode):
     np.testing.assert_array_equal(values.numpy(), [kept, kept])
     call("kv_state_clear", cache)
     assert call("attention_kv_cache_get_total_sequence_length", cache) == 0
+
+
+FRESH = """
+import sys, numpy
+from tilesmith.runtime import get_global_func, load_module
+from tilesmith.runtime.container import ShapeTuple
+model = load_module(sys.argv[1])
+cache = model["create"](ShapeTuple([1]), ShapeTuple([8]), ShapeTuple([16]))
+get_global_func("vm.builtin.kv_state_add_sequence")(cache, 0)
+get_global_func("vm.builtin.kv_state_begin_forward")(cache, ShapeTuple([0]), ShapeTuple([2]))
+numpy.save(sys.argv[3], model["step"](numpy.load(sys.argv[2]), cache)[0].numpy())
+assert not [name for name in sys.modules if name.startswith(("tilesmith.tir", "tilesmith.relax"))]
+"""
+
+
+def test_a_saved_model_makes_caches_in_a_fresh_process(tmp_path):
+    module, _ = Model(RopeMode.INLINE).export_tvm(SPEC)
+    relax.build(module).save(str(tmp_path / "model.tsm"))
+    x = random(1, 2, 8, FEATURES)
+    np.save(tmp_path / "x.npy", x)
+    paths = [str(tmp_path / name) for name in ("model.tsm", "x.npy", "y.npy")]
+    subprocess.run([sys.executable, "-c", FRESH, *paths], check=True)
+    expected = expected_attention([x[0]], RopeMode.INLINE, 2)[0]
+    np.testing.assert_allclose(np.load(paths[2])[0], expected, atol=1e-5)
 
 
 def test_what_a_paged_cache_refuses():

@@ -43,12 +43,17 @@ from tilesmith.support.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from tilesmith.support.lazy import resolve
 
 __all__ = [
     "Effect", "Module", "ModuleList", "Object", "Parameter", "Tensor", "as_expression",
-    "current_builder", "get_default_dtype", "named_attributes", "set_default_dtype", "sizes_from",
+    "current_builder", "get_default_dtype", "named_attributes", "set_default_dtype",
+    "set_expression", "sizes_from",
     "wrap_nested",
 ]  # fmt: skip
+
+_ABOVE = "tilesmith.relax.frontend.nn."
+"""Modules that stand above this one: what exports and compiles."""
 
 _default = {"dtype": "float32"}
 
@@ -321,10 +326,8 @@ class Module(SubroutineMixin):
         the order of the functions' inputs; with ``allow_extern`` the external modules, too. With
         ``debug``, functions have a state that orders what `op.print_` and `op.debug_func` do.
         """
-        from tilesmith.relax.frontend.nn.exporter import Exporter
-        from tilesmith.relax.frontend.nn.spec import ModuleSpec
-
-        mod, params, external = Exporter(debug=debug).build(ModuleSpec.from_raw(spec, self))
+        module_spec = resolve(_ABOVE + "spec:ModuleSpec").from_raw(spec, self)
+        mod, params, external = resolve(_ABOVE + "exporter:Exporter")(debug).build(module_spec)
         if allow_extern:
             return mod, params, external
         if external:
@@ -348,15 +351,12 @@ class Module(SubroutineMixin):
         ``out_format`` "torch" gives a `TorchModule`, whose methods take and give tensors of torch;
         "raw" the specification, the virtual machine and the parameters' data.
         """
-        from tilesmith.relax.frontend.nn.exporter import Exporter
-        from tilesmith.relax.frontend.nn.jit import compile_module
-        from tilesmith.relax.frontend.nn.spec import ModuleSpec
-
         if out_format not in ("torch", "raw"):
             raise UnsupportedError(f"out_format is 'torch' or 'raw', got '{out_format}'")
-        module_spec = ModuleSpec.from_raw(spec, self)
-        mod, params, _ = Exporter(debug=debug).build(module_spec)
-        return compile_module(module_spec, mod, params, device, pipeline, out_format)
+        module_spec = resolve(_ABOVE + "spec:ModuleSpec").from_raw(spec, self)
+        mod, params, _ = resolve(_ABOVE + "exporter:Exporter")(debug).build(module_spec)
+        compiler = resolve(_ABOVE + "jit:compile_module")
+        return compiler(module_spec, mod, params, device, pipeline, out_format)
 
 
 class ModuleList(Module):
@@ -419,6 +419,11 @@ def wrap_nested(expr: Any, name: str) -> Any:
             ]
         )
     raise TypeMismatchError(f"a tensor or a tuple of tensors is needed, got {describe(info)}")
+
+
+def set_expression(parameter: Parameter, expression: Any) -> None:
+    """Let a parameter stand for an expression of the function under construction."""
+    parameter._expr = expression
 
 
 def as_expression(value: Any) -> Any:

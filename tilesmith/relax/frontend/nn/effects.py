@@ -114,7 +114,7 @@ class KVCache(core.Effect):
         grown = call_inplace_packed(
             ExternFunc("vm.builtin.attention_kv_cache_append"),
             self._state(),
-            new_element._expr,
+            core.as_expression(new_element),
             inplace_indices=[0],
             sinfo_args=[ObjectStructInfo()],
         )

@@ -75,7 +75,7 @@ class Exporter:
     ) -> tuple[IRModule, list[tuple[str, core.Parameter]], list[ExternModule]]:
         """Return the module, the parameters in the order of inputs, and the external modules."""
         params = list(spec.module.named_parameters())
-        before = [(param, param._expr) for _, param in params]
+        before = [(param, core.as_expression(param)) for _, param in params]
         effects: list[tuple[str, core.Effect]] = []
         if self.io_effect is not None:
             effects.append(("", self.io_effect))
@@ -88,7 +88,7 @@ class Exporter:
                     _Method(self, name, method, params, effects).build()
         finally:
             for param, expression in before:
-                param._expr = expression
+                core.set_expression(param, expression)
         mod = self.builder.finalize()
         if self.extern_mods:
             mod = mod.with_attr("external_mods", [one.load() for one in self.extern_mods])
@@ -145,7 +145,7 @@ class _Method:
             with self.builder.dataflow():
                 values = self._unpacked(packed)
                 for (_, param), weight in zip(self.params, weights):
-                    param._expr = values.get(weight, weight)
+                    core.set_expression(param, values.get(weight, weight))
                 for (_, effect), group in zip(self.effects, states):
                     effect.set_state([values.get(state, state) for state in group])
                 given = [self._unwrapped(one) for one in arguments]
@@ -181,7 +181,7 @@ class _Method:
         """Make variables for the parameters; names of their sizes are those of the method."""
         made = []
         for name, param in self.params:
-            info: Any = info_of(param._expr)
+            info: Any = info_of(core.as_expression(param))
             own = {size: size for size in symbolic_vars(info)}
             shared = {size: self.sizes.setdefault(size.name, size) for size in own}
             shape = [substitute_sizes(size, shared) for size in info.shape.values]
@@ -224,7 +224,7 @@ class _Method:
     def _result(self, value: Any) -> Any:
         """Return the expression of what a method returned."""
         if isinstance(value, (core.Tensor, core.Object)):
-            return value._expr
+            return core.as_expression(value)
         if isinstance(value, (list, tuple)):
             return Tuple([self._result(item) for item in value])
         if value is None:
@@ -258,5 +258,5 @@ def _as_input(argument: Any, name: str) -> Var:
         fields = [_as_input(item, f"{name}_{i}") for i, item in enumerate(argument.items)]
         argument.var = Var(name, TupleStructInfo(tuple([info_of(one) for one in fields])))
         return argument.var
-    variable: Var = argument._expr
+    variable: Var = core.as_expression(argument)
     return variable

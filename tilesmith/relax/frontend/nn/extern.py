@@ -23,7 +23,6 @@ from typing import Any
 
 from tilesmith.contrib.cc import create_shared, get_cc
 from tilesmith.contrib.programs import run_program
-from tilesmith.relax.frontend.nn import core
 from tilesmith.runtime.module import Module as RuntimeModule
 from tilesmith.runtime.module import load_static_library
 from tilesmith.runtime.shared_library import shared_library
@@ -39,13 +38,12 @@ from tilesmith.support.lazy import resolve
 __all__ = ["ExternModule", "ObjectModule", "SourceModule"]
 
 
-class ExternModule(core.Module):
+class ExternModule:
     """Functions by name, each with a function that gives its results' shapes and data types: it
     takes what the call takes, and returns tensors (`Tensor.placeholder`).
     """
 
     def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
-        super().__init__()
         for name, infer in symbols.items():
             if not callable(infer):
                 raise TypeMismatchError(

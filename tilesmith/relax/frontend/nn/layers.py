@@ -81,28 +81,18 @@ class Linear(Module):
             self.dtype = dtype
 
 
-class _Convolution(Module):
-    """What convolutions share: their settings and parameters."""
+def _settings(layer: Any) -> dict[str, Any]:
+    """Return how a convolution moves over its input."""
+    return {name: getattr(layer, name) for name in ("stride", "padding", "dilation", "groups")}
 
-    def __init__(
-        self,
-        shape: Sequence[Any],
-        out_channels: int,
-        settings: dict[str, Any],
-        bias: bool,
-        dtype: str | None,
-    ) -> None:
-        super().__init__()
-        self.stride = settings["stride"]
-        self.padding = settings["padding"]
-        self.dilation = settings["dilation"]
-        self.groups = settings["groups"]
-        self.weight = Parameter(shape, dtype)
-        self.bias = Parameter((out_channels,), dtype) if bias else None
 
-    def _settings(self) -> dict[str, Any]:
-        names = ("stride", "padding", "dilation", "groups")
-        return {name: getattr(self, name) for name in names}
+def _set_up(
+    layer: Any, shape: Sequence[Any], out_channels: int, settings: Any, bias: bool, dtype: Any
+) -> None:
+    """Set what all convolutions have: their settings and parameters."""
+    layer.stride, layer.padding, layer.dilation, layer.groups = settings
+    layer.weight = Parameter(shape, dtype)
+    layer.bias = Parameter((out_channels,), dtype) if bias else None
 
 
 def _kernel_shape(
@@ -119,8 +109,15 @@ def _kernel_shape(
     return [out_channels, in_channels // groups, *sizes]
 
 
-class Conv1D(_Convolution):
+class Conv1D(Module):
     """A convolution of (batch, channels, length)."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,
@@ -135,16 +132,23 @@ class Conv1D(_Convolution):
         dtype: str | None = None,
     ) -> None:
         shape = _kernel_shape(in_channels, out_channels, kernel_size, 1, groups)
-        settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__(shape, out_channels, settings, bias, dtype)
+        settings = (stride, padding, dilation, groups)
+        _set_up(self, shape, out_channels, settings, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's result."""
-        return op.conv1d(x, self.weight, self.bias, **self._settings())
+        return op.conv1d(x, self.weight, self.bias, **_settings(self))
 
 
-class Conv2D(_Convolution):
+class Conv2D(Module):
     """A convolution of images."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,
@@ -160,19 +164,24 @@ class Conv2D(_Convolution):
         data_layout: str = "NCHW",
     ) -> None:
         shape = _kernel_shape(in_channels, out_channels, kernel_size, 2, groups)
-        settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__(shape, out_channels, settings, bias, dtype)
+        settings = (stride, padding, dilation, groups)
+        _set_up(self, shape, out_channels, settings, bias, dtype)
         self.data_layout = data_layout
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's result."""
-        return op.conv2d(
-            x, self.weight, self.bias, data_layout=self.data_layout, **self._settings()
-        )
+        return op.conv2d(x, self.weight, self.bias, data_layout=self.data_layout, **_settings(self))
 
 
-class Conv3D(_Convolution):
+class Conv3D(Module):
     """A convolution of volumes."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,
@@ -188,19 +197,24 @@ class Conv3D(_Convolution):
         data_layout: str = "NCDHW",
     ) -> None:
         shape = _kernel_shape(in_channels, out_channels, kernel_size, 3, groups)
-        settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__(shape, out_channels, settings, bias, dtype)
+        settings = (stride, padding, dilation, groups)
+        _set_up(self, shape, out_channels, settings, bias, dtype)
         self.data_layout = data_layout
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's result."""
-        return op.conv3d(
-            x, self.weight, self.bias, data_layout=self.data_layout, **self._settings()
-        )
+        return op.conv3d(x, self.weight, self.bias, data_layout=self.data_layout, **_settings(self))
 
 
-class ConvTranspose1D(_Convolution):
+class ConvTranspose1D(Module):
     """A transposed convolution of (batch, channels, length)."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,
@@ -216,14 +230,14 @@ class ConvTranspose1D(_Convolution):
         dtype: str | None = None,
     ) -> None:
         outer, inner, size = _kernel_shape(out_channels, in_channels, kernel_size, 1, groups)
-        settings = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__((outer, inner, size), out_channels, settings, bias, dtype)
+        settings = (stride, padding, dilation, groups)
+        _set_up(self, (outer, inner, size), out_channels, settings, bias, dtype)
         self.output_padding = output_padding
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer's result."""
         return op.conv1d_transpose(
-            x, self.weight, self.bias, output_padding=self.output_padding, **self._settings()
+            x, self.weight, self.bias, output_padding=self.output_padding, **_settings(self)
         )
 
 

@@ -67,9 +67,9 @@ def _call_subroutine(
                 notes=("its arguments are tensors, objects, numbers, texts and None",),
             )
     is_value = {key: isinstance(value, (core.Tensor, core.Object)) for key, value in given.items()}
-    inputs = [value._expr for key, value in given.items() if is_value[key]]
+    inputs = [core.as_expression(value) for key, value in given.items() if is_value[key]]
     parameters = list(module.named_parameters())
-    actual = [*inputs, *[parameter._expr for _, parameter in parameters]]
+    actual = [*inputs, *[core.as_expression(parameter) for _, parameter in parameters]]
     plain = tuple([(key, value) for key, value in given.items() if not is_value[key]])
     known = _known(builder, module, plain, actual)
     if known is None:
@@ -121,16 +121,17 @@ def _build(
     parameters: list[Any],
 ) -> Any:
     """Build the private function of a module; return its variable."""
+    core = _core()
     params: list[Var] = []
     arguments = dict(given)
     for key, value in given.items():
         if is_value[key]:
-            params.append(Var(key, known_struct_info(value._expr)))
+            params.append(Var(key, known_struct_info(core.as_expression(value))))
             arguments[key] = _stands_for(value, params[-1])
-    outer = [(parameter, parameter._expr) for _, parameter in parameters]
+    outer = [(parameter, core.as_expression(parameter)) for _, parameter in parameters]
     for path, parameter in parameters:
-        params.append(Var(path, known_struct_info(parameter._expr)))
-        parameter._expr = params[-1]
+        params.append(Var(path, known_struct_info(core.as_expression(parameter))))
+        core.set_expression(parameter, params[-1])
     is_dataflow = builder.current_block_is_dataflow()
     try:
         with builder.function(name, params, private=True):
@@ -142,7 +143,7 @@ def _build(
             return builder.emit_func_output(result)
     finally:
         for parameter, expression in outer:
-            parameter._expr = expression
+            core.set_expression(parameter, expression)
 
 
 def _stands_for(value: Any, var: Var) -> Any:

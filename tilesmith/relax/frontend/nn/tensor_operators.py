@@ -20,7 +20,6 @@ class TensorOperators:
     """Operators and methods of `nn.Tensor`."""
 
     dtype: Any
-    __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Any:
         return _apply("add", self, other)
@@ -48,9 +47,6 @@ class TensorOperators:
 
     def __neg__(self) -> Any:
         return _apply("negative", self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return _apply("matmul", self, other)
 
     def __lt__(self, other: Any) -> Any:
         return _apply("less", self, other)

@@ -19,6 +19,7 @@ from tilesmith.relax.frontend.nn.llm.position_embedding import switch_rope_freq_
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ShapeError, UnsupportedError
 from tilesmith.target import Target
+from tilesmith.target.back_end import find_back_end
 from tilesmith.tir import PrimFunc
 
 __all__ = [
@@ -39,10 +40,10 @@ def check_heads(h_kv: int, h_q: int, d: int, target: Any) -> None:
         raise ShapeError(f"{h_q} heads of queries cannot share {h_kv} heads of keys")
     if d < 2 or d % 2:
         raise ShapeError(f"heads of {d} features cannot be turned in pairs")
-    kind = Target(target).kind.name
-    if kind not in ("llvm", "c"):
+    record = find_back_end(Target(target))
+    if record is None or record.is_device:
         raise UnsupportedError(
-            f"attention kernels are written for CPUs, got the target '{kind}'",
+            f"attention kernels are written for CPUs, got the target '{target}'",
             notes=("whole models run on 'llvm' and 'c' so far",),
         )
 
@@ -61,23 +62,15 @@ def tree_attn(
     check_heads(h_kv, h_q, d, target)
     frequencies, group = switch_rope_freq_func(rope_scaling), h_q // h_kv
 
+    # fmt: off
     @T.prim_func
     def batch_tree_attn(  # type: ignore[no-untyped-def]
-        var_q: T.handle,
-        var_q_indptr: T.handle,
-        var_k: T.handle,
-        var_v: T.handle,
-        var_kv_indptr: T.handle,
-        var_q_rope_position: T.handle,
-        var_mn_indptr: T.handle,
-        var_mask: T.handle,
-        var_output: T.handle,
-        var_lse: T.handle,
-        rotary_mode: T.int32,
-        rope_scale: T.float32,
-        rope_theta: T.float32,
-        attn_score_scaling_factor: T.float32,
+        var_q: T.handle, var_q_indptr: T.handle, var_k: T.handle, var_v: T.handle,
+        var_kv_indptr: T.handle, var_q_rope_position: T.handle, var_mn_indptr: T.handle,
+        var_mask: T.handle, var_output: T.handle, var_lse: T.handle, rotary_mode: T.int32,
+        rope_scale: T.float32, rope_theta: T.float32, attn_score_scaling_factor: T.float32,
     ):
+        # fmt: on
         T.func_attr({"tir.is_scheduled": True})
         queries = T.int32(is_size_var=True)
         keys = T.int32(is_size_var=True)
@@ -108,12 +101,8 @@ def tree_attn(
                         turned(of_rows(k, first, h // group), _plus(positions, first), rotary),
                         wide(of_rows(v, first, h // group)),
                         _marked(mask, mn_indptr[b] + i * count),
-                        count,
-                        i,
-                        attn_score_scaling_factor * T.float32(LOG2_E),
-                        state,
-                        total,
-                    )
+                        count, i, attn_score_scaling_factor * T.float32(LOG2_E), state, total,
+                    )  # fmt: skip
                     finish(d, output, lse, row, h, state, total, dtype)
 
     made: PrimFunc = batch_tree_attn
@@ -135,28 +124,18 @@ def tree_attn_with_paged_kv_cache(
     """
     check_heads(h_kv, h_q, d, target)
     frequencies, group = switch_rope_freq_func(rope_scaling), h_q // h_kv
-    page_size = PAGE_SIZE
 
+    # fmt: off
     @T.prim_func
     def tree_attn_paged_kv(  # type: ignore[no-untyped-def]
-        layer: T.int32,
-        var_q: T.handle,
-        var_q_indptr: T.handle,
-        var_pages: T.handle,
-        var_page_indptr: T.handle,
-        var_page_values: T.handle,
-        var_length_info: T.handle,
-        var_k_rope_pos_offset: T.handle,
-        var_q_rope_position: T.handle,
-        var_output: T.handle,
-        var_lse: T.handle,
-        rotary_mode: T.int32,
-        rope_scale: T.float32,
-        rope_theta: T.float32,
-        attn_score_scaling_factor: T.float32,
-        var_tree_order_indptr: T.handle,
-        var_tree_order: T.handle,
+        layer: T.int32, var_q: T.handle, var_q_indptr: T.handle, var_pages: T.handle,
+        var_page_indptr: T.handle, var_page_values: T.handle, var_length_info: T.handle,
+        var_k_rope_pos_offset: T.handle, var_q_rope_position: T.handle,
+        var_output: T.handle, var_lse: T.handle, rotary_mode: T.int32,
+        rope_scale: T.float32, rope_theta: T.float32, attn_score_scaling_factor: T.float32,
+        var_tree_order_indptr: T.handle, var_tree_order: T.handle,
     ):
+        # fmt: on
         T.func_attr({"tir.is_scheduled": True})
         queries = T.int32(is_size_var=True)
         bounds = T.int32(is_size_var=True)
@@ -165,7 +144,7 @@ def tree_attn_with_paged_kv_cache(
         used_pages = T.int32(is_size_var=True)
         q = T.match_buffer(var_q, (queries, h_q, d), dtype)
         q_indptr = T.match_buffer(var_q_indptr, (bounds,), "int32")
-        pages = T.match_buffer(var_pages, (all_pages, 2, h_kv, page_size, d), dtype)
+        pages = T.match_buffer(var_pages, (all_pages, 2, h_kv, PAGE_SIZE, d), dtype)
         page_indptr = T.match_buffer(var_page_indptr, (bounds,), "int32")
         page_values = T.match_buffer(var_page_values, (used_pages,), "int32")
         length_info = T.match_buffer(var_length_info, (batch,), "int32")
@@ -180,9 +159,8 @@ def tree_attn_with_paged_kv_cache(
                 for i in T.serial(q_indptr[b + 1] - q_indptr[b]):
                     state = T.decl_buffer((4,), "float32", scope="local")
                     total = T.decl_buffer((d,), "float32", scope="local")
-                    row = T.meta_var(q_indptr[b] + i)
                     count = T.meta_var(
-                        (page_indptr[b + 1] - page_indptr[b] - 1) * page_size + length_info[b]
+                        (page_indptr[b + 1] - page_indptr[b] - 1) * PAGE_SIZE + length_info[b]
                     )
                     before = T.meta_var(count - (order_indptr[b + 1] - order_indptr[b]))
                     rotary = T.meta_var(Rotary(frequencies, d, rotary_mode, rope_scale, rope_theta))
@@ -195,13 +173,9 @@ def tree_attn_with_paged_kv_cache(
                         turned(keys, _positions(own, k_offset[b], before), rotary),
                         wide(values),
                         _sees(order, order_indptr[b], i, before),
-                        count,
-                        i,
-                        attn_score_scaling_factor * T.float32(LOG2_E),
-                        state,
-                        total,
-                    )
-                    finish(d, output, lse, row, h, state, total, dtype)
+                        count, i, attn_score_scaling_factor * T.float32(LOG2_E), state, total,
+                    )  # fmt: skip
+                    finish(d, output, lse, q_indptr[b] + i, h, state, total, dtype)
 
     made: PrimFunc = tree_attn_paged_kv
     return made
@@ -265,19 +239,15 @@ def paged_attention(
     frequencies, group = switch_rope_freq_func(scaling), h_q // h_kv
     rotary = Rotary(frequencies, d, T.int32(int(turns)), T.float32(rope_scale), rope_theta)
 
+    # fmt: off
     @T.prim_func(private=True)
     def kernel(  # type: ignore[no-untyped-def]
-        var_q: T.handle,
-        var_q_indptr: T.handle,
-        var_pages: T.handle,
-        var_page_indptr: T.handle,
-        var_page_values: T.handle,
-        var_length_info: T.handle,
-        var_positions: T.handle,
-        var_factor: T.handle,
-        var_output: T.handle,
+        var_q: T.handle, var_q_indptr: T.handle, var_pages: T.handle,
+        var_page_indptr: T.handle, var_page_values: T.handle, var_length_info: T.handle,
+        var_positions: T.handle, var_factor: T.handle, var_output: T.handle,
         var_lse: T.handle,
     ):
+        # fmt: on
         T.func_attr({"tir.is_scheduled": True})
         queries = T.int64(is_size_var=True)
         bounds = T.int64(is_size_var=True)
@@ -310,12 +280,8 @@ def paged_attention(
                         turned(of_pages(pages, page_values, first, 0, h // group), _itself, rotary),
                         wide(of_pages(pages, page_values, first, 1, h // group)),
                         _up_to(positions[row]),
-                        count,
-                        i,
-                        factor[0] * T.float32(LOG2_E),
-                        state,
-                        total,
-                    )
+                        count, i, factor[0] * T.float32(LOG2_E), state, total,
+                    )  # fmt: skip
                     finish(d, output, lse, row, h, state, total, dtype)
 
     made: PrimFunc = kernel

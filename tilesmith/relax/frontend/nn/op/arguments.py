@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.ir import PrimExpr
 from tilesmith.relax.expr import const
-from tilesmith.relax.frontend.nn.core import Tensor
+from tilesmith.relax.frontend.nn.core import Tensor, as_expression
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["IntExpr", "OutType", "expression", "expressions", "pair"]
@@ -19,7 +19,7 @@ OutType = Tensor | Sequence[Tensor]
 def expression(value: Any, operator: str, what: str = "x") -> Any:
     """Return the expression of a tensor. Raises TypeMismatchError for anything else."""
     if isinstance(value, Tensor):
-        return value._expr
+        return as_expression(value)
     raise TypeMismatchError(
         f"nn.op.{operator}: '{what}' is {type(value).__name__}, a tensor of nn is needed",
         notes=("Tensor.from_const(array) makes one of an array",),

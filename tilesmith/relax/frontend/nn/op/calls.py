@@ -59,7 +59,7 @@ def _operands(args: Any, called: str) -> tuple[list[Any], list[Any]]:
                     f"nn.op.{called}: a tensor follows a number",
                     notes=("a kernel takes tensors, its results, then numbers",),
                 )
-            tensors.append(arg._expr)
+            tensors.append(core.as_expression(arg))
         elif isinstance(arg, (int, PrimExpr)) and not isinstance(arg, bool):
             numbers.append(arg)
         elif isinstance(arg, ShapeExpr):
@@ -74,9 +74,9 @@ def _operands(args: Any, called: str) -> tuple[list[Any], list[Any]]:
 def _infos(out: OutType, called: str) -> Any:
     """Return the struct info of results, of tensors that are like them."""
     if isinstance(out, Tensor):
-        return known_struct_info(out._expr)
+        return known_struct_info(core.as_expression(out))
     if isinstance(out, (list, tuple)) and all(isinstance(one, Tensor) for one in out):
-        return [known_struct_info(one._expr) for one in out]
+        return [known_struct_info(core.as_expression(one)) for one in out]
     raise TypeMismatchError(
         f"nn.op.{called}: 'out' is {out!r}", notes=("Tensor.placeholder(shape, dtype) is needed",)
     )
@@ -125,7 +125,7 @@ def extern(name: str, args: Sequence[Any], out: OutType) -> Any:
 
 def _external(value: Any) -> Any:
     if isinstance(value, (Tensor, core.Object)):
-        return value._expr
+        return core.as_expression(value)
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, Expr):
