@@ -257,6 +257,7 @@ def _as_input(argument: Any, name: str) -> Var:
     if isinstance(argument, _TupleArgument):
         fields = [_as_input(item, f"{name}_{i}") for i, item in enumerate(argument.items)]
         argument.var = Var(name, TupleStructInfo(tuple([info_of(one) for one in fields])))
-        return argument.var
+        whole: Var = argument.var
+        return whole
     variable: Var = core.as_expression(argument)
     return variable

@@ -194,7 +194,8 @@ def _load(path: Path, names: list[str], compiler: str | None) -> RuntimeModule:
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "code.so"
         create_shared(str(library), [str(path)], options=["-lstdc++"], cc=compiler)
-        return shared_library(library.read_bytes())
+        made: RuntimeModule = shared_library(library.read_bytes())
+        return made
 
 
 def _check_format(source_format: str) -> None:
@@ -209,10 +210,9 @@ def _check_format(source_format: str) -> None:
 
 def _text(source_code: str | Path) -> str:
     """Return the code; a path, or a text that is one, is read."""
-    is_path = isinstance(source_code, Path)
-    is_path = is_path or ("\n" not in source_code and source_code.endswith((".c", ".cc", ".cpp")))
-    if not is_path:
-        return str(source_code)
+    if isinstance(source_code, str):
+        if "\n" in source_code or not source_code.endswith((".c", ".cc", ".cpp")):
+            return source_code
     try:
         return Path(source_code).read_text(encoding="utf-8")
     except OSError as error:

@@ -38,7 +38,7 @@ def compile_module(
         )
     build = resolve("tilesmith.driver.relax_build:build")
     machine = VirtualMachine(build(mod, target="llvm", pipeline=pipeline), place)
-    data = [param.data for _, param in params]
+    data = [param.data for _, param in params if param.data is not None]
     if out_format == "raw":
         return module_spec, machine, data
     return TorchModule(spec=module_spec, vm=machine, params=data)

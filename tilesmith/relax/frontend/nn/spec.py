@@ -246,7 +246,7 @@ def _converted(spec: Any, name: str, where: str) -> Any:
     )
 
 
-def _several(specs: Sequence[Any], name: str, where: str) -> Sequence[Any]:
+def _several(specs: Any, name: str, where: str) -> Any:
     return type(specs)(
         [_converted(one, f"{name}_{i}", f"element {i} of {where}") for i, one in enumerate(specs)]
     )

@@ -97,7 +97,7 @@ def _known(builder: BlockBuilder, module: Any, plain: Any, actual: list[Expr]) -
 def _settings(module: Any) -> Any:
     """Return the attributes that decide what forward does, besides parameters."""
     core = _core()
-    found = []
+    found: list[tuple[str, Any]] = []
     for key, value in module.__dict__.items():
         if isinstance(value, core.Module):
             items = list(value) if isinstance(value, core.ModuleList) else [value]

@@ -68,7 +68,7 @@ def turned(read: Read, position: Callable[[Any], Any], rotary: Rotary) -> Read:
 
 
 @T.macro
-def attend(features, load_q, load_k, load_v, is_visible, keys, i, scale, state, total):  # type: ignore[no-untyped-def]
+def attend(features, load_q, load_k, load_v, is_visible, keys, i, scale, state, total):
     """Let query ``i`` look at all keys that it may see. ``state`` becomes the largest score, the
     sum of weights, and scratch; ``total`` the weighted values.
     """
@@ -92,7 +92,7 @@ def attend(features, load_q, load_k, load_v, is_visible, keys, i, scale, state, 
 
 
 @T.macro
-def finish(features, output, lse, row, head, state, total, dtype):  # type: ignore[no-untyped-def]
+def finish(features, output, lse, row, head, state, total, dtype):
     """Write what a query has found; nothing seen gives zeros."""
     for f in T.serial(features):
         output[row, head, f] = T.Cast(dtype, total[f] / T.max(state[1], T.float32(1e-30)))

@@ -64,7 +64,7 @@ def tree_attn(
 
     # fmt: off
     @T.prim_func
-    def batch_tree_attn(  # type: ignore[no-untyped-def]
+    def batch_tree_attn(
         var_q: T.handle, var_q_indptr: T.handle, var_k: T.handle, var_v: T.handle,
         var_kv_indptr: T.handle, var_q_rope_position: T.handle, var_mn_indptr: T.handle,
         var_mask: T.handle, var_output: T.handle, var_lse: T.handle, rotary_mode: T.int32,
@@ -127,7 +127,7 @@ def tree_attn_with_paged_kv_cache(
 
     # fmt: off
     @T.prim_func
-    def tree_attn_paged_kv(  # type: ignore[no-untyped-def]
+    def tree_attn_paged_kv(
         layer: T.int32, var_q: T.handle, var_q_indptr: T.handle, var_pages: T.handle,
         var_page_indptr: T.handle, var_page_values: T.handle, var_length_info: T.handle,
         var_k_rope_pos_offset: T.handle, var_q_rope_position: T.handle,
@@ -241,7 +241,7 @@ def paged_attention(
 
     # fmt: off
     @T.prim_func(private=True)
-    def kernel(  # type: ignore[no-untyped-def]
+    def kernel(
         var_q: T.handle, var_q_indptr: T.handle, var_pages: T.handle,
         var_page_indptr: T.handle, var_page_values: T.handle, var_length_info: T.handle,
         var_positions: T.handle, var_factor: T.handle, var_output: T.handle,

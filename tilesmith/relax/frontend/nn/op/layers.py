@@ -229,16 +229,14 @@ def scaled_dot_product_attention(
     attention if it is boolean. With ``is_causal`` query ``i`` sees the keys up to ``i``.
     """
     called = "scaled_dot_product_attention"
-    tensors = [
-        expression(one, called, what)
-        for one, what in ((query, "query"), (key, "key"), (value, "value"))
-    ]
+    q, k = expression(query, called, "query"), expression(key, called, "key")
+    v = expression(value, called, "value")
     bias = None if attn_mask is None else expression(attn_mask, called, "attn_mask")
     if attn_mask is not None and DataType(attn_mask.dtype).is_bool:
         none, blocked = const(0, query.dtype), const(-math.inf, query.dtype)
         bias = op.where(bias, none, blocked)
     causal = "TopLeft" if is_causal else None
-    result = op.nn.attention(*tensors, bias=bias, scale=scale, causal_mask=causal)
+    result = op.nn.attention(q, k, v, bias=bias, scale=scale, causal_mask=causal)
     made: Tensor = wrap_nested(result, name)
     return made
 
