@@ -138,7 +138,8 @@ class TIRPagedKVCache(PagedKVCache):
         name: str = "paged_kv_cache",
     ) -> None:
         check_heads(num_key_value_heads, num_attention_heads, head_dim, target)
-        if rope_ext_factors is not None and not _is_none(rope_ext_factors):
+        # factors belong to this scaling; programs give an empty tensor with others
+        if (rope_scaling or {}).get("rope_type") == "longrope":
             raise UnsupportedError(
                 "a paged cache cannot scale rotary positions by 'longrope'",
                 notes=("RopeMode.NONE, and llama_rope_with_position_map before the cache",),
@@ -172,11 +173,6 @@ class TIRPagedKVCache(PagedKVCache):
             sinfo_args=[ObjectStructInfo()],
         )
         super().__init__(_expr=builder.emit(made, name), _name=name)
-
-
-def _is_none(value: Any) -> bool:
-    """Return whether a value stands for "no factors": an expression of the shape ()."""
-    return isinstance(value, (list, tuple)) and not value
 
 
 def _split_function(
