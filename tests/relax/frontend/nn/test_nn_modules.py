@@ -214,6 +214,66 @@ def test_a_module_without_forward_says_so():
         type("Empty", (nn.Module,), {})()(1)
 
 
+def test_tensors_are_made_in_several_ways():
+    scalar = nn.Tensor.from_scalar(3, "float16")
+    assert (scalar.shape, scalar.ndim, scalar.dtype) == ([], 0, "float16")
+    known = nn.Tensor.from_const(np.zeros((2, 3), "int8"))
+    assert known.shape == [2, 3] and repr(known) == 'Tensor([2, 3], "int8")'
+    named = nn.Tensor.placeholder((2, "n", "n"), "float32", "named")
+    assert named.shape[0] == 2 and named.shape[1].name == "n"
+    assert named.shape[1].same_as(named.shape[2])
+    info = relax.TensorStructInfo(None, "float32", ndim=2)
+    unknown = nn.Tensor.from_struct_info(info, "unknown")
+    assert unknown.ndim == 2
+    with pytest.raises(ShapeError, match="is not known"):
+        unknown.shape
+    with pytest.raises(TypeMismatchError, match="a tensor is needed"):
+        nn.Tensor(_expr=relax.Var("x", relax.ObjectStructInfo()))
+    with pytest.raises(TypeMismatchError, match="an object is needed"):
+        nn.Object(_expr=relax.Var("x", info), _name="x")
+
+
+def test_values_are_bound_in_the_function_under_construction():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4, 2), "float32"))
+    with builder.function("main", [x]):
+        first, second = nn.wrap_nested(relax.op.split(x, 2), "halves")
+        total = op.add(first, second)
+        builder.emit_func_output(nn.core.as_expression(total))
+    found = relax.interpreter.run(builder.get(), "main", random(4, 2))
+    np.testing.assert_array_equal(found, random(4, 2)[:2] + random(4, 2)[2:])
+    with pytest.raises(DiagnosticError, match="no module is being exported"):
+        nn.Exporter.current()
+
+
+def test_states_define_all_their_methods():
+    for name, args in (("emit_init", ("x", None)), ("create", ("x",)), ("finalize", ())):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(nn.Effect(), name)(*args)
+
+
+def test_a_subroutine_has_no_states():
+    class Inner(nn.Module):
+        define_subroutine = True
+
+        def __init__(self):
+            self.cache = nn.KVCache(1, [4])
+
+        def forward(self, x: nn.Tensor):
+            self.cache.append(x)
+            return x
+
+    class Outer(nn.Module):
+        def __init__(self):
+            self.inner = Inner()
+
+        def forward(self, x: nn.Tensor):
+            return self.inner(x)
+
+    with pytest.raises(UnsupportedError, match="'inner' has the state 'cache'"):
+        Outer().export_tvm({"forward": {"x": spec.Tensor([2, 4], "float32")}})
+
+
 # Compiled modules
 
 

@@ -161,7 +161,8 @@ class Tensor(TensorOperators):
 
     def __repr__(self) -> str:
         info: Any = known_struct_info(self._expr)
-        return f'Tensor({list(info.shape.values) if info.shape else "?"}, "{info.dtype}")'
+        sizes = "?" if info.shape is None else ", ".join([str(size) for size in self.shape])
+        return f'Tensor([{sizes}], "{info.dtype}")'
 
 
 class Parameter(Tensor):

@@ -58,6 +58,12 @@ def _call_subroutine(
 ) -> Any:
     core = _core()
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
+    states = list(core.named_attributes(module, "", core.Effect))
+    if states:
+        raise UnsupportedError(
+            f"the subroutine '{name}' has the state '{states[0][0]}'",
+            notes=("states belong to the exported method; leave define_subroutine out",),
+        )
     bound = inspect.signature(forward).bind(module, *args, **kwargs)
     given = {key: value for key, value in bound.arguments.items() if value is not module}
     for key, value in given.items():
