@@ -1,5 +1,5 @@
-"""Shared libraries of others as parts of a model: code that linking in the process cannot hold, such
-as C++ with variables that end with the program.
+"""Shared libraries of others as parts of a model: code that linking in the process cannot hold,
+such as C++ with variables that end with the program.
 """
 
 from __future__ import annotations
