@@ -313,8 +313,9 @@ class _Writer:
             return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
-            native = (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
-            return spec is not None and spec.execution in native
+            if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
+                return spec is not None and _reason_of_operands(value.args[1:]) is None
+            return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
         plain = (relax.Tuple, relax.TupleGetItem, relax.Var, relax.Constant, relax.ShapeExpr)
         return isinstance(value, plain) and not any(
             isinstance(leaf, _RUNTIME_VALUES) for leaf in _leaves(value)
@@ -382,6 +383,9 @@ class _Writer:
         execution = spec.execution
         if execution is Execution.CALL_PACKED:
             return self._called(value.args[0], relax.Tuple(value.args[1:]))
+        if execution is Execution.CALL_DPS_PACKED:
+            results = self.type(value.sinfo_args[0])
+            return {**self._called(value.args[0], value.args[1]), "do": "fill", "out": results}
         if execution in (Execution.CALL_BUILTIN, Execution.INVOKE_CLOSURE):
             return self._called(value.args[0], value.args[1])
         if execution is Execution.MAKE_CLOSURE:
