@@ -126,15 +126,17 @@ def _sparse_sigmoid(x: Any) -> Any:
 
 
 def _sparsemax(x: Any, axis: int = -1) -> Any:
-    """Return the nearest point of the simplex (Martins, Astudillo: From softmax to sparsemax)."""
+    """Return Keras' sparsemax: it sums the sums of all elements inside for its threshold, where the
+    published one (Martins, Astudillo: From softmax to sparsemax, 2016) takes the last of them.
+    """
     rank = rank_of(x)
     axis %= rank
     counts = numpy.arange(1, int(sizes(x)[axis]) + 1, dtype="float32")
     number = op.cast_like(const(counts.reshape([-1] + [1] * (rank - 1 - axis))), x)
     ordered = op.sort(x, axis, False)
-    inside = op.greater(constant_like(1, x) + number * ordered, op.cumsum(ordered, axis))
-    kept = op.cast_like(inside, x)
-    total = op.sum(kept * ordered, axis, True) - constant_like(1, x)
+    sums = op.cumsum(ordered, axis)
+    kept = op.cast_like(op.greater(constant_like(1, x) + number * ordered, sums), x)
+    total = op.sum(kept * sums, axis, True) - constant_like(1, x)
     return op.nn.relu(x - total / op.sum(kept, axis, True))
 
 

@@ -21,6 +21,7 @@ from tilesmith.relay.frontend.keras import (
     reshaping,
 )
 from tilesmith.relay.frontend.keras.registry import CONVERTERS, Value, mapped
+from tilesmith.relay.frontend.known_types import KnownTypes
 from tilesmith.relay.frontend.missing import raise_missing
 from tilesmith.relay.function import Function
 from tilesmith.relay.op.tensor import dtype_of
@@ -175,6 +176,7 @@ class _Importer:
         self._moved_rank = moved_rank
         self._inputs: list[Var] = []
         self._weights: dict[tuple[int, str], Var] = {}
+        self._types = KnownTypes()
         self._body: Any = None
 
     # What converters ask for
@@ -183,11 +185,16 @@ class _Importer:
         """Return whether images with so many axes have their channels at axis 1."""
         return rank == self._moved_rank
 
+    def numpy_of(self, value: Any) -> numpy.ndarray:
+        """Return a tensor of Keras, or a number, as an array."""
+        if isinstance(value, (bool, int, float, numpy.ndarray, numpy.generic)):
+            return numpy.asarray(value)
+        ops = self.keras.ops
+        return numpy.asarray(ops.convert_to_numpy(ops.stop_gradient(value)))
+
     def array(self, layer: Any, name: str) -> numpy.ndarray:
         """Return a weight of a layer, in the dtype in which it computes."""
-        found = numpy.asarray(
-            self.keras.ops.convert_to_numpy(self.keras.ops.stop_gradient(getattr(layer, name)))
-        )
+        found = self.numpy_of(getattr(layer, name))
         wanted = getattr(layer, "compute_dtype", None)
         if wanted is not None and found.dtype.kind == "f" and str(found.dtype) != wanted:
             found = found.astype(wanted)
@@ -227,7 +234,12 @@ class _Importer:
         except TilesmithError as error:
             error.notes += (f"while the layer '{layer.name}' ({_key(layer)}) was imported",)
             raise
-        return mapped(found, lambda leaf: Value(set_span(leaf.expr, layer.name), leaf.moved))
+        return mapped(found, lambda leaf: self._finished(leaf, layer.name))
+
+    def _finished(self, value: Value, name: str) -> Value:
+        found = set_span(value.expr, name)
+        self._types.add(found)
+        return Value(found, value.moved)
 
     # Models
 

@@ -79,17 +79,23 @@ for _name, _known in (
 # Two operands
 
 
-def _operand(value: Any, like: Any) -> Value:
+def _operand(graph: Graph, value: Any, like: Any) -> Value:
     if isinstance(value, Value):
         return value
-    held = numpy.asarray(value)
+    held = graph.numpy_of(value)
     return Value(const(held.astype(dtype_of(like).numpy()) if held.dtype.kind != "b" else held))
 
 
 def _two_of(function: Callable[[Any, Any], Any]) -> Any:
     def convert(graph: Graph, layer: Any, a: Any, b: Any) -> Value:
         like = next(one.expr for one in (a, b) if isinstance(one, Value))
-        (left, right), moved = aligned([_operand(a, like), _operand(b, like)])
+        both = [_operand(graph, a, like), _operand(graph, b, like)]
+        numbers = [one for one in both if rank_of(one.expr) == 0]
+        if len(numbers) == 1:  # it goes with either order
+            moved = any(one.moved for one in both)
+            left, right = (one.expr for one in both)
+        else:
+            (left, right), moved = aligned(both)
         kinds = [dtype_of(left), dtype_of(right)]
         if kinds[0] != kinds[1] and kinds[0].is_float != kinds[1].is_float:
             wanted = str(kinds[0] if kinds[0].is_float else kinds[1])
@@ -113,7 +119,7 @@ for _name, _both in {
 @plain("ops.Where")
 def _where(graph: Graph, layer: Any, condition: Any, x1: Any, x2: Any) -> Any:
     like = x1 if isinstance(x1, GraphExpr) else x2
-    left, right = (_operand(one, like).expr if not isinstance(one, GraphExpr) else one
+    left, right = (_operand(graph, one, like).expr if not isinstance(one, GraphExpr) else one
                    for one in (x1, x2))  # fmt: skip
     return op.where(condition, left, right)
 

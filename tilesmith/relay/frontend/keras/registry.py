@@ -62,6 +62,9 @@ class Graph(Protocol):
     def array(self, layer: Any, name: str) -> numpy.ndarray:
         """Return a weight of a layer."""
 
+    def numpy_of(self, value: Any) -> numpy.ndarray:
+        """Return a tensor of Keras, or a number, as an array."""
+
     def is_moved(self, rank: int) -> bool:
         """Return whether images with so many axes have their channels at axis 1."""
 
