@@ -16,9 +16,11 @@ _PLACES = {
     "from_onnx": "onnx:from_onnx",
     "from_pytorch": "pytorch:from_pytorch",
     "keras": "keras",
+    "from_tflite": "tflite:from_tflite",
     "onnx": "onnx",
     "pytorch": "pytorch",
     "pytorch_utils": "pytorch_utils",
+    "tflite": "tflite",
 }
 
 __getattr__, __dir__ = lazy_attributes(

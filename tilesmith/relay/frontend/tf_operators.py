@@ -1,0 +1,164 @@
+"""Operators as TensorFlow and TensorFlow Lite define them, for values that are known at import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith.relay import op
+from tilesmith.relay.expr import const
+from tilesmith.relay.op.view import rank_of, sizes
+
+__all__ = [
+    "REDUCTIONS", "gather", "gather_nd", "lrn", "mean_square_pool", "mirror_pad", "one_hot",
+    "reduced", "resized", "reversed_along", "slice_by_masks", "strided", "where_with_rank",
+]  # fmt: skip
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "all": op.all, "any": op.any, "max": op.max, "mean": op.mean, "min": op.min, "prod": op.prod,
+    "sum": op.sum,
+}  # fmt: skip
+
+
+def reduced(kind: str, x: Any, axes: Sequence[int], keepdims: bool) -> Any:
+    """Return a reduction along axes; along none it is the tensor itself."""
+    rank = rank_of(x)
+    places = sorted({int(axis) % rank for axis in axes}) if rank else []
+    return REDUCTIONS[kind](x, places, bool(keepdims)) if places else x
+
+
+def reversed_along(x: Any, axes: Sequence[int]) -> Any:
+    """Return a tensor whose elements along axes come in the opposite order."""
+    for axis in axes:
+        x = op.reverse(x, int(axis))
+    return x
+
+
+def strided(x: Any, begins: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> Any:
+    """Return the elements from ``begins`` to ``ends`` (as Python's ``range`` takes them) in steps
+    along all axes.
+    """
+    whole = sizes(x)
+    axes = [
+        axis
+        for axis, (first, last, step) in enumerate(zip(begins, ends, strides))
+        if (first, last, step) != (0, whole[axis], 1)
+    ]
+    if not axes:
+        return x
+    stops = [ends[axis] if ends[axis] >= 0 else -whole[axis] - 1 for axis in axes]
+    steps = [strides[axis] for axis in axes]
+    return op.strided_slice(x, [begins[axis] for axis in axes], stops, steps, axes)
+
+
+def slice_by_masks(
+    x: Any,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int],
+    masks: Sequence[int],
+) -> Any:
+    """Return a slice as ``x[begin:end:strides]`` with the masks of a StridedSlice: begin, end,
+    ellipsis, new axis, shrink axis.
+
+    Bit ``i`` of a mask is about the ``i``-th number: begin and end are left out, the number stands
+    for an ellipsis or a new axis, or the axis has one element and goes.
+    """
+    no_begin, no_end, ellipsis, new, shrink = [int(mask) for mask in masks]
+    whole = sizes(x)
+    count = len(begin)
+    used = sum(not (ellipsis >> place & 1) and not (new >> place & 1) for place in range(count))
+    firsts, lasts, steps, form = [], [], [], []
+    axis = 0
+    for place in range(count):
+        bit = 1 << place
+        if ellipsis & bit:
+            for _ in range(len(whole) - used):
+                firsts, lasts = [*firsts, 0], [*lasts, whole[axis]]
+                steps, form = [*steps, 1], [*form, whole[axis]]
+                axis += 1
+            continue
+        if new & bit:
+            form.append(1)
+            continue
+        if shrink & bit:
+            first = int(begin[place]) + (whole[axis] if begin[place] < 0 else 0)
+            firsts, lasts, steps = [*firsts, first], [*lasts, first + 1], [*steps, 1]
+        else:
+            taken = slice(
+                None if no_begin & bit else int(begin[place]),
+                None if no_end & bit else int(end[place]),
+                int(strides[place]),
+            )
+            first, last, step = taken.indices(whole[axis])
+            form.append(len(range(first, last, step)))
+            firsts, lasts, steps = [*firsts, first], [*lasts, last], [*steps, step]
+        axis += 1
+    rest = list(whole[axis:])
+    found = strided(
+        x, [*firsts, *[0] * len(rest)], [*lasts, *rest], [*steps, *[1] * len(rest)]
+    )  # fmt: skip
+    form += rest
+    return found if list(sizes(found)) == form else op.reshape(found, tuple(form))
+
+
+def resized(x: Any, size: Sequence[int], method: str, align_corners: bool, half_pixel: bool) -> Any:
+    """Return images with their channels last, resized: ``method`` is "linear", "cubic" or
+    "nearest_neighbor".
+    """
+    nearest = method == "nearest_neighbor"
+    rounding = ""
+    if align_corners:
+        mode, rounding = "align_corners", "round_prefer_ceil" if nearest else ""
+    elif half_pixel:
+        mode, rounding = "half_pixel", "round_prefer_ceil" if nearest else ""
+    else:
+        mode, rounding = "asymmetric", "floor" if nearest else ""
+    return op.image.resize2d(
+        x, tuple([int(one) for one in size]), layout="NHWC", method=method,
+        coordinate_transformation_mode=mode, rounding_method=rounding,
+    )  # fmt: skip
+
+
+def lrn(x: Any, radius: int, bias: float, alpha: float, beta: float) -> Any:
+    """Return the channels (the last axis), each divided by a power of the squares around it."""
+    window = 2 * radius + 1
+    return op.nn.lrn(x, window, rank_of(x) - 1, bias, alpha * window, beta)
+
+
+def mean_square_pool(x: Any, mean: Callable[[Any], Any]) -> Any:
+    """Return the root of the mean square of each window."""
+    return op.sqrt(mean(x * x))
+
+
+def mirror_pad(x: Any, pairs: Sequence[Sequence[int]], symmetric: bool) -> Any:
+    """Pad with mirrored elements, those at the border repeated (``symmetric``) or not."""
+    width = [(int(before), int(after)) for before, after in pairs]
+    return op.nn.mirror_pad(x, width, "SYMMETRIC" if symmetric else "REFLECT")
+
+
+def gather(x: Any, indices: Any, axis: int, batch_dims: int = 0) -> Any:
+    """Return the parts of a tensor at indices along an axis."""
+    return op.take(x, indices, int(axis) % rank_of(x), int(batch_dims))
+
+
+def gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> Any:
+    """Return the elements at coordinates, which lie along the last axis of the indices."""
+    rank = rank_of(indices)
+    return op.gather_nd(x, op.transpose(indices, [rank - 1, *range(rank - 1)]), int(batch_dims))
+
+
+def one_hot(indices: Any, depth: int, on: Any, off: Any, axis: int, dtype: str) -> Any:
+    """Return vectors with ``on`` at the place that an index names, ``off`` elsewhere."""
+    on_value, off_value = (const(numpy.asarray(one).reshape(()), dtype) for one in (on, off))
+    return op.one_hot(indices, on_value, off_value, int(depth), int(axis), dtype)
+
+
+def where_with_rank(condition: Any, x: Any, y: Any) -> Any:
+    """Return x or y by a condition; one with a single axis chooses whole rows."""
+    rank = rank_of(x)
+    if rank_of(condition) == 1 and rank > 1 and rank_of(y) == rank:
+        condition = op.reshape(condition, (-1, *[1] * (rank - 1)))
+    return op.where(condition, x, y)
