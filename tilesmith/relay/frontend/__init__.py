@@ -16,10 +16,12 @@ _PLACES = {
     "from_onnx": "onnx:from_onnx",
     "from_pytorch": "pytorch:from_pytorch",
     "keras": "keras",
+    "from_tensorflow": "tensorflow:from_tensorflow",
     "from_tflite": "tflite:from_tflite",
     "onnx": "onnx",
     "pytorch": "pytorch",
     "pytorch_utils": "pytorch_utils",
+    "tensorflow": "tensorflow",
     "tflite": "tflite",
 }
 

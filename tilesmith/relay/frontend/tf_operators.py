@@ -9,11 +9,12 @@ import numpy
 
 from tilesmith.relay import op
 from tilesmith.relay.expr import const
+from tilesmith.relay.op.tensor import constant_like
 from tilesmith.relay.op.view import rank_of, sizes
 
 __all__ = [
-    "REDUCTIONS", "gather", "gather_nd", "lrn", "mean_square_pool", "mirror_pad", "one_hot",
-    "reduced", "resized", "reversed_along", "slice_by_masks", "strided", "where_with_rank",
+    "REDUCTIONS", "gather", "gather_nd", "lrn", "mirror_pad", "one_hot", "reduced", "resized",
+    "reversed_along", "round_to_even", "slice_by_masks", "strided", "where_with_rank",
 ]  # fmt: skip
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
@@ -51,6 +52,15 @@ def strided(x: Any, begins: Sequence[int], ends: Sequence[int], strides: Sequenc
     stops = [ends[axis] if ends[axis] >= 0 else -whole[axis] - 1 for axis in axes]
     steps = [strides[axis] for axis in axes]
     return op.strided_slice(x, [begins[axis] for axis in axes], stops, steps, axes)
+
+
+def round_to_even(x: Any) -> Any:
+    """Return the nearest whole numbers; of two the even one."""
+    whole = op.floor(x)
+    rest, half, two = x - whole, constant_like(0.5, x), constant_like(2, x)
+    odd = op.not_equal(op.floor(whole / two) * two, whole)
+    up = op.logical_or(op.greater(rest, half), op.logical_and(op.equal(rest, half), odd))
+    return whole + op.cast_like(up, x)
 
 
 def slice_by_masks(
@@ -126,11 +136,6 @@ def lrn(x: Any, radius: int, bias: float, alpha: float, beta: float) -> Any:
     """Return the channels (the last axis), each divided by a power of the squares around it."""
     window = 2 * radius + 1
     return op.nn.lrn(x, window, rank_of(x) - 1, bias, alpha * window, beta)
-
-
-def mean_square_pool(x: Any, mean: Callable[[Any], Any]) -> Any:
-    """Return the root of the mean square of each window."""
-    return op.sqrt(mean(x * x))
 
 
 def mirror_pad(x: Any, pairs: Sequence[Sequence[int]], symmetric: bool) -> Any:

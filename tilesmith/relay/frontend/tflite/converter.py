@@ -104,9 +104,7 @@ class OperatorConverter(SubgraphTables):
         dtype = dtype_of(result)
         if isinstance(result, Constant) or dtype is None or dtype.is_float:
             return False
-        if not all(
-            self.known_value(one) is not None for one in self.get_input_tensors(op) if one
-        ):
+        if not all(self.known_value(one) is not None for one in self.get_input_tensors(op) if one):
             return False
         whole = sizes(result)
         return all(isinstance(one, int) for one in whole) and numpy.prod(whole) <= _FOLDED

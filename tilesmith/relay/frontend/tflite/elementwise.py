@@ -11,7 +11,13 @@ import numpy
 from tilesmith.relay import op
 from tilesmith.relay.expr import const
 from tilesmith.relay.frontend.activations import ACTIVATIONS, elu, gelu
-from tilesmith.relay.frontend.tf_operators import gather, lrn, reduced, where_with_rank
+from tilesmith.relay.frontend.tf_operators import (
+    gather,
+    lrn,
+    reduced,
+    round_to_even,
+    where_with_rank,
+)
 from tilesmith.relay.frontend.tflite.registry import operator, plain
 from tilesmith.relay.op.tensor import constant_like, dtype_of
 from tilesmith.relay.op.view import rank_of
@@ -24,7 +30,8 @@ _ONE: dict[str, Callable[[Any], Any]] = {
     "HARD_SWISH": ACTIVATIONS["hard_silu"], "LOG": op.log, "LOGICAL_NOT": op.logical_not,
     "LOGISTIC": op.sigmoid, "NEG": op.negative, "RELU": op.nn.relu,
     "RELU6": lambda x: op.clip(x, 0.0, 6.0), "RELU_0_TO_1": lambda x: op.clip(x, 0.0, 1.0),
-    "RELU_N1_TO_1": lambda x: op.clip(x, -1.0, 1.0), "RSQRT": op.rsqrt, "SIGN": op.sign,
+    "RELU_N1_TO_1": lambda x: op.clip(x, -1.0, 1.0), "ROUND": round_to_even,
+    "RSQRT": op.rsqrt, "SIGN": op.sign,
     "SIN": op.sin, "SQRT": op.sqrt, "SQUARE": lambda x: x * x, "TANH": op.tanh,
     "ZEROS_LIKE": op.zeros_like, "LOG_SOFTMAX": lambda x: op.nn.log_softmax(x, -1),
 }  # fmt: skip
@@ -36,16 +43,6 @@ def _one_of(function: Callable[[Any], Any]) -> Any:
 
 for _name, _function in _ONE.items():
     plain(_name)(_one_of(_function))
-
-
-@plain("ROUND")
-def _round(converter: Any, options: Any, x: Any) -> Any:
-    """Round halves to the even number."""
-    whole = op.floor(x)
-    rest, half, two = x - whole, constant_like(0.5, x), constant_like(2, x)
-    odd = op.not_equal(op.floor(whole / two) * two, whole)
-    up = op.logical_or(op.greater(rest, half), op.logical_and(op.equal(rest, half), odd))
-    return whole + op.cast_like(up, x)
 
 
 @plain("GELU")
