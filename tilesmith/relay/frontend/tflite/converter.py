@@ -28,7 +28,7 @@ from tilesmith.relay.frontend.tflite.reading import (
 from tilesmith.relay.frontend.tflite.registry import CONVERTERS, METHODS
 from tilesmith.relay.frontend.tflite.subgraph import SubgraphTables
 from tilesmith.relay.op.tensor import constant_like, dtype_of
-from tilesmith.relay.op.view import sizes
+from tilesmith.relay.op.view import rank_of, sizes
 from tilesmith.relay.qnn import op as qnn
 from tilesmith.support.errors import OpAttributeUnImplemented, TilesmithError
 
@@ -125,11 +125,17 @@ class OperatorConverter(SubgraphTables):
     def quantize(self, expr: Any, tensor_to_quantize: TensorWrapper) -> Any:
         """Return floats as the integers that a tensor wants."""
         scale, zero, axis = parameters(tensor_to_quantize)
+        if rank_of(expr) == 0:
+            return operators.reshape(
+                self.quantize(operators.reshape(expr, (1,)), tensor_to_quantize), ()
+            )
         return qnn.quantize(expr, scale, zero, axis, tensor_to_quantize.dtype)
 
     def dequantize(self, expr: Any, tensor: TensorWrapper) -> Any:
         """Return the numbers that the integers of a tensor stand for."""
         scale, zero, axis = parameters(tensor)
+        if rank_of(expr) == 0:
+            return operators.reshape(self.dequantize(operators.reshape(expr, (1,)), tensor), ())
         return qnn.dequantize(expr, scale, zero, axis)
 
     def number(self, tensor: TensorWrapper) -> Any:
