@@ -7,5 +7,6 @@ the layer's class in `registry.py`; `importer.py` walks through a model.
 """
 
 from tilesmith.relay.frontend.keras.importer import from_keras
+from tilesmith.relay.frontend.keras.package import require_keras
 
-__all__ = ["from_keras"]
+__all__ = ["from_keras", "require_keras"]

@@ -20,6 +20,7 @@ from tilesmith.relay.frontend.keras import (
     recurrent,
     reshaping,
 )
+from tilesmith.relay.frontend.keras.package import require_keras
 from tilesmith.relay.frontend.keras.registry import CONVERTERS, Value, mapped
 from tilesmith.relay.frontend.known_types import KnownTypes
 from tilesmith.relay.frontend.missing import raise_missing
@@ -30,7 +31,6 @@ from tilesmith.relay.transform.types import InferType
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.support.errors import (
     ConfigError,
-    MissingDependencyError,
     ShapeError,
     TilesmithError,
     TypeMismatchError,
@@ -38,7 +38,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 
-__all__ = ["from_keras", "require_keras"]
+__all__ = ["from_keras"]
 
 _REGISTERED = (attention, core, images, merging, operations, recurrent, reshaping)
 """Modules whose converters have to be there."""
@@ -47,21 +47,6 @@ _LAYOUTS = {"NCHW": 4, "NHWC": 0, "NCDHW": 5, "NDHWC": 0, "NCW": 3, "NWC": 0}
 """Layout → the number of axes of the tensors whose channels it moves to axis 1."""
 
 _ADVICE = "model.export('model.onnx', format='onnx'), then relay.frontend.from_onnx('model.onnx')"
-
-
-def require_keras() -> Any:
-    """Return the package keras (3); raises MissingDependencyError if it is not installed."""
-    try:
-        import keras
-    except ImportError:
-        raise MissingDependencyError(
-            "keras", extra="keras", purpose="reading models of Keras"
-        ) from None
-    if not keras.__version__.startswith("3"):
-        raise UnsupportedError(
-            f"models of Keras {keras.__version__} are not read", notes=("pip install 'keras>=3'",)
-        )
-    return keras
 
 
 def from_keras(
