@@ -115,7 +115,7 @@ def create_relay_module_and_inputs_from_tflite_file(
         low, high = get_dtype_range(dtype)
         shape = tuple(one.checked_type.concrete_shape)
         inputs[one.name_hint] = (
-            random.integers(low, high, shape, endpoint=True).astype(dtype)
+            random.integers(int(low), int(high), shape, endpoint=True).astype(dtype)
             if numpy.dtype(dtype).kind in "iu"
             else random.standard_normal(shape).astype(dtype)
         )

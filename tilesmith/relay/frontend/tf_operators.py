@@ -9,6 +9,7 @@ import numpy
 
 from tilesmith.relay import op
 from tilesmith.relay.expr import const
+from tilesmith.relay.frontend.common import get_relay_op
 from tilesmith.relay.op.tensor import constant_like
 from tilesmith.relay.op.view import rank_of, sizes
 
@@ -78,39 +79,33 @@ def slice_by_masks(
     """
     no_begin, no_end, ellipsis, new, shrink = [int(mask) for mask in masks]
     whole = sizes(x)
-    count = len(begin)
-    used = sum(not (ellipsis >> place & 1) and not (new >> place & 1) for place in range(count))
-    firsts, lasts, steps, form = [], [], [], []
-    axis = 0
-    for place in range(count):
+    used = sum(not (ellipsis | new) >> place & 1 for place in range(len(begin)))
+    taken: list[slice] = []
+    form: list[int] = []
+    for place in range(len(begin)):
         bit = 1 << place
         if ellipsis & bit:
-            for _ in range(len(whole) - used):
-                firsts, lasts = [*firsts, 0], [*lasts, whole[axis]]
-                steps, form = [*steps, 1], [*form, whole[axis]]
-                axis += 1
-            continue
-        if new & bit:
+            rest = whole[len(taken) : len(taken) + len(whole) - used]
+            taken += [slice(0, size, 1) for size in rest]
+            form += rest
+        elif new & bit:
             form.append(1)
-            continue
-        if shrink & bit:
-            first = int(begin[place]) + (whole[axis] if begin[place] < 0 else 0)
-            firsts, lasts, steps = [*firsts, first], [*lasts, first + 1], [*steps, 1]
         else:
-            taken = slice(
-                None if no_begin & bit else int(begin[place]),
-                None if no_end & bit else int(end[place]),
-                int(strides[place]),
-            )
-            first, last, step = taken.indices(whole[axis])
-            form.append(len(range(first, last, step)))
-            firsts, lasts, steps = [*firsts, first], [*lasts, last], [*steps, step]
-        axis += 1
-    rest = list(whole[axis:])
+            axis = len(taken)
+            first = int(begin[place])
+            if shrink & bit:
+                first += whole[axis] if first < 0 else 0
+                taken.append(slice(first, first + 1, 1))
+                continue
+            low = None if no_begin & bit else first
+            high = None if no_end & bit else int(end[place])
+            taken.append(slice(*slice(low, high, int(strides[place])).indices(whole[axis])))
+            form.append(len(range(taken[-1].start, taken[-1].stop, taken[-1].step)))
+    form += whole[len(taken) :]
+    taken += [slice(0, size, 1) for size in whole[len(taken) :]]
     found = strided(
-        x, [*firsts, *[0] * len(rest)], [*lasts, *rest], [*steps, *[1] * len(rest)]
-    )  # fmt: skip
-    form += rest
+        x, [one.start for one in taken], [one.stop for one in taken], [one.step for one in taken]
+    )
     return found if list(sizes(found)) == form else op.reshape(found, tuple(form))
 
 
@@ -126,7 +121,7 @@ def resized(x: Any, size: Sequence[int], method: str, align_corners: bool, half_
         mode, rounding = "half_pixel", "round_prefer_ceil" if nearest else ""
     else:
         mode, rounding = "asymmetric", "floor" if nearest else ""
-    return op.image.resize2d(
+    return get_relay_op("resize2d")(
         x, tuple([int(one) for one in size]), layout="NHWC", method=method,
         coordinate_transformation_mode=mode, rounding_method=rounding,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from tilesmith.relay import op
+from tilesmith.relay.frontend.common import get_relay_op
 from tilesmith.relay.frontend.images import (
     convolution,
     data_layout,
@@ -196,7 +197,7 @@ def _resized(x: Any, wanted: Sequence[int], method: str, first: bool) -> Any:
     if method not in _METHODS:
         raise UnsupportedError(f"resizing by '{method}' is not imported")
     rounding = "floor" if method == "nearest" else ""
-    return op.image.resize2d(
+    return get_relay_op("resize2d")(
         x, tuple(wanted), layout=data_layout(2, first), method=_METHODS[method],
         coordinate_transformation_mode="half_pixel", rounding_method=rounding,
     )  # fmt: skip

@@ -281,8 +281,13 @@ def _get_item(graph: Graph, layer: Any, x: Any, key: Any) -> Any:
     place = keys.index(Ellipsis)
     used = len([one for one in keys if one is not None and one is not Ellipsis])
     keys[place : place + 1] = [slice(None)] * (len(whole) - used)
-    axis, dropped, added = 0, [], []
-    begins, ends, strides, axes = [], [], [], []
+    axis = 0
+    dropped: list[int] = []
+    added: list[int] = []
+    begins: list[int] = []
+    ends: list[int] = []
+    strides: list[int] = []
+    axes: list[int] = []
     for number, one in enumerate(keys):
         if one is None:
             added.append(number - len(dropped))

@@ -206,8 +206,8 @@ operator("Rank")(_about_shape(len))
 
 @operator("Range")
 def _range(one: Operands) -> Any:
-    bounds = [one.value(place, "the bounds of a range").reshape(()) for place in range(3)]
-    return const(numpy.arange(*bounds, dtype=bounds[0].dtype))
+    first, last, step = [one.value(place, "the bounds of a range").item() for place in range(3)]
+    return const(numpy.arange(first, last, step, dtype=dtype_of(one.exprs[0]).numpy()))
 
 
 @operator("LinSpace")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.relay import op
+from tilesmith.relay.frontend.common import get_relay_op
 from tilesmith.relay.frontend.images import (
     convolution,
     matmul,
@@ -148,7 +149,7 @@ operator("ResizeNearestNeighbor")(_resize_of("nearest_neighbor"))
 def _crop_and_resize(one: Operands) -> Any:
     image, boxes, which = one.exprs[:3]
     method = {"bilinear": "bilinear", "nearest": "nearest_neighbor"}[one.node.get("method")]
-    return op.image.crop_and_resize(
+    return get_relay_op("crop_and_resize")(
         image, boxes, which, tuple(one.ints(3, "the size")), "NHWC", method,
         float(one.node.get("extrapolation_value", 0.0)),
     )  # fmt: skip
@@ -160,13 +161,15 @@ def _crop_and_resize(one: Operands) -> Any:
 @operator("MatMul")
 def _matmul(one: Operands) -> Any:
     get = one.node.get
-    return matmul(*one.exprs, bool(get("transpose_a", False)), bool(get("transpose_b", False)))
+    left, right = one.exprs
+    return matmul(left, right, bool(get("transpose_a", False)), bool(get("transpose_b", False)))
 
 
 @operator("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(one: Operands) -> Any:
     get = one.node.get
-    return matmul(*one.exprs, bool(get("adj_x", False)), bool(get("adj_y", False)))
+    left, right = one.exprs
+    return matmul(left, right, bool(get("adj_x", False)), bool(get("adj_y", False)))
 
 
 @operator("Einsum")

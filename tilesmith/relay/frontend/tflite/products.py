@@ -45,7 +45,7 @@ def _float_values(converter: Any, wrapper: Any) -> numpy.ndarray:
     if given["scale"].size > 1:
         form[given["axis"]] = -1
     scale, zero = given["scale"].reshape(form), given["zero_point"].reshape(form)
-    return ((values.astype("float32") - zero) * scale).astype("float32")
+    return numpy.asarray((values.astype("float32") - zero) * scale, "float32")
 
 
 def _float_weight(converter: Any, wrapper: Any, order: Sequence[int] | None, form: str) -> Any:
@@ -95,14 +95,14 @@ def _finish_integer(converter: Any, one: Any, found: Any, wrappers: Sequence[Any
     )
 
 
-def _kernel_parameters(data: Any, weight: Any) -> list[Any]:
+def _kernel_parameters(data: Any, weight: Any) -> tuple[Any, Any, Any, Any]:
     scale, zero = weight.qnn_params["scale"], weight.qnn_params["zero_point"]
-    return [
+    return (
         const(int(data.qnn_params["zero_point"][0])),
         const(int(zero[0])),
         const(float(data.qnn_params["scale"][0]), "float32"),
         const(scale if scale.size > 1 else scale.reshape(()), "float32"),
-    ]
+    )
 
 
 def _three(converter: Any, one: Any) -> tuple[Any, Any, Any]:
