@@ -195,6 +195,27 @@ def test_tensors_of_one_name_stay_apart():
     agree(computed(mod, params, {"t": x}), [np.exp(-x)])
 
 
+def test_methods_that_users_know():
+    """A subclass may call the converters of kinds of operators."""
+
+    class Calls(OperatorConverter):
+        def convert_conv2d(self, op):
+            return self.convert_conv(op, "conv2d")
+
+        def convert_max_pool2d(self, op):
+            return self.convert_pool2d(op, "max")
+
+        def convert_abs(self, op):
+            return self.convert_densify(op)
+
+    for name in ("conv_2d", "max_pool_2d"):
+        model, inputs, wanted = PROGRAMS[name]()
+        mod, params = relay.frontend.from_tflite(model.bytes(), op_converter=Calls)
+        agree(computed(mod, params, inputs), wanted)
+    with pytest.raises(OpNotImplemented, match="DENSIFY"):
+        relay.frontend.from_tflite(PROGRAMS["abs"]()[0].bytes(), op_converter=Calls)
+
+
 # Mistakes
 
 

@@ -312,6 +312,29 @@ def l2_pool_2d():
     )  # fmt: skip
 
 
+def suppressed(name, most, *more):
+    lefts = np.float32([0, 0.1, 2, 2.5, 5])
+    boxes = np.stack([0 * lefts, lefts, 0 * lefts + 1, lefts + 1], 1)
+    scores = np.float32([0.5, 0.9, 0.7, 0.6, 0.1])
+    kept = [1, 2, 3][:most]
+    places = INT(kept + [0] * (most - len(kept)))
+    found = [places, INT(len(kept))]
+    if more:
+        found.insert(1, np.float32([*scores[kept], *[0] * (most - len(kept))]))
+    limits = [INT(most), np.float32(0.5), np.float32(0.2), *more]
+    return one(name, [boxes, scores, *limits], found, None, range(2, 3 + len(limits)))
+
+
+@program
+def nms_v4():
+    return suppressed("NON_MAX_SUPPRESSION_V4", 2)
+
+
+@program
+def nms_v5():
+    return suppressed("NON_MAX_SUPPRESSION_V5", 7, np.float32(0))
+
+
 @program
 def lstm():
     x, cell = floats(2, 4, 3), torch.nn.LSTM(3, 5, batch_first=True)

@@ -13,6 +13,7 @@ from tilesmith.relay.frontend.common import ExprTable, infer_value, set_span, un
 from tilesmith.relay.frontend.known_types import KnownTypes
 from tilesmith.relay.frontend.missing import raise_missing
 from tilesmith.relay.frontend.tflite import (
+    detection,
     elementwise,
     forms,
     products,
@@ -34,7 +35,7 @@ from tilesmith.support.errors import OpAttributeUnImplemented, TilesmithError
 
 __all__ = ["OperatorConverter"]
 
-_REGISTERED = (elementwise, forms, products, recurrent, windows)
+_REGISTERED = (detection, elementwise, forms, products, recurrent, windows)
 """Modules whose converters have to be there."""
 
 _FOLDED = 256
@@ -198,6 +199,15 @@ class OperatorConverter(SubgraphTables):
         most = limits.max if high is None else min(limits.max, round(high / scale) + zero_point)
         return operators.clip(expr, float(least), float(most))
 
+    def convert_conv(self, op: Any, conv_type: str) -> Any:
+        """Return a convolution: ``conv_type`` is "conv2d" or "depthwise"."""
+        name = "DEPTHWISE_CONV_2D" if conv_type == "depthwise" else "CONV_2D"
+        return CONVERTERS[name](self, op)
+
+    def convert_pool2d(self, op: Any, pool_type: str) -> Any:
+        """Return a pool: ``pool_type`` is "average", "max" or "l2"."""
+        return CONVERTERS[f"{pool_type.upper()}_POOL_2D"](self, op)
+
     def unbind(self, data: Any, axis: int = 1) -> Any:
         """Cut a tensor into its slices along an axis."""
         return unbind(data, axis)
@@ -222,6 +232,8 @@ def parameters(tensor: TensorWrapper) -> tuple[Any, Any, int]:
     return const(scale, "float32"), const(zero, "int32"), given["axis"]
 
 
+for _method, _refusal in detection.REFUSED.items():
+    setattr(OperatorConverter, _method, _refusal)
 for _name, _method in METHODS.items():
     if not hasattr(OperatorConverter, _method):
         setattr(OperatorConverter, _method, CONVERTERS[_name])
