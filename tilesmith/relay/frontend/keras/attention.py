@@ -34,6 +34,11 @@ def _causal(rows: int, columns: int) -> Any:
 # Several heads
 
 
+def _projection(layer: Any, name: str) -> Any:
+    """Return the dense layer inside of a layer of several heads: not all have public ones."""
+    return getattr(layer, f"_{name}_dense")
+
+
 def _projected(graph: Graph, layer: Any, x: Any, count: int) -> Any:
     """Return the product with a kernel of (features, heads, size): (batch, heads, steps, size)."""
     heads, size = (int(one) for one in layer.kernel.shape[1:])
@@ -74,17 +79,17 @@ def _multi_head(
     key = value if key is None else key
     _check_heads(layer, query, (query_mask, value_mask, key_mask))
     mask = _heads_mask(query, key, attention_mask, use_causal_mask)
-    count = int(layer._query_dense.kernel.shape[1])
-    size = int(layer._query_dense.kernel.shape[2])
+    count = int(_projection(layer, "query").kernel.shape[1])
+    size = int(_projection(layer, "query").kernel.shape[2])
     found, weights = _attend(
-        _projected(graph, layer._query_dense, query, count),
-        _projected(graph, layer._key_dense, key, count),
-        _projected(graph, layer._value_dense, value, count),
+        _projected(graph, _projection(layer, "query"), query, count),
+        _projected(graph, _projection(layer, "key"), key, count),
+        _projected(graph, _projection(layer, "value"), value, count),
         size**-0.5, mask,
     )  # fmt: skip
     batch, _, steps, _ = sizes(found)
     rows = op.reshape(op.transpose(found, [0, 2, 1, 3]), (batch, steps, -1))
-    last = layer._output_dense
+    last = _projection(layer, "output")
     kernel = graph.weight(last, "kernel", lambda held: held.reshape(-1, held.shape[-1]).T)
     result = dense(rows, kernel)
     if last.bias is not None:
@@ -102,7 +107,7 @@ def _check_heads(layer: Any, query: Any, masks: Sequence[Any]) -> None:
         fail("attention over several axes is not imported")
     if getattr(layer, "_use_gate", False) or getattr(layer, "_sliding_window", None) is not None:
         fail("gates and sliding windows are not imported")
-    if len(layer._output_dense.kernel.shape) != 3:
+    if len(_projection(layer, "output").kernel.shape) != 3:
         fail("an output_shape of several axes is not imported")
 
 
