@@ -361,6 +361,13 @@ def test_an_activation_of_ones_own_is_named():
         relay.frontend.from_keras(model)
 
 
+def test_masks_are_refused():
+    start, mask = keras.Input((5, 3)), keras.Input((5,), dtype="bool")
+    model = keras.Model([start, mask], L.LSTM(2, name="rnn")(start, mask=mask))
+    with pytest.raises(UnsupportedError, match="'rnn' is called with a mask"):
+        relay.frontend.from_keras(model)
+
+
 def test_mistakes_say_what_to_do(monkeypatch):
     model = keras.Sequential([keras.Input((None, 3), name="x"), L.Dense(2)])
     with pytest.raises(ShapeError, match="'x' is open"):

@@ -206,6 +206,11 @@ class _Importer:
         """Return the results of a layer for values."""
         if _is_graph(self.keras, layer):
             return self._run(layer, _flat([*args, *kwargs.values()]))
+        if _flat(kwargs.get("mask")):
+            raise UnsupportedError(
+                f"the layer '{layer.name}' is called with a mask, which is not imported",
+                notes=("attention takes attention_mask, which is",),
+            )
         kwargs = {name: one for name, one in kwargs.items() if name not in ("training", "mask")}
         wanted = getattr(layer, "compute_dtype", None)
         if wanted is not None and getattr(layer, "autocast", True):
