@@ -386,6 +386,17 @@ class BlockBuilder:
             operands.append(tir_vars)
         return Call(Op.get("relax.call_tir"), operands, None, out_sinfo)
 
+    def call_te_with_grad(
+        self, func: Callable[..., Any], *args: Any, te_grad_name: str, te_grad_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Call:  # fmt: skip
+        """Return a call as ``call_te`` does, which names its gradient; see
+        ``training.utils.register_te_gradient``.
+        """
+        call = self.call_te(func, *args, **kwargs)
+        attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs or {}}
+        return Call(Op.get("relax.call_tir_with_grad"), call.args, attrs, call.sinfo_args)
+
     # Normal form
 
     def normalize(self, expr: Any) -> Any:
