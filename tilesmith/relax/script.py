@@ -43,7 +43,7 @@ from tilesmith.relax.expr import (  # noqa: F401
 )
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
-from tilesmith.relax.op import builtin, grad, image, memory, nn, vision, vm  # noqa: F401
+from tilesmith.relax.op import builtin, grad, image, inspect, memory, nn, vision, vm  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_frames import BlockFrame as _BlockFrame
 from tilesmith.relax.script_frames import ElseFrame as _ElseFrame

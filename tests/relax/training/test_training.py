@@ -312,7 +312,7 @@ def test_a_network_trains_as_with_torch():
     other = torch.optim.Adam(tensors, 0.02)
     found = []
     x, labels = f32(5, 6), np.array([0, 2, 1, 1, 0], "int64")
-    for step in range(8):
+    for _ in range(8):
         a = torch.relu(torch.tensor(x) @ tensors[0] + tensors[1]) @ tensors[2] + tensors[3]
         np.testing.assert_allclose(
             trainer.predict(x).numpy(), a.detach().numpy(), rtol=1e-4, atol=1e-5
