@@ -143,7 +143,8 @@ def build_graph(
     constants = ConstantTable() if constants is None else constants
     module, external, linked = join_external(module)
     with phase("lowering graph functions"):
-        divided = divide(module, public_functions(module), constants)
+        in_steps = bool(PassContext.current().config.get(graph.STEPS, False))
+        divided = divide(module, public_functions(module), constants, in_steps)
         module = divided.module
         kernels = KernelTable(module, target)
         lowered = [

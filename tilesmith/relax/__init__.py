@@ -56,6 +56,7 @@ from tilesmith.support.lazy import lazy_attributes
 _LAZY = {
     "BlockBuilder": "tilesmith.relax.block_builder:BlockBuilder",
     "DataflowBlockRewrite": "tilesmith.relax.binding_rewrite:DataflowBlockRewrite",
+    "ExecBuilder": "tilesmith.relax.exec_builder:ExecBuilder",
     "Executable": "tilesmith.runtime.executable:Executable",
     "ExprFunctor": "tilesmith.relax.expr_functor:ExprFunctor",
     "ExprMutator": "tilesmith.relax.expr_functor:ExprMutator",
@@ -63,6 +64,7 @@ _LAZY = {
     "GlobalVar": "tilesmith.ir:GlobalVar",
     "PyExprMutator": "tilesmith.relax.expr_functor:PyExprMutator",
     "PyExprVisitor": "tilesmith.relax.expr_functor:PyExprVisitor",
+    "VMInstrumentReturnKind": "tilesmith.runtime.relax_vm:VMInstrumentReturnKind",
     "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     "analysis": "tilesmith.relax.analysis",
     "binding_rewrite": "tilesmith.relax.binding_rewrite",
@@ -74,6 +76,7 @@ _LAZY = {
     "call_tir_with_grad": "tilesmith.relax.op:call_tir_with_grad",
     "convert_to_expr": "tilesmith.relax.utils:convert_to_expr",
     "dpl": "tilesmith.relax.dpl",
+    "exec_builder": "tilesmith.relax.exec_builder",
     "expr_functor": "tilesmith.relax.expr_functor",
     "frontend": "tilesmith.relax.frontend",
     "interpreter": "tilesmith.relax.interpreter",

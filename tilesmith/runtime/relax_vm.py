@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import Any
 
 import numpy
@@ -16,16 +15,12 @@ from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
+from tilesmith.runtime.program_calls import INSTRUMENT, VMInstrumentReturnKind
 from tilesmith.runtime.stretches import Stretch, profiled_stretches
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 
-
-class VMInstrumentReturnKind(IntEnum):
-    """What an instrument of a virtual machine may return."""
-
-    NO_OP = 0
-    SKIP_RUN = 1
+__all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 
 
 class VirtualMachine:
@@ -56,10 +51,24 @@ class VirtualMachine:
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
+        self._instrument: Callable[..., Any] | None = None
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
         saved = self._saved.get(key)
-        return self.module[key] if saved is None else saved
+        function: Callable[..., Any] = self.module[key] if saved is None else saved
+        return function if self._instrument is None else self._observed(function)
+
+    def _observed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose calls inside are shown to the instrument."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            token = INSTRUMENT.set(self._instrument)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                INSTRUMENT.reset(token)
+
+        return run
 
     def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
         """Call a function that another function of the model returned."""
@@ -109,11 +118,20 @@ class VirtualMachine:
         return self._outputs[func_name]
 
     def set_instrument(self, instrument: Any) -> None:
-        """Raise an error: a model is one native function, without calls to hook into."""
-        raise UnsupportedError(
-            "instruments of the virtual machine are not supported: the model runs as native code",
-            notes=("compile with fewer passes to look at the values between operators",),
-        )
+        """Show calls to an instrument (None: to none any more): what registered functions,
+        functions of the model and native parts are called with, and what they give, as
+        ``instrument(function, name, before_run, result, *arguments)``; the results of native parts
+        are behind their arguments. It may return ``VMInstrumentReturnKind.SKIP_RUN`` before a call.
+
+        A function that is native code as a whole calls its kernels itself: nothing could be shown,
+        so this raises UnsupportedError unless the model was built to run step by step.
+        """
+        if instrument is not None and not self.module.metadata.get("programs"):
+            raise UnsupportedError(
+                "the model runs as native code, whose calls no instrument can observe",
+                notes=("build it under PassContext(config={'relax.vm.steps': True})",),
+            )
+        self._instrument = instrument
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Call a function once and report the time: of the whole, which is one native function, and

@@ -22,7 +22,6 @@ NAMES: dict[str, dict[str, str]] = {
         "Id": "tilesmith.relax.expr:Var",  # a variable is its own identifier
         "Span": "tilesmith.ir:Span",
         "Type": "tilesmith.ir:Type",
-        "VMInstrumentReturnKind": "tilesmith.runtime.relax_vm:VMInstrumentReturnKind",
         "args_converter": _HERE + "args_converter:args_converter",
     },
     "tvm.relax.expr": {
