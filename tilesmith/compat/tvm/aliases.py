@@ -69,7 +69,6 @@ MODULES: dict[str, str] = {
     "tvm.relax.testing.ast_printer": "tilesmith.compat.tvm.ast_printer",
     "tvm.relax.testing.nn": "tilesmith.compat.tvm.relax_testing_nn",
     "tvm.relax.testing.relay_translator": "tilesmith.compat.tvm.relax_testing_relay_translator",
-    "tvm.relax.testing.vm": "tilesmith.compat.tvm.relax_testing",
     "tvm.relax.transform.legalize_ops.common": "tilesmith.compat.tvm.legalize",
     "tvm.relax.transform.remove_redundant_reshape": "tvm.relax.transform",
     "tvm.relax.transform.transform": "tilesmith.relax.transform",

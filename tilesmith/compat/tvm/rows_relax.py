@@ -13,6 +13,12 @@ MODULES: dict[str, str] = {
     "tvm.relax.op.nn.nn": "tilesmith.relax.op.nn",
     "tvm.relax.op.op_attrs": _HERE + "relax_attrs",
     "tvm.relax.op.vm.vm": "tilesmith.relax.op.vm",
+    "tvm.relax.testing.attention": _HERE + "relax_testing_models",
+    "tvm.relax.testing.lib_comparator": _HERE + "relax_lib_comparator",
+    "tvm.relax.testing.matmul": _HERE + "relax_testing_models",
+    "tvm.relax.testing.runtime_builtin": _HERE + "relax_runtime_builtin",
+    "tvm.relax.testing.transform": _HERE + "relax_testing_transform",
+    "tvm.relax.testing.vm": _HERE + "relax_testing_vm",
     "tvm.relax.type_converter": _HERE + "args_converter",
 }
 
