@@ -75,6 +75,7 @@ _LAZY = {
     "call_tir_inplace": "tilesmith.relax.op:call_tir_inplace",
     "call_tir_with_grad": "tilesmith.relax.op:call_tir_with_grad",
     "convert_to_expr": "tilesmith.relax.utils:convert_to_expr",
+    "distributed": "tilesmith.relax.distributed",
     "dpl": "tilesmith.relax.dpl",
     "exec_builder": "tilesmith.relax.exec_builder",
     "expr_functor": "tilesmith.relax.expr_functor",

@@ -10,6 +10,10 @@ _SIZE = {"PrimExprLike": _HERE + "relax_types:PrimExprLike"}
 _OP = "tilesmith.relax.op:"
 
 MODULES: dict[str, str] = {
+    "tvm.relax.distributed.transform.transform": "tilesmith.relax.distributed.transform",
+    "tvm.relax.op.ccl.ccl": "tilesmith.relax.op.ccl",
+    "tvm.relax.op.distributed": "tilesmith.relax.op.dist",
+    "tvm.relax.op.distributed.distributed": "tilesmith.relax.op.dist",
     "tvm.relax.op.nn.nn": "tilesmith.relax.op.nn",
     "tvm.relax.op.op_attrs": _HERE + "relax_attrs",
     "tvm.relax.op.vm.vm": "tilesmith.relax.op.vm",
