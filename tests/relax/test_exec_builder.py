@@ -5,7 +5,6 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import relax
-from tilesmith.ir.transform import PassContext
 from tilesmith.relax import VMInstrumentReturnKind
 from tilesmith.runtime.executable import Executable
 from tilesmith.script import relax as R
@@ -173,9 +172,8 @@ def test_an_instrument_sees_and_skips_calls():
     assert vm["main"](int64(3), int64(5)).numpy().tolist() == [6] and len(seen) == 2
 
 
-def test_kernels_are_seen_where_a_model_runs_in_steps():
-    with PassContext(config={"relax.vm.steps": True}):
-        executable = ts.relax.build(simple_model(), "llvm")
+def test_kernels_are_seen(tmp_path):
+    executable = ts.relax.build(simple_model(), "llvm")
     vm = relax.VirtualMachine(executable, ts.cpu())
     kernels = {}
 
@@ -195,3 +193,9 @@ def test_kernels_are_seen_where_a_model_runs_in_steps():
     vm.set_instrument(lambda *call: VMInstrumentReturnKind.SKIP_RUN)
     with pytest.raises(UnsupportedError, match="cannot be left out"):
         vm["main"](x)
+    vm.set_instrument(None)
+    np.testing.assert_allclose(vm["main"](x).numpy(), out, rtol=1e-6)
+    executable.save(tmp_path / "m.tsm")
+    loaded = relax.VirtualMachine(ts.runtime.load_module(tmp_path / "m.tsm"), ts.cpu())
+    with pytest.raises(UnsupportedError, match="not compiled in this process"):
+        loaded.set_instrument(watch)

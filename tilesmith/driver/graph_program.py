@@ -77,19 +77,12 @@ class Programs:
     """The programs by name, as `runtime.program` reads them."""
     parts: list[str] = field(default_factory=list)
     """The functions that only programs call."""
-    in_steps: bool = False
-    """Whether each call becomes a part of its own."""
 
 
-def divide(
-    module: IRModule, names: list[GlobalVar], constants: ConstantTable, in_steps: bool = False
-) -> Programs:
-    """Decide for each public function (``names``) whether it becomes native code or a program; all
-    become programs, with a part for each call, if they are to run ``in_steps``.
-    """
-    made = Programs(module.shallow_copy(), in_steps=in_steps)
-    asked = "this was asked for" if in_steps else None
-    reasons = {name: asked or _reason_for_program(module, name) for name in names}
+def divide(module: IRModule, names: list[GlobalVar], constants: ConstantTable) -> Programs:
+    """Decide for each public function (``names``) whether it becomes native code or a program."""
+    made = Programs(module.shallow_copy())
+    reasons = {name: _reason_for_program(module, name) for name in names}
     made.native += [name for name, reason in reasons.items() if reason is None]
     for name, reason in reasons.items():
         if reason is not None:
@@ -299,9 +292,6 @@ class _Writer:
         for number, binding in enumerate(bindings):
             if isinstance(binding, relax.VarBinding) and self._fits_part(binding):
                 run.append(binding)
-                if self.made.in_steps and isinstance(binding.value, relax.Call):
-                    steps += self._run(run, bindings[number + 1 :], sequence.body)
-                    run = []
                 continue
             steps += self._run(run, bindings[number:], sequence.body)
             run = []
@@ -360,8 +350,6 @@ class _Writer:
         self.made.parts.append(name)
         places = [self._register(var) for var in outputs]
         step = {"do": "part", "function": name, "arguments": {"tuple": arguments}, "to": places}
-        if self.made.in_steps:
-            step["kernel"] = _callee_name(run[-1].value)
         return [step]
 
     def _step(self, binding: relax.Binding) -> dict[str, Any]:
@@ -403,13 +391,6 @@ class _Writer:
         return {
             "do": "call", "callee": self.value(callee), "arguments": self.value(arguments)
         }  # fmt: skip
-
-
-def _callee_name(call: Any) -> str:
-    """Return the name of the kernel, or of the operator, that a call calls."""
-    callee = call.args[0] if call.args and isinstance(call.args[0], GlobalVar) else call.op
-    name = getattr(callee, "name_hint", None) or getattr(callee, "name", "")
-    return str(name)
 
 
 def _sizes_beside(run: list[relax.VarBinding], params: list[relax.Var]) -> list[Var]:

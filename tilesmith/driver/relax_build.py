@@ -150,8 +150,7 @@ def build_graph(
     given = module
     module, external, linked = join_external(module)
     with phase("lowering graph functions"):
-        in_steps = bool(PassContext.current().config.get(graph.STEPS, False))
-        divided = divide(module, public_functions(module), constants, in_steps)
+        divided = divide(module, public_functions(module), constants)
         module = divided.module
         kernels = KernelTable(module, target, marks)
         lowered = [

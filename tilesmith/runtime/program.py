@@ -499,12 +499,11 @@ class _Reader:
     def part(self, step: Data) -> Instruction:
         """Read a call of native code, whose results go to several registers."""
         find, name = self._find, str(step["function"])
-        symbol = str(step.get("kernel", name))
         arguments = self.value(step["arguments"])
         places = [self._place(place) for place in step["to"]]
 
         def run(frame: _Frame) -> None:
-            results = observed(symbol, find(name), arguments(frame), is_part=True)
+            results = observed(name, find(name), arguments(frame), is_part=True)
             for place, result in zip(places, results):
                 frame.registers[place] = result
 

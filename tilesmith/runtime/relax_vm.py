@@ -12,6 +12,7 @@ import numpy
 
 from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.kernel_instrument import KernelInstrument
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
@@ -52,9 +53,12 @@ class VirtualMachine:
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
         self._instrument: Callable[..., Any] | None = None
+        self._kernels: KernelInstrument | None = None
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
         saved = self._saved.get(key)
+        if self._kernels is not None and saved is None:
+            return self._kernels.function(key)
         function: Callable[..., Any] = self.module[key] if saved is None else saved
         return function if self._instrument is None else self._observed(function)
 
@@ -118,19 +122,27 @@ class VirtualMachine:
         return self._outputs[func_name]
 
     def set_instrument(self, instrument: Any) -> None:
-        """Show calls to an instrument (None: to none any more): what registered functions,
-        functions of the model and native parts are called with, and what they give, as
-        ``instrument(function, name, before_run, result, *arguments)``; the results of native parts
-        are behind their arguments. It may return ``VMInstrumentReturnKind.SKIP_RUN`` before a call.
+        """Show calls to an instrument (None: to none any more), as
+        ``instrument(function, name, before_run, result, *arguments)``.
 
-        A function that is native code as a whole calls its kernels itself: nothing could be shown,
-        so this raises UnsupportedError unless the model was built to run step by step.
+        Programs that run step by step show registered functions, functions of the model and native
+        parts; before a call it may return ``VMInstrumentReturnKind.SKIP_RUN``. Native code shows
+        its kernels, with copies of their inputs, after the call followed by copies of what they
+        wrote; the function is None then, and no call can be left out. It is compiled once more for
+        this, so that it has to be a model of this process, not one from a file.
         """
-        if instrument is not None and not self.module.metadata.get("programs"):
-            raise UnsupportedError(
-                "the model runs as native code, whose calls no instrument can observe",
-                notes=("build it under PassContext(config={'relax.vm.steps': True})",),
-            )
+        model = self.module
+        has_steps = bool(getattr(model, "metadata", {}).get("programs"))
+        if instrument is not None and not has_steps:
+            if not isinstance(model, Executable) or model.observed_program is None:
+                raise UnsupportedError(
+                    "the model runs as native code that was not compiled in this process: its "
+                    "kernels cannot be observed",
+                    notes=("give the virtual machine what relax.build returns",),
+                )
+            self._kernels = KernelInstrument(model.observed_program(), instrument)
+        else:
+            self._kernels = None
         self._instrument = instrument
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:

@@ -384,6 +384,7 @@ def test_states_of_a_model():
 
 def test_refused_modules():
     args = [R.Tensor((5, 3), "float32")] * 2
+    assert SetupTrainer.ADJOINT_FUNC == "backbone_loss_adjoint"
     setup = SetupTrainer(losses.MSELoss(), SGD(0.1), args)
     with pytest.raises(UnknownNameError, match="no function 'backbone'"):
         setup(TwoResults)

@@ -3,18 +3,9 @@
 A pass is found by its declaration (`ir/pass_declaration.py`); its module is imported at first use.
 """
 
-from tilesmith.ir.pass_context import register_config_option
 from tilesmith.ir.pass_declaration import passes_of_package, works_on
 from tilesmith.relax.transform.pass_classes import DataflowBlockPass, FunctionPass
 from tilesmith.support.lazy import lazy_attributes
-
-STEPS = "relax.vm.steps"
-"""The option of the PassContext with which each kernel of a model is a step of a program."""
-
-register_config_option(
-    STEPS, bool, False,
-    "models run step by step, slower: instruments of the virtual machine see each kernel",
-)  # fmt: skip
 
 works_on("Function", FunctionPass)
 works_on("DataflowBlock", DataflowBlockPass)

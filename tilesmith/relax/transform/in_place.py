@@ -1,28 +1,16 @@
-"""DataflowUseInplaceCalls: lets elementwise operators write over arguments that end with them.
+"""Writes the call of one operator as that of a kernel that overwrites an argument.
 
-z = R.add(x, y)               z = R.add(x, y)
-w = R.exp(z)            ->    w = R.call_tir_inplace(exp_inplace, (z,), inplace_indices=[0], …)
+    R.exp(z)    ->    R.call_tir_inplace(exp_inplace, (z,), inplace_indices=[0], …)
+
+`analysis.in_place` says which arguments may be overwritten.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import GlobalVar, IRModule
-from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.relax.analysis.in_place import dataflow_inplace_analysis
+from tilesmith.ir import IRModule
 from tilesmith.relax.block_builder import BlockBuilder
-from tilesmith.relax.expr import (
-    Call,
-    DataflowBlock,
-    Function,
-    SeqExpr,
-    Tuple,
-    VarBinding,
-    known_struct_info,
-)
+from tilesmith.relax.expr import Call, Tuple
 from tilesmith.relax.op import call_tir, call_tir_inplace
-from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.legalize_ops import legalize_call
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import PrimFunc
@@ -75,46 +63,3 @@ def _in_place(builder: BlockBuilder, call: Call, places: list[int]) -> Call:
     return call_tir_inplace(
         variable, given, own, infos[0] if len(infos) == 1 else list(infos), sizes
     )
-
-
-def _rewritten(builder: BlockBuilder, block: DataflowBlock, inputs: list[Any]) -> DataflowBlock:
-    _, exact = dataflow_inplace_analysis(block, inputs)
-    chosen = {one.binding_idx: min(one.arg_idxs) for one in exact}
-    bindings = list(block.bindings)
-    for number, place in chosen.items():
-        binding = bindings[number]
-        assert isinstance(binding, VarBinding) and isinstance(binding.value, Call)
-        if all(_is_known(known_struct_info(arg)) for arg in binding.value.args):
-            value = _in_place(builder, binding.value, [place])
-            bindings[number] = VarBinding(binding.var, value, binding.span)
-    return block if not chosen else DataflowBlock(tuple(bindings), block.span)
-
-
-def _is_known(info: Any) -> bool:
-    return not isinstance(info, TensorStructInfo) or info.shape is not None
-
-
-@compiler_pass("DataflowUseInplaceCalls")
-def dataflow_use_inplace_calls(mod: IRModule) -> IRModule:
-    """Lets elementwise operators of dataflow blocks write their results over arguments that are not
-    needed any more.
-    """
-    builder = BlockBuilder(mod)
-    changed: dict[GlobalVar, Function] = {}
-    for variable, function in mod.functions.items():
-        if not isinstance(function, Function) or function.body is None:
-            continue
-        outside: list[Any] = list(function.params)
-        blocks: list[Any] = []
-        for block in function.body.blocks:
-            is_dataflow = isinstance(block, DataflowBlock)
-            blocks.append(_rewritten(builder, block, outside) if is_dataflow else block)
-            outside += [binding.var for binding in block.bindings]
-        if any(a is not b for a, b in zip(blocks, function.body.blocks)):
-            body = SeqExpr(blocks, function.body.body, function.body.span)
-            changed[variable] = function.with_fields(body=body)
-    if not changed:
-        return mod
-    made = builder.get()
-    made.update(changed)
-    return made
