@@ -188,7 +188,7 @@ def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckRe
         return BaseCheckResult.FAIL_L0
     if isinstance(base, TensorStructInfo):
         return _check_tensor(base, derived)
-    if isinstance(base, DTensorStructInfo):
+    if isinstance(base, DTensorStructInfo) and isinstance(derived, DTensorStructInfo):
         same = base.device_mesh == derived.device_mesh and base.placement == derived.placement
         found = struct_info_base_check(base.tensor_sinfo, derived.tensor_sinfo)
         return found if same else BaseCheckResult.FAIL_L0

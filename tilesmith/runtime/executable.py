@@ -413,7 +413,7 @@ class Executable:
         """Return a summary: functions, constants, code."""
         size = sum([value.nbytes for value in self._constants.values()])
         lines = [f"target: {self.metadata.get('target', '')}"]
-        lines += self._described()
+        lines += _described(self)
         for signature in self._signatures.values():
             workspace = signature.workspace_bytes
             text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
@@ -439,11 +439,13 @@ class Executable:
         return program_python(self.metadata.get("programs", {}), self.constants)
 
     def __repr__(self) -> str:
-        return f"Executable({'; '.join(self._described())})"
+        return f"Executable({'; '.join(_described(self))})"
 
-    def _described(self) -> list[str]:
-        names = self.function_names
-        return [str(self._programs.get(name) or self._signatures[name]) for name in names]
+
+def _described(model: Executable) -> list[str]:
+    """Return a line for each function."""
+    names = model.function_names
+    return [str(model._programs.get(name) or model._signatures[name]) for name in names]
 
 
 def with_parts(

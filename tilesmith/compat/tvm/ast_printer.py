@@ -182,7 +182,7 @@ class ASTPrinter(ExprFunctor):
         }
         if op.attrs:
             fields["attrs"] = self._attributes(op.attrs)
-        return self.build_ast_node("Function", **fields)
+        return self.build_ast_node("Function", False, **fields)
 
     def visit_call_(self, op: Call) -> str:
         """Return the text of a call."""
@@ -191,7 +191,7 @@ class ASTPrinter(ExprFunctor):
             fields["sinfo_args"] = self._several(op.sinfo_args)
         if op.attrs is not None and self.include_call_attrs:
             fields["attrs"] = self._attributes(op.attrs)
-        return self.build_expr(op, "Call", **fields)
+        return self.build_expr(op, "Call", False, **fields)
 
     def visit_seq_expr_(self, op: SeqExpr) -> str:
         """Return the text of a sequence."""

@@ -28,8 +28,14 @@ def numpy_unique(
     axis: int | None = None,
 ) -> Any:
     """Return the values that occur in a tensor, and what else is asked for, as tensors."""
-    asked = [bool(one) for one in (return_index, return_inverse, return_counts)]
-    found = search.numpy_unique(_values(x), bool(sorted), *asked, axis)
+    found: Any = search.numpy_unique(
+        _values(x),
+        bool(sorted),
+        bool(return_index),
+        bool(return_inverse),
+        bool(return_counts),
+        axis,
+    )
     return tuple([array(one) for one in found]) if isinstance(found, tuple) else array(found)
 
 

@@ -22,7 +22,8 @@ def _module(params: list[Var], compute: Callable[[BlockBuilder], Any]) -> IRModu
         with builder.dataflow():
             result = builder.emit_output(compute(builder))
         builder.emit_func_output(result)
-    return builder.get()
+    made: IRModule = builder.get()
+    return made
 
 
 def _tensor(name: str, shape: Any, dtype: Any) -> Var:
@@ -79,7 +80,11 @@ def get_relax_attention_module(
     if bias_shape is not None:
         shapes["bias"] = bias_shape
     params = [_tensor(name, shape, dtype) for name, shape in shapes.items()]
-    options = {"scale": qk_scale, "causal_mask": causal_mask, "window_size": window_size}
+    options: dict[str, Any] = {
+        "scale": qk_scale,
+        "causal_mask": causal_mask,
+        "window_size": window_size,
+    }
     return _module(params, lambda builder: op.nn.attention(*params, **options))
 
 
@@ -119,21 +124,24 @@ def get_relax_stacked_attention_module(
     if layout not in ("BS3NH", "SBN3H"):
         raise UnsupportedError(f"the layout is 'BS3NH' or 'SBN3H', got '{layout}'")
 
+    given_bias = params[1] if bias is not None else None
+
     def compute(builder: BlockBuilder) -> Any:
         if layout == "BS3NH":
             ends = (n * h, 2 * n * h, n * (2 * h + size_v))
             parts = _parts(op, params[0], ends, 2)
             sizes = (h, h, size_v)
             parts = [_reshape(one, (b, s, n, size)) for one, size in zip(parts, sizes)]
-            return _attention(*parts, *params[1:], scale=qk_scale)
+            return _attention(*parts, given_bias, scale=qk_scale)
         heads = builder.emit(_reshape(params[0], (s, b, n, 2 * h + size_v)))
         parts = _parts(op, builder.emit(_permute(heads)), (h, 2 * h, 2 * h + size_v), 3)
-        return _permute(_attention(*parts, *params[1:], scale=qk_scale))
+        return _permute(_attention(*parts, given_bias, scale=qk_scale))
 
     return _module(params, compute)
 
 
-_attention, _reshape = op.nn.attention, op.reshape
+_attention: Any = op.nn.attention
+_reshape: Any = op.reshape
 
 
 def _permute(value: Any) -> Any:

@@ -38,7 +38,8 @@ class LowerWithRelayOpStrategyPass:
     def transform_module(self, mod: IRModule, ctx: Any) -> IRModule:
         """Lower the operators of a module."""
         with self.target:
-            return transform.LegalizeOps()(mod)
+            made: IRModule = transform.LegalizeOps()(mod)
+        return made
 
 
 def ApplyEmptyCppMutator() -> Pass:

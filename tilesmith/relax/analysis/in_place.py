@@ -180,7 +180,7 @@ def dataflow_inplace_analysis(
             last_use[number] = max(last_use.get(number, -1), last)
     by_size, exact = [], []
     for number, binding in enumerate(block.bindings):
-        call = binding.value
+        call: Any = binding.value
         if isinstance(binding, MatchCast) or not _is_elementwise(call):
             continue
         free = [
@@ -227,5 +227,7 @@ def _is_as_large(info: Any, result: Any) -> bool:
 def _is_same(info: Any, result: Any) -> bool:
     if not isinstance(info, TensorStructInfo) or info.dtype != result.dtype:
         return False
-    shapes = (info.shape, result.shape)
-    return all(isinstance(one, ShapeExpr) for one in shapes) and prove_equal_shapes(*shapes)
+    own, wanted = info.shape, result.shape
+    if not isinstance(own, ShapeExpr) or not isinstance(wanted, ShapeExpr):
+        return False
+    return prove_equal_shapes(own, wanted)

@@ -16,7 +16,6 @@ from typing import Any
 
 from tilesmith.ir import IRModule, Op
 from tilesmith.ir.transform import Pass, module_pass
-from tilesmith.relax import op as operators
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
     BindingBlock,
@@ -31,6 +30,7 @@ from tilesmith.relax.expr import (
     VarBinding,
     known_struct_info,
 )
+from tilesmith.relax.op import ccl, dist, permute_dims
 from tilesmith.relax.op.sharding_rules import Plan, plan, spread_parts
 from tilesmith.relax.sharding import DeviceMesh, DTensorStructInfo, Placement
 from tilesmith.relax.spec import Execution
@@ -41,8 +41,8 @@ __all__ = [
     "LegalizeRedistribute", "LowerDistIR", "LowerGlobalViewToLocalView", "PropagateSharding",
 ]  # fmt: skip
 
-_ANNOTATE = operators.dist.annotate_sharding.op
-_REDISTRIBUTE = operators.dist.redistribute.op
+_ANNOTATE = dist.annotate_sharding.op
+_REDISTRIBUTE = dist.redistribute.op
 _KERNELS = (Execution.CALL_TIR, Execution.CALL_DPS_PACKED, Execution.CALL_PACKED)
 
 
@@ -212,7 +212,7 @@ class _Propagate(_Rewrite):
         return Tuple([self._placed(one, copies) for one in arg.fields])
 
     def _placed(self, value: Any, placement: Placement) -> Any:
-        info = known_struct_info(value)
+        info: Any = known_struct_info(value)
         if isinstance(info, TensorStructInfo) and isinstance(value, Constant):
             if placement.axes == (None,) * self.count:
                 return value
@@ -220,7 +220,7 @@ class _Propagate(_Rewrite):
             value, info = Constant(value.data, self._spread(info, copies)), None
         if isinstance(info, DTensorStructInfo) and info.placement == placement:
             return value
-        made = operators.dist.redistribute(value, self.mesh, placement)
+        made = dist.redistribute(value, self.mesh, placement)
         return self.builder.emit(made)
 
 
@@ -230,14 +230,14 @@ def _values(function: Function) -> list[tuple[Var, Any]]:
 
 
 def _is_annotation(value: Any) -> bool:
-    return isinstance(value, Call) and value.op is _ANNOTATE
+    return getattr(value, "op", None) is _ANNOTATE
 
 
 def _meshes(function: Function) -> list[DeviceMesh]:
     found: list[DeviceMesh] = []
     infos = [known_struct_info(param) for param in function.params]
-    for value in [value for _, value in _values(function)]:
-        if isinstance(value, Call) and value.op in (_ANNOTATE, _REDISTRIBUTE):
+    for _, value in _values(function):
+        if getattr(value, "op", None) in (_ANNOTATE, _REDISTRIBUTE):
             found.append(value.attrs.device_mesh)
         infos.append(known_struct_info(value))
     found += [info.device_mesh for info in infos if isinstance(info, DTensorStructInfo)]
@@ -279,7 +279,7 @@ class _AddUp(_Rewrite):
         if not made.is_partial:
             return value
         summand = self.builder.emit(value)
-        return operators.ccl.allreduce(summand, "sum")
+        return ccl.allreduce(summand, "sum")
 
 
 def _is_collective(value: Call) -> bool:
@@ -291,7 +291,7 @@ class _Legalize(_Rewrite):
 
     def value(self, value: Any) -> Any:
         """Return the steps that spread a tensor otherwise."""
-        if not (isinstance(value, Call) and value.op is _REDISTRIBUTE):
+        if getattr(value, "op", None) is not _REDISTRIBUTE:
             return value
         source, (wanted,) = value.args[0], value.attrs.placement.axes
         count = _one_axis(value.attrs.device_mesh)
@@ -309,16 +309,16 @@ class _Legalize(_Rewrite):
             return source
         if not isinstance(source, (Var, Constant)):
             source = self.builder.emit(source)
-        return operators.dist.redistribute_replica_to_shard(source, num_workers=count, axis=wanted)
+        return dist.redistribute_replica_to_shard(source, num_workers=count, axis=wanted)
 
     def _gathered(self, source: Any, axis: int, rank: int, count: int) -> Any:
         """Return all parts of a tensor, which are joined along the first axis."""
         if axis == 0:
-            return operators.ccl.allgather(source, num_workers=count)
+            return ccl.allgather(source, num_workers=count)
         order = [axis, *[one for one in range(rank) if one != axis]]
-        first = self.builder.emit(operators.permute_dims(source, order))
-        joined = self.builder.emit(operators.ccl.allgather(first, num_workers=count))
-        return operators.permute_dims(joined, [order.index(one) for one in range(rank)])
+        first = self.builder.emit(permute_dims(source, order))
+        joined = self.builder.emit(ccl.allgather(first, num_workers=count))
+        return permute_dims(joined, [order.index(one) for one in range(rank)])
 
 
 class _Local(_Rewrite):
@@ -341,9 +341,9 @@ class _Local(_Rewrite):
             info.local()  # sizes that cannot be divided are refused here
             given = self.new[old]
             if axis is None:
-                made = operators.ccl.broadcast_from_worker0(given)
+                made = ccl.broadcast_from_worker0(given)
             else:
-                made = operators.ccl.scatter_from_worker0(given, num_workers=count, axis=axis)
+                made = ccl.scatter_from_worker0(given, num_workers=count, axis=axis)
             self.new[old] = self.builder.emit(made)
 
     def value(self, value: Any) -> Any:

@@ -177,11 +177,13 @@ def _with_fields(
     builder = BlockBuilder()
     is_dataflow = isinstance(block, DataflowBlock)
     (builder.begin_dataflow_block if is_dataflow else builder.begin_binding_block)()
-    for number, binding in enumerate([*block.bindings, None]):
+    for number, binding in enumerate(block.bindings):
         if number == place:
             _bind_fields(builder, chosen, builder.normalize(made))
-        if binding is not None and binding.var not in chosen:
+        if binding.var not in chosen:
             builder.emit_normalized(binding)
+    if place == len(block.bindings):
+        _bind_fields(builder, chosen, builder.normalize(made))
     return builder.end_block()
 
 

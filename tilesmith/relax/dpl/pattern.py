@@ -340,11 +340,12 @@ class StructInfoPattern(_Restricted):
         self.struct_info = struct_info
 
 
-class TypePattern(StructInfoPattern):
+class TypePattern(_Restricted):
     """A pattern with a type: that of programs under the functional door, or struct info."""
 
     def __init__(self, pattern: DFPattern, ttype: Any) -> None:
-        super().__init__(pattern, as_struct_info(ttype))
+        self.pattern = pattern
+        self.struct_info = as_struct_info(ttype)
 
 
 class PrimArrPattern(DFPattern):

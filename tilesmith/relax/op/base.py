@@ -99,7 +99,7 @@ TE_GRADIENTS: Registry[Callable[..., Any]] = Registry("gradient of a tensor expr
 """Gradients that ``call_tir_with_grad`` names: functions of te tensors."""
 
 
-def _te_gradient(orig_var: Any, orig_call: Call, output_grad: Any, ctx: Any) -> list[Any]:
+def _te_gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
     """Emit the tensor expression that the call names as its gradient."""
     attrs, given = orig_call.attrs, orig_call.args[1]
     info = known_struct_info(given)

@@ -64,12 +64,12 @@ def _collective(
     )
 
 
-def _same(call: Call) -> Any:
+def _same(call: Any) -> Any:
     info = known_struct_info(call.args[0])
     return info if isinstance(info, DTensorStructInfo) else tensor(call, 0)
 
 
-def _gathered(call: Call) -> Any:
+def _gathered(call: Any) -> Any:
     info = known_struct_info(call.args[0])
     if isinstance(info, DTensorStructInfo):
         if info.placement.axes != (0,):
@@ -78,6 +78,10 @@ def _gathered(call: Call) -> Any:
             )
         return DTensorStructInfo(info.tensor_sinfo, info.device_mesh, Placement.of([None]))
     return scaled_axis(tensor(call, 0), 0, call.attrs.num_workers, False)
+
+
+def _scattered(call: Any) -> Any:
+    return scaled_axis(tensor(call, 0), call.attrs.axis, call.attrs.num_workers, True)
 
 
 allreduce = _collective(
@@ -95,7 +99,7 @@ allgather = _collective(
 broadcast_from_worker0 = _collective("ccl.broadcast_from_worker0", _same, "The tensor of worker 0.")
 scatter_from_worker0 = _collective(
     "ccl.scatter_from_worker0",
-    lambda call: scaled_axis(tensor(call, 0), call.attrs.axis, call.attrs.num_workers, True),
+    _scattered,
     "This worker's part of the tensor of worker 0, which is divided along an axis.",
     Schema(num_workers=integer(least=1), axis=integer(0)),
 )

@@ -34,13 +34,13 @@ _PLACE = Schema(device_mesh=anything(REQUIRED), placement=anything(REQUIRED))
 _PLACE_TOO = Schema(device_mesh=anything(REQUIRED), placement=anything(REQUIRED))
 
 
-def _placed(call: Call) -> Any:
+def _placed(call: Any) -> Any:
     info = known_struct_info(call.args[0])
     whole = info.tensor_sinfo if isinstance(info, DTensorStructInfo) else tensor(call, 0)
     return DTensorStructInfo(whole, call.attrs.device_mesh, call.attrs.placement)
 
 
-def _annotated(call: Call) -> Any:
+def _annotated(call: Any) -> Any:
     info = known_struct_info(call.args[0])
     DTensorStructInfo(  # the placement has to fit
         info.tensor_sinfo if isinstance(info, DTensorStructInfo) else tensor(call, 0),
@@ -80,7 +80,7 @@ _redistribute = define(
 )
 
 
-def _inferred_part(call: Call) -> Any:
+def _inferred_part(call: Any) -> Any:
     info = known_struct_info(call.args[0])
     count, axis = call.attrs.num_workers, call.attrs.axis
     if isinstance(info, DTensorStructInfo):
@@ -98,6 +98,11 @@ def _own_part(attrs: Any, x: Any) -> Any:
     return topi.identity(x)
 
 
+def _evaluated_part(attrs: Any, x: Any) -> Any:
+    check_single("dist.redistribute_replica_to_shard", attrs)
+    return x
+
+
 redistribute_replica_to_shard = define(
     "dist.redistribute_replica_to_shard",
     "input",
@@ -105,7 +110,7 @@ redistribute_replica_to_shard = define(
     description="This worker's part, along an axis, of a tensor that each worker has.",
     schema=Schema(num_workers=integer(least=1), axis=integer()),
     compute=_own_part,
-    evaluate=lambda attrs, x: check_single("redistribute_replica_to_shard", attrs) or x,
+    evaluate=_evaluated_part,
 )
 _call_tir_local_view = define(
     "dist.call_tir_local_view",

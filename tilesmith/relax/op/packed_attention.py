@@ -19,7 +19,7 @@ from tilesmith.support.errors import OpAttributeInvalid, TypeMismatchError
 __all__ = ["attention_var_len"]
 
 
-def _infer(call: Call) -> Any:
+def _infer(call: Any) -> Any:
     if call.attrs.window_size is not None:
         raise OpAttributeInvalid("nn.attention_var_len: window_size is not supported")
     queries, keys, values = [tensor(call, number) for number in range(3)]

@@ -9,7 +9,6 @@ import numpy
 from tilesmith import te
 from tilesmith.relax.attrs import Schema
 from tilesmith.relax.attrs import dtype as dtype_attribute
-from tilesmith.relax.expr import Call
 from tilesmith.relax.op.common import (
     check_dtypes,
     check_float,
@@ -27,7 +26,7 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError
 __all__ = ["multinomial_from_uniform"]
 
 
-def _infer(call: Call) -> Any:
+def _infer(call: Any) -> Any:
     prob, uniform, rows = [tensor(call, number) for number in range(3)]
     for number, info in enumerate((prob, uniform, rows)):
         check_ndim(call, number, info, 2)

@@ -79,14 +79,14 @@ def _matmul(infos: Sequence[Any], result: Any) -> AxisNames | None:
     return AxisNames([left, right], [*batch, "m", "n"], {"k"})
 
 
-def _permuted(call: Call, infos: Sequence[Any]) -> AxisNames:
+def _permuted(call: Any, infos: Sequence[Any]) -> AxisNames:
     names: Names = [f"i{axis}" for axis in range(infos[0].ndim)]
     axes = call.attrs.axes
     order = [*reversed(range(infos[0].ndim))] if axes is None else [a % len(names) for a in axes]
     return AxisNames([names], [names[axis] for axis in order])
 
 
-def _reduced(call: Call, infos: Sequence[Any]) -> AxisNames:
+def _reduced(call: Any, infos: Sequence[Any]) -> AxisNames:
     rank = infos[0].ndim
     axes = call.attrs.axis
     chosen = {*range(rank)} if axes is None else {axis % rank for axis in axes}
@@ -98,7 +98,7 @@ def _reduced(call: Call, infos: Sequence[Any]) -> AxisNames:
     return AxisNames([names], kept, {f"i{axis}" for axis in chosen} if is_sum else set())
 
 
-def _along_axis(call: Call, infos: Sequence[Any]) -> AxisNames:
+def _along_axis(call: Any, infos: Sequence[Any]) -> AxisNames:
     names: Names = [f"i{axis}" for axis in range(infos[0].ndim)]
     names[call.attrs.axis % len(names)] = None
     return AxisNames([names], list(names))
@@ -108,7 +108,7 @@ _REDUCTIONS = [getattr(operators, name).op for name in ("sum", "mean", "max", "m
 _ALONG_AXIS = [operators.nn.softmax.op, operators.nn.log_softmax.op]
 
 
-def axis_names(call: Call, infos: Sequence[StructInfo], result: StructInfo) -> AxisNames | None:
+def axis_names(call: Any, infos: Sequence[StructInfo], result: StructInfo) -> AxisNames | None:
     """Return the rule of a call of an operator, or None: nothing can be divided then."""
     tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
     if len(tensors) != len(infos) or not isinstance(result, TensorStructInfo):
@@ -166,7 +166,7 @@ def spread_parts(arg: Any) -> list[DTensorStructInfo]:
     return [one for one in parts if isinstance(one, DTensorStructInfo)]
 
 
-def _whole_result(call: Call) -> StructInfo:
+def _whole_result(call: Any) -> StructInfo:
     """Return what an operator gives for whole tensors."""
     args = [
         Var("x", whole(known_struct_info(arg))) if spread_parts(arg) else arg for arg in call.args
@@ -174,7 +174,7 @@ def _whole_result(call: Call) -> StructInfo:
     return Call(call.op, args, call.attrs, list(call.sinfo_args) or None).struct_info
 
 
-def infer_sharded(call: Call) -> StructInfo:
+def infer_sharded(call: Any) -> StructInfo:
     """Infer the struct info of a call with operands that are spread.
 
     Raises TypeMismatchError if they are placed so that no worker can compute its part.
@@ -192,7 +192,8 @@ def infer_sharded(call: Call) -> StructInfo:
     ]
     for info in infos:
         fields = info.fields if isinstance(info, TupleStructInfo) else ()
-        if any(one.placement.axes != (None,) * count for one in fields if one in parts):
+        inside = [one for one in fields if isinstance(one, DTensorStructInfo)]
+        if any(one.placement.axes != (None,) * count for one in inside):
             raise TypeMismatchError(f"{call.op.name}: a tuple of tensors that are divided")
     made = plan(call, infos, given, count)
     for number, (wanted, own) in enumerate(zip(made.operands, given)):

@@ -123,10 +123,11 @@ class CrossEntropyLoss(Loss):
 
     def compute(self, *params: Var) -> Any:
         """Return the loss, reduced."""
-        predictions, *rest = params
+        predictions, targets, *weights = params
         return op.nn.nll_loss(
             op.nn.log_softmax(predictions, axis=_class_axis(predictions)),
-            *rest,
+            targets,
+            weights[0] if weights else None,
             reduction=self._reduction,
             ignore_index=self.ignore_index,
         )
@@ -166,4 +167,5 @@ class CategoricalCrossEntropyLoss(Loss):
 
 def _class_axis(predictions: Any) -> int:
     """Return the axis of the classes: the second, behind that of the samples."""
-    return 1 if known_struct_info(predictions).ndim > 1 else 0
+    info: Any = known_struct_info(predictions)
+    return 1 if info.ndim > 1 else 0

@@ -44,8 +44,8 @@ class Optimizer:
     def init(self, params: Var | Sequence[Var]) -> Optimizer:
         """Take the parameters that will be updated: their shapes and dtype, which is one."""
         chosen = [params] if isinstance(params, Var) else list(params)
-        for one in chosen:
-            info = known_struct_info(one)
+        infos: list[Any] = [known_struct_info(one) for one in chosen]
+        for one, info in zip(chosen, infos):
             if not isinstance(info, TensorStructInfo) or info.concrete_shape is None:
                 raise TypeMismatchError(
                     f"the parameter '{one.name_hint}' is {describe(info)}; an optimizer keeps "
@@ -55,7 +55,7 @@ class Optimizer:
                 raise TypeMismatchError(
                     f"the parameter '{one.name_hint}' is {info.dtype}, expected a float dtype"
                 )
-        dtypes = {known_struct_info(one).dtype for one in chosen}
+        dtypes = {info.dtype for info in infos}
         if len(dtypes) != 1 or len({id(one) for one in chosen}) != len(chosen):
             raise TypeMismatchError(
                 "an optimizer takes one or more different parameters of one dtype, got "
@@ -73,7 +73,7 @@ class Optimizer:
 
     def zeros(self) -> list[Any]:
         """Return an array of zeros for each parameter."""
-        infos = [known_struct_info(one) for one in self.param_list or ()]
+        infos: list[Any] = [known_struct_info(one) for one in self.param_list or ()]
         return [numpy.zeros(info.concrete_shape, info.dtype.numpy()) for info in infos]
 
     def scalar(self, value: float) -> NDArray:

@@ -88,7 +88,8 @@ class SetupTrainer:
         mod[GlobalVar(PREDICT)] = backbone.with_attr("global_symbol", PREDICT)
         mod = transform.DecomposeOpsForInference(PREDICT)(mod)
         loss = self.loss(*self.loss_args)
-        mod = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, BACKBONE_LOSS)(mod)
+        append: Any = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, BACKBONE_LOSS)
+        mod = append(mod)
         joined = mod[BACKBONE_LOSS]
         assert isinstance(joined, Function)
         trained = joined.params[inputs : inputs + params]

@@ -122,7 +122,7 @@ def gradient(
     """Adds ``NAME_adjoint``: the result of a function and its gradients by ``require_grads``
     (parameters; all by default). The result, or its field ``target_index``, has to be a scalar.
     """
-    function = mod[func_name]
+    function: Any = mod[func_name]
     symbol = f"{func_name}_adjoint"
     builder = BlockBuilder(mod)
     adjoint = differentiate(function, require_grads, target_index, builder)
