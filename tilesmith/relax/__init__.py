@@ -10,6 +10,8 @@ Where to start:
   questions; `transform.*` are the passes; `dpl` matches patterns.
 * `interpreter.run(mod, "main", *arrays)` runs a module with numpy: the oracle.
 * `script.py` parses the `R` dialect, `printer.py` prints it.
+* `training` makes losses, optimizers and the loop; `distributed` spreads tensors over workers;
+  `exec_builder` builds programs of the virtual machine by hand.
 * `build`, `get_pipeline` are doors to `driver`; `VirtualMachine` runs what they make.
 """
 
