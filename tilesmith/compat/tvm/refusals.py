@@ -58,6 +58,10 @@ _ONE_WORKER = Refusal(
 _TUNING = Refusal(
     "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
 )
+_PATTERN_NODE = Refusal(
+    "patterns are Python classes, no nodes of another runtime",
+    "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
+)
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
 REFUSALS: dict[str, Refusal] = {
@@ -141,10 +145,8 @@ REFUSALS: dict[str, Refusal] = {
         "patterns are matched in Python, by no functions of another runtime",
         "relay.dataflow_pattern.match, rewrite and partition",
     ),
-    "tvm.relay.dataflow_pattern:register_df_node": Refusal(
-        "patterns are Python classes, no nodes of another runtime",
-        "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
-    ),
+    "tvm.relay.dataflow_pattern:register_df_node": _PATTERN_NODE,
+    "tvm.relax.dpl.pattern:register_df_node": _PATTERN_NODE,
     **{name: Refusal(*row) for name, row in FRONTENDS.items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
