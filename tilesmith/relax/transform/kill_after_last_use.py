@@ -52,10 +52,10 @@ def _kill(binding: Binding) -> tuple[int, Any] | None:
     return None
 
 
-def _kills_by_step(graph: GraphRanges) -> dict[int, list[Any]]:
+def _kills_by_step(graph: GraphRanges, kept: set[Var]) -> dict[int, list[Any]]:
     found: dict[int, list[tuple[int, Any]]] = {}
     for binding in graph.bindings:
-        if binding.var in graph.escaping:
+        if binding.var in kept:
             continue
         kill = _kill(binding)
         if kill is None:
@@ -76,9 +76,17 @@ def kill_after_last_use(func: Function) -> Function:
     Results of the function, and what a registered function may have kept, live on; so do values of
     dataflow blocks, which ToNonDataflow makes plain blocks.
     """
+    graph = live_ranges(func)
+    return with_kills(func, graph, graph.escaping)
+
+
+def with_kills(func: Function, graph: GraphRanges, kept: set[Var]) -> Function:
+    """Return a function that says of each value but those that are ``kept`` when it is needed no
+    more.
+    """
     if any(isinstance(block, DataflowBlock) for block in func.body.blocks):
         return func
-    kills = _kills_by_step(live_ranges(func))
+    kills = _kills_by_step(graph, kept)
     if not kills:
         return func
     step, blocks = 0, []

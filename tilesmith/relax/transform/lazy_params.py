@@ -27,7 +27,7 @@ from tilesmith.relax.expr import (
     VarBinding,
     known_struct_info,
 )
-from tilesmith.relax.relations import definable_symbolic_vars, symbolic_vars
+from tilesmith.relax.relations import definable_symbolic_vars, erase_to_params, symbolic_vars
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -100,7 +100,8 @@ def lazy_get_input(func: Function) -> Function:
     attrs = {key: value for key, value in func.attrs.items() if key != "num_input"}
     body = SeqExpr(blocks, func.body.body, func.body.span)
     params = [*func.params[:count], getter]
-    made = Function(params, body, func.ret_struct_info, func.is_pure, attrs, func.span)
+    ret = erase_to_params(func.ret_struct_info, params)
+    made = Function(params, body, ret, func.is_pure, attrs, func.span)
     return copy_with_new_vars(made)
 
 

@@ -136,36 +136,33 @@ class _Devices:
         result, wanted = function.body.body, _device(function.ret_struct_info)
         if wanted is not None and isinstance(result, Var):
             self.known.setdefault(result, wanted)
+        for binding in self.bindings:
+            self.forward(binding)
         for binding in reversed(self.bindings):
             self.backward(binding)
         for binding in self.bindings:
             self.forward(binding)
 
     def backward(self, binding: Binding) -> None:
-        """Let operands live where the result does, or where a hint says."""
-        value = binding.value
-        if isinstance(value, Call) and value.op is _HINT:
-            self._note(value.args[0], value.attrs.dst_vdevice)
-            return
-        device = self.known.get(binding.var)
-        if device is None or (isinstance(value, Call) and value.op is _COPY):
-            return
-        for operand in _operands(value):
-            self._note(operand, device)
+        """Let operands live where the result does."""
+        value, device = binding.value, self.known.get(binding.var)
+        if device is not None and not (isinstance(value, Call) and value.op in (_HINT, _COPY)):
+            for operand in _operands(value):
+                self.known.setdefault(operand, device)
 
     def forward(self, binding: Binding) -> None:
-        """Let the result live where its operands do."""
+        """Let the result live where its operands do, or where a hint says; what is not known to be
+        elsewhere is there already.
+        """
         value = binding.value
         if isinstance(value, Call) and value.op in (_HINT, _COPY):
             self.known.setdefault(binding.var, value.attrs.dst_vdevice)
+            if value.op is _HINT and isinstance(value.args[0], Var):
+                self.known.setdefault(value.args[0], value.attrs.dst_vdevice)
             return
         found = [self.known[one] for one in _operands(value) if one in self.known]
         if found and all(_same(one, found[0]) for one in found):
             self.known.setdefault(binding.var, found[0])
-
-    def _note(self, expr: Any, device: Any) -> None:
-        if isinstance(expr, Var):
-            self.known.setdefault(expr, device)
 
 
 def _device(info: StructInfo) -> Any:
