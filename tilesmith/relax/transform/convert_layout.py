@@ -218,8 +218,6 @@ def _operands(call: Call) -> list[Any]:
     return found
 
 
-
-
 def _checked(desired_layouts: Mapping[str, Sequence[str]]) -> dict[Op, list[str]]:
     found = {}
     for name, layouts in desired_layouts.items():

@@ -1,9 +1,9 @@
 """KillAfterLastUse: says where each value is needed for the last time.
 
-    alloc = R.memory.alloc_tensor(storage, …)         …
-    cls.exp(x, alloc)                                 cls.add(alloc, y, out)
-    cls.add(alloc, y, out)                      →     R.memory.kill_tensor(alloc)
-    return out                                        R.memory.kill_storage(storage)
+alloc = R.memory.alloc_tensor(storage, …)         …
+cls.exp(x, alloc)                                 cls.add(alloc, y, out)
+cls.add(alloc, y, out)                      →     R.memory.kill_tensor(alloc)
+return out                                        R.memory.kill_storage(storage)
 """
 
 from __future__ import annotations

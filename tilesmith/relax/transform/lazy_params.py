@@ -1,8 +1,8 @@
 """LazyGetInput, LazySetOutput: parameters and results one by one, through functions that are given.
 
-    def main(x, w):                def main(x, fget_param):
-        …                    →         w_untyped = fget_param(R.prim_value(0), R.str("w"))
-                                       w = R.match_cast(w_untyped, R.Tensor(…))
+def main(x, w):                def main(x, fget_param):
+    …                    →         w_untyped = fget_param(R.prim_value(0), R.str("w"))
+                                   w = R.match_cast(w_untyped, R.Tensor(…))
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def lazy_get_input(func: Function) -> Function:
     return copy_with_new_vars(made)
 
 
-def after_results(
-    func: Function, store: Callable[[int, Any], list[Binding]]
-) -> list[BindingBlock]:
+def after_results(func: Function, store: Callable[[int, Any], list[Binding]]) -> list[BindingBlock]:
     """Return the blocks of a function with what stores each field of its result as soon as it is
     known.
     """

@@ -1,12 +1,12 @@
 """LazyTransformParams: weights are transformed one by one, without all of them in memory.
 
-    def main_transform_params(params):        def main_transform_params():
-        w = params[1]                             w = R.call_packed("get_item", R.prim_value(1))
-        t = R.permute_dims(w)           →         t = R.permute_dims(w)
-        gv = (t,)                                 R.vm.kill_object(w)
-        return gv                                 R.call_packed("set_item", R.prim_value(0), t)
-                                                  R.vm.kill_object(t)
-                                                  return R.tuple()
+def main_transform_params(params):        def main_transform_params():
+    w = params[1]                             w = R.call_packed("get_item", R.prim_value(1))
+    t = R.permute_dims(w)           →         t = R.permute_dims(w)
+    gv = (t,)                                 R.vm.kill_object(w)
+    return gv                                 R.call_packed("set_item", R.prim_value(0), t)
+                                              R.vm.kill_object(t)
+                                              return R.tuple()
 """
 
 from __future__ import annotations
