@@ -169,7 +169,11 @@ def test_channels_that_do_not_divide_stay():
 
 def test_pools_by_name():
     changed = transform.ConvertLayout({"relax.nn.max_pool2d": ["NHWC"]})(Plain)
-    assert kinds(changed)[-3:] == ["relax.permute_dims", "relax.nn.max_pool2d", "relax.permute_dims"]
+    assert kinds(changed)[-3:] == [
+        "relax.permute_dims",
+        "relax.nn.max_pool2d",
+        "relax.permute_dims",
+    ]
 
 
 @pytest.mark.parametrize(

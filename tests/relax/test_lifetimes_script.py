@@ -43,7 +43,7 @@ def test_values_are_killed_after_their_last_use():
     analysis.assert_well_formed(killed)
     steps = [b.value for b in analysis.bindings_of(killed["main"])]
     told = {
-        (call.op.name, call.args[0].name_hint): steps[: number]
+        (call.op.name, call.args[0].name_hint): steps[:number]
         for number, call in enumerate(steps)
         if isinstance(call, relax.Call) and "kill" in getattr(call.op, "name", "")
     }
@@ -110,7 +110,9 @@ def test_lowered_models_run_after_it():
 class Weights:
     @R.function
     def main(
-        x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, "n"), "float32"), b: R.Tensor((2,), "float32")
+        x: R.Tensor((2, 3), "float32"),
+        w: R.Tensor((3, "n"), "float32"),
+        b: R.Tensor((2,), "float32"),
     ) -> R.Tensor(("n", 2), "float32"):
         R.func_attr({"num_input": 1})
         with R.dataflow():
@@ -241,7 +243,9 @@ def test_training_normalisation_by_layers(axes):
     assert "layer_norm" not in changed.script()
     arrays = [f32(*shape), f32(*sizes), f32(*sizes)]
     want = interpreter.run(module, "main", *arrays)
-    np.testing.assert_allclose(interpreter.run(changed, "main", *arrays), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        interpreter.run(changed, "main", *arrays), want, rtol=1e-4, atol=1e-5
+    )
 
 
 @I.ir_module
@@ -312,5 +316,7 @@ def test_what_the_lazy_form_is_made_from():
     assert [var.name_hint for var in collector.var_tuple_get_item] == ["b", "w"]
     ends = lazy.LivenessAnalysis(result)
     ends.visit_expr(function)
-    found = {k.name_hint: [v.name_hint for v in ended] for k, ended in ends.var_liveness_end.items()}
+    found = {
+        k.name_hint: [v.name_hint for v in ended] for k, ended in ends.var_liveness_end.items()
+    }
     assert found == {"t": ["w", "t"], "w": ["params"], "b": ["b"]}

@@ -167,9 +167,9 @@ def test_both_summands_of_a_matrix():
 @I.ir_module
 class ManyPermutations:
     @R.function
-    def main(
-        a: R.Tensor((3, 2, 4), "float32"), b: R.Tensor((5, 2, 4), "float32")
-    ) -> R.Tensor((4, 8, 2), "float32"):
+    def main(a: R.Tensor((3, 2, 4), "float32"), b: R.Tensor((5, 2, 4), "float32")) -> R.Tensor(
+        (4, 8, 2), "float32"
+    ):
         with R.dataflow():
             s = R.permute_dims(a, axes=[2, 0, 1])
             t = R.permute_dims(b, axes=[2, 0, 1])
@@ -181,9 +181,9 @@ class ManyPermutations:
 @I.ir_module
 class OnePermutation:
     @R.function
-    def main(
-        a: R.Tensor((3, 2, 4), "float32"), b: R.Tensor((5, 2, 4), "float32")
-    ) -> R.Tensor((4, 8, 2), "float32"):
+    def main(a: R.Tensor((3, 2, 4), "float32"), b: R.Tensor((5, 2, 4), "float32")) -> R.Tensor(
+        (4, 8, 2), "float32"
+    ):
         with R.dataflow():
             s = R.concat((a, b), axis=0)
             gv = R.permute_dims(s, axes=[2, 0, 1])

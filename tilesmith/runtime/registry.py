@@ -22,6 +22,7 @@ PROVIDERS: dict[str, str] = {
         for name in ("cblas", "ccompiler", "dnnl", "examplejson")
     },
     "runtime.": "tilesmith.runtime.builtins",
+    "vm.builtin.": "tilesmith.runtime.vm_builtins",
     "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
 }
