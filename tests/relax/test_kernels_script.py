@@ -297,3 +297,127 @@ def test_arguments_that_the_part_does_not_have():
     wrong = tir.decl_buffer((3,), "float32", "wrong")
     with pytest.raises(TypeMismatchError, match="names other arguments"):
         transform.SplitCallTIRByPattern([product], lambda found: ["", 1, [wrong]])(fused())
+
+
+# OptimizeLayoutTransform
+
+
+@pytest.mark.parametrize("width, kernel", [(2, add_pairs), (4, add_packed)])
+def test_transformations_between_kernels_of_the_same_layout(width, kernel):
+    module = build(lambda x, y: op.add(op.add(x, y), y), (14,), (14,))
+    module = transform.LegalizeOps()(module)
+    module["add"] = module["add"].with_attr("operator_name", "relax.add")
+    altered = transform.AlterOpImpl({"relax.add": kernel}, {"relax.add": [by(width)] * 3})(module)
+    changed = transform.OptimizeLayoutTransform()(altered)
+    before, after = kinds(altered), kinds(changed)
+    # between the kernels: the way back, and there again
+    assert before.count("relax.layout_transform") - after.count("relax.layout_transform") == 2
+    assert after.count("remove_pad") == (1 if width == 4 else 0)
+    same_meaning(module, changed, f32(14), f32(14))
+
+
+def test_transformations_that_do_not_undo_one_another():
+    module = build(
+        lambda x: op.layout_transform(op.layout_transform(x, lambda i, j: (j, i)), by_rows), (3, 3)
+    )
+    assert transform.OptimizeLayoutTransform()(module)["main"] is module["main"]
+
+
+def by_rows(i, j):
+    return i, j
+
+
+# DataflowUseInplaceCalls
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(
+        x: R.Tensor((2, 3), "float32"), y: R.Tensor((3,), "float32")
+    ) -> R.Tensor((2, 3), "float32"):
+        with R.dataflow():
+            a = R.exp(x)  # its argument is not ours
+            b = R.add(a, y)  # over a
+            c = R.multiply(b, b)  # twice the same
+            d = R.reshape(c, (2, 3))
+            e = R.negative(d)  # a view
+            f = R.add(b, e)  # over b
+            g = R.astype(f, "float16")  # another dtype
+            h = R.astype(g, "float32")
+            gv = R.tanh(h)  # over h
+            R.output(gv)
+        return gv
+
+
+def test_operators_in_place():
+    changed = transform.DataflowUseInplaceCalls()(Chain)
+    analysis.assert_well_formed(changed)
+    bindings = analysis.bindings_of(changed["main"])
+    found = {
+        one.var.name_hint: (one.value.args[0].name_hint, list(one.value.attrs.inplace_indices))
+        for one in bindings
+        if one.value.op.name == "relax.call_tir_inplace"
+    }
+    assert found == {
+        "b": ("add_inplace", [0]), "f": ("add_inplace1", [0]), "gv": ("tanh_inplace", [0]),
+    }  # fmt: skip
+    assert len(changed["add_inplace"].params) == 2
+    arrays = [f32(2, 3) / 4, f32(3) / 4]
+    want = interpreter.run(Chain, "main", *arrays)
+    np.testing.assert_allclose(interpreter.run(changed, "main", *arrays), want, rtol=1e-3)
+    compiled = relax.build(changed, "llvm")(*arrays).numpy()
+    np.testing.assert_allclose(compiled, want, rtol=1e-3)
+
+
+# AllocateWorkspace
+
+
+@I.ir_module
+class External:
+    @R.function
+    def attention(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        R.func_attr({"Codegen": "library"})
+
+        @R.function
+        def local(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Composite": "library.attention", "WorkspaceSize": 64})
+            with R.dataflow():
+                z = R.exp(y)
+                R.output(z)
+            return z
+
+        out = local(x)
+        return out
+
+    @R.function
+    def plain(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        R.func_attr({"Codegen": "library"})
+        with R.dataflow():
+            z = R.exp(x)
+            R.output(z)
+        return z
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        cls = External
+        with R.dataflow():
+            a = cls.attention(x)
+            b = cls.plain(a)
+            c = cls.attention(b)
+            R.output(c)
+        return c
+
+
+def test_one_workspace_for_all():
+    changed = transform.AllocateWorkspace()(External)
+    assert [one.name_hint for one in changed["attention"].params] == ["x", "workspace"]
+    local = changed["attention"].body.blocks[0].bindings[0].value
+    assert local.params[-1].struct_info.concrete_shape == (64,)
+    assert len(changed["plain"].params) == 1
+    first, a, b, c = analysis.bindings_of(changed["main"])
+    assert first.var.name_hint == "workspace_main" and first.value.args[1].value == "uint8"
+    assert a.value.args[-1] is first.var and c.value.args[-1] is first.var
+    assert len(b.value.args) == 1
+    same_meaning(External, changed, f32(4))
+    assert structural_equal(transform.AllocateWorkspace()(Chain), Chain)
