@@ -1,8 +1,8 @@
 """DataflowUseInplaceCalls: elementwise operators write over an operand that nothing needs any more.
 
-    lv = R.exp(x)                      lv = R.exp(x)
-    lv1 = R.add(lv, y)           →     lv1 = R.call_tir_inplace(cls.add_inplace, (lv, y), …, [0])
-    gv = R.negative(lv1)               gv = R.call_tir_inplace(cls.negative_inplace, (lv1,), …, [0])
+lv = R.exp(x)                      lv = R.exp(x)
+lv1 = R.add(lv, y)           →     lv1 = R.call_tir_inplace(cls.add_inplace, (lv, y), …, [0])
+gv = R.negative(lv1)               gv = R.call_tir_inplace(cls.negative_inplace, (lv1,), …, [0])
 """
 
 from __future__ import annotations

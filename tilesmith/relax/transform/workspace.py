@@ -1,7 +1,7 @@
 """AllocateWorkspace: one workspace for all external functions that need one.
 
-    lv = cls.attention(q, k, v)      →      workspace = R.builtin.alloc_tensor(R.shape([65536]), …)
-                                            lv = cls.attention(q, k, v, workspace)
+lv = cls.attention(q, k, v)      →      workspace = R.builtin.alloc_tensor(R.shape([65536]), …)
+                                        lv = cls.attention(q, k, v, workspace)
 """
 
 from __future__ import annotations
