@@ -305,3 +305,69 @@ def test_draws_by_numbers():
         kernels.run(kernel, given, uniform, rows, found)
         np.testing.assert_array_equal(found, want)
         assert isinstance(kernel, tir.PrimFunc)
+
+
+FP16 = {
+    "matmul_rrr_fp16": (op.matmul, [(2, 3), (3, 4)]),
+    "bias_row_2d_fp16": (op.add, [(2, 3), (1, 3)]),
+    "bias_row_1d_fp16": (op.add, [(2, 3), (3,)]),
+    "batch_bias_row_2d_fp16": (op.add, [(2, 3, 4), (1, 4)]),
+    "batch_bias_row_1d_fp16": (op.add, [(2, 3, 4), (4,)]),
+    "relu_fp16": (op.nn.relu, [(2, 3)]),
+    "batch_matmul_rrr_2d_fp16": (op.matmul, [(2, 3, 4), (4, 5)]),
+    "batch_matmul_rrr_3d_fp16": (op.matmul, [(2, 3, 4), (2, 4, 5)]),
+    "conv2d_nhwc_fp16": (
+        lambda x, w: op.nn.conv2d(x, w, (2, 1), data_layout="NHWC", kernel_layout="OHWI"),
+        [(1, 6, 6, 4), (8, 3, 3, 4)],
+    ),
+    "bias_add_nhwc_2d_fp16": (op.add, [(2, 3, 4, 5), (1, 1, 1, 5)]),
+    "bias_add_nhwc_1d_fp16": (op.add, [(2, 3, 4, 5), (5,)]),
+    "elem_add_2d_fp16": (op.add, [(2, 3), (2, 3)]),
+    "elem_add_3d_fp16": (op.add, [(2, 3, 4), (2, 3, 4)]),
+    "elem_add_4d_fp16": (op.add, [(2, 3, 4, 5), (2, 3, 4, 5)]),
+    "scalar_mul_3d_fp16": (lambda x: op.multiply(x, relax.const(2.5, "float16")), [(2, 3, 4)]),
+    "scalar_add_3d_fp16": (lambda x: op.add(x, relax.const(2.5, "float16")), [(2, 3, 4)]),
+    "elem_mul_3d_fp16": (op.multiply, [(2, 3, 4), (2, 3, 4)]),
+    "cast_3d_fp32": (lambda x: op.astype(x, "float32"), [(2, 3, 4)]),
+    "cast_3d_fp16": (lambda x: op.astype(x, "float16"), [(2, 3, 4)]),
+    "erf_3d_fp32": (op.erf, [(2, 3, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", FP16)
+def test_patterns_of_kernels_match_what_operators_become(name):
+    from tilesmith.relax.backend_tir import pattern
+    from tilesmith.tir.analysis.kernel_patterns import match_kernel, root_statements
+
+    make, shapes = FP16[name]
+    dtype = "float32" if name in ("cast_3d_fp16", "erf_3d_fp32") else "float16"
+    module = transform.LegalizeOps()(build(make, *shapes, dtype=dtype))
+    (kernel,) = [one for one in module.functions.values() if isinstance(one, tir.PrimFunc)]
+    chosen = getattr(pattern, name)
+    found = match_kernel(chosen, root_statements(kernel)[0])
+    assert found is not None and found.count == len(root_statements(kernel)[0])
+    scalars = [one for one in chosen.params if one not in chosen.buffer_map]
+    assert all(one in found.symbols for one in scalars)
+    if name.startswith("scalar"):
+        assert found.symbols[scalars[-1]].value == 2.5
+    assert any(one is chosen for one in backend_tir.get_tir_pattern())
+    other = build(lambda x: op.sum(x), (2, 3))
+    (unlike,) = [
+        one
+        for one in transform.LegalizeOps()(other).functions.values()
+        if isinstance(one, tir.PrimFunc)
+    ]
+    assert match_kernel(chosen, root_statements(unlike)[0]) is None
+
+
+@pytest.mark.parametrize("name", ["copy_4d_fp16", "padding_2d_nhwc_fp16"])
+def test_patterns_of_copies_run(name):
+    from tilesmith.relax.backend_tir import pattern
+
+    func = getattr(pattern, name)
+    sizes = dict(zip(func.params[2:], (1, 2, 3, 2, 5, 6, 1, 2, 3, 5)))
+    x = f32(1, 2, 3, 2).astype("float16")
+    want = x if name == "copy_4d_fp16" else np.pad(x, [(0, 0), (1, 2), (2, 1), (0, 0)])
+    out = np.ones(want.shape, "float16")
+    kernels.run(func, x, out, *sizes.values())
+    np.testing.assert_array_equal(out, want)

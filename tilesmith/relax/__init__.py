@@ -65,6 +65,8 @@ _LAZY = {
     "PyExprVisitor": "tilesmith.relax.expr_functor:PyExprVisitor",
     "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     "analysis": "tilesmith.relax.analysis",
+    "backend": "tilesmith.relax.backend",
+    "backend_tir": "tilesmith.relax.backend_tir",
     "binding_rewrite": "tilesmith.relax.binding_rewrite",
     "block_builder": "tilesmith.relax.block_builder",
     "call_dps_packed": "tilesmith.relax.op:call_dps_packed",

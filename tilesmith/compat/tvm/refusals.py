@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tilesmith.compat.tvm.refusals_frontends import FRONTENDS
+from tilesmith.compat.tvm.refusals_relax import RELAX
 from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
 
 __all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
@@ -132,7 +133,7 @@ REFUSALS: dict[str, Refusal] = {
         "patterns are Python classes, no nodes of another runtime",
         "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
     ),
-    **{name: Refusal(*row) for name, row in FRONTENDS.items()},
+    **{name: Refusal(*row) for name, row in (FRONTENDS | RELAX).items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
     **{

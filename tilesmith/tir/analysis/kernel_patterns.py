@@ -16,6 +16,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, Mul, Node, PrimExpr, Var
 from tilesmith.ir.node import Role
 from tilesmith.ir.queries import variables
+from tilesmith.runtime.dtype import DataType
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
@@ -106,7 +107,7 @@ class _Match:
         if pattern in self.symbols:
             if pattern in self.values:
                 return _equal(self.values[pattern], given)
-            if not isinstance(given, PrimExpr) or not given.dtype.is_integer:
+            if not isinstance(given, PrimExpr) or not _same_kind(pattern.dtype, given.dtype):
                 return False
             self.values[pattern] = given
             return True
@@ -146,6 +147,13 @@ class _Match:
             if not _equal(substitute(pattern, {var: self.values[var] for var in used}), given):
                 return False
         return True
+
+
+def _same_kind(symbol: DataType, given: DataType) -> bool:
+    """Return whether a symbol can stand for a number: a size for integers, others for their own
+    dtype.
+    """
+    return symbol == given or (symbol.is_integer and given.is_integer)
 
 
 def _equal(a: PrimExpr, b: PrimExpr) -> bool:

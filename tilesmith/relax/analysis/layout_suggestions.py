@@ -1,0 +1,110 @@
+"""Suggests layouts for the blocks and buffers of a kernel from those wished for its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir.queries import variables
+from tilesmith.support.errors import ShapeError
+from tilesmith.tir import Block, Buffer, IndexMap, PrimFunc
+from tilesmith.tir.analysis import unscheduled_blocks
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads, stores
+
+__all__ = ["suggest_layout_transforms"]
+
+
+def suggest_layout_transforms(
+    func: PrimFunc, write_buffer_transforms: Sequence[IndexMap | Callable[..., Any]]
+) -> dict[Block, dict[Block | Buffer, IndexMap]]:
+    """Return, for each block of an unscheduled kernel, how its iterators and the buffers that it
+    reads could be transformed, given the transformations of the results.
+
+    A suggestion for a block has its own map under the block, and those of the buffers under them;
+    a block whose accesses do not tell one has none. Raises ShapeError unless there is one map for
+    each result.
+    """
+    blocks = unscheduled_blocks(func) or []
+    written = {one.buffer for block in blocks for one in stores(block)}
+    results = [buffer for buffer in func.buffers if buffer in written]
+    if len(results) != len(write_buffer_transforms):
+        raise ShapeError(
+            f"{len(write_buffer_transforms)} transformations for {len(results)} results"
+        )
+    known: dict[Buffer, IndexMap] = {}
+    for buffer, given in zip(results, write_buffer_transforms):
+        is_map = isinstance(given, IndexMap)
+        known[buffer] = given if is_map else IndexMap.from_func(given, len(buffer.shape))  # type: ignore[assignment, arg-type]
+    found: dict[Block, dict[Block | Buffer, IndexMap]] = {}
+    for block in reversed(blocks):
+        suggested = _suggestion(block, known)
+        if suggested is not None:
+            found[block] = suggested
+            for key, index_map in suggested.items():
+                if isinstance(key, Buffer):
+                    known.setdefault(key, index_map)
+    return found
+
+
+def _suggestion(
+    block: Block, known: dict[Buffer, IndexMap]
+) -> dict[Block | Buffer, IndexMap] | None:
+    writes = {(one.buffer, one.indices) for one in stores(block)}
+    if len(writes) != 1:
+        return None
+    ((target, indices),) = writes
+    index_map = known.get(target)
+    iterators = [one.var for one in block.iter_vars]
+    if index_map is None or not _are_distinct(indices, iterators):
+        return None
+    spatial = list(dict.fromkeys(indices))
+    rest = [var for var in iterators if var not in spatial]
+    final = [
+        substitute(one, dict(zip(index_map.initial_indices, indices)))
+        for one in index_map.final_indices
+    ]
+    suggested: dict[Block | Buffer, IndexMap] = {block: _map(iterators, [*final, *rest])}
+    for buffer in dict.fromkeys([one.buffer for one in loads(block)]):
+        if buffer is target:
+            continue
+        made = _of_read(block, buffer, [*final, *rest], iterators)
+        if made is not None:
+            suggested[buffer] = made
+    return suggested
+
+
+def _are_distinct(indices: Sequence[PrimExpr], iterators: list[Var]) -> bool:
+    """Return whether indices are iterators, each another one."""
+    return all(one in iterators for one in indices) and len(set(indices)) == len(indices)
+
+
+def _of_read(
+    block: Block, buffer: Buffer, final: list[Any], iterators: list[Var]
+) -> IndexMap | None:
+    """Return the map of a buffer that a block reads: what of the block's new iterators is made of
+    the buffer's indices; None if they say nothing, or nothing new.
+    """
+    accesses = {one.indices for one in loads(block, buffer)}
+    if len(accesses) != 1:
+        return None
+    (indices,) = accesses
+    if not _are_distinct(indices, iterators):
+        return None
+    kept = []
+    for expr in final:
+        used = variables(expr)
+        if all(var in indices for var in used):
+            kept.append(expr)
+        elif any(var in indices for var in used):
+            return None  # mixed with an iterator that the buffer does not have
+    if len(kept) == len(indices) and all(a is b for a, b in zip(kept, indices)):
+        return None
+    return _map(list(indices), kept)  # type: ignore[arg-type]
+
+
+def _map(initial: list[Var], final: list[Any]) -> IndexMap:
+    """Return an index map with variables of its own."""
+    fresh = [Var(one.name, one.dtype) for one in initial]
+    return IndexMap(fresh, [substitute(one, dict(zip(initial, fresh))) for one in final])
