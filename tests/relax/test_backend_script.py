@@ -57,7 +57,9 @@ CASES = {
         {"lhs", "rhs", "root", "bias"},
     ),
     "residual": (
-        patterns.make_residual_block_pattern(patterns.make_matmul_pattern(), activation="relax.exp"),
+        patterns.make_residual_block_pattern(
+            patterns.make_matmul_pattern(), activation="relax.exp"
+        ),
         lambda x, w: op.exp(op.add(x, op.matmul(x, w))),
         _SQUARE,
         {"lhs", "rhs", "root", "residual"},

@@ -1,4 +1,4 @@
-"""Names of Relax that have no meaning here: what launches on GPUs, and libraries of their makers."""
+"""Names of Relax that have no meaning here: launch graphs of GPUs, and makers' libraries."""
 
 from __future__ import annotations
 

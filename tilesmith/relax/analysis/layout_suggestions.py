@@ -51,33 +51,39 @@ def suggest_layout_transforms(
 def _suggestion(
     block: Block, known: dict[Buffer, IndexMap]
 ) -> dict[Block | Buffer, IndexMap] | None:
-    writes = {(one.buffer, one.indices) for one in stores(block)}
-    if len(writes) != 1:
-        return None
-    ((target, indices),) = writes
-    index_map = known.get(target)
+    written = list(stores(block))
+    target = written[0].buffer
     iterators = [one.var for one in block.iter_vars]
-    if index_map is None or not _are_distinct(indices, iterators):
+    indices = _only([one.indices for one in written])
+    index_map = known.get(target)
+    if any(one.buffer is not target for one in written) or index_map is None:
         return None
-    spatial = list(dict.fromkeys(indices))
-    rest = [var for var in iterators if var not in spatial]
-    final = [
-        substitute(one, dict(zip(index_map.initial_indices, indices)))
-        for one in index_map.final_indices
-    ]
-    suggested: dict[Block | Buffer, IndexMap] = {block: _map(iterators, [*final, *rest])}
+    if indices is None or not _are_distinct(indices, iterators):
+        return None
+    spatial = {id(one) for one in indices}
+    rest = [var for var in iterators if id(var) not in spatial]
+    final = [*index_map.map_indices(list(indices)), *rest]
+    suggested: dict[Block | Buffer, IndexMap] = {block: _map(iterators, final)}
     for buffer in dict.fromkeys([one.buffer for one in loads(block)]):
-        if buffer is target:
-            continue
-        made = _of_read(block, buffer, [*final, *rest], iterators)
-        if made is not None:
-            suggested[buffer] = made
+        if buffer is not target:
+            made = _of_read(block, buffer, final, iterators)
+            if made is not None:
+                suggested[buffer] = made
     return suggested
+
+
+def _only(accesses: list[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...] | None:
+    """Return the indices that all accesses have, None if they are not the same ones."""
+    first = accesses[0]
+    same = all(a is b for other in accesses for a, b in zip(first, other))
+    return first if same else None
 
 
 def _are_distinct(indices: Sequence[PrimExpr], iterators: list[Var]) -> bool:
     """Return whether indices are iterators, each another one."""
-    return all(one in iterators for one in indices) and len(set(indices)) == len(indices)
+    known = {id(one) for one in iterators}
+    found = {id(one) for one in indices}
+    return found <= known and len(found) == len(indices)
 
 
 def _of_read(
@@ -86,18 +92,16 @@ def _of_read(
     """Return the map of a buffer that a block reads: what of the block's new iterators is made of
     the buffer's indices; None if they say nothing, or nothing new.
     """
-    accesses = {one.indices for one in loads(block, buffer)}
-    if len(accesses) != 1:
+    indices = _only([one.indices for one in loads(block, buffer)])
+    if indices is None or not _are_distinct(indices, iterators):
         return None
-    (indices,) = accesses
-    if not _are_distinct(indices, iterators):
-        return None
+    own = {id(one) for one in indices}
     kept = []
     for expr in final:
-        used = variables(expr)
-        if all(var in indices for var in used):
+        inside = [id(var) in own for var in variables(expr)]
+        if all(inside):
             kept.append(expr)
-        elif any(var in indices for var in used):
+        elif any(inside):
             return None  # mixed with an iterator that the buffer does not have
     if len(kept) == len(indices) and all(a is b for a, b in zip(kept, indices)):
         return None

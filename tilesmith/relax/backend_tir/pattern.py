@@ -39,7 +39,7 @@ def _pattern(
     }
     inputs = []
     for number, shape in enumerate(shapes):
-        extents = [sizes.get(one) or const(int(one), "int64") for one in shape.split()]
+        extents = [sizes[one] if one in sizes else const(int(one), "int64") for one in shape.split()]
         inputs.append(te.placeholder(extents, dtype, name=f"rxplaceholder_{number}"))
     used = {name: size for name, size in sizes.items() if name in _parameters(make)}
     made = te.create_prim_func([*inputs, make(*inputs, **used), *used.values()])
