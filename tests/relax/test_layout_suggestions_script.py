@@ -15,9 +15,7 @@ from tilesmith.tir.analysis import unscheduled_blocks
 
 
 @T.prim_func
-def two_steps(
-    a: T.Buffer((8, 16)), b: T.Buffer((16,)), c: T.Buffer((16, 8)), d: T.Buffer((8, 16))
-):
+def two_steps(a: T.Buffer((8, 16)), b: T.Buffer((16,)), c: T.Buffer((16, 8)), d: T.Buffer((8, 16))):
     e = T.alloc_buffer((8, 16))
     for i, j in T.grid(8, 16):
         with T.block("first"):
@@ -61,7 +59,7 @@ def shown(suggestions):
 
 
 def test_layouts_go_back_through_blocks():
-    packed = lambda i, j: (i, j // 4, j % 4)  # noqa: E731
+    packed = lambda i, j: (i, j // 4, j % 4)
     assert shown(analysis.suggest_layout_transforms(two_steps, [packed])) == {
         # of c (j, i) the place follows the block's: first i, then j
         "second": {"second": [1, 1, 1], "e": [1, 1, 1], "c": [5, 0, 1]},

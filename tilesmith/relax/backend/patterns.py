@@ -207,9 +207,7 @@ def make_attention_rewrite_pattern(
     products, or back behind them) or "BNSH" (they are in front). ``with_cast``: softmax is computed
     in another dtype. ``with_kv_repeat``: keys and values are repeated for groups of heads.
     """
-    for layout in (qkv_layout, out_layout):
-        if layout not in ("BSNH", "BNSH"):
-            raise UnknownNameError(f"the layout of attention is BSNH or BNSH, not '{layout}'")
+    _check_layouts(qkv_layout, out_layout)
     permute, repeat = _call("relax.permute_dims"), _call("relax.repeat")
     query, key, value, bias = wildcard(), wildcard(), wildcard(), wildcard()
     repeats = [repeat(key), repeat(value)] if with_kv_repeat else [key, value]
@@ -257,6 +255,12 @@ def make_attention_rewrite_pattern(
         return operators.permute_dims(result, _TO_HEADS) if out_layout == "BNSH" else result
 
     return chosen, rewrite
+
+
+def _check_layouts(*layouts: str) -> None:
+    for layout in layouts:
+        if layout not in ("BSNH", "BNSH"):
+            raise UnknownNameError(f"the layout of attention is BSNH or BNSH, not '{layout}'")
 
 
 def _repeats_heads(found: Any, repeats: Any, layout: str) -> bool:

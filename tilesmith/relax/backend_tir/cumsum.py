@@ -8,7 +8,7 @@ from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError
 from tilesmith.tir import PrimFunc
 
-__all__ = ["gpu_2d_continuous_cumsum"]
+__all__ = ["add_up", "check_threads", "gpu_2d_continuous_cumsum"]
 
 
 def check_threads(ty_len: int, tx_len: int, thread_elem: int) -> int:
@@ -19,6 +19,19 @@ def check_threads(ty_len: int, tx_len: int, thread_elem: int) -> int:
             f"{ty_len} times {tx_len} threads: their number is a power of two, 1024 at most"
         )
     return threads
+
+
+@T.macro
+def add_up(shared: Any, tx: Any, steps: Any, zero: Any) -> None:
+    """Let row ``steps % 2`` of ``shared`` hold the running totals over threads of row 0."""
+    T.tvm_storage_sync("shared")
+    for step in T.unroll(T.int64(steps)):
+        shared[1 - step % 2, tx] = shared[step % 2, tx] + T.if_then_else(
+            tx >= T.shift_left(T.int64(1), step),
+            shared[step % 2, T.max(tx - T.shift_left(T.int64(1), step), T.int64(0))],
+            zero,
+        )
+        T.tvm_storage_sync("shared")
 
 
 def gpu_2d_continuous_cumsum(
@@ -58,16 +71,7 @@ def gpu_2d_continuous_cumsum(
                                     a[row, (chunk * threads + tx) * thread_elem + k], out
                                 )
                         shared[0, tx] = own[0]
-                        T.tvm_storage_sync("shared")
-                        for step in T.unroll(T.int64(steps)):
-                            shared[1 - step % 2, tx] = shared[step % 2, tx] + T.if_then_else(
-                                tx >= T.shift_left(T.int64(1), step),
-                                shared[
-                                    step % 2, T.max(tx - T.shift_left(T.int64(1), step), T.int64(0))
-                                ],
-                                T.cast(0, out),
-                            )
-                            T.tvm_storage_sync("shared")
+                        add_up(shared, tx, steps, T.cast(0, out))
                         own[0] = carry[0] + shared[steps % 2, tx] - own[0]
                         for k in range(T.int64(thread_elem)):
                             if (chunk * threads + tx) * thread_elem + k < n:

@@ -39,13 +39,15 @@ def _pattern(
     }
     inputs = []
     for number, shape in enumerate(shapes):
-        extents = [sizes[one] if one in sizes else const(int(one), "int64") for one in shape.split()]
+        extents = [
+            sizes[one] if one in sizes else const(int(one), "int64") for one in shape.split()
+        ]
         inputs.append(te.placeholder(extents, dtype, name=f"rxplaceholder_{number}"))
     used = {name: size for name, size in sizes.items() if name in _parameters(make)}
     made = te.create_prim_func([*inputs, make(*inputs, **used), *used.values()])
-    names = [Var(name, "handle") for name in handles.split()]
-    buffers = dict(zip(names, made.buffers))
-    return PrimFunc([*names, *sizes.values()], made.body, None, buffers, {"tir.noalias": True})
+    params = [Var(name, "handle") for name in handles.split()]
+    buffers = dict(zip(params, made.buffers))
+    return PrimFunc([*params, *sizes.values()], made.body, None, buffers, {"tir.noalias": True})
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

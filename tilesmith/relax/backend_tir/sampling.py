@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesmith.relax.backend_tir.cumsum import check_threads
+from tilesmith.relax.backend_tir.cumsum import add_up, check_threads
 from tilesmith.script import tir as T
 from tilesmith.tir import PrimFunc
 
@@ -75,6 +75,7 @@ def gpu_multinomial_from_uniform(
                     own = T.alloc_buffer((T.int64(1),), scope="local")
                     carry = T.alloc_buffer((T.int64(1),), scope="local")
                     carry[0] = T.float32(0)
+                    row = T.cast(rows[i, 0], "int64")
                     if tx == 0:
                         found[i, 0] = T.cast(classes - 1, dtype)
                     T.tvm_storage_sync("shared")
@@ -83,38 +84,17 @@ def gpu_multinomial_from_uniform(
                         for k in range(T.int64(thread_elem)):
                             if (chunk * threads + tx) * thread_elem + k < classes:
                                 own[0] = own[0] + T.cast(
-                                    prob[
-                                        T.cast(rows[i, 0], "int64"),
-                                        (chunk * threads + tx) * thread_elem + k,
-                                    ],
-                                    "float32",
+                                    prob[row, (chunk * threads + tx) * thread_elem + k], "float32"
                                 )
                         shared[0, tx] = own[0]
-                        T.tvm_storage_sync("shared")
-                        for step in T.unroll(T.int64(steps)):
-                            shared[1 - step % 2, tx] = shared[step % 2, tx] + T.if_then_else(
-                                tx >= T.shift_left(T.int64(1), step),
-                                shared[
-                                    step % 2, T.max(tx - T.shift_left(T.int64(1), step), T.int64(0))
-                                ],
-                                T.float32(0),
-                            )
-                            T.tvm_storage_sync("shared")
+                        add_up(shared, tx, steps, T.float32(0))
                         own[0] = carry[0] + shared[steps % 2, tx] - own[0]
                         for k in range(T.int64(thread_elem)):
-                            if (chunk * threads + tx) * thread_elem + k < classes:
-                                if own[0] <= T.cast(uniform[i, 0], "float32"):
-                                    own[0] = own[0] + T.cast(
-                                        prob[
-                                            T.cast(rows[i, 0], "int64"),
-                                            (chunk * threads + tx) * thread_elem + k,
-                                        ],
-                                        "float32",
-                                    )
-                                    if own[0] > T.cast(uniform[i, 0], "float32"):
-                                        found[i, 0] = T.cast(
-                                            (chunk * threads + tx) * thread_elem + k, dtype
-                                        )
+                            place = (chunk * threads + tx) * thread_elem + k
+                            if place < classes and own[0] <= T.cast(uniform[i, 0], "float32"):
+                                own[0] = own[0] + T.cast(prob[row, place], "float32")
+                                if own[0] > T.cast(uniform[i, 0], "float32"):
+                                    found[i, 0] = T.cast(place, dtype)
                         carry[0] = carry[0] + shared[steps % 2, threads - 1]
                         T.tvm_storage_sync("shared")
 
