@@ -206,12 +206,12 @@ def tuple(*fields: Any) -> _TupleExpr:
     return _TupleExpr(fields)
 
 
-def to_vdevice(data: Any, dst_vdevice: Any) -> Call:
+def to_vdevice(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
     """Return a copy of a tensor on another device of the module: itself, or its text "cuda:0"."""
     return _op.to_vdevice(data, _named_vdevice(dst_vdevice))
 
 
-def hint_on_device(data: Any, dst_vdevice: Any) -> Call:
+def hint_on_device(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
     """Say on which device of the module a value should be computed."""
     return _op.hint_on_device(data, _named_vdevice(dst_vdevice))
 

@@ -36,7 +36,7 @@ def suggest_layout_transforms(
     known: dict[Buffer, IndexMap] = {}
     for buffer, given in zip(results, write_buffer_transforms):
         is_map = isinstance(given, IndexMap)
-        known[buffer] = given if is_map else IndexMap.from_func(given, len(buffer.shape))  # type: ignore[assignment, arg-type]
+        known[buffer] = given if is_map else IndexMap.from_func(given, len(buffer.shape))
     found: dict[Block, dict[Block | Buffer, IndexMap]] = {}
     for block in reversed(blocks):
         suggested = _suggestion(block, known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Range, const
 from tilesmith.tir import BufferLoad, BufferStore, PrimFunc
@@ -28,7 +30,8 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
         return False
     analyzer = Analyzer()
     for iterator in block.iter_vars:
-        extent = iterator.dom.extent
+        domain: Any = iterator.dom
+        extent = domain.extent
         analyzer.bind(iterator.var, Range.from_min_extent(const(0, extent.dtype), extent))
     source = load.buffer.offset_of(load.indices)[0]
     target = store.buffer.offset_of(store.indices)[0]

@@ -32,12 +32,12 @@ class SamplingDispatcher(BackendDispatcher):
         if not all(is_known(known_struct_info(one)) for one in (*made.args, made)):
             return made
         prob, uniform, rows = made.args
-        dtypes = [str(self.get_shape_dtype(one)[1]) for one in (*made.args, made)]
+        a, b, c, d = [str(self.get_shape_dtype(one)[1]) for one in (*made.args, made)]
         if self.is_gpu_target(self.target_of(made)):
-            kernel = gpu_multinomial_from_uniform(*dtypes)
+            kernel = gpu_multinomial_from_uniform(a, b, c, d)
             name, arguments = "gpu_multinomial_from_uniform", [prob, uniform, rows]
         else:
-            kernel = generic_get_sample_index(*dtypes)
+            kernel = generic_get_sample_index(a, b, c, d)
             sums = self.builder_.emit(operators.cumsum(prob, 1))
             name, arguments = "get_sample_index", [sums, uniform, rows]
         variable = self.builder_.add_func(kernel, name)

@@ -8,16 +8,16 @@ from typing import Any
 from tilesmith.ir import IntImm, IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import pass_factory
-from tilesmith.relax import op as operators
 from tilesmith.relax.backend.utils import BackendDispatcher
 from tilesmith.relax.expr import Call, ShapeExpr, Var, known_struct_info
 from tilesmith.relax.op import memory as memory_ops
+from tilesmith.relax.op.declaration import find_function
 from tilesmith.relax.transform.legalize_ops import is_known, legalize_call
 
 __all__ = ["DispatchSortScan", "SortScanDispatcher"]
 
-_SORTS = tuple([operators.find_function(name).op for name in ("sort", "argsort", "topk")])
-_SCANS = tuple([operators.find_function(name).op for name in ("cumsum", "cumprod")])
+_SORTS = tuple([find_function(name).op for name in ("sort", "argsort", "topk")])
+_SCANS = tuple([find_function(name).op for name in ("cumsum", "cumprod")])
 
 
 class SortScanDispatcher(BackendDispatcher):
@@ -50,7 +50,7 @@ class SortScanDispatcher(BackendDispatcher):
         shape, dtype = self.get_shape_dtype(call.args[0])
         sizes = [size.value if isinstance(size, IntImm) else 1 for size in shape.values]
         places = 8 if call.op in _SORTS else 0
-        return (8 << 20) + 2 * math.prod(sizes) * (dtype.bits // 8 + places)
+        return int((8 << 20) + 2 * math.prod(sizes) * (dtype.bits // 8 + places))
 
     def allocate_workspace(self, call: Call) -> Var:
         """Allocate the workspace of a call before it."""

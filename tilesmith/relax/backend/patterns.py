@@ -19,7 +19,6 @@ from tilesmith.relax.dpl.pattern import (
     is_tuple_get_item,
     wildcard,
 )
-from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.relations import sizes_of
 from tilesmith.support.errors import UnknownNameError
 
@@ -100,7 +99,7 @@ def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> Na
     (``var_len``).
     """
     query, key, value = wildcard(), wildcard(), wildcard()
-    parts = {"query": query, "key": key, "value": value}
+    parts: dict[str, DFPattern] = {"query": query, "key": key, "value": value}
     arguments = [query, key, value]
     name = "relax.nn.attention"
     if with_bias:
@@ -128,11 +127,11 @@ def make_stacked_attention_pattern(
     names = ("query", "key", "value")
     raw: list[DFPattern] = []
     if start_op == "split":
-        parts["split"] = whole = _call("relax.split")(stacked)
+        whole = parts["split"] = _call("relax.split")(stacked)
         raw = [is_tuple_get_item(whole, place) for place in range(3)]
     elif start_op == "strided_slice":
         for name in names:
-            sliced = is_op("relax.strided_slice")
+            sliced = _call("relax.strided_slice")
             parts[f"strided_slice_{name}"] = one = sliced(stacked, varg_default_wildcard=True)
             raw.append(one)
     else:
@@ -219,7 +218,7 @@ def make_attention_rewrite_pattern(
     factor = is_const()
     multiplied = _call("relax.multiply")(product, factor)
     divided = _call("relax.divide")(product, factor)
-    scores: DFPattern = multiplied | divided
+    scores: Any = multiplied | divided
     if with_bias:
         scores = _call("relax.add")(scores, bias)
     if with_cast:
@@ -249,7 +248,7 @@ def make_attention_rewrite_pattern(
         if qkv_layout == "BNSH":
             operands = [operators.permute_dims(one, _TO_HEADS) for one in operands]
         given = found[bias] if with_bias else None
-        if given is not None and len(sizes_of(known_struct_info(given)) or ()) != 4:
+        if given is not None and len(sizes_of(given.struct_info) or ()) != 4:
             return expr
         result = operators.nn.attention(*operands, given, scale)
         return operators.permute_dims(result, _TO_HEADS) if out_layout == "BNSH" else result

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Running totals of rows by the threads of a GPU."""
 
 from __future__ import annotations

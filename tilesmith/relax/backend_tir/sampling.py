@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Draws from distributions by numbers that are given, on the CPU and on the threads of a GPU."""
 
 from __future__ import annotations

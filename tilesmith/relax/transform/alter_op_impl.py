@@ -78,7 +78,8 @@ class _Alter(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or call.op is not _CALL_TIR:
             return call
-        kernel = self.mod.functions.get(call.args[0])
+        given_kernel: Any = call.args[0]
+        kernel = self.mod.functions.get(given_kernel)
         name = None if kernel is None else kernel.attrs.get(OPERATOR)
         chosen = self.replacements.get(str(name)) if name is not None else None
         if chosen is None or not isinstance(call.args[1], Tuple):
@@ -100,7 +101,7 @@ class _Alter(PyExprMutator):
         operands = [self.kernels[chosen.name], Tuple(arguments), *call.args[2:]]
         is_tuple = isinstance(info, TupleStructInfo)
         given = TupleStructInfo(tuple(infos)) if is_tuple else infos[0]
-        value = Call(_CALL_TIR, operands, None, given, call.span)
+        value: Any = Call(_CALL_TIR, operands, None, given, call.span)
         if not is_tuple:
             return self._result(chosen, first, value, results[0])
         value = self.builder_.emit(value)
@@ -181,9 +182,9 @@ def alter_op_impl(
         for name, func in op_impl_map.items()
     }
     mutator = _Alter(mod, replacements)
-    for name, function in list(mod.functions.items()):
+    for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and function.body is not None:
             updated = mutator.visit_expr(function)
             if updated is not function:
-                mutator.builder_.update_func(name, updated)
+                mutator.builder_.update_func(variable, updated)
     return mutator.builder_.get()

@@ -178,7 +178,7 @@ class _Block(PyExprMutator):
             record_fallback("layout", f"a call of {call.op.name}", error)
         return None
 
-    def chosen(self, call: Call, layouts: Sequence[str]) -> Held | None:
+    def chosen(self, call: Any, layouts: Sequence[str]) -> Held | None:
         """Return a call of an operator in the layouts that the user wishes for it."""
         attrs = dict(call.attrs.items())
         if "kernel_layout" in attrs:

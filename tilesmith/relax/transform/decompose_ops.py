@@ -25,24 +25,28 @@ _LAYER_NORM = operators.nn.layer_norm.op
 _DROPOUT = operators.nn.dropout.op
 
 
+def _info(expr: Any) -> Any:
+    return known_struct_info(expr)
+
+
 def _unit_shape(data: Any, axis: int) -> list[Any]:
-    info = known_struct_info(data)
+    info = _info(data)
     shape: list[Any] = [1] * info.ndim
     shape[axis] = info.shape[axis]
     return shape
 
 
 def _in_dtype(expr: Any, dtype: DataType) -> Any:
-    return expr if known_struct_info(expr).dtype == dtype else operators.astype(expr, dtype)
+    return expr if _info(expr).dtype == dtype else operators.astype(expr, dtype)
 
 
-def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
+def scale_and_shift(builder: Any, call: Any) -> tuple[Any, Any]:
     """Return the factor and the summand that a batch normalisation amounts to, along its axis.
 
     They are computed in float32 at least, and rounded to the dtype of the data.
     """
     data, *parameters = call.args
-    attrs, out = call.attrs, known_struct_info(data).dtype
+    attrs, out = call.attrs, _info(data).dtype
     dtype = DataType("float32") if out.bits < 32 else out
     gamma, beta, mean, variance = [_in_dtype(one, dtype) for one in parameters]
     scale = operators.rsqrt(operators.add(variance, const(attrs.epsilon, dtype)))
@@ -55,12 +59,12 @@ def scale_and_shift(builder: Any, call: Call) -> tuple[Any, Any]:
     return builder.emit(_in_dtype(scale, out)), builder.emit(_in_dtype(shift, out))
 
 
-def decompose_batch_norm(builder: Any, call: Call) -> Any:
+def decompose_batch_norm(builder: Any, call: Any) -> Any:
     """Return ``x * scale + shift`` and the statistics, or the call itself if the rank is not
     known.
     """
     data = call.args[0]
-    info = known_struct_info(data)
+    info = _info(data)
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim < 0:
         return call
     axis = call.attrs.axis % info.ndim
@@ -75,16 +79,16 @@ def decompose_batch_norm(builder: Any, call: Call) -> Any:
     return Tuple([builder.emit(operators.add(scaled, shift)), call.args[3], call.args[4]])
 
 
-def _statistics(builder: Any, call: Call) -> Any:
+def _statistics(builder: Any, call: Any) -> Any:
     """Return mean and variance of a batch, and the moving ones after it; None if the sizes are not
     known.
     """
     data, _, _, *moving = call.args
-    info = known_struct_info(data)
+    info = _info(data)
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim < 0:
         return None
     others = [k for k in range(info.ndim) if k != call.attrs.axis % info.ndim]
-    dtypes = [known_struct_info(one).dtype for one in moving]
+    dtypes = [_info(one).dtype for one in moving]
     mean = builder.emit(_in_dtype(builder.emit(operators.mean(data, others)), dtypes[0]))
     variance = builder.emit(_in_dtype(builder.emit(operators.variance(data, others)), dtypes[1]))
     sizes = [info.shape[k] for k in others]
@@ -101,7 +105,7 @@ def _statistics(builder: Any, call: Call) -> Any:
     return [mean, variance], updated
 
 
-def decompose_training_batch_norm(builder: Any, call: Call) -> Any:
+def decompose_training_batch_norm(builder: Any, call: Any) -> Any:
     """Return a batch normalisation by the statistics of the batch, and the updated moving ones."""
     found = _statistics(builder, call)
     if found is None:
@@ -112,10 +116,10 @@ def decompose_training_batch_norm(builder: Any, call: Call) -> Any:
     return Tuple([decompose_batch_norm(builder, plain).fields[0], *moving])
 
 
-def decompose_layer_norm(builder: Any, call: Call) -> Any:
+def decompose_layer_norm(builder: Any, call: Any) -> Any:
     """Return a layer normalisation as arithmetic; the call itself if its axes have no order."""
     data, gamma, beta = call.args
-    info = known_struct_info(data)
+    info = _info(data)
     if not isinstance(info, TensorStructInfo) or info.shape is None or info.ndim < 0:
         return call
     axes = [int(axis) % info.ndim for axis in call.attrs.axes]

@@ -58,7 +58,7 @@ def inplace_kernel(func: PrimFunc, place: int) -> PrimFunc:
     return PrimFunc(params, body, func.ret_type, buffers, func.attrs, func.span)
 
 
-def _can_be_written(call: Call, arg: Any) -> bool:
+def _can_be_written(call: Any, arg: Any) -> bool:
     """Return whether an operand has the shape and dtype of the result."""
     own, info = known_struct_info(arg), known_struct_info(call)
     if not isinstance(own, TensorStructInfo) or not isinstance(info, TensorStructInfo):
@@ -69,7 +69,7 @@ def _can_be_written(call: Call, arg: Any) -> bool:
     return prove_equal_shapes(sizes, wanted)
 
 
-def inplace_calls(func: Function) -> dict[Var, list[int]]:
+def inplace_calls(func: Any) -> dict[Var, list[int]]:
     """Return the variables of a function's dataflow blocks whose elementwise values may be written
     over an operand, with the numbers of these operands.
     """
@@ -83,7 +83,7 @@ def inplace_calls(func: Function) -> dict[Var, list[int]]:
     own = {b.var: b.value for b in graph.bindings}
     found: dict[Var, list[int]] = {}
     for step, binding in enumerate(graph.bindings):
-        call = binding.value
+        call: Any = binding.value
         if binding.var not in flowing or not _is_elementwise(call):
             continue
         places = [
@@ -136,7 +136,7 @@ class _InPlace(PyExprMutator):
             return None
         arguments = list(lowered.args[1].fields)
         target = [number for number, one in enumerate(arguments) if one is call.args[place]]
-        kernel = builder.get()[lowered.args[0]]
+        kernel: Any = builder.get()[lowered.args[0]]
         if not target or len(kernel.buffers) != len(arguments) + 1:
             return None
         made = inplace_kernel(kernel, target[0])

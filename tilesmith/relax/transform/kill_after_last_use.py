@@ -80,7 +80,7 @@ def kill_after_last_use(func: Function) -> Function:
     return with_kills(func, graph, graph.escaping)
 
 
-def with_kills(func: Function, graph: GraphRanges, kept: set[Var]) -> Function:
+def with_kills(func: Any, graph: GraphRanges, kept: set[Var]) -> Any:
     """Return a function that says of each value but those that are ``kept`` when it is needed no
     more.
     """

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tilesmith.ir import Op
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, PrimValue, Tuple, known_struct_info
+from tilesmith.relax.op.declaration import find_function
 from tilesmith.relax.spec import Layout
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relax.transform.layout_forms import (
@@ -63,7 +64,7 @@ class Layouts(Protocol):
 Rule = Callable[[Layouts, Any], Held | None]
 
 
-def carry(layouts: Layouts, call: Call) -> Held | None:
+def carry(layouts: Layouts, call: Any) -> Held | None:
     """Return a call with operands in their new layouts, None if its operator cannot do with them;
     some operand is not as it was.
     """
@@ -81,7 +82,7 @@ def _made(call: Call, args: list[Any], **changes: Any) -> Call:
     return Call(call.op, args, attrs or None, call.sinfo_args, call.span)
 
 
-def _data(layouts: Layouts, call: Call) -> tuple[Any, Form | None, list[Any]]:
+def _data(layouts: Layouts, call: Any) -> tuple[Any, Form | None, list[Any]]:
     """Return the first operand, its form, and the other operands as they were."""
     data = layouts.held_of(call.args[0])
     if data.form is None:
@@ -89,7 +90,7 @@ def _data(layouts: Layouts, call: Call) -> tuple[Any, Form | None, list[Any]]:
     return data.expr, data.form, [layouts.plain(layouts.held_of(arg)) for arg in call.args[1:]]
 
 
-def _by_element(layouts: Layouts, call: Call) -> Held | None:
+def _by_element(layouts: Layouts, call: Any) -> Held | None:
     args = [layouts.held_of(arg) for arg in call.args]
     forms = [one.form for one in args if one.form is not None]
     shape = sizes_of(known_struct_info(call))
@@ -111,7 +112,7 @@ def _spread(layouts: Layouts, held: Held, form: Form, count: int) -> Any:
     return layouts.in_layout(Held(found), form.old, form.new)
 
 
-def _named(layouts: Layouts, call: Call) -> Held | None:
+def _named(layouts: Layouts, call: Any) -> Held | None:
     """Pools, resizing: the attribute ``layout`` becomes the new one."""
     data, form, rest = _data(layouts, call)
     attrs = dict(call.attrs.items())
@@ -125,7 +126,7 @@ def _named(layouts: Layouts, call: Call) -> Held | None:
     return Held(_made(call, [data, *rest], **changes), form)
 
 
-def _permute(layouts: Layouts, call: Call) -> Held | None:
+def _permute(layouts: Layouts, call: Any) -> Held | None:
     """Let the axes stay where they are: only what they were called changes."""
     data, form, _ = _data(layouts, call)
     if form is None:
@@ -140,7 +141,7 @@ def _along(*names: str) -> Rule:
     one axis, or none.
     """
 
-    def rule(layouts: Layouts, call: Call) -> Held | None:
+    def rule(layouts: Layouts, call: Any) -> Held | None:
         data, form, rest = _data(layouts, call)
         if form is None:
             return None
@@ -165,12 +166,12 @@ def _along(*names: str) -> Rule:
     return rule
 
 
-def _dropout(layouts: Layouts, call: Call) -> Held | None:
+def _dropout(layouts: Layouts, call: Any) -> Held | None:
     data, form, _ = _data(layouts, call)
     return None if form is None else Held(_made(call, [data]), None, [form, form])
 
 
-def _concat(layouts: Layouts, call: Call) -> Held | None:
+def _concat(layouts: Layouts, call: Any) -> Held | None:
     if not isinstance(call.args[0], Tuple) or call.attrs.axis is None:
         return None
     fields = [layouts.held_of(one) for one in call.args[0].fields]
@@ -183,7 +184,7 @@ def _concat(layouts: Layouts, call: Call) -> Held | None:
     return Held(_made(call, [Tuple(operands)], axis=place), forms[0])
 
 
-def _reduce(layouts: Layouts, call: Call) -> Held | None:
+def _reduce(layouts: Layouts, call: Any) -> Held | None:
     data, form, _ = _data(layouts, call)
     if form is None:
         return None
@@ -198,7 +199,7 @@ def _reduce(layouts: Layouts, call: Call) -> Held | None:
     return Held(_made(call, [data], axis=places), found[1])
 
 
-def _squeeze(layouts: Layouts, call: Call) -> Held | None:
+def _squeeze(layouts: Layouts, call: Any) -> Held | None:
     data, form, _ = _data(layouts, call)
     axes = call.attrs.axis
     if form is None or axes is None:
@@ -210,7 +211,7 @@ def _squeeze(layouts: Layouts, call: Call) -> Held | None:
     return Held(_made(call, [data], axis=places), without(form, gone))
 
 
-def _pad(layouts: Layouts, call: Call) -> Held | None:
+def _pad(layouts: Layouts, call: Any) -> Held | None:
     data, form, _ = _data(layouts, call)
     flat = call.attrs.pad_width
     if form is None:
@@ -221,7 +222,7 @@ def _pad(layouts: Layouts, call: Call) -> Held | None:
     return Held(_made(call, [data], pad_width=[side for pair in found for side in pair]), form)
 
 
-def _strided_slice(layouts: Layouts, call: Call) -> Held | None:
+def _strided_slice(layouts: Layouts, call: Any) -> Held | None:
     data, form, rest = _data(layouts, call)
     axes = call.args[1] if len(call.args) > 1 else None
     if form is None or not isinstance(axes, Tuple):
@@ -248,13 +249,13 @@ _RULES: dict[Any, Rule] = {
     operators.squeeze.op: _squeeze,
     operators.strided_slice.op: _strided_slice,
     **{
-        operators.find_function(name).op: _along("axis")
+        find_function(name).op: _along("axis")
         for name in (
             "cumprod cumsum flip nn.log_softmax nn.lrn nn.prelu nn.softmax repeat split"
         ).split()
     },
     **{
-        operators.find_function(name).op: _reduce
+        find_function(name).op: _reduce
         for name in "argmax argmin max mean min prod std sum variance".split()
     },
 }

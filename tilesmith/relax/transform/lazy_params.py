@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tilesmith.ir import IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.analysis import used_vars
 from tilesmith.relax.binding import copy_with_new_vars
@@ -40,7 +41,7 @@ _OBJECT = ObjectStructInfo()
 
 
 def before_uses(
-    func: Function, params: Iterable[Var], load: Callable[[Var], list[Binding]]
+    func: Any, params: Iterable[Var], load: Callable[[Var], list[Binding]]
 ) -> list[BindingBlock]:
     """Return the blocks of a function with what loads a parameter before its first use.
 
@@ -73,7 +74,7 @@ def _sizes(param: Var) -> list[Any]:
 
 
 @compiler_pass("LazyGetInput")
-def lazy_get_input(func: Function) -> Function:
+def lazy_get_input(func: Function, mod: IRModule) -> Function:
     """Gets the parameters after the first ``num_input`` ones from a function when they are needed:
     ``fget_param(index, name)``, which becomes the last parameter.
 
@@ -85,7 +86,8 @@ def lazy_get_input(func: Function) -> Function:
     weights = func.params[count:]
     if not weights:
         return func
-    func = to_non_dataflow(func, None)
+    func = to_non_dataflow(func, mod)
+    body: Any = func.body
     getter = Var(
         "fget_param", FuncStructInfo([PrimStructInfo("int64"), _OBJECT], _OBJECT, purity=True)
     )
@@ -98,14 +100,14 @@ def lazy_get_input(func: Function) -> Function:
 
     blocks = before_uses(func, weights, load)
     attrs = {key: value for key, value in func.attrs.items() if key != "num_input"}
-    body = SeqExpr(blocks, func.body.body, func.body.span)
+    body = SeqExpr(blocks, body.body, body.span)
     params = [*func.params[:count], getter]
     ret = erase_to_params(func.ret_struct_info, params)
     made = Function(params, body, ret, func.is_pure, attrs, func.span)
     return copy_with_new_vars(made)
 
 
-def after_results(func: Function, store: Callable[[int, Any], list[Binding]]) -> list[BindingBlock]:
+def after_results(func: Any, store: Callable[[int, Any], list[Binding]]) -> list[BindingBlock]:
     """Return the blocks of a function with what stores each field of its result as soon as it is
     known.
     """
@@ -131,7 +133,7 @@ def after_results(func: Function, store: Callable[[int, Any], list[Binding]]) ->
 
 
 @compiler_pass("LazySetOutput")
-def lazy_set_output(func: Function) -> Function:
+def lazy_set_output(func: Function, mod: IRModule) -> Function:
     """Hands results to a function as soon as they are known: ``fset_output(index, value)``, which
     becomes a parameter (after the first ``num_input`` ones); the function itself returns nothing.
 
@@ -139,7 +141,8 @@ def lazy_set_output(func: Function) -> Function:
     """
     if "global_symbol" not in func.attrs:
         return func
-    func = to_non_dataflow(func, None)
+    func = to_non_dataflow(func, mod)
+    body: Any = func.body
     nothing = TupleStructInfo(())
     setter = Var(
         "fset_output", FuncStructInfo([PrimStructInfo("int64"), _OBJECT], nothing, purity=False)
@@ -154,7 +157,7 @@ def lazy_set_output(func: Function) -> Function:
     attrs = dict(func.attrs)
     if "num_input" in attrs:
         attrs["num_input"] = place + 1
-    body = SeqExpr(after_results(func, store), Tuple([]), func.body.span)
+    body = SeqExpr(after_results(func, store), Tuple([]), body.span)
     return copy_with_new_vars(Function(params, body, nothing, False, attrs, func.span))
 
 

@@ -180,7 +180,7 @@ class LazyOutputMutator(PyExprMutator):
         self.result: Any = None
         self.fields: dict[Any, list[int]] = {}
 
-    def visit_function_(self, op: Function) -> Any:
+    def visit_function_(self, op: Any) -> Any:
         """Let a function return nothing."""
         self.result = op.body.body
         if isinstance(self.result, Var):
@@ -252,9 +252,9 @@ class LazyTransformParamsFuncCreator:
         self.extra_get_item_params = list(extra_get_item_params)
         self.extra_set_item_params = list(extra_set_item_params)
 
-    def transform(self, func: Function) -> Function:
+    def transform(self, func: Any) -> Any:
         """Return a function that gets weights and hands over results one by one."""
-        func = to_non_dataflow(func, self.mod)
+        func = to_non_dataflow(func, self.mod or IRModule({}))
         if self.fget_item is not None:
             func = LazyInputMutator(self, self.mod).visit_expr(func)
         if self.fset_item is not None:
@@ -290,6 +290,6 @@ def lazy_transform_params(
     for name, function in list(mod.functions.items()):
         is_wanted = name.name_hint.endswith("transform_params")
         if is_wanted and isinstance(function, Function) and function.body is not None:
-            mod[name] = creator.transform(function)
-            name.describe(mod[name].struct_info)
+            mod[name] = made = creator.transform(function)
+            name.describe(made.struct_info)
     return mod

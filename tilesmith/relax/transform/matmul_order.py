@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilesmith import arith
-from tilesmith.ir import IntImm, IRModule, Op, PrimExpr, Range, const
+from tilesmith.ir import IntImm, IRModule, Op, Range, const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
@@ -32,7 +32,7 @@ _UNBOUNDED = 1 << 31
 class Rewriting(PyExprMutator):
     """Replaces calls by a rule that may ask what their operands are bound to."""
 
-    def __init__(self, func: Function, mod: IRModule) -> None:
+    def __init__(self, func: Any, mod: IRModule) -> None:
         super().__init__(mod)
         first = int(func.attrs.get("num_input", len(func.params)))
         self.early: set[Var] = set(func.params[first:])
@@ -43,7 +43,7 @@ class Rewriting(PyExprMutator):
         for var in used_vars(func.body.body):
             self.uses[var] = self.uses.get(var, 0) + 1
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return the replacement of a call, or None."""
         raise NotImplementedError
 
@@ -75,15 +75,19 @@ class Rewriting(PyExprMutator):
         return value if is_call and self.uses.get(expr, 0) <= 1 else None
 
 
-def rewritten(rewriting: Rewriting, func: Function) -> Function:
+def rewritten(rewriting: Rewriting, func: Any) -> Any:
     """Return a function after a rewriting, without what is not used any more."""
     changed = rewriting.visit_expr(func)
     return changed if changed is func else remove_all_unused(changed)
 
 
+def _info(expr: Any) -> Any:
+    return known_struct_info(expr)
+
+
 def is_transposition(call: Any) -> bool:
     """Return whether a call of permute_dims exchanges the last two axes and nothing else."""
-    rank = known_struct_info(call).ndim
+    rank = _info(call).ndim
     if rank < 2:
         return False
     given = call.attrs.axes
@@ -93,21 +97,21 @@ def is_transposition(call: Any) -> bool:
 
 def transposed(expr: Any) -> Call:
     """Return a matrix (or a stack of them) with its last two axes exchanged."""
-    rank = known_struct_info(expr).ndim
+    rank = _info(expr).ndim
     axes = None if rank == 2 else [*range(rank - 2), rank - 1, rank - 2]
     return operators.permute_dims(expr, axes)
 
 
 def _rank(expr: Any) -> int:
-    info = known_struct_info(expr)
+    info = _info(expr)
     return info.ndim if isinstance(info, TensorStructInfo) else -1
 
 
-def _keeps_dtype(call: Call) -> bool:
-    return known_struct_info(call).dtype == known_struct_info(call.args[0]).dtype
+def _keeps_dtype(call: Any) -> bool:
+    return bool(_info(call).dtype == _info(call.args[0]).dtype)
 
 
-def _work(*products: Call) -> PrimExpr | None:
+def _work(*products: Any) -> Any:
     """Return the multiplications of products; None if a size is not known."""
     total: Any = const(0, "int64")
     for product in products:
@@ -124,7 +128,7 @@ def _work(*products: Call) -> PrimExpr | None:
 class _Order(Rewriting):
     """Regroups products of three matrices."""
 
-    def __init__(self, func: Function, mod: IRModule) -> None:
+    def __init__(self, func: Any, mod: IRModule) -> None:
         super().__init__(func, mod)
         self.analyzer = arith.Analyzer()
         lower = dict(func.attrs.get("tir_var_lower_bound", {}))
@@ -136,7 +140,7 @@ class _Order(Rewriting):
                 var, Range(const(low, var.dtype), const(max(high, low) + 1, var.dtype))
             )
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return the product of three matrices in the other order, if that is less work."""
         if call.op is not _MATMUL:
             return None
@@ -207,7 +211,7 @@ def adjust_matmul_order(func: Function, mod: IRModule) -> Function:
 class _Expand(Rewriting):
     """x @ (a + b) → x @ a + x @ b"""
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return the sum of two products."""
         if call.op is not _MATMUL:
             return None
@@ -221,7 +225,9 @@ class _Expand(Rewriting):
         if any(_rank(one) != _rank(right) for one in total.args):
             return None  # one of them is broadcast: the products would have other shapes
         emit = self.builder_.emit
-        parts = list(total.args) if turned is None else [emit(transposed(x)) for x in total.args]
+        parts: list[Any] = (
+            list(total.args) if turned is None else [emit(transposed(x)) for x in total.args]
+        )
         if sizes_of(parts[0].struct_info) is None or sizes_of(parts[1].struct_info) is None:
             return None
         products = [operators.matmul(left, part, call.attrs.out_dtype) for part in parts]
@@ -246,7 +252,7 @@ def expand_matmul_of_sum(func: Function, mod: IRModule) -> Function:
 class _PermuteAfterConcat(Rewriting):
     """concat((permute_dims(a), permute_dims(b))) → permute_dims(concat((a, b)))"""
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return the permutation of the concatenated sources."""
         if call.op is not operators.concat.op or not isinstance(call.args[0], Tuple):
             return None
@@ -263,7 +269,7 @@ class _PermuteAfterConcat(Rewriting):
         return operators.permute_dims(self.builder_.emit(whole), parts[0].attrs.axes)
 
 
-def _axes(call: Call) -> list[int]:
+def _axes(call: Any) -> list[int]:
     rank = _rank(call)
     if call.attrs.axes is None:
         return list(range(rank))[::-1] if rank >= 0 else []
@@ -281,7 +287,7 @@ def reorder_permute_dims_after_concat(func: Function, mod: IRModule) -> Function
 class _TakeAfterMatmul(Rewriting):
     """x @ take(w, i) → take(x @ w, i)"""
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return what is taken of the product with the whole table."""
         if call.op is not _MATMUL:
             return None
@@ -298,7 +304,7 @@ class _TakeAfterMatmul(Rewriting):
             return self._batched(call, taken)
         return None
 
-    def _batched(self, call: Call, taken: Call) -> Any:
+    def _batched(self, call: Call, taken: Any) -> Any:
         """Each item of the batch takes its own matrix: multiply it by all of them side by side."""
         left, (table, indices) = call.args[0], taken.args
         if _rank(left) != 3:
@@ -309,7 +315,7 @@ class _TakeAfterMatmul(Rewriting):
             return None
         if not _same_sizes(sizes_of(indices.struct_info), [batch]):
             return None  # one of them is broadcast
-        emit, dtype = self.builder_.emit, known_struct_info(indices).dtype
+        emit, dtype = self.builder_.emit, _info(indices).dtype
         side = emit(operators.permute_dims(table, [1, 0, 2]))
         side = emit(operators.reshape(side, [depth, count * columns]))
         product = emit(operators.matmul(left, side, call.attrs.out_dtype))
@@ -341,7 +347,7 @@ def reorder_take_after_matmul(func: Function, mod: IRModule) -> Function:
 class _FuseTransposed(Rewriting):
     """x @ permute_dims(w) → one kernel that reads the rows of w"""
 
-    def rule(self, call: Call) -> Any:
+    def rule(self, call: Any) -> Any:
         """Return the call of a kernel for a product with a transposed matrix."""
         if call.op is not _MATMUL:
             return None
@@ -349,9 +355,9 @@ class _FuseTransposed(Rewriting):
         if turned is None or not is_transposition(turned):
             return None
         known = [sizes_of(one.struct_info) for one in (*call.args, call)]
-        if None in known or _rank(call.args[0]) < 2 or known_struct_info(call).dtype.is_void:
+        if None in known or _rank(call.args[0]) < 2 or _info(call).dtype.is_void:
             return None
-        dtype = known_struct_info(call).dtype
+        dtype = _info(call).dtype
 
         def product(left: Any, right: Any) -> Any:
             return topi.matmul(left, right, False, True, dtype)

@@ -37,7 +37,8 @@ class _Remove(PyExprMutator):
         if not isinstance(call, Call) or call.op is not _TRANSFORM:
             return call
         inner, is_cut = self._inner(call.args[0])
-        if inner is None or (is_cut and call.attrs.pad_value is not None):
+        attrs: Any = call.attrs
+        if inner is None or (is_cut and attrs.pad_value is not None):
             return call
         source = inner.args[0]
         info, result = known_struct_info(source), known_struct_info(call)
@@ -46,7 +47,7 @@ class _Remove(PyExprMutator):
         before, after = sizes_of(info), sizes_of(result)
         if before is None or after is None or not prove_equal_shapes(before, after):
             return call
-        return source if _undoes(inner.attrs.index_map, call.attrs.index_map, before) else call
+        return source if _undoes(inner.attrs.index_map, attrs.index_map, before) else call
 
     def _inner(self, expr: Any) -> tuple[Any, bool]:
         """Return the transformation that a value is the result of, and whether what it had added

@@ -128,7 +128,7 @@ class _Split(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or call.op is not _CALL_TIR:
             return call
-        kernel = call.args[0]
+        kernel: Any = call.args[0]
         if len(call.args) > 2 or not isinstance(call.args[1], Tuple):
             return call  # the library would need the extra sizes
         if kernel not in self.divided:
@@ -165,8 +165,8 @@ class _Split(PyExprMutator):
             self.builder_.update_func(kernel, division.rest)
         return division
 
-    def _made(self, call: Call, kernel: GlobalVar, division: _Division) -> Any:
-        func = self.mod[kernel]
+    def _made(self, call: Any, kernel: GlobalVar, division: _Division) -> Any:
+        func: Any = self.mod[kernel]
         info = call.sinfo_args[0]
         results = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
         given = [*call.args[1].fields, *results]

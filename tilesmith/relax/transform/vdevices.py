@@ -60,6 +60,11 @@ def _with_device(info: StructInfo, device: Any, only: Any = None) -> StructInfo:
     return info
 
 
+def _wanted(call: Any) -> Any:
+    """Return the device that a hint or a copy names."""
+    return call.attrs.dst_vdevice
+
+
 def _same(a: Any, b: Any) -> bool:
     return a is b or (a is not None and b is not None and structural_equal(a, b))
 
@@ -88,7 +93,7 @@ class _Update(PyExprMutator):
         """Replace the device that a hint or a copy names."""
         call = self.visit_expr_post_order(op)
         if isinstance(call, Call) and call.op in (_HINT, _COPY):
-            if _same(call.attrs.dst_vdevice, self.old):
+            if _same(_wanted(call), self.old):
                 attrs = {"dst_vdevice": self.new}
                 return Call(call.op, call.args, attrs, call.sinfo_args, call.span)
         return call
@@ -126,7 +131,7 @@ def update_vdevice(mod: IRModule, new_vdevice: VDevice, index: int) -> IRModule:
 class _Devices:
     """Finds on which device each variable of a function lives."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Any) -> None:
         self.bindings = list(bindings_of(function))
         self.known: dict[Var, Any] = {}
         for var in [*function.params, *[binding.var for binding in self.bindings]]:
@@ -156,9 +161,9 @@ class _Devices:
         """
         value = binding.value
         if isinstance(value, Call) and value.op in (_HINT, _COPY):
-            self.known.setdefault(binding.var, value.attrs.dst_vdevice)
+            self.known.setdefault(binding.var, _wanted(value))
             if value.op is _HINT and isinstance(value.args[0], Var):
-                self.known.setdefault(value.args[0], value.attrs.dst_vdevice)
+                self.known.setdefault(value.args[0], _wanted(value))
             return
         found = [self.known[one] for one in _operands(value) if one in self.known]
         if found and all(_same(one, found[0]) for one in found):
@@ -198,7 +203,11 @@ class _Realize(PyExprMutator):
     def visit_var_def_(self, var: Var) -> Var:
         """Bind a variable with its device."""
         device = self.devices.get(var)
-        info = known_struct_info(var) if device is None else _with_device(var.struct_info, device)
+        info = (
+            known_struct_info(var)
+            if device is None
+            else _with_device(known_struct_info(var), device)
+        )
         if info is var.struct_info:
             return var
         made = type(var)(var.name_hint, info, var.span)
@@ -210,7 +219,7 @@ class _Realize(PyExprMutator):
         value, var = binding.value, binding.var
         if isinstance(value, Call) and value.op in (_HINT, _COPY):
             source = self.visit_expr(value.args[0])
-            wanted = value.attrs.dst_vdevice
+            wanted = _wanted(value)
             if _same(_device(known_struct_info(source)), wanted):
                 if value.op is _HINT or isinstance(source, Var):
                     self._alias(var, source)
@@ -257,8 +266,8 @@ def realize_vdevice(mod: IRModule) -> IRModule:
         changed = _Realize(mod, devices).visit_expr(function)
         if changed is not function:
             ret = _with_body_devices(function.ret_struct_info, changed.body)
-            mod[name] = changed.with_fields(ret_struct_info=ret)
-            name.describe(mod[name].struct_info)
+            mod[name] = made = changed.with_fields(ret_struct_info=ret)
+            name.describe(made.struct_info)
     return mod
 
 

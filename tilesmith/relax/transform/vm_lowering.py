@@ -67,7 +67,7 @@ def _byte_count(shape: Any, dtype: Any) -> Any:
     return count
 
 
-def _alloc_tensor(builder: Any, call: Call) -> Any:
+def _alloc_tensor(builder: Any, call: Any) -> Any:
     shape, dtype, device, scope = call.args
     nbytes = _byte_count(shape, dtype.value)
     storage = Call(
@@ -79,14 +79,16 @@ def _alloc_tensor(builder: Any, call: Call) -> Any:
 
 
 @compiler_pass("LowerAllocTensor")
-def lower_alloc_tensor(func: Function, mod: IRModule) -> Function:
+def lower_alloc_tensor(func: Function, mod: IRModule) -> Any:
     """Gives each tensor that is still allocated by itself a storage of its own."""
-    return _Lower(mod, {operators.builtin.alloc_tensor.op: _alloc_tensor}).visit_expr(func)
+    return _Lower(mod, {Op.get("relax.builtin.alloc_tensor"): _alloc_tensor}).visit_expr(func)
 
 
 def _vm_storage(builder: Any, call: Call) -> Any:
     size, device, scope, dtype = call.args
-    return Call(vm_ops.alloc_storage.op, [size, device, dtype, scope], None, None, call.span)
+    return Call(
+        Op.get("relax.vm.alloc_storage"), [size, device, dtype, scope], None, None, call.span
+    )
 
 
 def _vm_tensor(builder: Any, call: Call) -> Any:
@@ -106,7 +108,7 @@ _TO_VM: dict[Op, Rule] = {
 
 
 @compiler_pass("VMBuiltinLower")
-def vm_builtin_lower(func: Function, mod: IRModule) -> Function:
+def vm_builtin_lower(func: Function, mod: IRModule) -> Any:
     """Turns what the memory plan has made into operators of the virtual machine (``R.vm.*``)."""
     return _Lower(mod, _TO_VM).visit_expr(func)
 
@@ -153,7 +155,7 @@ def _call_tir_dyn(builder: Any, call: Call) -> Any:
     )
 
 
-def _to_device(builder: Any, call: Call) -> Any:
+def _to_device(builder: Any, call: Any) -> Any:
     device = call.attrs.dst_vdevice
     kind = getattr(device.target, "kind", None)
     found = runtime_device(str(getattr(kind, "name", kind)), int(device.vdevice_id))
@@ -175,14 +177,14 @@ _TO_RUNTIME: dict[Op, Rule] = {
     operators.make_closure.op: _flat("make_closure"),
     operators.invoke_closure.op: _flat("invoke_closure"),
     operators.invoke_pure_closure.op: _flat("invoke_closure"),
-    vm_ops.alloc_storage.op: _with_context("alloc_storage"),
+    Op.get("relax.vm.alloc_storage"): _with_context("alloc_storage"),
     vm_ops.alloc_tensor.op: _packed("alloc_tensor"),
-    vm_ops.call_tir_dyn.op: _call_tir_dyn,
+    Op.get("relax.vm.call_tir_dyn"): _call_tir_dyn,
 }
 
 
 @compiler_pass("LowerRuntimeBuiltin")
-def lower_runtime_builtin(func: Function, mod: IRModule) -> Function:
+def lower_runtime_builtin(func: Function, mod: IRModule) -> Any:
     """Turns operators that the virtual machine carries out itself into calls of the registered
     functions ``vm.builtin.*``.
     """

@@ -38,7 +38,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
-from tilesmith.relax.relations import prove_equal, symbolic_vars
+from tilesmith.relax.relations import prove_equal, sizes_of, symbolic_vars
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -72,7 +72,7 @@ def _number(value: int) -> PrimValue:
 class _Slots:
     """The places of sizes in the heap of one function."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: Any) -> None:
         self.exprs: list[PrimExpr] = []
         self._places: dict[int, list[int]] = {}
         for param in func.params:
@@ -80,10 +80,8 @@ class _Slots:
         for binding in bindings_of(func):
             if isinstance(binding, MatchCast):
                 self._info(binding.struct_info)
-            for node in nodes(binding.value, (ShapeExpr, PrimValue)):
-                self._values(node)
-        for node in nodes(func.body, (ShapeExpr, PrimValue)):
-            self._values(node)
+            self._written(binding.value)
+        self._written(func.body)
 
     def _info(self, info: StructInfo) -> None:
         if isinstance(info, TupleStructInfo):
@@ -95,6 +93,12 @@ class _Slots:
             self._add(info.values)
         elif isinstance(info, PrimStructInfo) and info.value is not None:
             self._add([info.value])
+
+    def _written(self, expr: Any) -> None:
+        for shape in nodes(expr, ShapeExpr):
+            self._values(shape)
+        for value in nodes(expr, PrimValue):
+            self._values(value)
 
     def _values(self, node: Any) -> None:
         self._add(node.values if isinstance(node, ShapeExpr) else [node.value])
@@ -210,7 +214,7 @@ class _ShapeLowering(PyExprMutator):
         self.compute()
         for value, info, context in pending:
             sizes = (
-                info.shape.values
+                sizes_of(info)
                 if isinstance(info, TensorStructInfo)
                 else info.values
                 if isinstance(info, ShapeStructInfo)

@@ -48,7 +48,7 @@ class _External(PyExprMutator):
         self.inner: dict[Var, Var] = {}
         self.workspace: Var | None = None
 
-    def outer(self, function: Function) -> Function:
+    def outer(self, function: Any) -> Any:
         """Return the external function with one parameter more."""
         self.workspace = _workspace("workspace", self.size)
         body = self.visit_expr(function.body)
@@ -107,8 +107,9 @@ def allocate_workspace(mod: IRModule) -> IRModule:
         return mod
     largest = max(external.values())
     for name in external:
-        mod[name] = _External(mod, largest).outer(mod[name])
-        name.describe(mod[name].struct_info)
+        function: Any = mod[name]
+        mod[name] = made = _External(mod, largest).outer(function)
+        name.describe(made.struct_info)
     for name, function in list(mod.functions.items()):
         if name in external or not isinstance(function, Function) or function.body is None:
             continue

@@ -67,7 +67,8 @@ class _Match:
             self.deferred.append((pattern, given))
             return isinstance(given, PrimExpr)
         if isinstance(pattern, Mul) and self._is_open(pattern.b) and not isinstance(given, Mul):
-            self.values[pattern.b] = IntImm(pattern.b.dtype, 1)  # x * 1 is written as x
+            factor: Any = pattern.b
+            self.values[factor] = IntImm(factor.dtype, 1)  # x * 1 is written as x
             return self.node(pattern.a, given)
         if isinstance(pattern, Node):
             return self._fields(pattern, given)
