@@ -100,7 +100,7 @@ def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> Na
     """
     query, key, value = wildcard(), wildcard(), wildcard()
     parts: dict[str, DFPattern] = {"query": query, "key": key, "value": value}
-    arguments = [query, key, value]
+    arguments: list[DFPattern] = [query, key, value]
     name = "relax.nn.attention"
     if with_bias:
         parts["bias"] = wildcard()

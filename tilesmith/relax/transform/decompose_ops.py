@@ -91,7 +91,8 @@ def _statistics(builder: Any, call: Any) -> Any:
     dtypes = [_info(one).dtype for one in moving]
     mean = builder.emit(_in_dtype(builder.emit(operators.mean(data, others)), dtypes[0]))
     variance = builder.emit(_in_dtype(builder.emit(operators.variance(data, others)), dtypes[1]))
-    sizes = [info.shape[k] for k in others]
+    shape: Any = info.shape
+    sizes = [shape[k] for k in others]
     if not all(isinstance(size, IntImm) for size in sizes):
         return None  # how many numbers the variance is of is not known
     count = math.prod([size.value for size in sizes])
@@ -139,7 +140,8 @@ def decompose_layer_norm(builder: Any, call: Any) -> Any:
     ):
         if wanted:
             if axes[0] + len(axes) != info.ndim:
-                shape = [info.shape[k] if k in axes else 1 for k in range(info.ndim)]
+                whole: Any = info.shape
+                shape = [whole[k] if k in axes else 1 for k in range(info.ndim)]
                 parameter = emit(operators.reshape(parameter, shape))
             result = emit(join(result, emit(_in_dtype(parameter, dtype))))
     return _in_dtype(result, out)

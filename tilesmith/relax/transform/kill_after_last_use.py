@@ -80,7 +80,7 @@ def kill_after_last_use(func: Function) -> Function:
     return with_kills(func, graph, graph.escaping)
 
 
-def with_kills(func: Any, graph: GraphRanges, kept: set[Var]) -> Any:
+def with_kills(func: Any, graph: GraphRanges, kept: set[Var]) -> Function:
     """Return a function that says of each value but those that are ``kept`` when it is needed no
     more.
     """
@@ -99,4 +99,5 @@ def with_kills(func: Any, graph: GraphRanges, kept: set[Var]) -> Any:
             step += 1
         blocks.append(BindingBlock(tuple(bindings), block.span))
     body = SeqExpr(blocks, func.body.body, func.body.span)
-    return func.with_fields(body=body)
+    made: Function = func.with_fields(body=body)
+    return made

@@ -75,9 +75,9 @@ class Rewriting(PyExprMutator):
         return value if is_call and self.uses.get(expr, 0) <= 1 else None
 
 
-def rewritten(rewriting: Rewriting, func: Any) -> Any:
+def rewritten(rewriting: Rewriting, func: Any) -> Function:
     """Return a function after a rewriting, without what is not used any more."""
-    changed = rewriting.visit_expr(func)
+    changed: Function = rewriting.visit_expr(func)
     return changed if changed is func else remove_all_unused(changed)
 
 
