@@ -8,6 +8,7 @@ from tilesmith.ir import IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax.expr import Call, Function, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op.declaration import find_function
 from tilesmith.relax.relations import sizes_of
 from tilesmith.relax.spec import topi
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -23,6 +24,8 @@ FAST = {
 }
 """Operator → the function of topi that approximates it; relay's FastMath has the same ones."""
 
+_BY_OPERATOR = {find_function(name).op: function for name, function in FAST.items()}
+
 
 def has_fast_form(dtype: DataType) -> bool:
     """Return whether the approximations are stated for a dtype."""
@@ -37,7 +40,7 @@ class FastMathCodeGenerator(PyExprMutator):
         made = super().visit_call_(call)
         if not isinstance(made, Call) or not isinstance(made.op, Op):
             return made
-        name = FAST.get(made.op.name.removeprefix("relax."))
+        name = _BY_OPERATOR.get(made.op)
         info = known_struct_info(made)
         if name is None or not isinstance(info, TensorStructInfo) or sizes_of(info) is None:
             return made

@@ -39,6 +39,8 @@ from tilesmith.relax.struct_info import ObjectStructInfo
 from tilesmith.runtime.devices import device as runtime_device
 from tilesmith.support.errors import ShapeError
 
+_ALLOC_STORAGE: Op = vm_ops.alloc_storage.op  # type: ignore[attr-defined]
+_CALL_TIR_DYN: Op = vm_ops.call_tir_dyn.op  # type: ignore[attr-defined]
 Rule = Callable[[Any, Call], Any]
 
 
@@ -81,14 +83,12 @@ def _alloc_tensor(builder: Any, call: Any) -> Any:
 @compiler_pass("LowerAllocTensor")
 def lower_alloc_tensor(func: Function, mod: IRModule) -> Any:
     """Gives each tensor that is still allocated by itself a storage of its own."""
-    return _Lower(mod, {Op.get("relax.builtin.alloc_tensor"): _alloc_tensor}).visit_expr(func)
+    return _Lower(mod, {operators.builtin.alloc_tensor.op: _alloc_tensor}).visit_expr(func)
 
 
 def _vm_storage(builder: Any, call: Call) -> Any:
     size, device, scope, dtype = call.args
-    return Call(
-        Op.get("relax.vm.alloc_storage"), [size, device, dtype, scope], None, None, call.span
-    )
+    return Call(_ALLOC_STORAGE, [size, device, dtype, scope], None, None, call.span)
 
 
 def _vm_tensor(builder: Any, call: Call) -> Any:
@@ -177,9 +177,9 @@ _TO_RUNTIME: dict[Op, Rule] = {
     operators.make_closure.op: _flat("make_closure"),
     operators.invoke_closure.op: _flat("invoke_closure"),
     operators.invoke_pure_closure.op: _flat("invoke_closure"),
-    Op.get("relax.vm.alloc_storage"): _with_context("alloc_storage"),
+    _ALLOC_STORAGE: _with_context("alloc_storage"),
     vm_ops.alloc_tensor.op: _packed("alloc_tensor"),
-    Op.get("relax.vm.call_tir_dyn"): _call_tir_dyn,
+    _CALL_TIR_DYN: _call_tir_dyn,
 }
 
 
