@@ -25,6 +25,7 @@ PROVIDERS: dict[str, str] = {
     "vm.builtin.": "tilesmith.runtime.vm_builtins",
     "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
+    "vm.builtin.": "tilesmith.runtime.builtins_nn",
 }
 """Prefix of a global function → module that registers it when imported."""
 
