@@ -204,6 +204,10 @@ class ModulePass(Pass):
         """Apply the function to the module."""
         return self.function(mod, ctx)
 
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Apply the function to a module as it is, without what else belongs to running a pass."""
+        return self.function(mod, ctx)
+
 
 class FunctionLevelPass(Pass):
     """A pass that works on each function of one class; where it returns None the function is
@@ -217,6 +221,10 @@ class FunctionLevelPass(Pass):
     ) -> None:
         self.function = function
         self.info = info
+
+    def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> Any:
+        """Apply the pass to one function as it is."""
+        return self.function(func, mod, ctx)
 
     def wanted(self, function: Any) -> bool:
         """True if the pass works on this function."""

@@ -69,6 +69,8 @@ _LAZY = {
     "VMInstrumentReturnKind": "tilesmith.runtime.relax_vm:VMInstrumentReturnKind",
     "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     "analysis": "tilesmith.relax.analysis",
+    "backend": "tilesmith.relax.backend",
+    "backend_tir": "tilesmith.relax.backend_tir",
     "binding_rewrite": "tilesmith.relax.binding_rewrite",
     "block_builder": "tilesmith.relax.block_builder",
     "call_dps_packed": "tilesmith.relax.op:call_dps_packed",

@@ -123,8 +123,7 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int 
         raise TypeMismatchError(f"the rank of a tensor is an integer, or -1: got {ndim!r}")
     if isinstance(shape, (int, PrimExpr)):
         raise TypeMismatchError(f"a shape is a tuple of sizes, got {shape}: write ({shape},)")
-    if isinstance(vdevice, str) and modules.stack:
-        vdevice = lookup_vdevice(*_kind_and_index(vdevice))
+    vdevice = named_vdevice(vdevice)
     if not isinstance(shape, (list, tuple)):
         return TensorStructInfo(shape, dtype, vdevice, ndim)
     values = tuple(shape)
@@ -159,6 +158,13 @@ def DTensor(
         # Python runs the body of a module before the module is read
         return StructInfoProxy(build, _texts([whole]))
     return _finish(build, _texts([whole]))
+
+
+def named_vdevice(vdevice: Any) -> Any:
+    """Return the device of the module in work that a text names ("cuda:1"), others as they are."""
+    if isinstance(vdevice, str) and modules.stack:
+        return lookup_vdevice(*_kind_and_index(vdevice))
+    return vdevice
 
 
 def _kind_and_index(vdevice: str) -> tuple[str, int]:

@@ -30,6 +30,7 @@ from tilesmith.relax.annotations import (  # noqa: F401
     Tensor,
     Tuple,
 )
+from tilesmith.relax.annotations import named_vdevice as _named_vdevice
 from tilesmith.relax.expr import (  # noqa: F401
     Call,
     DataTypeImm,
@@ -205,6 +206,16 @@ def dtype(value: Any) -> DataTypeImm:
 def tuple(*fields: Any) -> _TupleExpr:
     """Return several values as one."""
     return _TupleExpr(fields)
+
+
+def to_vdevice(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
+    """Return a copy of a tensor on another device of the module: itself, or its text "cuda:0"."""
+    return _op.to_vdevice(data, _named_vdevice(dst_vdevice))
+
+
+def hint_on_device(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
+    """Say on which device of the module a value should be computed."""
+    return _op.hint_on_device(data, _named_vdevice(dst_vdevice))
 
 
 def rewriter(rewriter_mod: Any) -> Any:

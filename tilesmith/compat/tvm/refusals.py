@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tilesmith.compat.tvm.refusals_frontends import FRONTENDS
+from tilesmith.compat.tvm.refusals_relax import RELAX
 from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
 
 __all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
@@ -147,7 +148,7 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.relay.dataflow_pattern:register_df_node": _PATTERN_NODE,
     "tvm.relax.dpl.pattern:register_df_node": _PATTERN_NODE,
-    **{name: Refusal(*row) for name, row in FRONTENDS.items()},
+    **{name: Refusal(*row) for name, row in (FRONTENDS | RELAX).items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
     **{
