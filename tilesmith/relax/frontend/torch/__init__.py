@@ -21,7 +21,6 @@ __getattr__, __dir__ = lazy_attributes(
         "dynamo_capture_subgraphs": f"{_HERE}.dynamo:dynamo_capture_subgraphs",
         "from_exported_program": (f"{_HERE}.exported_program_translator:from_exported_program"),
         "from_fx": f"{_HERE}.fx_translator:from_fx",
-        "relax_dynamo": f"{_HERE}.dynamo:relax_dynamo",
     },
 )
 

@@ -10,7 +10,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tilesmith.ir import OperatorSpan, PrimExpr
+from tilesmith import te
+from tilesmith.ir import OperatorSpan, PrimExpr, const
+from tilesmith.ir import Var as SymbolicVar
+from tilesmith.ir.operators import floordiv
 from tilesmith.relax import op
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
@@ -20,7 +23,6 @@ from tilesmith.relax.expr import (
     RelaxExpr,
     ShapeExpr,
     Tuple,
-    TupleGetItem,
     Var,
     known_struct_info,
 )
@@ -33,13 +35,14 @@ from tilesmith.relax.frontend.torch.registry import find_converter, names_of
 from tilesmith.relax.frontend.torch.symbols import SymbolTable, is_symbolic_scalar
 from tilesmith.relax.frontend.torch.tensors import constant_of, dtype_name
 from tilesmith.relax.relations import prove_equal, sizes_of
-from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
 from tilesmith.support.errors import (
     FrontendError,
     OpError,
     OpNotImplemented,
     OutOfMemoryError,
     TilesmithError,
+    UnsupportedError,
 )
 
 __all__ = ["BaseFXGraphImporter"]
@@ -107,8 +110,6 @@ class BaseFXGraphImporter:
         """Return the value of a scalar expression as a tensor of rank 0."""
         if value.dtype == "int64":
             return op.reshape(op.shape_to_tensor(ShapeExpr([value])), ShapeExpr([]))
-        from tilesmith import te
-
         return self.block_builder.call_te(
             lambda number: te.compute((), lambda: number, name="size"),
             value,
@@ -298,25 +299,111 @@ class BaseFXGraphImporter:
         if not isinstance(known, PrimExpr):
             return known
         vector = self.emit(cast(op.reshape(tensor, ShapeExpr([1])), "int64"))
-        from tilesmith.relax.struct_info import ShapeStructInfo
-
         shape = self.block_builder.emit(op.tensor_to_shape(vector))
         self.block_builder.match_cast(shape, ShapeStructInfo([known]))
         return known
+
+    # Functions
+
+    def variable(self, name: str, described: Any) -> Any:
+        """Return the parameter for an input that torch describes; None for one that is fixed."""
+        if hasattr(described, "shape"):
+            sizes = [self.symbols.size(size) for size in described.shape]
+            return Var(identifier(name), TensorStructInfo(sizes, dtype_name(described.dtype)))
+        size = self.symbols.scalar(described)
+        if isinstance(size, SymbolicVar):
+            return Var(identifier(name), ShapeStructInfo([size]))
+        return None
+
+    def name_sizes(self, tensors: list[Any]) -> None:
+        """Give torch's symbols expressions, so that each can be found from the inputs' sizes.
+
+        A symbol that occurs only in sizes like ``2*s`` is what follows from a variable for that
+        size.
+        """
+        sizes = [size.node.expr for t in tensors for size in t.shape if hasattr(size, "node")]
+        alone = {expr.name for expr in sizes if expr.is_Symbol}
+        for expr in sizes:
+            symbols = sorted(expr.free_symbols, key=str)
+            if len(symbols) != 1 or symbols[0].name in alone:
+                continue
+            symbol = symbols[0]
+            alone.add(symbol.name)
+            factor = expr.diff(symbol)
+            if not factor.is_Integer or int(factor) == 0:
+                raise UnsupportedError(
+                    f"the size `{expr}` of an input does not tell what `{symbol}` is",
+                    notes=("let one input have that size alone",),
+                )
+            whole = self.symbols.name_size(expr, f"size_{symbol.name}")
+            rest = int(expr.subs(symbol, 0))
+            self.symbols.values[symbol.name] = floordiv(
+                whole - const(rest, "int64"), const(int(factor), "int64")
+            )
+
+    def build_function(
+        self,
+        module: Any,
+        parameters: list[Any],
+        given: list[Any],
+        attrs: dict[str, Any],
+        finish: Any,
+        no_bind_return_tuple: bool,
+        name: str = "main",
+        results: Callable[[list[Any]], list[Any]] | None = None,
+    ) -> None:
+        """Add a function that computes a graph for the values ``given``.
+
+        ``results`` makes expressions of the graph's outputs, ``finish`` the function's result of
+        them (and whether it is a tuple).
+        """
+        results = results or _as_expressions
+        builder = self.block_builder
+        with builder.function(name, parameters, attrs):
+            if _has_control_flow(module):
+                outputs = results(self.import_graph(module, given))
+                value, is_tuple = finish([self.output(item, False) for item in outputs])
+                value = builder.emit(value) if is_tuple and not no_bind_return_tuple else value
+            else:
+                with builder.dataflow():
+                    outputs = results(self.import_graph(module, given))
+                    value, is_tuple = finish(outputs)
+                    if is_tuple and not no_bind_return_tuple:
+                        value = builder.emit_output(value)
+                    else:
+                        value, _ = finish([self.output(item, True) for item in outputs])
+            builder.emit_func_output(value)
+
+    def input_value(self, value: Any) -> Any:
+        """Return an input as the value of its placeholder: a dynamic number is a size."""
+        info = getattr(value, "struct_info", None)
+        return info.values[0] if isinstance(info, ShapeStructInfo) else value
 
     # Results
 
     def output(self, value: Any, is_dataflow: bool) -> Any:
         """Return an output as a value that is visible outside of the block."""
-        if value is None:
-            return Tuple([])
-        if isinstance(value, bool | int | float | PrimExpr):
-            return PrimValue(value)
         if isinstance(value, Var) and not isinstance(value, DataflowVar):
             if not is_dataflow or self.block_builder.lookup_binding(value) is None:
                 return value
         emit = self.block_builder.emit_output if is_dataflow else self.block_builder.emit
         return emit(value)
+
+
+def _as_expressions(values: list[Any]) -> list[Any]:
+    """Return outputs as expressions: numbers, or nothing (an empty tuple), too."""
+    plain = [Tuple([]) if value is None else value for value in values]
+    scalars = bool | int | float | PrimExpr
+    return [PrimValue(value) if isinstance(value, scalars) else value for value in plain]
+
+
+def _has_control_flow(module: Any) -> bool:
+    return any(
+        getattr(node.target, "__name__", None) in HIGHER_ORDER
+        or getattr(node.target, "_name", None) in HIGHER_ORDER
+        for node in module.graph.nodes
+        if node.op == "call_function"
+    )
 
 
 def result_of(
@@ -326,13 +413,6 @@ def result_of(
     if not was_tuple or (unwrap_unit_return_tuple and len(outputs) == 1):
         return outputs[0], False
     return Tuple(outputs), True
-
-
-def fields_of(value: Any, count: int) -> list[Any]:
-    """Return the fields of a tuple that an operator gives."""
-    info = known_struct_info(value)
-    known = len(info.fields) if isinstance(info, TupleStructInfo) else count
-    return [TupleGetItem(value, index) for index in range(known)]
 
 
 def _raw_arguments(node: Any) -> dict[str, Any]:
@@ -378,8 +458,6 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _size(size: Any) -> Any:
-    from tilesmith.ir import const
-
     return const(size, "int64") if isinstance(size, int) else size
 
 
@@ -391,4 +469,4 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-__all__ += ["fields_of", "identifier", "result_of"]
+__all__ += ["identifier", "result_of"]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from tilesmith.ir import IntImm, IRModule, PrimExpr, const
+from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir import Var as SymbolicVar
-from tilesmith.ir.operators import floordiv
-from tilesmith.relax.expr import PrimValue, Tuple, Var
+from tilesmith.relax.expr import Var
 from tilesmith.relax.frontend.torch.base_fx_graph_translator import (
     BaseFXGraphImporter,
-    identifier,
     result_of,
 )
-from tilesmith.relax.frontend.torch.control import HIGHER_ORDER
 from tilesmith.relax.frontend.torch.registry import find_converter, names_of
-from tilesmith.relax.frontend.torch.tensors import array_of, dtype_name
-from tilesmith.relax.frontend.torch.torch_package import require_torch
-from tilesmith.relax.struct_info import ShapeStructInfo, TensorStructInfo
+from tilesmith.relax.frontend.torch.tensors import array_of
+from tilesmith.relax.frontend.torch.torch_package import register_backend, require_torch
 from tilesmith.runtime.ndarray import array as make_ndarray
 from tilesmith.support.errors import FrontendError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
@@ -75,56 +72,7 @@ class ExportedProgramImporter(BaseFXGraphImporter):
         """Return variables for parameters, buffers and constants, and for the user's inputs; by the
         names of their nodes.
         """
-        kind = require_torch().export.graph_signature.InputKind
-        nodes = {node.name: node for node in exported_program.graph.nodes}
-        stored: dict[str, Var] = {}
-        inputs: dict[str, Var] = {}
-        specs = exported_program.graph_signature.input_specs
-        described = [nodes[spec.arg.name].meta.get("val") for spec in specs if _has_node(spec)]
-        self.name_sizes([value for value in described if hasattr(value, "shape")])
-        for spec in specs:
-            if not _has_node(spec):
-                continue
-            variable = self.variable(spec.arg.name, nodes[spec.arg.name].meta.get("val"))
-            if variable is not None:
-                (inputs if spec.kind is kind.USER_INPUT else stored)[spec.arg.name] = variable
-        return stored, inputs
-
-    def variable(self, name: str, described: Any) -> Any:
-        """Return the parameter for an input that torch describes; None for one that is fixed."""
-        if hasattr(described, "shape"):
-            sizes = [self.symbols.size(size) for size in described.shape]
-            return Var(identifier(name), TensorStructInfo(sizes, dtype_name(described.dtype)))
-        size = self.symbols.scalar(described)
-        if isinstance(size, SymbolicVar):
-            return Var(identifier(name), ShapeStructInfo([size]))
-        return None
-
-    def name_sizes(self, tensors: list[Any]) -> None:
-        """Give torch's symbols expressions, so that each can be found from the inputs' sizes.
-
-        A symbol that occurs only in sizes like ``2*s`` is what follows from a variable for that
-        size.
-        """
-        sizes = [size.node.expr for t in tensors for size in t.shape if hasattr(size, "node")]
-        alone = {expr.name for expr in sizes if expr.is_Symbol}
-        for expr in sizes:
-            symbols = sorted(expr.free_symbols, key=str)
-            if len(symbols) != 1 or symbols[0].name in alone:
-                continue
-            symbol = symbols[0]
-            alone.add(symbol.name)
-            factor = expr.diff(symbol)
-            if not factor.is_Integer or int(factor) == 0:
-                raise UnsupportedError(
-                    f"the size `{expr}` of an input does not tell what `{symbol}` is",
-                    notes=("let one input have that size alone",),
-                )
-            whole = SymbolicVar(f"size_{symbol.name}", "int64")
-            rest = int(expr.subs(symbol, 0))
-            self.symbols.values[symbol.name] = floordiv(
-                whole - const(rest, "int64"), const(int(factor), "int64")
-            )
+        return input_variables(self, exported_program)
 
     def from_exported_program(
         self,
@@ -135,115 +83,32 @@ class ExportedProgramImporter(BaseFXGraphImporter):
     ) -> IRModule:
         """Import a program; see the function of that name."""
         torch = require_torch()
+        register_backend()
         if not isinstance(exported_program, torch.export.ExportedProgram):
             raise FrontendError(
                 f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                 notes=("torch.export.export(model, (example_input,)) makes one",),
             )
-        program = self.decomposed(exported_program)
-        module = program.graph_module
-        self.check_operators(module)
-        stored, inputs = self.create_input_vars(program)
-        mutated = _mutated_inputs(program)
-        values, weights = self._stored_values(program, stored, mutated, keep_params_as_input)
-        parameters = [*inputs.values(), *[stored[name] for name in mutated if name in stored]]
-        attrs: dict[str, Any] = {"num_input": len(parameters), **self._bounds(program)}
+        program = decomposed(exported_program, self.convert_map)
+        self.check_operators(program.graph_module)
+        mutated = mutated_inputs(program)
+        inputs = graph_inputs(self, program, keep_params_as_input, mutated)
+        attrs: dict[str, Any] = {"num_input": len(inputs.parameters), **self._bounds(program)}
         if mutated:
             attrs["mutated"] = tuple(mutated.values())
         if keep_params_as_input:
-            attrs["params"] = tuple([make_ndarray(array_of(tensor)) for _, tensor in weights])
-        given = []
-        for node in module.graph.nodes:
-            if node.op == "placeholder":
-                known = values.get(node.name, inputs.get(node.name))
-                given.append(self._fixed(node) if known is None else self._input(known))
+            attrs["params"] = tuple([make_ndarray(array_of(t)) for _, t in inputs.weights])
         self.build_function(
-            module,
-            [*parameters, *[variable for variable, _ in weights]],
-            given,
+            program.graph_module,
+            [*inputs.parameters, *[variable for variable, _ in inputs.weights]],
+            inputs.values,
             attrs,
-            lambda outputs: result_of(_in_order(program, outputs), True, unwrap_unit_return_tuple),
+            lambda outputs: result_of(
+                outputs_in_order(program, outputs), True, unwrap_unit_return_tuple
+            ),
             no_bind_return_tuple,
         )
         return self.block_builder.get()
-
-    def decomposed(self, program: Any) -> Any:
-        """Return the program without side effects, and with operators decomposed that have no
-        converter.
-        """
-        table = require_torch().export.default_decompositions()
-        for target in list(table):
-            if find_converter(target) is not None or any(
-                name in self.convert_map for name in names_of(target)
-            ):
-                table.pop(target)
-        return program.run_decompositions(table)
-
-    def build_function(
-        self,
-        module: Any,
-        parameters: list[Any],
-        given: list[Any],
-        attrs: dict[str, Any],
-        finish: Any,
-        no_bind_return_tuple: bool,
-    ) -> None:
-        """Add the function ``main`` that computes a graph for the values ``given``."""
-        builder = self.block_builder
-        with builder.function("main", parameters, attrs):
-            if _has_control_flow(module):
-                outputs = self.import_graph(module, given)
-                value, is_tuple = finish([self.output(item, False) for item in outputs])
-                value = builder.emit(value) if is_tuple and not no_bind_return_tuple else value
-            else:
-                with builder.dataflow():
-                    outputs = self.import_graph(module, given)
-                    bind = not no_bind_return_tuple
-                    value, is_tuple = finish(outputs)
-                    if is_tuple and bind and all(item is not None for item in outputs):
-                        value = builder.emit_output(_plain_tuple(self, outputs, value))
-                    else:
-                        value, _ = finish([self.output(item, True) for item in outputs])
-            builder.emit_func_output(value)
-
-    def _input(self, value: Any) -> Any:
-        """Return an input as the value of its placeholder: a dynamic number is a size."""
-        info = getattr(value, "struct_info", None)
-        return info.values[0] if isinstance(info, ShapeStructInfo) else value
-
-    def _fixed(self, node: Any) -> Any:
-        return self.symbols.scalar(node.meta.get("val"))
-
-    def _stored_values(
-        self, program: Any, stored: dict[str, Var], mutated: dict[str, str], keep: bool
-    ) -> tuple[dict[str, Any], list[tuple[Var, Any]]]:
-        """Return the values of parameters, buffers and constants by their nodes, and those that
-        become parameters of the function with their tensors.
-        """
-        kind = require_torch().export.graph_signature.InputKind
-        values: dict[str, Any] = {}
-        weights: list[tuple[Var, Any]] = []
-        for spec in program.graph_signature.input_specs:
-            if spec.kind is kind.USER_INPUT or not _has_node(spec):
-                continue
-            name = spec.arg.name
-            if name not in stored:
-                raise UnsupportedError(
-                    f"the input '{name}' ({spec.kind.name}) is no tensor",
-                    notes=("objects of torch classes have no meaning in the graph",),
-                )
-            if name in mutated:
-                values[name] = stored[name]
-                continue
-            tensor = program.state_dict.get(spec.target)
-            if tensor is None:
-                tensor = program.constants[spec.target]
-            if keep and spec.kind is not kind.CONSTANT_TENSOR:
-                values[name] = stored[name]
-                weights.append((stored[name], tensor))
-            else:
-                values[name] = self.constant(tensor)
-        return values, weights
 
     def _bounds(self, program: Any) -> dict[str, Any]:
         """Return the range constraints of sizes as attributes of the function."""
@@ -260,17 +125,93 @@ class ExportedProgramImporter(BaseFXGraphImporter):
         return {name: bounds for name, bounds in found.items() if bounds}
 
 
-def _plain_tuple(importer: Any, outputs: list[Any], value: Any) -> Any:
+class GraphInputs(NamedTuple):
+    """What the placeholders of a graph are in the function."""
 
-    scalars = (bool, int, float, PrimExpr)
-    return Tuple([PrimValue(x) if isinstance(x, scalars) else x for x in outputs])
+    parameters: list[Var]
+    """The parameters of the function for the user's inputs, then for what the model writes to."""
+    weights: list[tuple[Var, Any]]
+    """Further parameters of the function, with the tensors that they had in torch."""
+    values: list[Any]
+    """The value of each placeholder."""
+
+
+def graph_inputs(
+    importer: BaseFXGraphImporter, program: Any, keep: bool, mutated: Mapping[str, str]
+) -> GraphInputs:
+    """Decide what the inputs, parameters, buffers and constants of a program become."""
+    stored, inputs = input_variables(importer, program)
+    parameters = [*inputs.values(), *[stored[name] for name in mutated if name in stored]]
+    values: dict[str, Any] = {name: importer.input_value(var) for name, var in inputs.items()}
+    weights: list[tuple[Var, Any]] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name == "USER_INPUT" or not _has_node(spec):
+            continue
+        name = spec.arg.name
+        if name not in stored:
+            raise UnsupportedError(
+                f"the input '{name}' ({spec.kind.name}) is no tensor",
+                notes=("objects of torch classes have no meaning in the graph",),
+            )
+        if name in mutated:
+            values[name] = stored[name]
+            continue
+        tensor = program.state_dict.get(spec.target)
+        if tensor is None:
+            tensor = program.constants[spec.target]
+        if keep and spec.kind.name != "CONSTANT_TENSOR":
+            values[name] = stored[name]
+            weights.append((stored[name], tensor))
+        else:
+            values[name] = importer.constant(tensor)
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    fixed = [
+        values[node.name] if node.name in values else importer.symbols.scalar(node.meta.get("val"))
+        for node in nodes
+    ]
+    return GraphInputs(parameters, weights, fixed)
+
+
+def input_variables(
+    importer: BaseFXGraphImporter, program: Any
+) -> tuple[dict[str, Var], dict[str, Var]]:
+    """Return variables for what is stored, and for the user's inputs, by names of nodes."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    stored: dict[str, Var] = {}
+    inputs: dict[str, Var] = {}
+    specs = [spec for spec in program.graph_signature.input_specs if _has_node(spec)]
+    described = [nodes[spec.arg.name].meta.get("val") for spec in specs]
+    importer.name_sizes([value for value in described if hasattr(value, "shape")])
+    for spec, value in zip(specs, described):
+        variable = importer.variable(spec.arg.name, value)
+        if variable is not None:
+            found = inputs if spec.kind.name == "USER_INPUT" else stored
+            found[spec.arg.name] = variable
+    return stored, inputs
+
+
+def decomposed(program: Any, convert_map: Mapping[Any, Any]) -> Any:
+    """Return a program without side effects, and with operators decomposed that have no
+    converter.
+    """
+    return program.run_decompositions(
+        without_converters(require_torch().export.default_decompositions(), convert_map)
+    )
+
+
+def without_converters(table: Any, convert_map: Mapping[Any, Any]) -> Any:
+    """Remove the operators that have a converter from a table of decompositions."""
+    for target in list(table):
+        if find_converter(target) is not None or any(n in convert_map for n in names_of(target)):
+            table.pop(target)
+    return table
 
 
 def _has_node(spec: Any) -> bool:
     return hasattr(spec.arg, "name") and spec.kind.name != "TOKEN"
 
 
-def _mutated_inputs(program: Any) -> dict[str, str]:
+def mutated_inputs(program: Any) -> dict[str, str]:
     """Return node of input → name of the user, for inputs and buffers that the model writes to."""
     signature = program.graph_signature
     nodes = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target}
@@ -284,7 +225,7 @@ def _mutated_inputs(program: Any) -> dict[str, str]:
     return found
 
 
-def _in_order(program: Any, outputs: list[Any]) -> list[Any]:
+def outputs_in_order(program: Any, outputs: list[Any]) -> list[Any]:
     """Return the model's own outputs, then new values of buffers, then of inputs."""
     places = {"BUFFER_MUTATION": 1, "PARAMETER_MUTATION": 1, "USER_INPUT_MUTATION": 2, "TOKEN": 3}
     specs = [spec.kind.name for spec in program.graph_signature.output_specs]
@@ -292,10 +233,6 @@ def _in_order(program: Any, outputs: list[Any]) -> list[Any]:
     return [outputs[i] for _, i in sorted(chosen)]
 
 
-def _has_control_flow(module: Any) -> bool:
-    return any(
-        getattr(node.target, "__name__", None) in HIGHER_ORDER
-        or getattr(node.target, "_name", None) in HIGHER_ORDER
-        for node in module.graph.nodes
-        if node.op == "call_function"
-    )
+__all__ += [
+    "decomposed", "graph_inputs", "mutated_inputs", "outputs_in_order", "without_converters",
+]  # fmt: skip

@@ -44,6 +44,12 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self.values: dict[str, PrimExpr] = {}
+        self._named: dict[Any, PrimExpr] = {}
+
+    def name_size(self, expr: Any, name: str) -> PrimExpr:
+        """Return a new variable that stands for an expression of torch from now on."""
+        self._named[expr] = SymbolicVar(name, "int64")
+        return self._named[expr]
 
     def of(self, name: str) -> PrimExpr:
         """Return the expression for a symbol; a new variable if it has none yet."""
@@ -72,6 +78,8 @@ class SymbolTable:
 
     def _convert(self, expr: Any) -> Any:
         kind = type(expr).__name__
+        if expr in self._named:
+            return self._named[expr]
         if kind == "Symbol":
             return self.of(expr.name)
         if expr.is_Integer:
