@@ -21,8 +21,8 @@ __all__ = ["Convert", "add_converter", "converter", "find_converter", "supported
 Convert = Callable[[Any], Any]
 
 _FAMILIES = (
-    "backward", "convolution", "creation", "elementwise", "image", "indexing", "linear",
-    "normalization", "pooling", "reduction", "scatter", "sorting", "views",
+    "backward", "convolution", "creation", "elementwise", "embedding", "image", "indexing",
+    "linear", "normalization", "pooling", "reduction", "scatter", "sorting", "views",
 )  # fmt: skip
 
 _table: dict[str, Convert] = {}

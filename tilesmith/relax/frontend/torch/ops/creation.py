@@ -46,6 +46,8 @@ def _arange(node: AtenNode) -> Any:
     count = node.shape[0]
     if isinstance(count, int) and not any(isinstance(x, PrimExpr) for x in (start, end, step)):
         wide = "float64" if dtype.is_float else "int64"
+        if not dtype.is_float:  # torch cuts fractions off first
+            start, step = int(start), int(step)
         values = numpy.arange(count).astype(wide) * step + start
         return Constant(values.astype(dtype.numpy()))
     numbers = op.arange(_prim(0), _prim(count), _prim(1), "int64")

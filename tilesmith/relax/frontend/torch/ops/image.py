@@ -14,7 +14,6 @@ from tilesmith.relax.frontend.torch.node import (
     AtenNode,
     dtype_of,
     full_like_shape,
-    number,
     product,
     rank_of,
     reshape,
@@ -271,35 +270,3 @@ def _columns_to_image(node: AtenNode) -> Any:
     axes = [len(lead), len(lead) + 1]
     ends = [first + size for first, size in zip(padding, sizes)]
     return op.strided_slice(image, axes, padding, ends) if any(padding) else image
-
-
-@converter("_embedding_bag", "_embedding_bag_forward_only")
-def _embedding_bag(node: AtenNode) -> Any:
-    """Combine rows of a table by bags that offsets into the indices begin."""
-    weight, indices, offsets = [
-        node.emit(node.tensor(name)) for name in ("weight", "indices", "offsets")
-    ]
-    mode = int(node.get("mode", 0))
-    if node.get("padding_idx", -1) >= 0 or mode == 2:
-        raise node.unsupported("bags with padding, or of the kind 'max'")
-    total = node.static(shape_of(indices), "bags of embeddings")[0]
-    bags = node.static(node.shape[:1], "bags of embeddings")[0]
-    rows = op.take(weight, indices, 0)
-    if node.has("per_sample_weights"):
-        rows = op.multiply(rows, op.expand_dims(node.tensor("per_sample_weights"), 1))
-    places = Constant(numpy.arange(total, dtype="int64").reshape(1, -1))
-    starts = op.reshape(op.astype(offsets, "int64"), ShapeExpr([shape_of(offsets)[0], 1]))
-    starts = node.emit(starts)
-    if bags < shape_of(offsets)[0]:
-        starts = node.emit(op.strided_slice(starts, [0], [0], [bags]))
-    ends = op.concat(
-        [op.strided_slice(starts, [0], [1], [bags]), Constant(numpy.full((1, 1), total, "int64"))],
-        0,
-    )
-    inside = op.logical_and(op.greater_equal(places, starts), op.less(places, ends))
-    mask = node.emit(op.astype(inside, node.dtype))
-    found = op.matmul(mask, rows)
-    if mode == 1:
-        counts = op.maximum(op.sum(mask, [1], True), number(1, node.dtype))
-        found = op.divide(found, counts)
-    return [found, None, None, None]

@@ -69,11 +69,6 @@ def _linear(node: AtenNode) -> Any:
     return op.add(found, node.tensor("bias")) if node.has("bias") else found
 
 
-@converter("embedding")
-def _embedding(node: AtenNode) -> Any:
-    return op.take(node.tensor("weight"), node.tensor("indices"), 0)
-
-
 @converter("addcmul")
 def _addcmul(node: AtenNode) -> Any:
     return _added(node, op.multiply)
