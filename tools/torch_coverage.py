@@ -252,6 +252,20 @@ def difference(operator: str, wanted: list[Any], found: list[Any]) -> str:
     return ""
 
 
+def _names_equal_elements(sample: Any, found: list[Any]) -> bool:
+    """Return whether positions are those of the elements beside them: which of several equal ones
+    torch names is not determined.
+    """
+    values, places = [torch.as_tensor(numpy.array(array)) for array in found]
+    axes = range(sample.input.dim())
+    return any(
+        values.shape[:axis] + values.shape[axis + 1 :]
+        == sample.input.shape[:axis] + sample.input.shape[axis + 1 :]
+        and torch.equal(sample.input.gather(axis, places), values)
+        for axis in axes
+    )
+
+
 def judge(operator: str, info: Any, dtype: Any, sample: Any, native: bool) -> Outcome:
     """Return what becomes of a sample, by the interpreter or compiled."""
     name = str(dtype).removeprefix("torch.")
@@ -271,7 +285,10 @@ def judge(operator: str, info: Any, dtype: Any, sample: Any, native: bool) -> Ou
     try:
         with torch.no_grad():
             found = (compiled if native else computed)(call, [t.clone() for t in tensors])
-        reason = difference(operator, wanted, found[: len(wanted)])  # then what is written to
+        found = found[: len(wanted)]  # then what is written to
+        reason = difference(operator, wanted, found)
+        if reason and operator in ("sort", "topk") and _names_equal_elements(sample, found):
+            reason = difference(operator, wanted[:1], found[:1])
     except TilesmithError as error:
         return make._replace(verdict="fail", reason=error.message.partition("\n")[0][:300])
     except Exception as error:  # a defect, which the table shows

@@ -49,26 +49,27 @@ def dynamo_capture_subgraphs(model: Any, *params: Any, **kwargs: Any) -> IRModul
     failed: list[Exception] = []
 
     def capture(graph: Any, example_inputs: Any) -> Any:
-        info = [(tuple(value.shape), dtype_name(value.dtype)) for value in example_inputs]
         name = f"subgraph_{len(importer.block_builder.get().functions)}"
         try:
             with deep_recursion():
-                importer.add_function(graph, info, name, keep)
+                module, inputs = _with_own_weights(graph, example_inputs)
+                info = [(tuple(value.shape), dtype_name(value.dtype)) for value in inputs]
+                importer.add_function(module, info, name, keep)
         except Exception as error:
             failed.append(error)
             raise
         return graph.forward
 
-    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False), torch.no_grad():
-        torch._dynamo.reset()
-        try:
+    torch._dynamo.reset()
+    try:
+        with torch.no_grad():
             torch.compile(model, backend=capture, dynamic=False)(*params, **kwargs)
-        except Exception:
-            if failed:
-                raise failed[0] from None
-            raise
-        finally:
-            torch._dynamo.reset()
+    except Exception:
+        if failed:
+            raise failed[0] from None
+        raise
+    finally:
+        torch._dynamo.reset()
     module = importer.block_builder.get()
     if not module.functions:
         raise FrontendError(
@@ -76,3 +77,29 @@ def dynamo_capture_subgraphs(model: Any, *params: Any, **kwargs: Any) -> IRModul
             notes=("give a torch.nn.Module, or a function of tensors, and its arguments",),
         )
     return module
+
+
+def _with_own_weights(graph: Any, example_inputs: Any) -> tuple[Any, list[Any]]:
+    """Return a captured graph that has its weights itself, which torch hands over as inputs, and
+    its other inputs.
+    """
+    torch = require_torch()
+    copy = torch.fx.Graph()
+    places: dict[Any, Any] = {}
+    weights = torch.nn.Module()
+    inputs = []
+    given = iter(example_inputs)
+    for node in graph.graph.nodes:
+        value = next(given) if node.op == "placeholder" else None
+        if value is None or not hasattr(value, "_dynamo_static_input_type"):
+            places[node] = copy.node_copy(node, places.__getitem__)
+            inputs += [] if value is None else [value]
+            continue
+        if isinstance(value, torch.nn.Parameter):
+            weights.register_parameter(node.name, value)
+        else:
+            weights.register_buffer(node.name, value)
+        places[node] = copy.get_attr(node.name)
+    for name, part in graph.named_children():
+        weights.add_module(name, part)
+    return torch.fx.GraphModule(weights, copy), inputs

@@ -113,14 +113,14 @@ class ExportedProgramImporter(BaseFXGraphImporter):
     def _bounds(self, program: Any) -> dict[str, Any]:
         """Return the range constraints of sizes as attributes of the function."""
         lower, upper = {}, {}
-        for symbol, limits in program.range_constraints.items():
-            if not isinstance(self.symbols.values.get(symbol.name), SymbolicVar):
+        for expr, limits in program.range_constraints.items():
+            size = self.symbols.expression(expr)
+            if not isinstance(size, SymbolicVar):
                 continue
-            name = symbol.name
             if limits.lower.is_Integer and int(limits.lower) > 0:
-                lower[name] = IntImm("int64", int(limits.lower))
+                lower[size.name] = IntImm("int64", int(limits.lower))
             if limits.upper.is_Integer and int(limits.upper) < _HUGE:
-                upper[name] = IntImm("int64", int(limits.upper))
+                upper[size.name] = IntImm("int64", int(limits.upper))
         found = {"tir_var_lower_bound": lower, "tir_var_upper_bound": upper}
         return {name: bounds for name, bounds in found.items() if bounds}
 

@@ -230,21 +230,20 @@ class TorchFXImporter(BaseFXGraphImporter):
             return model
         torch = require_torch()
         operator = _opaque_operator()
-        module = torch.fx.GraphModule(model, torch.fx.Graph())
+        graph = torch.fx.Graph()
         copies: dict[Any, Any] = {}
         for node in model.graph.nodes:
             convert = chosen[node]
             if convert is None:
-                copies[node] = module.graph.node_copy(node, copies.__getitem__)
+                copies[node] = graph.node_copy(node, copies.__getitem__)
                 continue
             key = len(_CALLS)
             _CALLS.append(_OpaqueCall(self.named_modules, node, convert))
             self._custom.append(_CALLS[key])
             given = [copies[item] for item in node.all_input_nodes]
-            copies[node] = module.graph.call_function(operator, (key, *given))
-        module.recompile()
+            copies[node] = graph.call_function(operator, (key, *given))
         self.convert_map["tilesmith::converted"] = self._convert_custom
-        return module
+        return torch.fx.GraphModule(model, graph)
 
     def _custom_converter(self, node: Any) -> Any:
         """Return the user's converter for a node of the traced graph, or None."""

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith import tir
 from tilesmith.ir import IntImm, PrimExpr, const
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.operators import (
@@ -127,14 +128,29 @@ def _ceiling_division(a: Any, b: Any) -> Any:
     return floordiv(a + b - 1, b)
 
 
+def _of_float(name: str) -> Callable[[Any], Any]:
+    return lambda part: getattr(tir, name)(cast("float64", part))
+
+
+def _to_integer(name: str) -> Callable[[Any], Any]:
+    return lambda part: cast("int64", _of_float(name)(part))
+
+
+def _float_power(base: Any, exponent: Any) -> Any:
+    return tir.pow(cast("float64", base), cast("float64", exponent))
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     "Add": _fold(operator.add),
     "And": lambda *parts: all_of(*parts),
     "CeilDiv": _ceiling_division,
+    "CeilToInt": _to_integer("ceil"),
     "CleanDiv": floordiv,
     "Equality": _fold(equal),
+    "FloatPow": _float_power,
     "FloatTrueDiv": _true_division,
     "FloorDiv": floordiv,
+    "FloorToInt": _to_integer("floor"),
     "GreaterThan": _fold(greater_equal),
     "Identity": lambda part: part,
     "IntTrueDiv": _true_division,
@@ -144,6 +160,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "Mod": floormod,
     "Mul": _fold(operator.mul),
     "Not": logical_not,
+    **{f"OpaqueUnaryFn_{name}": _of_float(name) for name in ("cos", "exp", "log", "sin", "sqrt")},
     "Or": lambda *parts: any_of(*parts),
     "Pow": _power,
     "PythonMod": floormod,

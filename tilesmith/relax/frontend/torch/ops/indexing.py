@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 
+from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, ShapeExpr
 from tilesmith.relax.frontend.torch.node import (
@@ -20,6 +21,7 @@ from tilesmith.relax.frontend.torch.node import (
     shape_of,
 )
 from tilesmith.relax.frontend.torch.registry import converter
+from tilesmith.relax.struct_info import TensorStructInfo
 
 
 def counted_from_front(node: AtenNode, indices: Any, size: Any) -> Any:
@@ -153,9 +155,6 @@ class Indices:
 
 def unbound_rows(node: AtenNode, found: Any, rank: int) -> list[Any]:
     """Return the rows of the result of ``nonzero``, vectors whose size a new variable names."""
-    from tilesmith.ir import Var as SymbolicVar
-    from tilesmith.relax.struct_info import TensorStructInfo
-
     builder = node.importer.block_builder
     count = SymbolicVar(builder.get_unique_name("count"), "int64")
     bound = builder.match_cast(node.emit(found), TensorStructInfo([rank, count], "int64"))
@@ -262,15 +261,15 @@ def _put_by_mask(node: AtenNode, x: Any, given: list[Any], values: Any, mode: st
 @converter("nonzero")
 def _nonzero(node: AtenNode) -> Any:
     x = node.tensor("self")
-    if not rank_of(x):
-        raise node.unsupported("nonzero of a tensor of rank 0")
-    found = op.nonzero(x if dtype_of(x).is_bool else cast(x, "bool"))
-    from tilesmith.relax.struct_info import TensorStructInfo
-
-    sizes = [*node.shape[::-1]]
-    bound = node.importer.block_builder.match_cast(
-        node.emit(found), TensorStructInfo(sizes, "int64")
-    )
+    mask = x if dtype_of(x).is_bool else cast(x, "bool")
+    rank, count = rank_of(x), node.shape[0]
+    if not rank:
+        mask = op.reshape(mask, ShapeExpr([1]))
+    found = node.emit(op.nonzero(mask))
+    sizes = TensorStructInfo([max(rank, 1), count], "int64")
+    bound = node.importer.block_builder.match_cast(found, sizes)
+    if not rank:
+        return op.zeros(ShapeExpr([count, 0]), "int64")
     return op.permute_dims(bound, [1, 0])
 
 

@@ -365,14 +365,26 @@ def pad_width(node: AtenNode, pad: list[Any], rank: int) -> list[Any]:
 
 @converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def _reflection_pad(node: AtenNode) -> Any:
-    x = node.tensor("self")
-    return op.nn.pad(x, pad_width(node, node.ints("padding"), rank_of(x)), pad_mode="reflect")
+    return _padded(node, "reflect")
 
 
 @converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def _replication_pad(node: AtenNode) -> Any:
+    return _padded(node, "replicate")
+
+
+def _padded(node: AtenNode, mode: str) -> Any:
+    """Pad with elements of the tensor itself; negative widths cut elements off, afterwards."""
     x = node.tensor("self")
-    return op.nn.pad(x, pad_width(node, node.ints("padding"), rank_of(x)), pad_mode="replicate")
+    rank = rank_of(x)
+    width = pad_width(node, node.ints("padding"), rank)
+    found = op.nn.pad(x, [max(0, item) for item in width], pad_mode=mode)
+    cut = [axis for axis in range(rank) if min(width[2 * axis : 2 * axis + 2]) < 0]
+    if not cut:
+        return found
+    starts = [max(0, -width[2 * axis]) for axis in cut]
+    ends = [start + node.shape[axis] for start, axis in zip(starts, cut)]
+    return op.strided_slice(node.emit(found), cut, starts, ends)
 
 
 @converter("scalar_tensor")
