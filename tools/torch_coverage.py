@@ -51,7 +51,6 @@ OTHER_NAMES = {
     "_softmax": ["softmax", "nn.functional.softmin"],
     "_to_copy": ["float", "int", "long", "bool", "half", "double", "char", "byte", "short"],
     "alias": ["alias_copy"],
-    "col2im": ["nn.functional.fold"],
     "convolution": [
         "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d",
         "nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d",
@@ -78,6 +77,7 @@ WITHOUT_SAMPLES = {
     "_fft_r2c": "complex numbers, which no part of the compiler has",
     "_local_scalar_dense": "gives a Python number; tests/relax/frontend/torch has a model with it",
     "avg_pool2d_backward": "a gradient",
+    "col2im": "no OpInfo; tests/relax/frontend/torch compares it",
     "convolution_backward": "a gradient",
     "copy": "appears only where a mutation is made functional; no OpInfo",
     "embedding_dense_backward": "a gradient; it has a converter",

@@ -55,9 +55,11 @@ def _compiler(pipeline: Any, target: Any) -> Callable[..., Any]:
     require_torch()
     from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
+    from torch.utils._python_dispatch import _disable_current_modes
 
     def compile_graph(graph: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _compiled(graph, pipeline, target)
+        with _disable_current_modes():  # constants of the graph are real tensors
+            return _compiled(graph, pipeline, target)
 
     table = without_converters(dict(core_aten_decompositions()), {})
     return aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph, decompositions=table)

@@ -236,6 +236,35 @@ def test_what_a_model_writes_to_is_returned_after_its_results():
     assert doubled.tolist() == (2 * x).tolist()
 
 
+# Operators that torch's own samples leave out
+
+
+@pytest.mark.parametrize(
+    "function, shape",
+    [
+        (
+            lambda x: nn.functional.fold(x, (5, 6), (2, 3), padding=(1, 0), stride=(2, 1)),
+            (1, 12, 12),
+        ),
+        (lambda x: nn.functional.unfold(x, (2, 3), padding=1, dilation=(1, 2)), (2, 3, 5, 6)),
+        (lambda x: nn.functional.pixel_shuffle(x, 2), (1, 8, 2, 3)),
+        (lambda x: torch.roll(x, (1, -2), (0, 1)), (3, 4)),
+        (lambda x: nn.functional.interpolate(x, size=(5, 3), mode="bicubic"), (1, 2, 3, 4)),
+        (lambda x: nn.functional.interpolate(x, scale_factor=1.5, mode="nearest"), (1, 2, 4, 4)),
+        (lambda x: nn.functional.adaptive_max_pool2d(x, (2, 3)), (1, 2, 5, 7)),
+        (lambda x: torch.einsum("bij,bjk->bik", x, x.transpose(1, 2)), (2, 3, 4)),
+        (lambda x: torch.index_add(x, 0, torch.tensor([0, -1, 0]), x), (3, 4)),
+        (lambda x: torch.logsumexp(x, 1) + torch.std(x, 1), (3, 4)),
+        (lambda x: x.unfold(1, 3, 2), (2, 8)),
+        (lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.0, 0.5])), (3, 4)),
+        (lambda x: torch.kthvalue(x, 2, 1)[0], (3, 4)),
+    ],
+)
+def test_an_operator_agrees_with_torch(function, shape):
+    x = torch.randn(shape)
+    agree(run(imported(function, x), "main", x.numpy())[0], function(x))
+
+
 # Converters of one's own
 
 
