@@ -91,6 +91,8 @@ WITHOUT_SAMPLES = {
     "reflection_pad2d": "measured with reflection_pad1d",
     "reflection_pad3d": "measured with reflection_pad1d",
     "replication_pad3d": "measured with replication_pad2d",
+    "resize_": "writes to its argument; no graph that torch makes functional has it",
+    "sym_is_contiguous": "a property of memory, which the graph has not",
     "sym_numel": "a size; models with dynamic shapes test it",
     "sym_size": "a size; models with dynamic shapes test it",
     "sym_storage_offset": "a property of memory, which the graph has not",
@@ -117,11 +119,14 @@ class Outcome(NamedTuple):
 def core_operators() -> dict[str, list[str]]:
     """Return the names of ATen operators with the tag "core", with their tagged overloads."""
     found: dict[str, list[str]] = {}
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
-        for overload in packet.overloads() if hasattr(packet, "overloads") else ():
-            if torch.Tag.core in getattr(packet, overload).tags:
-                found.setdefault(name, []).append(overload)
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if namespace != "aten" or not hasattr(torch.ops.aten, packet):
+            continue
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
+        if operator is not None and torch.Tag.core in operator.tags:
+            found.setdefault(packet, []).append(overload or "default")
     return found
 
 

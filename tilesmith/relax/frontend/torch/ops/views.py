@@ -342,7 +342,7 @@ def _triangle(node: AtenNode) -> Any:
 def _constant_pad(node: AtenNode) -> Any:
     mode = node.get("mode", "constant")
     if mode != "constant":
-        raise node.unsupported(f"padding of the kind '{mode}'")
+        return _padded(node, str(mode), "pad")
     x, value = node.tensor("self"), node.get("value", 0)
     width = pad_width(node, list(node["pad"]), rank_of(x))
     if any(isinstance(size, int) and size == 0 for size in shape_of(x)):
@@ -365,19 +365,19 @@ def pad_width(node: AtenNode, pad: list[Any], rank: int) -> list[Any]:
 
 @converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def _reflection_pad(node: AtenNode) -> Any:
-    return _padded(node, "reflect")
+    return _padded(node, "reflect", "padding")
 
 
 @converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def _replication_pad(node: AtenNode) -> Any:
-    return _padded(node, "replicate")
+    return _padded(node, "replicate", "padding")
 
 
-def _padded(node: AtenNode, mode: str) -> Any:
+def _padded(node: AtenNode, mode: str, name: str) -> Any:
     """Pad with elements of the tensor itself; negative widths cut elements off, afterwards."""
     x = node.tensor("self")
     rank = rank_of(x)
-    width = pad_width(node, node.ints("padding"), rank)
+    width = pad_width(node, node.ints(name), rank)
     found = op.nn.pad(x, [max(0, item) for item in width], pad_mode=mode)
     cut = [axis for axis in range(rank) if min(width[2 * axis : 2 * axis + 2]) < 0]
     if not cut:
