@@ -35,7 +35,7 @@ import numpy
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
-from tilesmith.runtime.ndarray import NDArray, array, from_dlpack
+from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.program_host import HOST, OPERATIONS
 from tilesmith.runtime.registry import get_global_func
@@ -528,6 +528,23 @@ class _Reader:
         code[branch_at], code[jump_at] = branch, jump
         code.append(forget)
 
+    def fill(self, step: Data) -> Instruction:
+        """Read a call that writes its results into new tensors, its last arguments."""
+        callee, arguments, out = (
+            self.value(step["callee"]),
+            self.value(step["arguments"]),
+            step["out"],
+        )
+        fields = out["fields"] if out["kind"] == "tuple" else [out]
+        made = [(self.shape(one["shape"], one), DataType(one["dtype"])) for one in fields]
+
+        def run(frame: _Frame) -> Any:
+            outputs = tuple([empty_cpu(shape(frame), dtype) for shape, dtype in made])
+            callee(frame)(*arguments(frame), *outputs)
+            return outputs if out["kind"] == "tuple" else outputs[0]
+
+        return self._set(step, run)
+
     def closure(self, step: Data) -> Instruction:
         """Read the making of a closure."""
         callee, first = self.value(step["callee"]), self.value(step["arguments"])
@@ -576,6 +593,7 @@ _STEPS: dict[str, Callable[..., Instruction]] = {
     "value": _Reader.set_value,
     "call": _Reader.call,
     "part": _Reader.part,
+    "fill": _Reader.fill,
     "closure": _Reader.closure,
     "host": _Reader.host,
 }

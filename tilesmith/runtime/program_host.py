@@ -180,5 +180,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "mod": _divided(lambda a, b: a - b * _truncated(a, b)),
     "min": min,
     "max": max,
+    "eq": operator.eq,
+    "or": lambda a, b: a or b,
+    "select": lambda condition, a, b: a if condition else b,
 }
 """Operations of sizes by the names that programs give them."""

@@ -51,6 +51,10 @@ _RPC_PROCESS = Refusal(
     "it is a part of how servers and trackers used to be run, not of how they are used",
     "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
 )
+_ONE_WORKER = Refusal(
+    "models are not divided among several devices and processes",
+    "relax.build compiles for one device; leave the exchange out of the module",
+)
 _TUNING = Refusal(
     "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
 )
@@ -122,6 +126,15 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.topi.x86.conv3d:Workload3D": Refusal(
         "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
+    ),
+    **_named(
+        "tvm.relax.frontend.nn.op",
+        ("ccl_allgather", "ccl_allreduce", "ccl_broadcast_from_worker0"),
+        _ONE_WORKER,
+    ),
+    "tvm.relax.frontend.nn.llm.kv_cache:FlashInferPagedKVCache": Refusal(
+        "FlashInfer is a library of CUDA kernels, and whole models run on the CPU",
+        "TIRPagedKVCache takes the same arguments",
     ),
     "tvm.relay.transform:CollagePartition": _COLLAGE,
     "tvm.relay.dataflow_pattern:ffi": Refusal(
