@@ -43,7 +43,9 @@ def tilesmith(graph: Any, example_inputs: Sequence[Any], **options: Any) -> Call
     ``pipeline`` (the graph passes of ``relax.build``).
     """
     given = options.get("options") or {}
-    return _compiler(given.get("pipeline", "default"), given.get("target"))(graph, example_inputs)
+    compiler = _compiler(given.get("pipeline", "default"), given.get("target"))
+    compiled: Callable[..., Any] = compiler(graph, example_inputs)
+    return compiled
 
 
 def relax_dynamo(pipeline: Any = None) -> Callable[..., Any]:
@@ -72,20 +74,21 @@ def _compiled(graph: Any, pipeline: Any, target: Any) -> Callable[..., Any]:
     try:
         missing = unsupported_operators(graph)
         if missing:
-            _say("torch runs a graph itself: no converter for", sorted({n for n, _ in missing}))
+            _say(f"no converter for {', '.join(sorted({name for name, _ in missing}))}")
+            record_fallback("code", "torch.compile", "operators without a converter")
             return make_boxed_func(graph.forward)
         captured = import_captured(graph)
         executable = build(captured.module, target or Target("llvm"), pipeline=pipeline)
     except TilesmithError as error:
-        _say("torch runs a graph itself:", [error.message.partition("\n")[0]])
+        _say(error.message.partition("\n")[0])
+        record_fallback("code", "torch.compile", error)
         return make_boxed_func(graph.forward)
     return make_boxed_func(_Caller(captured, VirtualMachine(executable, cpu())))
 
 
-def _say(what: str, items: list[str]) -> None:
+def _say(reason: str) -> None:
     """Tell once that torch runs a graph itself."""
-    message = f"{what} {', '.join(items)}"
-    record_fallback("code", "torch.compile", message)
+    message = f"torch runs a graph itself: {reason}"
     if message not in _said:
         _said.add(message)
         warnings.warn(message, EagerFallbackWarning, stacklevel=2)

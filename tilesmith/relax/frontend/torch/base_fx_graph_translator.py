@@ -161,7 +161,7 @@ class BaseFXGraphImporter:
 
     def _is_known(self, node: Any) -> bool:
         if node.op == "call_module":
-            return node.target.endswith("_guards_fn")
+            return str(node.target).endswith("_guards_fn")
         if node.op != "call_function" or node.target is operator.getitem:
             return True
         if _is_scalar(node.meta.get("val")) or _is_ignored(node.target):
@@ -223,7 +223,7 @@ class BaseFXGraphImporter:
                 raise
             kind = type(error) if isinstance(error, OpError) else FrontendError
             raised = kind(f"{name} node '{node.name}': {error.message}", error.span, error.notes)
-            raised.at_node = True  # type: ignore[attr-defined]
+            raised.at_node = True  # type: ignore[union-attr]
             raise raised from error
         except MemoryError as error:
             raise OutOfMemoryError(f"{name} node '{node.name}': out of memory at import") from error
@@ -243,7 +243,7 @@ class BaseFXGraphImporter:
         if node.target is operator.getitem:
             return self._values(node.args[0])[node.args[1]]
         if _name(node.target) == "aten::_local_scalar_dense":
-            return self._scalar_of_tensor(node, described)
+            return _scalar_of_tensor(self, self._values(node.args[0]), described)
         if _is_scalar(described):
             return self.symbols.scalar(described)
         if _name(node.target) in HIGHER_ORDER:
@@ -278,30 +278,13 @@ class BaseFXGraphImporter:
         """Return a tensor whose sizes the graph knows as torch does; other ones are checked when
         the function runs.
         """
-        info = known_struct_info(value)
+        info: Any = known_struct_info(value)
         sizes = sizes_of(info)
         if sizes is not None and len(sizes) != len(wanted):
             raise FrontendError(f"a converter gives {info} where torch has the sizes {wanted}")
         if sizes is not None and all(_is_same(a, b) for a, b in zip(sizes, wanted)):
             return value
         return self.block_builder.match_cast(value, TensorStructInfo(wanted, info.dtype))
-
-    def _scalar_of_tensor(self, node: Any, described: Any) -> Any:
-        """Return the value of a tensor as a size, which the function knows when it runs."""
-        tensor = self._values(node.args[0])
-        info = known_struct_info(tensor)
-        known = self.symbols.scalar(described)
-        if not (info.dtype.is_int or info.dtype.is_bool or info.dtype.is_uint):
-            raise FrontendError(
-                "the value of a float tensor is used as a Python number",
-                notes=("compute with the tensor itself instead of calling .item()",),
-            )
-        if not isinstance(known, PrimExpr):
-            return known
-        vector = self.emit(cast(op.reshape(tensor, ShapeExpr([1])), "int64"))
-        shape = self.block_builder.emit(op.tensor_to_shape(vector))
-        self.block_builder.match_cast(shape, ShapeStructInfo([known]))
-        return known
 
     # Functions
 
@@ -377,7 +360,8 @@ class BaseFXGraphImporter:
     def input_value(self, value: Any) -> Any:
         """Return an input as the value of its placeholder: a dynamic number is a size."""
         info = getattr(value, "struct_info", None)
-        return info.values[0] if isinstance(info, ShapeStructInfo) else value
+        is_size = isinstance(info, ShapeStructInfo) and info.values is not None
+        return info.values[0] if is_size else value  # type: ignore[union-attr]
 
     # Results
 
@@ -404,6 +388,23 @@ def _has_control_flow(module: Any) -> bool:
         for node in module.graph.nodes
         if node.op == "call_function"
     )
+
+
+def _scalar_of_tensor(importer: BaseFXGraphImporter, tensor: Any, described: Any) -> Any:
+    """Return the value of a tensor as a size, which the function knows when it runs."""
+    info: Any = known_struct_info(tensor)
+    known = importer.symbols.scalar(described)
+    if not (info.dtype.is_int or info.dtype.is_bool or info.dtype.is_uint):
+        raise FrontendError(
+            "the value of a float tensor is used as a Python number",
+            notes=("compute with the tensor itself instead of calling .item()",),
+        )
+    if not isinstance(known, PrimExpr):
+        return known
+    vector = importer.emit(cast(op.reshape(tensor, ShapeExpr([1])), "int64"))
+    shape = importer.block_builder.emit(op.tensor_to_shape(vector))
+    importer.block_builder.match_cast(shape, ShapeStructInfo([known]))
+    return known
 
 
 def result_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,13 +70,11 @@ def _cond(importer: Any, node: Any) -> list[Any]:
     values = importer.retrieve_args(node)
     condition, branches, operands = values[0], values[1:3], list(values[3])
     if isinstance(condition, bool):
-        return importer.import_graph(branches[0 if condition else 1], operands)
+        return list(importer.import_graph(branches[0 if condition else 1], operands))
     parts = []
     for graph in branches:
-        block, results = _block(
-            importer,
-            lambda graph=graph: _tensors(importer, importer.import_graph(graph, operands)),
-        )
+        convert = functools.partial(importer.import_graph, graph, operands)
+        block, results = _block(importer, lambda: _tensors(importer, convert()))  # noqa: B023
         parts.append(SeqExpr([block], Tuple(results)))
     found = importer.block_builder.emit(If(_condition(importer, condition), parts[0], parts[1]))
     described = node.meta.get("val")

@@ -60,7 +60,7 @@ def dynamo_capture_subgraphs(model: Any, *params: Any, **kwargs: Any) -> IRModul
             raise
         return graph.forward
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
         with torch.no_grad():
             torch.compile(model, backend=capture, dynamic=False)(*params, **kwargs)
@@ -69,7 +69,7 @@ def dynamo_capture_subgraphs(model: Any, *params: Any, **kwargs: Any) -> IRModul
             raise failed[0] from None
         raise
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()
     module = importer.block_builder.get()
     if not module.functions:
         raise FrontendError(

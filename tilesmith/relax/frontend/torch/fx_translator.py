@@ -135,7 +135,7 @@ class TorchFXImporter(BaseFXGraphImporter):
         """Add a function for a graph to the module."""
         self.named_modules = dict(model.named_modules())
         module = self._with_custom_calls(model)
-        program = decomposed(self._exported(module, input_info), self.convert_map)
+        program = decomposed(_exported(self, module, input_info), self.convert_map)
         self.check_operators(program.graph_module)
         mutated = mutated_inputs(program)
         inputs = graph_inputs(self, program, keep_params_as_input, mutated)
@@ -164,68 +164,11 @@ class TorchFXImporter(BaseFXGraphImporter):
             name,
         )
 
-    # Through torch.export
-
-    def _exported(self, module: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> Any:
-        """Return the graph as an exported program for inputs as described."""
-        torch = require_torch()
-        variables: dict[Any, int] = {}
-        examples, dynamic = [], []
-        for shape, dtype in input_info:
-            sizes, axes = [], {}
-            for axis, size in enumerate(shape):
-                if isinstance(size, (str, SymbolicVar)):
-                    variables.setdefault(size, _FIRST_EXAMPLE_SIZE + 2 * len(variables))
-                    sizes.append(variables[size])
-                    axes[axis] = torch.export.Dim(_dim_name(size, variables))
-                else:
-                    sizes.append(_plain_size(size))
-            kind = getattr(torch, str(dtype), None)
-            if not isinstance(kind, torch.dtype):
-                raise FrontendError(f"torch has no dtype '{dtype}'")
-            examples.append(torch.zeros(sizes, dtype=kind))
-            dynamic.append(axes)
-        count = len([node for node in module.graph.nodes if node.op == "placeholder"])
-        if len(examples) > count:
-            raise FrontendError(
-                f"the graph has {count} inputs, input_info describes {len(examples)}"
-            )
-        try:
-            with torch.no_grad():
-                program = torch.export.export(
-                    module,
-                    tuple(examples),
-                    dynamic_shapes=tuple(dynamic) if variables else None,
-                    strict=False,
-                )
-        except Exception as error:  # of any class: the model's own code runs
-            raise FrontendError(
-                f"torch cannot compute the graph for these inputs: {error}",
-                notes=("check the shapes and dtypes of input_info",),
-            ) from error
-        self._name_symbols(program, input_info)
-        return program
-
-    def _name_symbols(self, program: Any, input_info: Any) -> None:
-        """Let torch's symbols be the variables of ``input_info``."""
-        named: dict[str, Any] = {}
-        described = [
-            node.meta["val"]
-            for node, spec in zip(program.graph.nodes, program.graph_signature.input_specs)
-            if spec.kind.name == "USER_INPUT" and hasattr(node.meta.get("val"), "shape")
-        ]
-        for value, (shape, _) in zip(described, input_info):
-            for size, wanted in zip(value.shape, shape):
-                if isinstance(wanted, str):
-                    wanted = named.setdefault(wanted, SymbolicVar(wanted, "int64"))
-                if isinstance(wanted, SymbolicVar) and hasattr(size, "node"):
-                    self.symbols.values[str(size.node.expr)] = wanted
-
     # Converters of one's own
 
     def _with_custom_calls(self, model: Any) -> Any:
         """Return the graph with one opaque operator for each node that has a converter here."""
-        chosen = {node: self._custom_converter(node) for node in model.graph.nodes}
+        chosen = {node: _custom_converter(self, node) for node in model.graph.nodes}
         if not any(chosen.values()):
             return model
         torch = require_torch()
@@ -245,17 +188,6 @@ class TorchFXImporter(BaseFXGraphImporter):
         self.convert_map["tilesmith::converted"] = self._convert_custom
         return torch.fx.GraphModule(model, graph)
 
-    def _custom_converter(self, node: Any) -> Any:
-        """Return the user's converter for a node of the traced graph, or None."""
-        if node.op == "call_module":
-            return self.convert_map.get(type(self.named_modules[node.target]))
-        if node.op == "call_method":
-            return self.convert_map.get(node.target)
-        if node.op == "call_function":
-            name = getattr(node.target, "__name__", None)
-            return self.convert_map.get(node.target) or self.convert_map.get(name)
-        return None
-
     def _convert_custom(self, node: Any) -> Any:
         """Call the user's converter for a node that stands for one of the traced graph."""
         inputs, key = self.retrieve_args(node)
@@ -264,6 +196,75 @@ class TorchFXImporter(BaseFXGraphImporter):
         count = len(inspect.signature(call.convert).parameters)
         found = call.convert(call.node, self) if count > 1 else call.convert(call.node)
         return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def _exported(
+    importer: TorchFXImporter, module: Any, input_info: Sequence[tuple[Sequence[Any], str]]
+) -> Any:
+    """Return the graph as an exported program for inputs as described."""
+    torch = require_torch()
+    variables: dict[Any, int] = {}
+    examples, dynamic = [], []
+    for shape, dtype in input_info:
+        sizes, axes = [], {}
+        for axis, size in enumerate(shape):
+            if isinstance(size, (str, SymbolicVar)):
+                variables.setdefault(size, _FIRST_EXAMPLE_SIZE + 2 * len(variables))
+                sizes.append(variables[size])
+                axes[axis] = torch.export.Dim(_dim_name(size, variables))
+            else:
+                sizes.append(_plain_size(size))
+        kind = getattr(torch, str(dtype), None)
+        if not isinstance(kind, torch.dtype):
+            raise FrontendError(f"torch has no dtype '{dtype}'")
+        examples.append(torch.zeros(sizes, dtype=kind))
+        dynamic.append(axes)
+    count = len([node for node in module.graph.nodes if node.op == "placeholder"])
+    if len(examples) > count:
+        raise FrontendError(f"the graph has {count} inputs, input_info describes {len(examples)}")
+    try:
+        with torch.no_grad():
+            program = torch.export.export(
+                module,
+                tuple(examples),
+                dynamic_shapes=tuple(dynamic) if variables else None,
+                strict=False,
+            )
+    except Exception as error:  # of any class: the model's own code runs
+        raise FrontendError(
+            f"torch cannot compute the graph for these inputs: {error}",
+            notes=("check the shapes and dtypes of input_info",),
+        ) from error
+    _name_symbols(importer, program, input_info)
+    return program
+
+
+def _name_symbols(importer: TorchFXImporter, program: Any, input_info: Any) -> None:
+    """Let torch's symbols be the variables of ``input_info``."""
+    named: dict[str, Any] = {}
+    described = [
+        node.meta["val"]
+        for node, spec in zip(program.graph.nodes, program.graph_signature.input_specs)
+        if spec.kind.name == "USER_INPUT" and hasattr(node.meta.get("val"), "shape")
+    ]
+    for value, (shape, _) in zip(described, input_info):
+        for size, wanted in zip(value.shape, shape):
+            if isinstance(wanted, str):
+                wanted = named.setdefault(wanted, SymbolicVar(wanted, "int64"))
+            if isinstance(wanted, SymbolicVar) and hasattr(size, "node"):
+                importer.symbols.values[str(size.node.expr)] = wanted
+
+
+def _custom_converter(importer: TorchFXImporter, node: Any) -> Any:
+    """Return the user's converter for a node of the traced graph, or None."""
+    if node.op == "call_module":
+        return importer.convert_map.get(type(importer.named_modules[node.target]))
+    if node.op == "call_method":
+        return importer.convert_map.get(node.target)
+    if node.op == "call_function":
+        name = getattr(node.target, "__name__", None)
+        return importer.convert_map.get(node.target) or importer.convert_map.get(name)
+    return None
 
 
 class _OpaqueCall:

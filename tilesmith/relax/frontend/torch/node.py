@@ -201,7 +201,7 @@ def normal_axis(axis: Any, rank: int) -> int:
     axis, count = int(axis), max(rank, 1)
     if not -count <= axis < count:
         raise ShapeError(f"there is no axis {axis} in a tensor of rank {rank}")
-    return axis % count
+    return int(axis % count)
 
 
 def reshape(x: Any, sizes: Sequence[Any]) -> Any:

@@ -54,8 +54,8 @@ def names_of(target: Any) -> Iterator[str]:
     """Yield the names under which an operator of torch may stand in a table, the closest first."""
     namespace, _, name = target.name().partition("::")
     prefix = "" if namespace == "aten" else f"{namespace}::"
-    packet = name.partition(".")[0]
-    yield f"{prefix}{packet}.{target._overloadname}"
+    packet, _, overload = name.partition(".")
+    yield f"{prefix}{packet}.{overload or 'default'}"
     yield f"{prefix}{packet}"
 
 

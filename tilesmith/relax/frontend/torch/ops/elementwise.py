@@ -227,10 +227,10 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[AtenNode], Any]:
     return convert
 
 
-for _name, _function in {
+for _name, _combine in {
     "mul": op.multiply, "maximum": op.maximum, "minimum": op.minimum,
 }.items():  # fmt: skip
-    add_converter(_name, _binary(_function))
+    add_converter(_name, _binary(_combine))
 
 
 def _scaled(node: AtenNode, function: Callable[[Any, Any], Any], first: str, second: str) -> Any:
@@ -269,11 +269,11 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[AtenNode], Any
     return convert
 
 
-for _name, _function in {
+for _name, _combine in {
     "eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater,
     "ge": op.greater_equal,
 }.items():  # fmt: skip
-    add_converter(_name, _comparison(_function))
+    add_converter(_name, _comparison(_combine))
 
 
 def _logical(function: Callable[[Any, Any], Any]) -> Callable[[AtenNode], Any]:
@@ -301,9 +301,9 @@ def _shift(function: Callable[[Any, Any], Any]) -> Callable[[AtenNode], Any]:
     return lambda node: function(node.tensor("self", node.dtype), node.tensor("other", node.dtype))
 
 
-for _name, _function in {"left": op.left_shift, "right": op.right_shift}.items():
-    add_converter(f"bitwise_{_name}_shift", _shift(_function))
-    add_converter(f"__{_name[0]}shift__", _shift(_function))
+for _name, _combine in {"left": op.left_shift, "right": op.right_shift}.items():
+    add_converter(f"bitwise_{_name}_shift", _shift(_combine))
+    add_converter(f"__{_name[0]}shift__", _shift(_combine))
 
 
 @converter("div")

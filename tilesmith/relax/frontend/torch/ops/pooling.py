@@ -65,7 +65,7 @@ class Windows:
             inside.append(valid.ravel())
         return numpy.stack(flat, -1), numpy.stack(inside, -1)
 
-    def after(self, sizes: list[int]) -> list[int]:
+    def after(self, sizes: list[Any]) -> list[int]:
         """Return how many elements have to follow the data for the last windows."""
         found = []
         for axis, size in enumerate(sizes):

@@ -39,7 +39,8 @@ def _combined(node: AtenNode, x: Any, indices: Any, source: Any, mode: str) -> A
     if _is_empty(shape_of(indices)) or _is_empty(shape_of(x)):
         return x
     if not rank_of(x):
-        found = _combined_at(node, *[reshape(t, [1]) for t in (x, indices, source)], 0, mode)
+        x, indices, source = [reshape(tensor, [1]) for tensor in (x, indices, source)]
+        found = _combined_at(node, x, indices, source, 0, mode)
         return reshape(node.emit(found), [])
     if not rank_of(indices):
         indices, source = reshape(indices, [1]), reshape(source, [1])

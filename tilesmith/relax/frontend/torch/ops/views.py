@@ -310,7 +310,7 @@ def _is_dense(described: Any) -> bool:
         if size != 1 and stride != expected:
             return False
         expected *= size
-    return described.storage_offset() == 0
+    return bool(described.storage_offset() == 0)
 
 
 @converter("unfold", "unfold_copy")
