@@ -154,7 +154,7 @@ class ONNXGraphImporter:
         self.output_names = {item.name for item in model.graph.output}
         reader = InputReader(self.shapes, self.dtypes, self.sanitize)
         inputs = reader.read(model.graph)
-        values: dict[str, Any] = dict(zip(inputs, reader.variables))
+        values: dict[str, Any] = dict(inputs)
         self._add_initializers(model.graph, values)
         attrs = {"num_input": len(reader.variables)}
         scope = self.builder.function("main", list(reader.variables), attrs)
