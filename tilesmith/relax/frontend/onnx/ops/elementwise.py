@@ -183,8 +183,21 @@ def _mod(node: OnnxNode) -> Any:
 
 @converter("BitShift")
 def _bit_shift(node: OnnxNode) -> Any:
-    direction = node.choice("direction", "", "LEFT", "RIGHT")
-    return (op.left_shift if direction == "LEFT" else op.right_shift)(node[0], node[1])
+    x, shift = node[0], node[1]
+    is_left = node.choice("direction", "", "LEFT", "RIGHT") == "LEFT"
+    function = op.left_shift if is_left else op.right_shift
+    dtype, known = dtype_of(x), node.known(1)
+    if known is not None and known.dtype != object and ((known >= 0) & (known < dtype.bits)).all():
+        return function(x, shift)
+    # Machines take a distance by its lowest bits; here nothing is left, or the sign alone.
+    is_far = op.greater_equal(shift, scalar(dtype.bits, dtype))
+    if dtype.is_int:
+        is_far = op.logical_or(is_far, op.less(shift, scalar(0, dtype)))
+    is_far = node.emit(is_far)
+    found = function(x, op.where(is_far, scalar(dtype.bits - 1, dtype), shift))
+    if dtype.is_int and not is_left:
+        return found
+    return op.where(is_far, scalar(0, dtype), found)
 
 
 def power(node: OnnxNode, base: Any, exponent: Any, known: Any) -> Any:
