@@ -178,7 +178,17 @@ def _is_inf(node: OnnxNode) -> Any:
 
 @converter("Mod")
 def _mod(node: OnnxNode) -> Any:
-    return (op.mod if node.flag("fmod") else op.floor_mod)(node[0], node[1])
+    x, y = node[0], node[1]
+    if node.flag("fmod"):
+        return op.mod(x, y)
+    if not dtype_of(x).is_float:
+        return op.floor_mod(x, y)
+    # With the sign of the divisor, which may be infinite.
+    rest = node.emit(op.mod(x, y))
+    zero = scalar(0, dtype_of(x))
+    is_other = op.not_equal(op.less(rest, zero), op.less(y, zero))
+    is_other = op.logical_and(is_other, op.not_equal(rest, zero))
+    return op.where(is_other, op.add(rest, y), rest)
 
 
 @converter("BitShift")

@@ -133,14 +133,14 @@ class RunTimeReduction:
             )
             part = op.multiply(index, op.take(steps, scalar(axis, "int64"), 0))
             total = part if total is None else op.add(total, part)
-        return self.node.emit(op.reshape(total, ShapeExpr([product(self.before)])))
+        return self.node.emit(op.flatten(total))
 
     def combined(self, x: Any, how: str) -> Any:
         """Return the flat result of combining elements: "add", "mul", "min" or "max"."""
         dtype = dtype_of(x)
         start = _IDENTITY[how] if how in _IDENTITY else _limit(dtype, how)
         room = op.full(ShapeExpr([product(self.after)]), scalar(start, dtype), dtype)
-        flat = op.reshape(x, ShapeExpr([product(self.before)]))
+        flat = op.flatten(x)
         return self.node.emit(op.scatter_elements(room, self.places, flat, 0, how))
 
     def spread(self, flat: Any) -> Any:

@@ -11,9 +11,10 @@ import numpy
 
 from tilesmith.ir.intrinsics import max_value
 from tilesmith.relax import op
-from tilesmith.relax.expr import Constant
+from tilesmith.relax.expr import Constant, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import kernel_shape, spatial_list, with_bias
+from tilesmith.relax.frontend.onnx.ops.run_time import size_vector
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
@@ -321,3 +322,35 @@ def _deform_conv(node: OnnxNode) -> Any:
     weights = op.reshape(weight, [1, groups, filters // groups, depth])
     total = node.emit(op.matmul(weights, columns))
     return with_bias(node.emit(op.reshape(total, [batch, filters, *result])), node.get(3))
+
+
+@converter("AffineGrid")
+def _affine_grid(node: OnnxNode) -> Any:
+    """Multiply the coordinates of all pixels, from -1 to 1, by a matrix for each image."""
+    theta, sizes = node[0], node.integers(1, "size")
+    spatial = list(reversed(sizes[2:]))  # x comes first, which is the last axis
+    rank = len(spatial)
+    if rank not in (2, 3) or shape_of(theta)[1:] != [rank, rank + 1]:
+        raise ShapeError(
+            f"its sizes {tuple(sizes)} do not fit matrices of the shape {tuple(shape_of(theta))}"
+        )
+    dtype = dtype_of(theta)
+    corners = node.flag("align_corners")
+    whole = ShapeExpr(sizes[2:])
+    columns = []
+    for place, size in enumerate(spatial):
+        steps = op.astype(op.arange(0, size, 1, "int64"), dtype)
+        extent = op.astype(op.reshape(size_vector(node, [size]), []), dtype)
+        one, two = scalar(1, dtype), scalar(2, dtype)
+        if corners:
+            step = op.divide(two, op.maximum(op.subtract(extent, one), one))
+            line = op.subtract(op.multiply(steps, step), one)
+        else:
+            doubled = op.add(op.multiply(steps, two), one)
+            line = op.subtract(op.divide(doubled, extent), one)
+        line = op.reshape(line, [size if i == rank - 1 - place else 1 for i in range(rank)])
+        columns.append(node.emit(op.broadcast_to(line, whole)))
+    columns.append(node.emit(op.ones(whole, dtype)))
+    points = op.reshape(op.stack(columns, rank), ShapeExpr([product(sizes[2:]), rank + 1]))
+    found = op.matmul(node.emit(points), op.permute_dims(theta, [0, 2, 1]))
+    return op.reshape(node.emit(found), ShapeExpr([shape_of(theta)[0], *sizes[2:], rank]))
