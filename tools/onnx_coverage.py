@@ -76,8 +76,6 @@ def load_cases(suites: Iterable[str]) -> dict[str, Any]:
 
 def run_case(case: Any) -> tuple[str, str]:
     """Compile and run a test on all its data; return its status and a reason."""
-    from onnx.backend.test.runner import Runner
-
     from tilesmith.driver import onnx_backend
 
     model, data_sets = _contents(case)
@@ -86,18 +84,27 @@ def run_case(case: Any) -> tuple[str, str]:
     for inputs, expected in data_sets:
         found = prepared.run([_value(item) for item in inputs])
         wanted = [_value(item) for item in expected]
-        if len(found) != len(wanted):
-            raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
-        for one, other in zip(found, wanted):
-            if (one is None) != (other is None):
-                raise AssertionError("an output is there and should not be, or the reverse")
-        kept = [pair for pair in zip(wanted, found) if pair[0] is not None]
-        Runner.assert_similar_outputs(
-            [pair[0] for pair in kept], [pair[1] for pair in kept], case.rtol, case.atol
-        )
+        compare(found, wanted, case)
         if prepared.specialised == "values":
             status = "specialised"
     return status, reason
+
+
+def compare(found: list[Any], wanted: list[Any], case: Any) -> None:
+    """Compare outputs by the rules of the package's runner; sequences element by element."""
+    from onnx.backend.test.runner import Runner
+
+    if len(found) != len(wanted):
+        raise AssertionError(f"{len(found)} outputs or elements, expected {len(wanted)}")
+    for one, other in zip(found, wanted):
+        if isinstance(other, list):
+            if not isinstance(one, list):
+                raise AssertionError("a tensor, expected a sequence")
+            compare(one, other, case)
+        elif (one is None) != (other is None):
+            raise AssertionError("an output is there and should not be, or the reverse")
+        elif other is not None:
+            Runner.assert_similar_outputs([other], [one], case.rtol, case.atol)
 
 
 def _contents(case: Any) -> tuple[Any, list[Any]]:

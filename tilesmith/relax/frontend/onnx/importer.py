@@ -319,7 +319,7 @@ class ONNXGraphImporter:
             found = {item.name: self._attribute(item, proto, index) for item in proto.attribute}
             found = {name: value for name, value in found.items() if value is not None}
             node = OnnxNode(self, proto, inputs, found, self.versions)
-            node.scope = values
+            node.scope, node.around = values, nodes
             results = self._convert_checked(node, index)
             for name, result in zip(proto.output, results):
                 if name:

@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 
 _FAMILIES = (
     "activation", "classical", "contrib", "control", "convolution", "counting", "creation",
-    "elementwise", "image", "indexing", "linear", "manipulation", "normalization", "pooling",
+    "elementwise", "gradient", "image", "indexing", "linear", "manipulation", "normalization", "pooling",
     "quantization", "recurrent", "reduction", "sampling", "search", "sequence", "signal",
     "training", "trees",
 )  # fmt: skip
