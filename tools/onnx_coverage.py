@@ -122,9 +122,7 @@ def _contents(case: Any) -> tuple[Any, list[Any]]:
     inputs = [item for item in model.graph.input if item.name not in stored]
     pairs = []
     for data in sorted(folder.glob("test_data_set_*")):
-        pairs.append(
-            (_files(data, "input", inputs), _files(data, "output", model.graph.output))
-        )
+        pairs.append((_files(data, "input", inputs), _files(data, "output", model.graph.output)))
     return model, pairs
 
 
@@ -328,9 +326,7 @@ def page(outcomes: list[Outcome]) -> str:
             by_operator[one.operator].append(one)
     lines += [_row(operator, by_operator[operator]) for operator in sorted(by_operator)]
     lines += ["", "## Failures", "", "| test | reason |", "|---|---|"]
-    lines += [
-        f"| {one.key} | {_cell(one.reason)} |" for one in outcomes if one.status == "failed"
-    ]
+    lines += [f"| {one.key} | {_cell(one.reason)} |" for one in outcomes if one.status == "failed"]
     lines += ["", "## Specialised on values", "", "| test |", "|---|"]
     lines += [f"| {one.key} |" for one in outcomes if one.status == "specialised"]
     lines += ["", "## Excluded", "", "| test | reason |", "|---|---|"]
@@ -403,7 +399,9 @@ def _command(worker: Worker, options: Any) -> int:
         for one in run_all(worker, names, {}, None):
             failed += one.status == "failed"
             if one.status not in PASSED or (options.only and one.status != "passed"):
-                print(f"{one.key}: {one.status} {one.seconds} {' '.join(one.reason.split())[:options.width]}")
+                print(
+                    f"{one.key}: {one.status} {one.seconds} {' '.join(one.reason.split())[: options.width]}"
+                )
         print(f"{len(names) - failed} of {len(names)} pass")
         return 1 if failed else 0
     if options.fresh:

@@ -119,7 +119,9 @@ class PreparedModel:
         if not small:
             raise self._problem
         model = _with_constants(self.model, {self.inputs[i].name: values[i] for i in small})
-        rest = {item.name: shapes[item.name] for i, item in enumerate(self.inputs) if i not in small}
+        rest = {
+            item.name: shapes[item.name] for i, item in enumerate(self.inputs) if i not in small
+        }
         try:
             executable = self._compile(model, rest)
         except TilesmithError as error:

@@ -189,10 +189,13 @@ def test_missing_attribute_and_wrong_type_of_attribute():
 
 
 def test_use_that_is_not_supported():
-    feed = {"x": np.zeros((4,), "float32"), "axis": np.array(0)}
-    with pytest.raises(OpAttributeUnImplemented, match=r"CumSum node 'the_node'.*'axis'") as caught:
-        from_onnx(one_node("CumSum", feed))
-    assert "inputs: x: float32 tensor" in str(caught.value)
+    names = ("bins", "length", "rate", "low", "high")
+    feed = {name: np.array(8, "int64") for name in names[:3]}
+    feed |= {name: np.array(8, "float32") for name in names[3:]}
+    words = r"MelWeightMatrix node 'the_node'.*'num_mel_bins'"
+    with pytest.raises(OpAttributeUnImplemented, match=words) as caught:
+        from_onnx(one_node("MelWeightMatrix", feed))
+    assert "inputs: bins: int64 tensor" in str(caught.value)
 
 
 # Graphs

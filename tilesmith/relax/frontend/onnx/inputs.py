@@ -51,7 +51,9 @@ class InputReader:
                 found[item.name] = None
             elif kind == "sequence":
                 found[item.name] = [
-                    self._variable(f"{item.name}_{index}", self._sizes(shape, item.name), item, supply)
+                    self._variable(
+                        f"{item.name}_{index}", self._sizes(shape, item.name), item, supply
+                    )
                     for index, shape in enumerate(self.shapes[item.name])
                 ]
             else:

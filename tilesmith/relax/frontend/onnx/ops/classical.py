@@ -70,7 +70,9 @@ def post_transform(node: OnnxNode, scores: Any, name: Any) -> Any:
         top = op.max(scores, [-1], True)
         powers = node.emit(op.where(is_there, op.exp(op.subtract(scores, top)), zero))
         total = op.sum(powers, [-1], True)
-        return op.divide(powers, op.where(op.equal(total, zero), scalar(1, dtype_of(scores)), total))
+        return op.divide(
+            powers, op.where(op.equal(total, zero), scalar(1, dtype_of(scores)), total)
+        )
     if name == "PROBIT":
         raise node.unsupported("the post_transform PROBIT")
     raise OpAttributeInvalid(f"its attribute 'post_transform' is '{name}'")
@@ -190,9 +192,7 @@ def _label_encoder(node: OnnxNode) -> Any:
     """Replace each key by its value: look it up in the sorted keys."""
     keys, values = _table_of(node, "keys"), _table_of(node, "values")
     if keys is None or values is None or len(keys) != len(values):
-        raise node.unsupported(
-            "an encoder of texts", "map texts to numbers outside of the model"
-        )
+        raise node.unsupported("an encoder of texts", "map texts to numbers outside of the model")
     x = node[0]
     kind = dtype_of(x)
     default = _default_of(node, values.dtype)

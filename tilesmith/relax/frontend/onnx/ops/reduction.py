@@ -136,9 +136,7 @@ _ELEMENTWISE_OF_ONE: dict[str, Callable[[Any], Any]] = {
 """What is left of a reduction over no axes: its function of a single element."""
 
 
-def _reduce_at_run_time(
-    node: OnnxNode, name: str, axes: Any, keep: bool, keeps_sizes: bool
-) -> Any:
+def _reduce_at_run_time(node: OnnxNode, name: str, axes: Any, keep: bool, keeps_sizes: bool) -> Any:
     """Reduce over axes that are computed when the model runs."""
     x = node[0]
     if shape_of(axes) == [0]:
@@ -150,7 +148,12 @@ def _reduce_at_run_time(
         wide = DataType("float32")
     elif dtype.is_bool:
         wide = DataType("uint8")
-    elif not dtype.is_float and name in ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"):
+    elif not dtype.is_float and name in (
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMean",
+    ):
         wide = DataType("float64")
     x = x if wide == dtype else node.emit(op.astype(x, wide))
     reduction = RunTimeReduction(node, x, axes, keep)

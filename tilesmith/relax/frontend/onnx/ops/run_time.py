@@ -165,9 +165,7 @@ def _limit(dtype: DataType, how: str) -> Any:
     return dtype.min_value if how == "max" else dtype.max_value
 
 
-def pad_at_run_time(
-    node: OnnxNode, x: Any, before: Any, after: Any, value: Any, mode: str
-) -> Any:
+def pad_at_run_time(node: OnnxNode, x: Any, before: Any, after: Any, value: Any, mode: str) -> Any:
     """Pad each axis by elements of two vectors; negative ones cut elements off.
 
     ``mode`` is ONNX's: "constant", "edge", "reflect" or "wrap".

@@ -141,9 +141,7 @@ class RunTimeResize:
         return self.unless_one(i, places, middle)
 
     def _outside(self, i: int, places: Any, axis: int) -> Any:
-        beyond = op.logical_or(
-            op.less(places, _number(0)), op.greater(places, self._last(i))
-        )
+        beyond = op.logical_or(op.less(places, _number(0)), op.greater(places, self._last(i)))
         rank = len(shape_of(self.x))
         return op.reshape(beyond, [self.after[i] if k == axis else 1 for k in range(rank)])
 

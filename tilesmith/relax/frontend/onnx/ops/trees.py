@@ -194,7 +194,9 @@ def _forest(node: OnnxNode, kind: str, targets: int) -> _Forest:
     forest.feature[forest.mode == _LEAF] = 0
     if missing:
         forest.takes_missing[:] = missing
-    reached = {int(place) for side in (0, 1) for place in forest.follows[side][forest.mode != _LEAF]}
+    reached = {
+        int(place) for side in (0, 1) for place in forest.follows[side][forest.mode != _LEAF]
+    }
     forest.roots = [place for place in range(len(ids)) if place not in reached]
     weights = _numbers(node, f"{kind}_weights")
     entries = [node.required(f"{kind}_{word}") for word in ("treeids", "nodeids", "ids")]
