@@ -3,9 +3,9 @@
 
     python tools/onnx_coverage.py                   # run what is not in the results, write the page
     python tools/onnx_coverage.py --fresh           # forget earlier results
-    python tools/onnx_coverage.py --only 'resize'   # run the tests that match, print their outcomes
-    python tools/onnx_coverage.py --sample 60       # run that many of the tests that the page counts
-                                                    # as passed; fail if one does not pass (CI)
+    python tools/onnx_coverage.py --only 'resize'   # run the tests that match, print outcomes
+    python tools/onnx_coverage.py --sample 60       # run that many of the tests that the page
+                                                    # counts as passed; fail if one does not (CI)
 
 Every test is compiled to native code by `tilesmith.driver.onnx_backend` and runs in a worker
 process, of low priority, with a time limit. Results are kept in a file, line by line, so that a run
@@ -211,7 +211,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            preexec_fn=lambda: os.nice(10),  # noqa: PLW1509 - no threads here
+            preexec_fn=lambda: os.nice(10),
         )
         found: dict[str, str] = json.loads(self._line(300.0) or "{}")
         return found
@@ -307,12 +307,13 @@ def page(outcomes: list[Outcome]) -> str:
     lines = [
         "# ONNX's own tests of backends, compiled",
         "",
-        f"Written by `tools/onnx_coverage.py` from onnx {onnx.__version__}. Every test is compiled",
-        "to native code (`tilesmith.driver.onnx_backend`) and compared with the expected outputs by",
-        "the rules of `onnx.backend.test`. *Specialised* ones pass, but compiled for the values of",
-        "small inputs (axes, for example, that decide the rank of the result), once for each value.",
+        f"Written by `tools/onnx_coverage.py` from onnx {onnx.__version__}. Every test is",
+        "compiled to native code (`tilesmith.driver.onnx_backend`) and compared with the expected",
+        "outputs by the rules of `onnx.backend.test`. *Specialised* ones pass, but compiled for the",
+        "values of small inputs (the length of a transform, for example), once for each value. The",
+        "share is of the tests that are not excluded.",
         "",
-        "| suite | tests | excluded | passed | specialised | failed | passed of those not excluded |",
+        "| suite | tests | excluded | passed | specialised | failed | share |",
         "|---|---|---|---|---|---|---|",
     ]
     for suite in SUITES:
@@ -399,9 +400,8 @@ def _command(worker: Worker, options: Any) -> int:
         for one in run_all(worker, names, {}, None):
             failed += one.status == "failed"
             if one.status not in PASSED or (options.only and one.status != "passed"):
-                print(
-                    f"{one.key}: {one.status} {one.seconds} {' '.join(one.reason.split())[: options.width]}"
-                )
+                reason = " ".join(one.reason.split())[: options.width]
+                print(f"{one.key}: {one.status} {one.seconds} {reason}")
         print(f"{len(names) - failed} of {len(names)} pass")
         return 1 if failed else 0
     if options.fresh:

@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.relax.frontend.onnx_reference import compare, imported, make_model, one_node, reference
-from tilesmith.error import OpAttributeUnImplemented
 
 RNG = np.random.default_rng(0)
 

@@ -20,9 +20,9 @@ MICROSOFT = "com.microsoft"
 
 _FAMILIES = (
     "activation", "classical", "contrib", "control", "convolution", "counting", "creation",
-    "elementwise", "gradient", "image", "indexing", "linear", "manipulation", "normalization", "pooling",
-    "quantization", "recurrent", "reduction", "sampling", "search", "sequence", "signal",
-    "training", "trees",
+    "decoding", "elementwise", "gradient", "image", "indexing", "linear", "manipulation",
+    "normalization", "pooling", "qlinear", "quantization", "recurrent", "reduction", "sampling",
+    "search", "sequence", "signal", "training", "trees",
 )  # fmt: skip
 
 

@@ -142,7 +142,10 @@ def _imputer(node: OnnxNode) -> Any:
     is_float = dtype_of(x).is_float
     name = "imputed_value_floats" if is_float else "imputed_value_int64s"
     values = vector(node.required(name), dtype_of(x))
-    replaced = node.attribute("replaced_value_float" if is_float else "replaced_value_int64", 0)
+    if is_float:
+        replaced = float(node.attribute("replaced_value_float", 0.0))
+    else:
+        replaced = int(node.attribute("replaced_value_int64", 0))
     if is_float and numpy.isnan(replaced):
         missing = op.isnan(x)
     else:
