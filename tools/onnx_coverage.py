@@ -309,9 +309,9 @@ def page(outcomes: list[Outcome]) -> str:
         "",
         f"Written by `tools/onnx_coverage.py` from onnx {onnx.__version__}. Every test is",
         "compiled to native code (`tilesmith.driver.onnx_backend`) and compared with the expected",
-        "outputs by the rules of `onnx.backend.test`. *Specialised* ones pass, but compiled for the",
-        "values of small inputs (the length of a transform, for example), once for each value. The",
-        "share is of the tests that are not excluded.",
+        "outputs by the rules of `onnx.backend.test`. *Specialised* ones pass, but compiled for",
+        "the values of small inputs (the length of a transform, for example), once for each value.",
+        "The share is of the tests that are not excluded.",
         "",
         "| suite | tests | excluded | passed | specialised | failed | share |",
         "|---|---|---|---|---|---|---|",
@@ -395,6 +395,14 @@ def _command(worker: Worker, options: Any) -> int:
         if options.only:
             names = [name for name in names if re.search(options.only, name)]
         else:
+            unused = [
+                pattern
+                for pattern, _ in exclusions()
+                if not any(fnmatch.fnmatchcase(name, pattern) for name in names)
+            ]
+            if unused:
+                print(f"no test is excluded by: {', '.join(unused)}")
+                return 1
             names = sample(listed_as_passed(names), options.sample)
         failed = 0
         for one in run_all(worker, names, {}, None):

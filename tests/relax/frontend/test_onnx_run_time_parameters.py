@@ -147,6 +147,24 @@ def test_a_region_of_resize():
     check(model_of("Resize", inputs, **mode), [f32(1, 1, 5, 5), region, i64(1, 1, 3, 4)])
 
 
+def test_regions_of_pooling():
+    inputs = {"x": ("float32", [2, 3, 7, 9]), "r": ("float32", ["n", 5])}
+    model = model_of("MaxRoiPool", inputs, pooled_shape=[2, 3], spatial_scale=0.5)
+    regions = np.array([[0, 1, 2, 12, 9], [1, 0, 0, 17, 13], [1, 8, 4, 8, 4]], "float32")
+    check(model, [f32(2, 3, 7, 9), regions], [f32(2, 3, 7, 9), regions[:1]])
+
+
+def test_drawing_by_probabilities():
+    """Each class is drawn about as often as its probability says, the same ones each time."""
+    model = model_of("Multinomial", {"x": ("float32", [2, 4])}, sample_size=2000, seed=3.0)
+    shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.3, 0, 0]], "float32")
+    executable = compile_model(model, cache=False)
+    found = executable(np.log(shares + 1e-30)).numpy()
+    for row, expected in zip(found, shares):
+        np.testing.assert_allclose(np.bincount(row, minlength=4) / 2000, expected, atol=0.05)
+    np.testing.assert_array_equal(executable(np.log(shares + 1e-30)).numpy(), found)
+
+
 def test_a_parameter_that_decides_the_rank_of_nothing_known():
     """Where one program cannot serve all values, the backend compiles one for each of them."""
     inputs = {"x": ("float32", [1, 12, 1]), "step": ("int64", []), "_w": None, "n": ("int64", [])}

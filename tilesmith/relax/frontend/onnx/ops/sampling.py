@@ -354,3 +354,43 @@ def _affine_grid(node: OnnxNode) -> Any:
     points = op.reshape(op.stack(columns, rank), ShapeExpr([product(sizes[2:]), rank + 1]))
     found = op.matmul(node.emit(points), op.permute_dims(theta, [0, 2, 1]))
     return op.reshape(node.emit(found), ShapeExpr([shape_of(theta)[0], *sizes[2:], rank]))
+
+
+@converter("MaxRoiPool")
+def _max_roi_pool(node: OnnxNode) -> Any:
+    """Take the largest element of each part of each region: along rows, then along columns."""
+    x, regions = node[0], node[1]
+    sizes = static_shape(x, "MaxRoiPool", 4)[2:]
+    counts = [int(count) for count in node.required("pooled_shape")]
+    dtype = dtype_of(x)
+    lowest = scalar(-numpy.inf, dtype)
+    images = op.astype(op.take(regions, scalar(0, "int64"), 1), "int64")
+    found = node.emit(op.take(x, node.emit(images), 0))
+    masks = [_parts_of_regions(node, regions, i, counts[i], sizes[i]) for i in (0, 1)]
+    # (regions, channels, height, 1, width) by (regions, 1, 1, parts, width)
+    wide = op.where(op.expand_dims(masks[1], [1, 2]), op.expand_dims(found, 3), lowest)
+    found = node.emit(op.max(wide, [4]))
+    high = op.where(
+        op.expand_dims(masks[0], [1, 4]), op.expand_dims(found, 2), lowest
+    )  # (regions, channels, parts, height, columns)
+    found = node.emit(op.max(high, [3]))
+    return op.where(op.isfinite(found), found, scalar(0, dtype))
+
+
+def _parts_of_regions(node: OnnxNode, regions: Any, axis: int, count: int, size: int) -> Any:
+    """Return for each region and part which elements of an axis (0: rows) belong to it."""
+    scale = scalar(node.attribute("spatial_scale", 1.0), dtype_of(regions))
+    bounds = []
+    for column in (2 - axis, 4 - axis):
+        place = op.multiply(op.take(regions, scalar(column, "int64"), 1), scale)
+        place = op.floor(op.add(place, scalar(0.5, dtype_of(regions))))
+        bounds.append(node.emit(op.expand_dims(op.astype(place, "float32"), 1)))
+    one = scalar(1, "float32")
+    extent = op.maximum(op.add(op.subtract(bounds[1], bounds[0]), one), one)
+    step = node.emit(op.divide(extent, scalar(count, "float32")))
+    parts = Constant(numpy.arange(count, dtype="float32")[None])
+    first = op.add(op.floor(op.multiply(parts, step)), bounds[0])
+    last = op.add(op.ceil(op.multiply(op.add(parts, one), step)), bounds[0])
+    places = Constant(numpy.arange(size, dtype="float32"))
+    first, last = [op.expand_dims(node.emit(value), 2) for value in (first, last)]
+    return node.emit(op.logical_and(op.greater_equal(places, first), op.less(places, last)))
