@@ -40,6 +40,7 @@ from tilesmith.driver.graph_steps import (
     copy_bytes,
     give_shape,
     number_of_bytes,
+    packed_call,
     reservation,
     sequence,
 )
@@ -448,7 +449,9 @@ class _Lowering:
                 return step
             return AttrStmt(const(0, "int32"), "operator", StringImm(place), step)
 
-        self._step(run, touched)
+        self.steps += self.kernels.marks.around_kernel(
+            Step(run, touched), kernel.name_hint, place, function, operands
+        )
 
     def _call_dps(self, call: relax.Call) -> Any:
         """Call a registered function with tensors of its own (see
@@ -457,18 +460,16 @@ class _Lowering:
         symbol = call.args[0].global_symbol
         arguments = leaves(self.value(call.args[1]))
         result = self._new(call.sinfo_args[0], symbol)
-        specification, words, touched = packed_arguments(arguments, leaves(result))
-        head = (
-            StringImm("tilesmith.runtime.call_dps"),
-            StringImm(symbol),
-            StringImm(specification),
-        )
-        self._step(
-            lambda: Evaluate(
-                Call("int32", "tir.tvm_call_packed", (*head, *[word() for word in words]))
-            ),
-            touched,
-        )
+        operands = [*[("in", one) for one in arguments], *[("out", one) for one in leaves(result)]]
+        specification, words, touched = packed_arguments(operands)
+        head = (StringImm(symbol), StringImm(specification))
+
+        def run() -> Stmt:
+            name = "tilesmith.runtime.call_dps"
+            return Evaluate(packed_call("int32", name, *head, *[word() for word in words]))
+
+        place = operators_at(call.span)
+        self.steps += self.kernels.marks.around(Step(run, touched), symbol, place, operands)
         return result
 
     def _view(self, variable: Any, call: relax.Call, viewed: Any) -> TensorValue:

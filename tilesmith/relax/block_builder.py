@@ -13,7 +13,8 @@ mod = bb.get()
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -133,6 +134,19 @@ class TestingScope:
     def __exit__(self, *error: Any) -> None:
         self.builder.end_block()
         self.builder.end_scope()
+
+
+@contextmanager
+def emitting_at(builder: BlockBuilder, place: Any) -> Iterator[None]:
+    """Give what a builder emits without a span the span ``place``; None leaves the one that
+    holds.
+    """
+    outer = builder.place
+    builder.place = outer if place is None else place
+    try:
+        yield
+    finally:
+        builder.place = outer
 
 
 class BlockBuilder:

@@ -17,7 +17,7 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.rules import NodeRules
 from tilesmith.ir.structural import structural_equal
-from tilesmith.relax.block_builder import BlockBuilder
+from tilesmith.relax.block_builder import BlockBuilder, emitting_at
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -345,13 +345,16 @@ class PyExprMutator(ExprFunctor):
         return new
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
-        """Rewrite value and variable, then emit the binding."""
-        value = self.visit_expr(binding.value)
-        var = self.visit_var_def(binding.var)
-        if value is binding.value and var is binding.var:
-            self.builder_.emit_normalized(binding)
-            return
-        self.reemit_binding(binding, self.builder_.normalize(as_expr(value)), var)
+        """Rewrite value and variable, then emit the binding; what is made on the way belongs to the
+        place of the value.
+        """
+        with emitting_at(self.builder_, getattr(binding.value, "span", None)):
+            value = self.visit_expr(binding.value)
+            var = self.visit_var_def(binding.var)
+            if value is binding.value and var is binding.var:
+                self.builder_.emit_normalized(binding)
+                return
+            self.reemit_binding(binding, self.builder_.normalize(as_expr(value)), var)
 
     def reemit_binding(self, binding: VarBinding, value: Any, var: Var | None = None) -> None:
         """Emit ``binding`` with another value; remap its variable if the struct info changes."""

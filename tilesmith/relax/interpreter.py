@@ -47,7 +47,7 @@ from tilesmith.runtime.registry import get_global_func
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Interpreter", "run"]
+__all__ = ["Frame", "Interpreter", "run"]
 
 
 def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
@@ -62,16 +62,16 @@ def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
 class _Closure:
     """A local function with the values that it captures."""
 
-    def __init__(self, function: Function, frame: _Frame, first: tuple[Any, ...] = ()) -> None:
+    def __init__(self, function: Function, frame: Frame, first: tuple[Any, ...] = ()) -> None:
         self.function = function
         self.frame = frame
         self.first = first
 
 
-class _Frame:
+class Frame:
     """The values of the variables and sizes of one call."""
 
-    def __init__(self, outer: _Frame | None = None) -> None:
+    def __init__(self, outer: Frame | None = None) -> None:
         self.values: dict[Var, Any] = dict(outer.values) if outer is not None else {}
         self.sizes: dict[SymbolicVar, int] = dict(outer.sizes) if outer is not None else {}
         self.unchecked: list[tuple[PrimExpr, int, str]] = []
@@ -139,32 +139,39 @@ class Interpreter:
         self.mod = mod
         self.compiled = compiled
 
-    def call(self, function: Any, args: list[Any], outer: _Frame | None = None) -> Any:
+    def call(self, function: Any, args: list[Any], outer: Frame | None = None) -> Any:
         """Call a function of the graph."""
+        return self.sequence(function.body, self.enter(function, args, outer))
+
+    def enter(self, function: Any, args: list[Any], outer: Frame | None = None) -> Frame:
+        """Return the values and sizes with which a call of a function begins."""
         if len(args) != len(function.params):
             raise TypeMismatchError(
                 f"the function has {len(function.params)} parameters, got {len(args)} arguments"
             )
-        frame = _Frame(outer)
+        frame = Frame(outer)
         for param, arg in zip(function.params, args):
             value = _host(arg)
             frame.match(known_struct_info(param), value, f"argument '{param.name_hint}'")
             frame.values[param] = value
         frame.check_sizes()
-        return self.sequence(function.body, frame)
+        return frame
 
-    def sequence(self, sequence: SeqExpr, frame: _Frame) -> Any:
+    def sequence(self, sequence: SeqExpr, frame: Frame) -> Any:
         """Execute the bindings and return the value."""
         for block in sequence.blocks:
             for binding in block.bindings:
-                value = self.value(binding.value, frame)
-                if isinstance(binding, MatchCast):
-                    frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
-                    frame.check_sizes()
-                frame.values[binding.var] = value
+                self.bind(binding, self.value(binding.value, frame), frame)
         return self.value(sequence.body, frame)
 
-    def value(self, expr: Any, frame: _Frame) -> Any:
+    def bind(self, binding: Any, value: Any, frame: Frame) -> None:
+        """Give the variable of a binding its value."""
+        if isinstance(binding, MatchCast):
+            frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
+            frame.check_sizes()
+        frame.values[binding.var] = value
+
+    def value(self, expr: Any, frame: Frame) -> Any:
         """Return the value of an expression."""
         if isinstance(expr, Var):
             return frame.values[expr]
@@ -193,7 +200,7 @@ class Interpreter:
             return expr
         raise UnsupportedError(f"the interpreter has no rule for {type(expr).__name__}")
 
-    def call_value(self, call: Call, frame: _Frame) -> Any:
+    def call_value(self, call: Call, frame: Frame) -> Any:
         """Return the value of a call."""
         op = call.op
         if isinstance(op, Op):
@@ -215,7 +222,7 @@ class Interpreter:
                 return ()
             return self.call(function, arguments)
         if isinstance(callee, _Closure):
-            outer = _Frame(callee.frame)
+            outer = Frame(callee.frame)
             return self.call(callee.function, [*callee.first, *arguments], outer)
         if isinstance(callee, ExternFunc):
             function = get_global_func(callee.global_symbol)
@@ -230,7 +237,7 @@ class Interpreter:
 
     # Destination-passing calls
 
-    def call_tir(self, call: Call, frame: _Frame) -> Any:
+    def call_tir(self, call: Call, frame: Frame) -> Any:
         """Run a PrimFunc on arguments and new results."""
         inputs = self._inputs(call, frame)
         sizes = list(self.value(call.args[2], frame)) if len(call.args) > 2 else []
@@ -249,11 +256,11 @@ class Interpreter:
         self._run_prim_func(function, [*inputs, *outputs_given, *sizes])
         return tuple(outputs) if is_tuple else outputs[0]
 
-    def _inputs(self, call: Call, frame: _Frame) -> list[Any]:
+    def _inputs(self, call: Call, frame: Frame) -> list[Any]:
         given = self.value(call.args[1], frame)
         return list(given) if isinstance(given, tuple) else [given]
 
-    def _outputs(self, call: Call, frame: _Frame) -> tuple[list[Any], bool]:
+    def _outputs(self, call: Call, frame: Frame) -> tuple[list[Any], bool]:
         info = call.sinfo_args[0]
         fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
         made = [numpy.zeros(frame.shape(field), field.dtype.numpy()) for field in fields]
@@ -276,7 +283,7 @@ class Interpreter:
             if hasattr(argument, "shape") and argument.flags.writeable:
                 argument[...] = tensor.numpy()
 
-    def call_kernel(self, call: Call, frame: _Frame) -> Any:
+    def call_kernel(self, call: Call, frame: Frame) -> Any:
         """Run a PrimFunc whose results are among its arguments; the sizes of a shape come last."""
         arguments: list[Any] = []
         for value in self.value(call.args[1], frame):
@@ -284,7 +291,7 @@ class Interpreter:
         self._run_prim_func(self.mod[call.args[0]], arguments)
         return ()
 
-    def call_dps_packed(self, call: Call, frame: _Frame) -> Any:
+    def call_dps_packed(self, call: Call, frame: Frame) -> Any:
         """Call a registered function with new results after its arguments."""
         inputs = [_tensor(value) for value in self._inputs(call, frame)]
         outputs, is_tuple = self._outputs(call, frame)
@@ -293,35 +300,35 @@ class Interpreter:
         found = [tensor.numpy() for tensor in tensors]
         return tuple(found) if is_tuple else found[0]
 
-    def call_pure_packed(self, call: Call, frame: _Frame) -> Any:
+    def call_pure_packed(self, call: Call, frame: Frame) -> Any:
         """Call a registered function that returns its result."""
         arguments = [self.value(arg, frame) for arg in call.args[1:]]
         return self.apply(call.args[0], arguments)
 
-    def make_closure(self, call: Call, frame: _Frame) -> Any:
+    def make_closure(self, call: Call, frame: Frame) -> Any:
         """Fix the first arguments of a function."""
         function = call.args[0]
         if isinstance(function, GlobalVar):
             function = self.mod[function]
-        return _Closure(function, _Frame(), tuple(self.value(call.args[1], frame)))
+        return _Closure(function, Frame(), tuple(self.value(call.args[1], frame)))
 
-    def invoke_closure(self, call: Call, frame: _Frame) -> Any:
+    def invoke_closure(self, call: Call, frame: Frame) -> Any:
         """Call a closure."""
         closure = self.value(call.args[0], frame)
         return self.apply(closure, list(self.value(call.args[1], frame)))
 
-    def alloc_tensor(self, call: Call, frame: _Frame) -> Any:
+    def alloc_tensor(self, call: Call, frame: Frame) -> Any:
         """Allocate an array."""
         info = known_struct_info(call)
         assert isinstance(info, TensorStructInfo)
         return numpy.zeros(frame.shape(info), info.dtype.numpy())
 
-    def alloc_storage(self, call: Call, frame: _Frame) -> Any:
+    def alloc_storage(self, call: Call, frame: Frame) -> Any:
         """Allocate bytes, filled with a pattern that reveals reads before writes."""
         (nbytes,) = self.value(call.args[0], frame)
         return numpy.full(nbytes, 0xA5, "uint8")
 
-    def tensor_in_storage(self, call: Call, frame: _Frame) -> Any:
+    def tensor_in_storage(self, call: Call, frame: Frame) -> Any:
         """Return a view of a part of a storage."""
         storage, offset = self.value(call.args[0], frame), self.value(call.args[1], frame)
         info = known_struct_info(call)

@@ -102,7 +102,7 @@ def call_dps(name: str, specification: str, *values: Any) -> None:
     arguments = []
     outputs = []
     position = 0
-    for role, dtype, rank in _parse(specification):
+    for role, dtype, rank in operand_roles(specification):
         if dtype is None:
             arguments.append(values[position])
             position += 1
@@ -122,7 +122,10 @@ def call_dps(name: str, specification: str, *values: Any) -> None:
         ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
 
 
-def _parse(specification: str) -> list[tuple[str, DataType | None, int]]:
+def operand_roles(specification: str) -> list[tuple[str, DataType | None, int]]:
+    """Return the role, dtype and rank of each operand that a specification lists; the dtype is None
+    for a number.
+    """
     parsed = _specifications.get(specification)
     if parsed is None:
         parsed = []

@@ -78,10 +78,13 @@ from tilesmith.support.errors import (
 )
 from tilesmith.support.fallbacks import FallbackReport, record_fallback
 from tilesmith.support.files import PathLike, write_atomically
+from tilesmith.support.lazy import DOORS, resolve
 from tilesmith.support.linker import find_linkers, link_shared
 
 if TYPE_CHECKING:
     import numpy
+
+    from tilesmith.runtime.observation import ObservedProgram
 
 SHARED_LIBRARY = "library.so"
 
@@ -124,6 +127,8 @@ class Executable:
         self.node_program: Callable[[], Executable] | None = None
         """Compiles an executable with a function for each node of the graph, where that can be
         done: not after loading."""
+        self.observed_program: Callable[[], ObservedProgram] | None = None
+        """Compiles the same model such that observers see its kernels; not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -261,6 +266,20 @@ class Executable:
         of `timing.time_call`: number, repeat, min_repeat_ms, …
         """
         return evaluator(self.get_function(func_name), **options)
+
+    def profile(self, *inputs: Any, **named: Any) -> Any:
+        """Run `main` on some inputs, and return a table of its kernels: `inspect.profile` with its
+        usual settings.
+        """
+        return self.profile_function(inputs, named)
+
+    def profile_function(
+        self, inputs: Sequence[Any], named: Mapping[str, Any], **options: Any
+    ) -> Any:
+        """Return what `inspect.profile` gives; ``options`` are its settings."""
+        return resolve(DOORS["tilesmith.runtime.executable"]["profile"])(
+            self, inputs, named, **options
+        )
 
     # -- seeing and saving ----------------------------------------------------------------------
 

@@ -116,8 +116,9 @@ class VirtualMachine:
         )
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
-        """Call a function once and report the time: of the whole, which is one native function, and
-        of each region that was compiled with the option `tir.instrument_lwp`.
+        """Call a function and report the time: of the whole, of each region that was compiled with
+        the option `tir.instrument_lwp`, and of each kernel, unless the program was loaded from a
+        file.
         """
         function, device = self[func_name], self.device or cpu()
         before = profiled_stretches()
@@ -143,6 +144,10 @@ class VirtualMachine:
             }
             for name, (count, seconds) in spans.items()
         ]
+        model = self.module
+        if isinstance(model, Executable) and model.observed_program is not None:
+            options = {"function": func_name, "runs": 1, "warmup": 1, "peak": False}
+            calls += model.profile_function(args, kwargs, **options).calls
         return Report(calls, {str(device): {"Duration (us)": Duration(whole * 1e6)}})
 
     def time_evaluator(

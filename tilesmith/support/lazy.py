@@ -116,6 +116,9 @@ DOORS: dict[str, dict[str, str]] = {
     "tilesmith.tir.transform": {
         "DefaultGPUSchedule": "tilesmith.schedule_rules.default_gpu_schedule:DefaultGPUSchedule",
     },
+    "tilesmith.runtime.executable": {
+        "profile": "tilesmith.inspect.kernel_profile:profile",
+    },
     "tilesmith.runtime": {
         "Object": "tilesmith.ir:Node",
         "const": "tilesmith.ir:const",
