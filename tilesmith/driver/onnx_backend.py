@@ -110,11 +110,11 @@ class PreparedModel:
         if is_wanted or self._problem is None:
             try:
                 executable = self._compile(self.model, shapes)
-                kept = (executable, (), "structure")
-                self._special[structure] = kept
+                self._special[structure] = (executable, (), "structure")
                 record_fallback("specialisation", self.model.graph.name, "compiled for its inputs")
-                return kept
+                return self._special[structure]
             except TilesmithError as error:
+                record_fallback("specialisation", self.model.graph.name, error)
                 self._problem = error
         if not small:
             raise self._problem

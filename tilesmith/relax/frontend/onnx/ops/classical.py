@@ -304,13 +304,13 @@ def _svm_regressor(node: OnnxNode) -> Any:
     x = _rows(node)
     if node.flag("one_class"):
         raise node.unsupported("a machine of one class")
-    features = static_shape(x, "SVMRegressor")[1] if not node.attribute("n_supports") else None
     count = int(node.attribute("n_supports", 0))
     factors = numpy.array(node.required("coefficients"), "float32")
     if count:
         vectors = numpy.array(node.required("support_vectors"), "float32").reshape(count, -1)
         found = op.matmul(node.emit(_kernel(node, x, vectors)), Constant(factors.reshape(-1, 1)))
     else:
+        features = static_shape(x, "SVMRegressor")[1]
         found = op.matmul(x, Constant(factors.reshape(-1, features).T.copy()))
     rho = node.attribute("rho") or [0.0]
     found = op.add(found, vector([rho[0]], "float32"))

@@ -95,5 +95,5 @@ def _in_order(node: OnnxNode, counts: Any, places: list[int], rank: int) -> Any:
     sizes = static_shape(node.emit(counts), "TfIdfVectorizer")[:-1]
     room = op.zeros([*sizes, max(places) + 1], "float32")
     index = numpy.broadcast_to(numpy.array(places), (*sizes, len(places)))
-    index = Constant(numpy.ascontiguousarray(index))
-    return op.scatter_elements(room, index, counts, rank - 1, "update")
+    where = Constant(numpy.ascontiguousarray(index))
+    return op.scatter_elements(room, where, counts, rank - 1, "update")

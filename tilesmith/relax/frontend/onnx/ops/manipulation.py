@@ -181,9 +181,9 @@ def _unsqueeze(node: OnnxNode) -> Any:
 
 def _unsqueeze_at_run_time(node: OnnxNode) -> Any:
     given = shape_of(node[1])
-    if given and not isinstance(given[0], int):
-        raise node.unsupported("a list of axes that is computed and has no fixed length")
     count = given[0] if given else 1
+    if not isinstance(count, int):
+        raise node.unsupported("a list of axes that is computed and has no fixed length")
     plan = RunTimeAxes(node, node[1], rank_of(node[0]) + count)
     sizes = plan.inserted(size_vector(node, shape_of(node[0])))
     return op.reshape(node[0], ShapeExpr(sizes))
@@ -423,8 +423,8 @@ def _center_crop_pad(node: OnnxNode) -> Any:
         return _center_at_run_time(node, x, axes)
     width = [0] * (2 * rank)
     for axis, wanted in zip(axes, node.constant(1, "shape").ravel()):
-        size = sizes[axis]
-        missing = int(wanted) - int(size)
+        size: Any = sizes[axis]
+        missing = int(wanted) - size
         # Cropping removes one more element at the end, padding adds one more there.
         before = missing // 2 if missing >= 0 else -(-missing // 2)
         width[2 * axis], width[2 * axis + 1] = before, missing - before
