@@ -374,7 +374,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--only", metavar="REGEX", help="run tests whose names match")
     parser.add_argument("--sample", type=int, metavar="N", help="check N tests listed as passed")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for each test")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for each test")
     parser.add_argument("--results", type=Path, default=RESULTS, help="file of results")
     parser.add_argument("--width", type=int, default=160, help="characters of a printed reason")
     parser.add_argument("--retry", action="store_true", help="run again what failed")
