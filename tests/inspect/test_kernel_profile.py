@@ -14,6 +14,8 @@ from tilesmith import inspect, relax
 from tilesmith.inspect import kernel_profile
 from tilesmith.runtime.observation import KernelObserver
 from tilesmith.runtime.profiling import Report
+from tilesmith.script import relax as R
+from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError, UnsupportedError
 
 COLUMNS = 24
@@ -161,3 +163,23 @@ def test_kernels_in_loops_are_counted_by_call():
     built = relax.build(block.get(), "llvm", pipeline=None)
     rows = {row["Name"]: row for row in built.profile(np.ones(4, "float32")).calls}
     assert set(rows) == {"exp", "add"} and all(one["Count"].count == 1 for one in rows.values())
+
+
+def test_kernels_of_unknown_work_are_measured_without_it():
+    @tilesmith.script.ir_module
+    class Module:
+        @T.prim_func
+        def rows(x: T.Buffer((4,), "int32"), y: T.Buffer((4,), "float32")):
+            for i in range(4):
+                y[i] = T.float32(0)
+                for _ in range(x[i]):
+                    y[i] = y[i] + T.float32(2)
+
+        @R.function
+        def main(x: R.Tensor((4,), "int32")) -> R.Tensor((4,), "float32"):
+            y = R.call_tir(Module.rows, (x,), out_sinfo=R.Tensor((4,), "float32"))
+            return y
+
+    built = relax.build(Module, "llvm")
+    (row,) = built.profile(np.arange(4, dtype="int32")).calls
+    assert row["Count"].count == 1 and "GFLOP/s" not in row

@@ -9,6 +9,7 @@ import tilesmith
 from tilesmith import relax
 from tilesmith.inspect import StepExecutor
 from tilesmith.script import relax as R
+from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError, ExecutionError, UnknownNameError
 
 RANDOM = np.random.default_rng(0)
@@ -113,3 +114,18 @@ def test_mistakes_are_explained():
     steps.set_inputs(np.zeros(4, "float32"))
     with pytest.raises(ConfigError, match="onnxruntime runs ONNX models"):
         steps.first_difference("onnxruntime")
+
+
+def test_operators_that_need_more_than_tensors_are_evaluated_by_numpy():
+    @tilesmith.script.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])) -> R.Tensor(("m",), "float32"):
+            m = T.int64()
+            y = R.zeros(R.shape([m]), dtype="float32")
+            z = R.add(y, y)
+            return z
+
+    steps = StepExecutor(Module)
+    steps.set_inputs(np.ones(2, "float32"), (3,))
+    np.testing.assert_array_equal(steps.result(), np.zeros(3, "float32"))

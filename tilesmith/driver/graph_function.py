@@ -19,7 +19,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_cells import Cell, load_cells
-from tilesmith.driver.graph_errors import not_lowered, unknown_shape
+from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
@@ -337,8 +337,7 @@ class _Lowering:
         """Give a value new symbolic sizes: define the new ones, check the known ones."""
         value = self.value(binding.value)
         info = binding.struct_info
-        place = operators_at(binding.span) or self.name
-        what = f"{place}: match_cast of {binding.var.name_hint}"
+        what = cast_text(binding, self.name)
         if isinstance(value, TensorValue) and isinstance(info, TensorStructInfo):
             if value.dtype is not info.dtype and not info.dtype.is_void:
                 raise ShapeError(f"'{self.name}': match_cast of {value.dtype} to {info.dtype}")

@@ -55,7 +55,7 @@ class KernelCall:
             function = self.function.specialize(sizes) if sizes else self.function
             return float(estimate_tir_flops(function)), bytes_
         except UnsupportedError as error:  # loops whose extents the data decide
-            record_fallback("profile", self.name, error)
+            record_fallback("measuring", self.name, error)
             return None
 
     @property

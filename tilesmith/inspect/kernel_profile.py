@@ -234,7 +234,7 @@ def _limits(target: str, dtypes: set[str]) -> dict[str, float]:
         try:
             found[dtype] = _peak_operations(target, dtype, num_threads())
         except TilesmithError as error:  # a dtype without arithmetic of its own
-            record_fallback("profile", f"the peak of {dtype or 'code from outside'}", error)
+            record_fallback("measuring", f"the peak of {dtype or 'code from outside'}", error)
     if found:
         found["memory"] = _peak_bytes(target, num_threads())
     return found

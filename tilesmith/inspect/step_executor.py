@@ -384,7 +384,7 @@ def _can_be_alone(binding: Any) -> bool:
     needed = {*symbolic_vars(call), *symbolic_vars(known_struct_info(call))}
     if others or not needed <= known:
         record_fallback(
-            "step", _operator(call), "it needs sizes or values beside its tensors: numpy runs it"
+            "code", _operator(call), "it needs sizes or values beside its tensors: numpy runs it"
         )
         return False
     return True

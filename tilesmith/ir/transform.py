@@ -377,6 +377,9 @@ def _wrap_class(base: type, method: str, kind: str, target: type, info: PassInfo
                 raise AttributeError(attribute)
             return getattr(self.instance, attribute)
 
+    for name, value in vars(target).items():  # what users read from the class itself
+        if not name.startswith("_") and not hasattr(Wrapped, name) and not callable(value):
+            setattr(Wrapped, name, value)
     Wrapped.__name__, Wrapped.__qualname__ = target.__name__, target.__qualname__
     Wrapped.__module__, Wrapped.__doc__ = target.__module__, target.__doc__
     return Wrapped

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from tilesmith.relax import op as _op
 from tilesmith.relax.annotations import (  # noqa: F401
     Callable,
+    DTensor,
     Object,
     Prim,
     Shape,
@@ -43,7 +44,7 @@ from tilesmith.relax.expr import (  # noqa: F401
 )
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
-from tilesmith.relax.op import builtin, grad, image, memory, nn, vision, vm  # noqa: F401
+from tilesmith.relax.op import builtin, ccl, dist, grad, image, inspect, memory, nn, vision, vm  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_frames import BlockFrame as _BlockFrame
 from tilesmith.relax.script_frames import ElseFrame as _ElseFrame
@@ -54,6 +55,7 @@ from tilesmith.relax.script_frames import SeqExprFrame as _SeqExprFrame
 from tilesmith.relax.script_frames import ThenFrame as _ThenFrame
 from tilesmith.relax.script_frames import innermost as _innermost
 from tilesmith.relax.script_frames import sequence_to_end as _sequence_to_end
+from tilesmith.relax.sharding import device_mesh  # noqa: F401
 from tilesmith.script.definitions import parse_now as _parse_now
 from tilesmith.script.diagnostics import nearest as _nearest
 from tilesmith.script.ir import module_in_work as _module_in_work

@@ -24,6 +24,7 @@ PROVIDERS: dict[str, str] = {
     "runtime.": "tilesmith.runtime.builtins",
     "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
+    "vm.builtin.": "tilesmith.runtime.builtins_nn",
 }
 """Prefix of a global function → module that registers it when imported."""
 

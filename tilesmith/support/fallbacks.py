@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
     "code": Kind("only source code was generated; it cannot run on this machine"),
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
     "specialisation": Kind("a model is compiled for the structure or the values of its inputs"),
+    "measuring": Kind("a kernel is measured without what it computes", is_about_code=False),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

@@ -8,7 +8,7 @@ names of one). Names that a module has here need no row.
 
 from __future__ import annotations
 
-from tilesmith.compat.tvm import rows_2018
+from tilesmith.compat.tvm import rows_2018, rows_relax
 from tilesmith.compat.tvm.schedule_modules import schedule_modules
 
 VERSION = "0.18.0"
@@ -60,7 +60,6 @@ MODULES: dict[str, str] = {
     "tvm.relax.op.mask": "tilesmith.relax.op",
     "tvm.relax.op.memory.memory": "tilesmith.relax.op.memory",
     "tvm.relax.op.memory.view": "tilesmith.relax.op.memory",
-    "tvm.relax.op.nn.nn": "tilesmith.relax.op.nn",
     "tvm.relax.op.set": "tilesmith.relax.op",
     "tvm.relax.op.sorting": "tilesmith.relax.op",
     "tvm.relax.op.ternary": "tilesmith.relax.op",
@@ -70,7 +69,6 @@ MODULES: dict[str, str] = {
     "tvm.relax.testing.ast_printer": "tilesmith.compat.tvm.ast_printer",
     "tvm.relax.testing.nn": "tilesmith.compat.tvm.relax_testing_nn",
     "tvm.relax.testing.relay_translator": "tilesmith.compat.tvm.relax_testing_relay_translator",
-    "tvm.relax.testing.vm": "tilesmith.compat.tvm.relax_testing",
     "tvm.relax.transform.legalize_ops.common": "tilesmith.compat.tvm.legalize",
     "tvm.relax.transform.remove_redundant_reshape": "tvm.relax.transform",
     "tvm.relax.transform.transform": "tilesmith.relax.transform",
@@ -207,6 +205,7 @@ MODULES: dict[str, str] = {
     "tvm.utils.roofline.cuda": "tilesmith.compat.tvm.refused_module",
     "topi": "tvm.topi",
     **rows_2018.MODULES,
+    **rows_relax.MODULES,
     **dict.fromkeys(
         [
             "tvm.topi.testing." + name
@@ -358,7 +357,6 @@ NAMES: dict[str, dict[str, str]] = {
         "vm": "tilesmith.driver.relax_build",
         "vm_build": "tilesmith.driver.relax_build",
     },
-    "tvm.relax.expr": {"GlobalVar": "tilesmith.ir:GlobalVar"},
     "tvm.relay": {"setrecursionlimit": "sys:setrecursionlimit"},
     # a variable is its own identifier
     "tvm.relay.base": {"Id": "tilesmith.relay.expr:Var"},
@@ -538,5 +536,5 @@ NAMES: dict[str, dict[str, str]] = {
         "utils": "tilesmith.contrib.utils",
     },
 }
-for _module, _rows in rows_2018.NAMES.items():
+for _module, _rows in (*rows_2018.NAMES.items(), *rows_relax.NAMES.items()):
     NAMES[_module] = {**_rows, **NAMES.get(_module, {})}
