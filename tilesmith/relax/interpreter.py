@@ -176,7 +176,7 @@ class Interpreter:
         if isinstance(expr, Var):
             return frame.values[expr]
         if isinstance(expr, Constant):
-            return expr.data.numpy_view()
+            return numpy.asarray(expr.data)
         if isinstance(expr, ShapeExpr):
             return tuple([frame.size(size) for size in expr.values])
         if isinstance(expr, PrimValue):

@@ -222,7 +222,7 @@ def _constant(constant: Constant, printer: Printer) -> Doc:
     views = printer.state.setdefault("relax.constants", {})
     array = views.get(id(constant.data))
     if array is None:
-        array = views[id(constant.data)] = constant.data.numpy_view()
+        array = views[id(constant.data)] = constant.data.__array__()
     dtype = constant.data.dtype
     if array.ndim == 0:
         return call(

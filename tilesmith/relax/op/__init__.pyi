@@ -438,6 +438,10 @@ def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> A
     """Set the function that computes an operator's gradient; a decorator without ``fgradient``."""
 
 @_operator
+def reinterpret(x: Any, dtype: Any) -> Call:
+    """The bits of ``x``, read as another dtype of the same size, elementwise."""
+
+@_operator
 def relu(data: Any) -> Call:
     """max(x, 0), elementwise."""
 
