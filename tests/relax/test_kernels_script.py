@@ -333,9 +333,9 @@ def by_rows(i, j):
 @I.ir_module
 class Chain:
     @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32"), y: R.Tensor((3,), "float32")
-    ) -> R.Tensor((2, 3), "float32"):
+    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((3,), "float32")) -> R.Tensor(
+        (2, 3), "float32"
+    ):
         with R.dataflow():
             a = R.exp(x)  # its argument is not ours
             b = R.add(a, y)  # over a

@@ -243,7 +243,7 @@ class _Lowering:
             if isinstance(leaf, ScalarValue):
                 buffer = decl_buffer((), leaf.value.dtype, f"output_{number}")
                 buffers.append(buffer)
-                self._step(lambda b=buffer, v=leaf.value: BufferStore(b, v, ()), [])
+                self.steps.append(Step(partial(BufferStore, buffer, leaf.value, ())))
                 continue
             buffer = decl_buffer(
                 leaf.shape, leaf.dtype, f"output_{number}", data_alignment=leaf.dtype.nbytes
@@ -564,7 +564,7 @@ class _Lowering:
 
             return access(condition.storage.pointer(), 1, condition.dtype, "condition", use)
 
-        self._step(emit, touched)
+        self.steps.append(Step(emit, touched))
 
     @contextmanager
     def branch(self) -> Iterator[list[Step]]:
@@ -582,9 +582,6 @@ class _Lowering:
         self.steps.append(copy_bytes(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
-
-    def _step(self, emit: Any, storages: list[Storage]) -> None:
-        self.steps.append(Step(emit, storages))
 
     def _metadata(self, result: Any, early: list[Any], size: PrimExpr) -> dict[str, Any]:
         params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]
