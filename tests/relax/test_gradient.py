@@ -301,6 +301,112 @@ CASES |= {
         lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
         [f32(2, 3, 4, 6)],
     ),
+    **{
+        f"resize2d_{method}_{mode}": (
+            lambda x, method=method, mode=mode: op.image.resize2d(
+                x, (7, 3), method=method, coordinate_transformation_mode=mode, cubic_alpha=-0.75
+            ),
+            lambda x, method=method, mode=mode: F.interpolate(
+                x, (7, 3), mode={"linear": "bilinear", "cubic": "bicubic"}[method],
+                align_corners=mode == "align_corners",
+            ),
+            [f32(2, 3, 5, 4)],
+        )
+        for method in ("linear", "cubic")
+        for mode in ("half_pixel", "align_corners")
+    },
+    "resize2d_nearest_nhwc": (
+        lambda x: op.image.resize2d(
+            x, (7, 3), layout="NHWC", method="nearest_neighbor", rounding_method="floor",
+            coordinate_transformation_mode="asymmetric",
+        ),
+        turned(lambda x: F.interpolate(x, (7, 3)), (0, 3, 1, 2), (0, 2, 3, 1)),
+        [f32(2, 5, 4, 3)],
+    ),
+    **{
+        f"lrn_{size}": (
+            lambda x, size=size: op.nn.lrn(x, size=size, alpha=0.3, beta=0.6, bias=1.5),
+            lambda x, size=size: F.local_response_norm(x, size, 0.3, 0.6, 1.5),
+            [f32(2, 7, 3)],
+        )
+        for size in (3, 5)
+    },
+    **{
+        f"einsum_{subscripts}": (
+            lambda *x, subscripts=subscripts: op.exp(op.einsum(x, subscripts)),
+            lambda *x, subscripts=subscripts: torch.exp(torch.einsum(subscripts, *x)),
+            [f32(*shape) for shape in shapes],
+        )
+        for subscripts, shapes in (
+            ("ij,jk->ik", [(3, 5), (5, 2)]),
+            ("ij,jk,k->i", [(3, 5), (5, 2), (2,)]),
+            ("ii->i", [(3, 3)]),
+            ("iij,j->i", [(3, 3, 2), (2,)]),
+            ("ij,k->k", [(3, 2), (4,)]),
+            ("ij,jk", [(3, 5), (5, 2)]),
+        )
+    },
+    "sort": (
+        lambda x, w: op.multiply(op.sort(x, 0, True), w),
+        lambda x, w: x.sort(0, descending=True)[0] * w,
+        [f32(5, 3), f32(5, 3)],
+    ),
+    "topk_both": (
+        lambda x, w: op.multiply(relax.TupleGetItem(op.topk(x, 3, 1), 0), w),
+        lambda x, w: x.topk(3, 1)[0] * w,
+        [f32(2, 7), f32(2, 3)],
+    ),
+    "topk_smallest": (
+        lambda x, w: op.multiply(op.topk(x, 2, 0, "values", False), w),
+        lambda x, w: x.topk(2, 0, largest=False)[0] * w,
+        [f32(5, 3), f32(2, 3)],
+    ),
+    **{
+        f"cumprod_{name}": (
+            lambda x, w: op.multiply(op.cumprod(x, 1), w),
+            lambda x, w: x.cumprod(1) * w,
+            [np.array(rows, "float32"), f32(len(rows), 4)],
+        )
+        for name, rows in (
+            ("plain", [[1.5, -2, 3, 0.5]]),
+            ("zeros", [[0, 2, 3, 4], [2, 0, 3, 0], [2, 3, 4, 0]]),
+        )
+    },
+    "cumprod_exclusive": (
+        lambda x, w: op.multiply(op.cumprod(x, 0, exclusive=True), w),
+        lambda x, w: torch.cat([torch.ones(1), x[:-1].cumprod(0)]) * w,
+        [np.array([2, 3, 0, 4, 5], "float32"), f32(5)],
+    ),
+    "cumprod_flat": (
+        lambda x, w: op.multiply(op.cumprod(x), w), lambda x, w: x.reshape(-1).cumprod(0) * w,
+        [positive(2, 3), f32(6)],
+    ),
+    **{
+        f"adaptive_{name}_uneven": (
+            lambda x, name=name, out=out: getattr(op.nn, f"adaptive_{name}")(x, out),
+            lambda x, name=name, out=out: getattr(F, f"adaptive_{name}")(x, out),
+            [f32(2, 3, *shape)],
+        )
+        for kind in ("avg_pool", "max_pool")
+        for shape, out in (((7,), [3]), ((7, 6), [3, 2]), ((5, 3, 4), [3, 2, 3]))
+        for name in [f"{kind}{len(shape)}d"]
+    },
+    "batch_norm_training": (
+        lambda x, g, b, w: op.multiply(
+            relax.TupleGetItem(
+                op.nn.batch_norm(x, g, b, relax.const(np.zeros(3, "float32")),
+                                 relax.const(np.ones(3, "float32")), 1, training=True), 0), w),
+        lambda x, g, b, w: F.batch_norm(x, None, None, g, b, True) * w,
+        [f32(5, 3, 2), f32(3), f32(3), f32(5, 3, 2)],
+    ),
+    "batch_norm_moving": (
+        lambda x, v: relax.op.exp(relax.TupleGetItem(
+            op.nn.batch_norm(x, relax.const(np.ones(3, "float32")),
+                             relax.const(np.ones(3, "float32")), v, v, 1, momentum=0.3,
+                             training=True), 2)),
+        lambda x, v: torch.exp(v * 0.7 + 0.3 * x.var((0, 2))),
+        [f32(5, 3, 2), positive(3)],
+    ),
     "adaptive_max_pool3d": (
         lambda x: op.nn.adaptive_max_pool3d(x, [1, 1, 1]),
         lambda x: F.adaptive_max_pool3d(x, 1),
@@ -347,8 +453,9 @@ def test_stopped_gradients_and_missing_ones():
     x = f32(3)
     _, (found,) = interpreter.run(transform.Gradient("main")(module), "main_adjoint", x)
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)
-    with pytest.raises(OpNotImplemented, match="cumprod has no gradient"):
-        transform.Gradient("main")(build(lambda a: op.cumprod(a, 0), [positive(3)]))
+    with pytest.raises(OpNotImplemented, match="avg_pool3d has no gradient"):
+        pooled = build(lambda a: op.nn.avg_pool3d(a, [2, 2, 2]), [f32(1, 1, 2, 2, 2)])
+        transform.Gradient("main")(pooled)
     builder = relax.BlockBuilder()
     vector = relax.Var("x", R.Tensor((3,), "float32"))
     with builder.function("main", [vector]):

@@ -376,3 +376,28 @@ def test_graphs_that_cannot_be_run_are_refused(change, error, message):
     graph = {"symbol": "f", "library": "cblas", "nodes": [], "arg_nodes": [], "heads": []}
     with pytest.raises(error, match=message):
         json_module(json.dumps({**graph, **change}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8"])
+def test_external_functions_work_on_the_memory_of_the_program(dtype):
+    seen = []
+
+    @ts.register_func("relay.ext.views", override=True)
+    def generate(function):
+        def twice(x, out):
+            seen.append((x.data_ptr(), x.shape, str(x.dtype)))
+            out.copyfrom(np.logical_not(x.numpy()).astype(dtype))
+
+        return module_from_functions({str(function.attrs["global_symbol"]): twice})
+
+    inner = relay.var("p", shape=(3, 4), dtype=dtype)
+    attrs = {"Primitive": 1, "Compiler": "views", "global_symbol": "views_0"}
+    part = relay.Function([inner], relay.logical_not(inner), attrs=attrs)
+    if dtype != "bool":
+        part = relay.Function([inner], relay.negative(inner), attrs=attrs)
+    x = relay.var("x", shape=(3, 4), dtype=dtype)
+    mod = IRModule.from_expr(relay.Function([x], part(x)))
+    given = ts.nd.array(RANDOM.integers(0, 2, (3, 4)).astype(dtype))
+    found = relay.build(mod, "llvm").get_lib()["main"](given)
+    assert seen == [(given.data_ptr(), (3, 4), dtype)]
+    np.testing.assert_array_equal(found.numpy(), np.logical_not(given.numpy()).astype(dtype))

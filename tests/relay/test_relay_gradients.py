@@ -145,6 +145,16 @@ OPERATORS = {
     "global_avg_pool2d": (nn.global_avg_pool2d, [floats(1, 2, 2, 3)]),
     "global_max_pool2d": (lambda x: nn.global_max_pool2d(x, layout="NHWC"), [floats(1, 2, 2, 2)]),
     "adaptive_avg_pool2d": (lambda x: nn.adaptive_avg_pool2d(x, (2, 1)), [floats(1, 1, 4, 3)]),
+    "adaptive_avg_pool2d uneven": (
+        lambda x: nn.adaptive_avg_pool2d(x, (3, 2)) * 2.0, [floats(1, 1, 5, 3)]),
+    "adaptive_max_pool1d uneven": (
+        lambda x: nn.adaptive_max_pool1d(x, 3), [floats(1, 2, 7)]),
+    "lrn": (lambda x: nn.lrn(x, 3, alpha=0.3), [floats(1, 5, 2)]),
+    "einsum": (lambda x, y: relay.einsum((x, y), "ij,jk->k"), [floats(2, 3), floats(3, 2)]),
+    "sort": (lambda x: relay.sort(x, 1) * x, [floats(2, 5)]),
+    "topk": (lambda x: relay.topk(x, 2, 1)[0] * relay.topk(x, 2, 1, "values"), [floats(2, 5)]),
+    "cumprod": (lambda x: relay.cumprod(x, 1), [positive(2, 3)]),
+    "resize2d": (lambda x: relay.image.resize2d(x, (3, 7)), [floats(1, 2, 5, 4)]),
     "on the way": (lambda x: relay.annotation.stop_fusion(relay.tanh(x)), [floats(2, 3)]),
 }  # fmt: skip
 
@@ -251,9 +261,9 @@ def test_gradients_that_programs_state():
 
 def test_what_has_no_gradient():
     x, y = scalar("x"), scalar("y")
-    with pytest.raises(OpNotImplemented, match="sort has no gradient"):
+    with pytest.raises(OpNotImplemented, match="searchsorted has no gradient"):
         v = relay.var("v", shape=(3,))
-        gradient(relay.Function([v], relay.sort(v)), mode="first_order")
+        gradient(relay.Function([v], relay.searchsorted(v, v)), mode="first_order")
     with pytest.raises(OpNotImplemented, match="dyn.reshape has no gradient where its sizes"):
         shape = relay.var("s", shape=(1,), dtype="int64")
         gradient(relay.Function([v, shape], relay.reshape(v, shape)), mode="first_order")
@@ -315,3 +325,39 @@ def test_compiled_gradients():
         value, (by_x, by_w) = module.get_output(place)
         for found, wanted in zip((value, by_x, by_w), (result, *grads)):
             numpy.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "mode"),
+    [((2, 3, 5), (7,), "linear"), ((1, 2, 3, 5, 2), (5, 2, 3), "trilinear")],
+)
+def test_resizing_along_one_and_three_axes_against_torch(shape, size, mode):
+    torch = pytest.importorskip("torch")
+    x = relay.var("x", shape=shape)
+    resize = {1: relay.image.resize1d, 3: relay.image.resize3d}[len(size)]
+    function = run_infer_type(relay.Function([x], relay.exp(resize(x, size))))
+    value = floats(*shape).astype("float32")
+    made = run_infer_type(gradient(function, mode="first_order"))
+    _, (found,) = run_as_python(made)(relay.const(value).data)
+    given = torch.from_numpy(value).requires_grad_()
+    torch.exp(torch.nn.functional.interpolate(given, size, mode=mode)).sum().backward()
+    numpy.testing.assert_allclose(found.numpy(), given.grad.numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["first_order", "higher_order"])
+def test_quantised_tensors_that_are_joined(mode):
+    scale, point, out_scale = relay.var("s", shape=()), relay.const(1, "int32"), relay.const(0.25)
+    variables = [relay.var(name, shape=(2, 3)) for name in "ab"]
+    quantize = relay.qnn.op.quantize
+    parts = [quantize(one, out_scale, point, out_dtype="int8") for one in variables]
+    scales, points = (out_scale, relay.const(0.5)), (point, point)
+    joined = relay.qnn.op.concatenate(parts, scales, points, out_scale, point, axis=0)
+    floats_again = relay.qnn.op.dequantize(joined, scale, point)
+    function = run_infer_type(relay.Function([*variables, scale], floats_again))
+    made = run_infer_type(gradient(function, mode=mode))
+    values = [floats(2, 3).astype("float32") for _ in variables]
+    given = [relay.const(one).data for one in (*values, numpy.float32(0.25))]
+    result, grads = run_as_python(made)(*given)
+    for found in grads[:2]:
+        numpy.testing.assert_array_equal(found.numpy(), numpy.zeros((2, 3)))
+    numpy.testing.assert_allclose(grads[2].numpy(), result.numpy().sum() / 0.25, rtol=1e-5)

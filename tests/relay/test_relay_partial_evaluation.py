@@ -13,6 +13,7 @@ from tilesmith.relay.transform import (
     InferType,
     PartialEvaluate,
     gradient,
+    partial_evaluate,
 )
 from tilesmith.relay.walks import post_order
 
@@ -137,3 +138,18 @@ def test_references_in_functions_that_are_returned():
     rest = rest_of(module(made))
     count = run_as_python(rest["main"])()
     assert [float(count(number(2.0).data).numpy()) for _ in range(3)] == [3.0, 5.0, 7.0]
+
+
+def test_calls_that_are_too_deep_to_be_followed_stay(monkeypatch):
+    monkeypatch.setattr(partial_evaluate, "_DEEPEST", 5)
+    x = scalar("x")
+    value = x
+    for _ in range(30):
+        value = relay.tanh(relay.multiply(value, x))
+    derived = gradient(InferType()(module(relay.Function([x], value)))["main"])
+    mod = InferType()(module(derived))
+    rest = rest_of(mod.shallow_copy())
+    assert any(isinstance(node, relay.RefCreate) for node in inside(rest["main"]))
+    wanted = run_as_python(mod.get_global_var("main"), mod)(number(0.9).data)
+    found = run_as_python(rest.get_global_var("main"), rest)(number(0.9).data)
+    assert total(found) == pytest.approx(total(wanted))

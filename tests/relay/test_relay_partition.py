@@ -228,3 +228,22 @@ def test_groups_never_depend_on_themselves(seed):
         ready = [one for one, needed in below.items() if one not in done and needed <= done]
         assert ready, "a group depends on itself"
         done.update(ready)
+
+
+def test_a_chain_of_many_parts_asks_about_few_groups():
+    """What a new group depends on is covered by the last group that it reads."""
+    looked_at = 0
+
+    class Counting(ConvexGroups):
+        def _find(self, number):
+            nonlocal looked_at
+            looked_at += 1
+            return super()._find(number)
+
+    groups = Counting()
+    count = 2000
+    for number in range(count):
+        groups.add(("part", number), "ext", [("plain", number - 1)])
+        groups.add(("plain", number), None, [("part", number)])
+    assert groups.of(("part", 0)) != groups.of(("part", 1))
+    assert looked_at < 10 * count

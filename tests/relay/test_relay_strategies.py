@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilesmith import relay, te, topi
-from tilesmith.ir import IRModule, Op
+from tilesmith.ir import IRModule, Op, Var
 from tilesmith.relay.expr import Call
 from tilesmith.relay.op import strategy as strategies
 from tilesmith.relay.op.op_strategy import OpStrategy
@@ -165,12 +165,13 @@ def test_the_compute_of_a_translated_operator_puts_several_together():
     assert [int(n) for n in made.shape] == [3, 4]
 
 
-def test_an_operator_whose_sizes_depend_on_data_has_no_tensor_expression():
+def test_a_size_that_depends_on_data_is_a_variable_of_the_tensor_expression():
     call = typed(relay.argwhere(*variables((3, 4))))
-    with pytest.raises(UnsupportedError, match="no tensor expression"):
-        select_implementation(
-            call.op, call.attrs, [te.placeholder((3, 4))], call.checked_type, "llvm"
-        )
+    _, (made,) = select_implementation(
+        call.op, call.attrs, [te.placeholder((3, 4))], call.checked_type, "llvm"
+    )
+    rows, columns = made.shape
+    assert isinstance(rows, Var) and int(columns) == 2
 
 
 # Which implementation is taken.

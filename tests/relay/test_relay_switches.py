@@ -38,7 +38,7 @@ def network():
 
 
 ALL = {"FuseOps", "FoldConstant", "FoldScaleAxis", "EliminateCommonSubexpr",
-       "DecomposeOpsForInference", "PackForVectors"}  # fmt: skip
+       "SimplifyInference", "AlterOpLayout", "Inline", "LabelOps"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,11 @@ ALL = {"FuseOps", "FoldConstant", "FoldScaleAxis", "EliminateCommonSubexpr",
          {"FoldConstant", "FoldScaleAxis", "EliminateCommonSubexpr"}, set()),
         ({"opt_level": 3, "disabled_pass": ["FuseOps"]}, {"FuseOps"}, set()),
         ({"opt_level": 3, "disabled_pass": ["SimplifyInference", "AlterOpLayout"]},
-         {"DecomposeOpsForInference", "PackForVectors"}, set()),
+         {"SimplifyInference", "AlterOpLayout"}, set()),
+        ({"opt_level": 3, "disabled_pass": ["DecomposeOpsForInference", "Inline"]},
+         {"SimplifyInference", "Inline"}, set()),
+        ({"opt_level": 3, "disabled_pass": ["BackwardFoldScaleAxis"]},
+         {"FoldScaleAxis"}, set()),
         ({"opt_level": 4}, set(), {"FastMath", "CombineParallelConv2D"}),
         ({"opt_level": 3, "required_pass": ["FastMath"]}, set(), {"FastMath"}),
     ],
@@ -60,6 +64,7 @@ ALL = {"FuseOps", "FoldConstant", "FoldScaleAxis", "EliminateCommonSubexpr",
 def test_contexts_of_builds(context, missing, more):
     names, lib = built(network(), **context)
     assert names & ALL == ALL - missing
+    assert not names & {"DecomposeOpsForInference", "PackForVectors", "FuseTIR"}
     assert more <= names and ("FastMath" in names) == ("FastMath" in more)
     numbers = numpy.random.default_rng(0)
     arrays = [numbers.random(shape, "float32") + 0.5

@@ -5,6 +5,8 @@ import pytest
 
 from tests.relay.programs import Maker
 from tilesmith import ir, relay
+from tilesmith.relax.expr import Call, ExternFunc
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.support.errors import DiagnosticError
 
 PROGRAM = """#[version = "0.0.5"]
@@ -173,3 +175,24 @@ def test_deep_programs():
         value = relay.Call(ir.Op.get("tanh"), [value])
     text = relay.Function([x], value).astext()
     assert relay.parse_expr(text).astext() == text
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        TensorStructInfo([2, 3], "float32"),
+        TupleStructInfo([TensorStructInfo([4], "int8"), TensorStructInfo([], "float32")]),
+        TensorStructInfo(None, "float32", None, 2),
+    ],
+    ids=str,
+)
+def test_what_a_call_states_about_its_result_is_kept(info):
+    x = relay.var("x", shape=(2, 3))
+    callee = ir.Op.get("relax.call_dps_packed")
+    call = Call(callee, [ExternFunc("my.function"), relay.Tuple([x])], None, [info])
+    mod = ir.IRModule.from_expr(relay.Function([x], call))
+    text = relay.astext(mod)
+    found = relay.parse(text)
+    assert ir.structural_equal(mod, found)
+    assert ir.structural_equal(found["main"].body.sinfo_args[0], info)
+    assert relay.astext(found) == text

@@ -92,7 +92,7 @@ def tir_command(
 )
 @click.option("--seed", type=int, help="Of the first case; default: from the clock.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--kind", help="Only cases of one kind (model, artifact, arguments, …).")
+@click.option("--kind", help="Only cases of one kind (model, graph, artifact, …).")
 @click.option(
     "--level", type=click.Choice(["node", "attribute", "byte"]), help="Only such changes of models."
 )
@@ -106,7 +106,8 @@ def models_command(
     context: click.Context, cases: int | None, minutes: float | None, seed: int | None, jobs: int,
     kind: str | None, level: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
-    """Change models, compiled models and arrays, and look at what becomes of them.
+    """Change models, compiled models and arrays, draw graphs of operators, and look at what becomes
+    of them.
 
     Each case runs in a process of its own, with limits of time and memory. Failures: the process
     dies or does not end, an error is not one of Tilesmith's or does not explain itself, a result is

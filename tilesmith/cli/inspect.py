@@ -38,6 +38,10 @@ STAGES = {
     help="graph: as imported; fused: after the graph passes; tir: scheduled functions; "
     "lowered: flat loops; source: what the back end writes; llvm, asm: what LLVM gets and makes.",
 )  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(["text", "dot", "html"]), default="text",
+    show_default=True, help="dot, html: the graph as a picture (stages graph and fused).",
+)  # fmt: skip
 @click.option("--function", metavar="NAME", help="Only this kernel (stages tir to asm).")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="A file instead of the screen."
@@ -48,6 +52,7 @@ STAGES = {
 def inspect_command(
     model: Path,
     stage: str,
+    form: str,
     function: str | None,
     output: Path | None,
     target: str,
@@ -55,6 +60,7 @@ def inspect_command(
     as_json: bool,
 ) -> None:
     """Print MODEL.onnx as it looks at one stage of compilation."""
+    from tilesmith.support.errors import ConfigError
     from tilesmith.support.progress import status
     from tilesmith.target import Target
 
@@ -63,11 +69,22 @@ def inspect_command(
         writable_place(output, model)
     chosen = Target(target)
     with status(f"{model.name}: {stage}"):
-        from tilesmith.driver.stage_texts import stages
+        from tilesmith.driver.stage_texts import GRAPH_STAGES, graph_module, stages
 
-        text = stages(
-            str(model), chosen, stage, input_shapes=shapes(input_shapes), function=function
-        )
+        if form == "text":
+            text = stages(
+                str(model), chosen, stage, input_shapes=shapes(input_shapes), function=function
+            )
+        elif stage not in GRAPH_STAGES or function is not None:
+            raise ConfigError(
+                f"--format {form} draws whole graphs", notes=("with --stage graph, or fused",)
+            )
+        else:
+            from tilesmith.inspect.graph_picture import graph_picture
+
+            text = graph_picture(
+                graph_module(str(model), chosen, stage, shapes(input_shapes)), form
+            )
     if output is not None:
         from tilesmith.support.files import write_atomically
 
@@ -78,6 +95,8 @@ def inspect_command(
         from rich.console import Console
         from rich.syntax import Syntax
 
-        Console().print(Syntax(text, STAGES[stage], background_color="default"))
+        Console().print(
+            Syntax(text, STAGES[stage] if form == "text" else form, background_color="default")
+        )
     else:
         click.echo(text)

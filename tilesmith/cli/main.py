@@ -29,6 +29,7 @@ COMMANDS = {
     "compile": "tilesmith.cli.compile:compile_command",
     "run": "tilesmith.cli.run:run_command",
     "bench": "tilesmith.cli.bench:bench_command",
+    "profile": "tilesmith.cli.profile:profile_command",
     "inspect": "tilesmith.cli.inspect:inspect_command",
     "doctor": "tilesmith.cli.doctor:doctor_command",
     "cache": "tilesmith.cli.cache:cache_command",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.ir import Op, Span, operators_at
+from tilesmith.ir import Op, OperatorSpan, Span, operators_at
 from tilesmith.relax import StructInfo
 from tilesmith.relax.spec import Execution
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["not_lowered", "unknown_shape", "unsupported"]
+__all__ = ["cast_text", "not_lowered", "unknown_shape", "unsupported"]
 
 _INTERPRETER = "run the module with tilesmith.relax.interpreter.run, which can carry it out"
 _CURES = {
@@ -28,6 +28,16 @@ def unsupported(function: str, what: str, call: Any, cure: str) -> UnsupportedEr
     return UnsupportedError(
         f"'{function}': {what}", span if isinstance(span, Span) else None, notes
     )
+
+
+def cast_text(binding: relax.MatchCast, function: str) -> str:
+    """Return what errors of the running program call a cast: what the user wrote, or the operator
+    that compares sizes by it.
+    """
+    if isinstance(binding.span, OperatorSpan) and not binding.span.name:
+        return f"{binding.span.operator}: an axis of an operand"
+    place = operators_at(binding.span) or function
+    return f"{place}: match_cast of {binding.var.name_hint}"
 
 
 def not_lowered(function: str, call: relax.Call) -> UnsupportedError:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith import relax
-from tilesmith.driver.graph_errors import not_lowered
+from tilesmith.driver.graph_errors import cast_text, not_lowered
+from tilesmith.driver.graph_liveness import KEPT_PARAMS
 from tilesmith.driver.graph_loop import find_loop
 from tilesmith.driver.graph_values import ConstantTable, static_shape
-from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, PrimExpr, Var
+from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, OperatorSpan, PrimExpr, Var
 from tilesmith.ir import expr as scalar
 from tilesmith.ir.queries import nodes
 from tilesmith.relax import (
@@ -37,7 +38,7 @@ from tilesmith.relax.relations import definable_symbolic_vars, symbolic_vars
 from tilesmith.relax.spec import Execution
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
-from tilesmith.tir import PrimFunc
+from tilesmith.tir import PrimFunc, Select
 
 __all__ = ["Programs", "divide"]
 
@@ -52,7 +53,7 @@ _RUNTIME_VALUES = (GlobalVar, relax.ExternFunc, relax.StringImm, relax.DataTypeI
 _SIZE_WORDS: dict[type, str] = {
     scalar.Add: "add", scalar.Sub: "sub", scalar.Mul: "mul", scalar.FloorDiv: "floordiv",
     scalar.FloorMod: "floormod", scalar.Div: "div", scalar.Mod: "mod", scalar.Min: "min",
-    scalar.Max: "max",
+    scalar.Max: "max", scalar.EQ: "eq", scalar.Or: "or",
 }  # fmt: skip
 
 _HOST_WORDS = {
@@ -228,6 +229,9 @@ class _Writer:
             return self.sizes[expr]
         if isinstance(expr, scalar.Cast):
             return self.size(expr.value)
+        if isinstance(expr, Select):
+            parts = (expr.condition, expr.true_value, expr.false_value)
+            return ["select", *[self.size(part) for part in parts]]
         word = _SIZE_WORDS.get(type(expr))
         if word is None:
             raise UnsupportedError(
@@ -310,8 +314,9 @@ class _Writer:
             return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
-            native = (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
-            return spec is not None and spec.execution in native
+            if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
+                return spec is not None and _reason_of_operands(value.args[1:]) is None
+            return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
         plain = (relax.Tuple, relax.TupleGetItem, relax.Var, relax.Constant, relax.ShapeExpr)
         return isinstance(value, plain) and not any(
             isinstance(leaf, _RUNTIME_VALUES) for leaf in _leaves(value)
@@ -342,7 +347,8 @@ class _Writer:
         blocks = [relax.BindingBlock(tuple(run))]
         part = relax.Function(
             params, relax.SeqExpr(blocks, relax.Tuple(outputs)), None, False,
-            {"global_symbol": name, "relax.force_pure": True},
+            {"global_symbol": name, "relax.force_pure": True,
+             KEPT_PARAMS: [number for number, var in enumerate(inputs) if var in used]},
         )  # fmt: skip
         variable = GlobalVar(name)
         self.made.module[variable] = copy_with_new_vars(part)
@@ -357,7 +363,9 @@ class _Writer:
         step = self._step_of(value)
         if isinstance(binding, relax.MatchCast):
             step["type"] = self.type(binding.struct_info)
-            step["what"] = f"match_cast of '{binding.var.name_hint}'"
+            is_users = not isinstance(binding.span, OperatorSpan) or binding.span.name
+            named = f"match_cast of '{binding.var.name_hint}'"
+            step["what"] = named if is_users else cast_text(binding, self.name)
         elif step["do"] == "call" and isinstance(value, relax.Call) and value.sinfo_args:
             step["type"] = self.type(value.struct_info)
             step["what"] = f"'{binding.var.name_hint}' in '{self.name}'"
@@ -377,6 +385,9 @@ class _Writer:
         execution = spec.execution
         if execution is Execution.CALL_PACKED:
             return self._called(value.args[0], relax.Tuple(value.args[1:]))
+        if execution is Execution.CALL_DPS_PACKED:
+            results = self.type(value.sinfo_args[0])
+            return {**self._called(value.args[0], value.args[1]), "do": "fill", "out": results}
         if execution in (Execution.CALL_BUILTIN, Execution.INVOKE_CLOSURE):
             return self._called(value.args[0], value.args[1])
         if execution is Execution.MAKE_CLOSURE:

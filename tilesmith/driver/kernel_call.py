@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -83,25 +83,25 @@ def written_operands(function: BaseFunc, operands: list[Any]) -> list[TensorValu
 
 
 def packed_arguments(
-    arguments: list[Any], results: list[Any]
+    operands: Iterable[tuple[str, Any]],
 ) -> tuple[str, list[Callable[[], PrimExpr]], list[Storage]]:
-    """Return how `runtime.builtins.call_dps` gets operands and results: their specification, the
-    words that it reads, and the memory that is touched.
+    """Return how the runtime gets operands, each with its role, "in" or "out" (see
+    `runtime.builtins.call_dps`): their specification, the words that it reads, and the memory that
+    is touched.
     """
     parts: list[str] = []
     words: list[Callable[[], PrimExpr]] = []
     touched: list[Storage] = []
-    for role, values in (("in", arguments), ("out", results)):
-        for value in values:
-            if isinstance(value, TensorValue):
-                parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
-                words.append(partial(_address, value.storage))
-                words += [partial(cast, "int64", extent) for extent in value.shape]
-                touched.append(value.storage)
-            else:
-                numbers = value.values if isinstance(value, ShapeValue) else [value.value]
-                parts += ["value"] * len(numbers)
-                words += [partial(_same, number) for number in numbers]
+    for role, value in operands:
+        if isinstance(value, TensorValue):
+            parts.append(f"{role}:{value.dtype}:{len(value.shape)}")
+            words.append(partial(_address, value.storage))
+            words += [partial(cast, "int64", extent) for extent in value.shape]
+            touched.append(value.storage)
+        else:
+            numbers = value.values if isinstance(value, ShapeValue) else [value.value]
+            parts += ["value"] * len(numbers)
+            words += [partial(_same, number) for number in numbers]
     return ",".join(parts), words, touched
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tilesmith.driver.observed import KernelMarks
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
@@ -94,7 +95,8 @@ def _with_renamed_calls(module: IRModule, names: dict[str, str]) -> IRModule:
 class KernelTable:
     """The kernels that the graph functions of a module call, each with the symbol of its code."""
 
-    def __init__(self, module: IRModule, target: Target) -> None:
+    def __init__(self, module: IRModule, target: Target, marks: KernelMarks | None = None) -> None:
+        self.marks = marks or KernelMarks()
         self.jobs: dict[str, KernelJob] = {}
         """Job by key, in order of the first call; equal functions share one."""
         self._module = module

@@ -23,7 +23,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
-__all__ = ["node_program"]
+__all__ = ["function_of_call", "node_program"]
 
 
 def node_program(lowered: IRModule, target: Target) -> Executable:
@@ -33,12 +33,12 @@ def node_program(lowered: IRModule, target: Target) -> Executable:
     module = IRModule({name: one for name, one in lowered.items() if isinstance(one, PrimFunc)})
     main: Any = lowered["main"]
     for name, value in graph_nodes(main):
-        module[name + NODE] = _function(value, name + NODE)
+        module[name + NODE] = function_of_call(value, name + NODE)
     with deep_recursion(), target:
         return build_graph(module, target)
 
 
-def _function(call: relax.Call, name: str) -> relax.Function:
+def function_of_call(call: relax.Call, name: str) -> relax.Function:
     """Return a function that makes one call; its leaves are the parameters."""
     params: list[relax.Var] = []
 

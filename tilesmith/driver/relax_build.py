@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from tilesmith import relax
@@ -12,6 +13,7 @@ from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
 from tilesmith.driver.graph_program import divide
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
+from tilesmith.driver.observed import KernelMarks, ObserverMarks
 from tilesmith.driver.pipelines import get_pipeline
 from tilesmith.ir import GlobalVar, IRModule, const
 from tilesmith.ir.pass_context import PassContext
@@ -23,6 +25,7 @@ from tilesmith.relax import transform as graph
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.interface import interface_symbol
+from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
@@ -127,10 +130,13 @@ def public_functions(module: IRModule) -> list[GlobalVar]:
 
 
 def build_graph(
-    module: IRModule, target: Target, constants: ConstantTable | None = None
+    module: IRModule,
+    target: Target,
+    constants: ConstantTable | None = None,
+    marks: KernelMarks | None = None,
 ) -> Executable:
     """Compile the graph functions and kernels of a module after the graph passes; their constants
-    are recorded in ``constants``.
+    are recorded in ``constants``. ``marks`` are put around the calls of kernels.
 
     Raises UnsupportedError for targets whose kernels are launched on a device.
     """
@@ -141,11 +147,12 @@ def build_graph(
             notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
         )
     constants = ConstantTable() if constants is None else constants
+    given = module
     module, external, linked = join_external(module)
     with phase("lowering graph functions"):
         divided = divide(module, public_functions(module), constants)
         module = divided.module
-        kernels = KernelTable(module, target)
+        kernels = KernelTable(module, target, marks)
         lowered = [
             lower_graph_function(module, name, constants, kernels) for name in divided.native
         ]
@@ -174,7 +181,7 @@ def build_graph(
         return {**written.formats, "script": lambda: module.script()}
 
     load = part(record.load)
-    return Executable(
+    executable = Executable(
         metadata,
         [*code.objects, *(linked if code.objects else ())],
         constants.arrays,
@@ -183,6 +190,15 @@ def build_graph(
         advice=code.advice,
         external=external,
     )
+    executable.observed_program = cache(partial(_observed, given, target, context))
+    return executable
+
+
+def _observed(module: IRModule, target: Target, context: PassContext) -> ObservedProgram:
+    """Compile a model as it was, such that observers see its kernels."""
+    marks = ObserverMarks()
+    with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
+        return ObservedProgram(build_graph(module, target, None, marks), marks.calls)
 
 
 @dataclass(frozen=True)

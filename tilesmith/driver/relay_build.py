@@ -24,6 +24,7 @@ from tilesmith.relay.backend.executor_factory import (
 )
 from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
+from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
@@ -70,7 +71,7 @@ def build(
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
     constants = ConstantTable("p")
-    with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
+    with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as fallbacks:
         with phase("graph passes"):
             # external compilers get their functions as they were partitioned
             prepared = requested(generate_external_code(_needed(module)))

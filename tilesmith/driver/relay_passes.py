@@ -3,21 +3,23 @@
     with PassContext(opt_level=3, disabled_pass=["FoldScaleAxis"], required_pass=["FastMath"]):
         relay.build(mod, target="llvm")
 
-A program is translated first, then optimised by relax's passes. Those of relay's names that have
-other names there are in `_NAMES`; `_LEVELS` has the levels at which relay runs its passes, which
-hold where a context was entered. Passes that trade something for speed (level 4) run on the program
-before it is translated, where the level or ``required_pass`` asks for them; so do those that apply
-rules which a program has registered for operators.
+A program is translated first, then optimised by relax's passes, which have the names of those of
+relay that do the same (`_NAMES`): so instruments show them, and so a context turns them on and off;
+relax's own names are understood, too. `_LEVELS` has the levels at which relay runs its passes,
+which hold where a context was entered. Passes that trade something for speed (level 4) run on the
+program before it is translated, where the level or ``required_pass`` asks for them; so do those
+that apply rules which a program has registered for operators.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 from tilesmith.driver.pipelines import get_pipeline
 from tilesmith.ir import IRModule, Op
-from tilesmith.ir.pass_context import PassContext
+from tilesmith.ir.pass_context import PassContext, PassInfo
 from tilesmith.ir.transform import Sequential
 from tilesmith.relay import transform
 from tilesmith.relay.expr import Call
@@ -28,9 +30,20 @@ __all__ = ["chosen_passes", "requested"]
 
 _NAMES = {
     "AlterOpLayout": ("PackForVectors",),
+    "BackwardFoldScaleAxis": ("FoldScaleAxis",),
+    "DeadCodeElimination": ("DeadCodeElimination",),
+    "ForwardFoldScaleAxis": ("FoldScaleAxis",),
+    "FuseOps": ("FuseOps", "FuseTIR"),
+    "Inline": ("InlinePrivateFunctions",),
+    "LabelOps": ("AnnotateTIROpPattern",),
     "SimplifyInference": ("DecomposeOpsForInference",),
+    "ToBasicBlockNormalForm": ("ConvertToDataflow",),
 }
 """relay's name of a pass → relax's names of those that do its work."""
+
+_SHOWN = {name: known for known, names in _NAMES.items() for name in names if len(names) == 1}
+"""relax's name of a pass → the one that instruments are shown."""
+_SHOWN.update(FoldScaleAxis="FoldScaleAxis", FuseTIR="FuseOps")
 
 _LEVELS = {"FuseOps": 1, "FoldConstant": 2, "EliminateCommonSubexpr": 3, "FoldScaleAxis": 3}
 """The lowest ``opt_level`` at which relay runs a pass; those of other names always run."""
@@ -84,9 +97,20 @@ def chosen_passes(target: Target) -> Any:
     off = {name for known in context.disabled_pass for name in _NAMES.get(known, (known,))}
     if PassContext.is_entered():
         off |= {
-            name
+            one
             for name, level in _LEVELS.items()
             if context.opt_level < level and name not in context.required_pass
+            for one in _NAMES.get(name, (name,))
         }
-    kept = [one for one in pipeline.passes if one.info.name not in off]
+    kept = [_renamed(one) for one in pipeline.passes if one.info.name not in off]
     return Sequential(kept, name=pipeline.info.name)
+
+
+def _renamed(one: Any) -> Any:
+    """Return a pass with the name that users of relay know."""
+    shown = _SHOWN.get(one.info.name, one.info.name)
+    if shown == one.info.name:
+        return one
+    made = copy.copy(one)
+    made.info = PassInfo(one.info.opt_level, shown, one.info.required, one.info.traceable)
+    return made

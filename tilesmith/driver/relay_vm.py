@@ -20,6 +20,7 @@ from tilesmith.ir.pass_context import PassContext
 from tilesmith.lowering.functions import check_options
 from tilesmith.relay.backend.external_code import generate_external_code
 from tilesmith.relay.backend.interpreter import Executor
+from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.transform import RemoveUnusedFunctions
 from tilesmith.relay.translate import to_relax
 from tilesmith.relay.translate_objects import needs_objects, to_relax_objects
@@ -93,7 +94,7 @@ class VMCompiler:
             for name, function in module.functions.items()
             if not getattr(function, "type_params", ())
         ]
-        with deep_recursion(), chosen, collect_fallbacks() as self._fallbacks:
+        with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as self._fallbacks:
             with phase("graph passes"):
                 module = requested(generate_external_code(module))
                 translate = to_relax_objects if needs_objects(module) else to_relax
@@ -112,7 +113,7 @@ class VMCompiler:
             raise ExecutionError("there is nothing to compile", notes=("call lower(mod) first",))
         module, target = self._lowered
         self._constants = ConstantTable()
-        with deep_recursion(), target, collect_fallbacks() as fallbacks:
+        with deep_recursion(), target, in_relays_words(), collect_fallbacks() as fallbacks:
             built = build_graph(module, target, self._constants)
         built.add_fallbacks(self._fallbacks)
         built.add_fallbacks(fallbacks)

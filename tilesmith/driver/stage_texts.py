@@ -17,10 +17,11 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
-__all__ = ["STAGES", "stages"]
+__all__ = ["GRAPH_STAGES", "STAGES", "graph_module", "stages"]
 
 _FORMATS = {"source": "", "llvm": "ll", "asm": "asm"}
-STAGES = ("graph", "fused", "tir", "lowered", *_FORMATS)
+GRAPH_STAGES = ("graph", "fused")
+STAGES = (*GRAPH_STAGES, "tir", "lowered", *_FORMATS)
 
 
 def stages(
@@ -41,12 +42,9 @@ def stages(
     if stage not in STAGES:
         raise ConfigError(f"there is no stage '{stage}'", notes=("stages: " + ", ".join(STAGES),))
     chosen = Target(target)
+    module = graph_module(model, chosen, stage, input_shapes)
     with deep_recursion(), chosen:
-        module = import_model(model, input_shapes)
-        if stage == "graph":
-            return str(module)
-        module = graph_pipeline(module, chosen)
-        if stage == "fused":
+        if stage in GRAPH_STAGES:
             return str(module)
         kernels = IRModule()
         _check_name(function, module)
@@ -64,6 +62,16 @@ def stages(
         form = _FORMATS[stage]
         # what a back end without assembly of this name writes is its last text: PTX, C
         return built.get_source("" if form == "asm" and form not in built.formats else form)
+
+
+def graph_module(
+    model: Any, target: Any, stage: str, input_shapes: Mapping[str, Any] | None = None
+) -> IRModule:
+    """Return a model as a module: as imported ("graph"), or after the graph passes."""
+    chosen = Target(target)
+    with deep_recursion(), chosen:
+        module = import_model(model, input_shapes)
+        return module if stage == "graph" else graph_pipeline(module, chosen)
 
 
 def _check_name(function: str | None, module: IRModule) -> None:

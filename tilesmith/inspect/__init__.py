@@ -1,1 +1,13 @@
 """Measures and views compiled programs, and finds what is wrong with them."""
+
+from tilesmith.support.lazy import lazy_attributes
+
+_NAMES = {
+    "KernelProfile": "tilesmith.inspect.kernel_profile:KernelProfile",
+    "StepExecutor": "tilesmith.inspect.step_executor:StepExecutor",
+    "profile": "tilesmith.inspect.kernel_profile:profile",
+}
+
+__all__ = sorted(_NAMES)
+
+__getattr__, __dir__ = lazy_attributes(__name__, _NAMES)

@@ -40,14 +40,14 @@ class Span(Node, key="ir.Span"):
 
 
 class OperatorSpan(Node, key="ir.OperatorSpan"):
-    """An operator of an imported model: its kind and its name in the model."""
+    """An operator of an imported model: its kind and its name in the model ("" if it has none)."""
 
     operator: str = data()
     name: str = data()
 
     def format(self) -> str:
         """Return ``Gather node 'embedding'``."""
-        return f"{self.operator} node '{self.name}'"
+        return f"{self.operator} node '{self.name}'" if self.name else self.operator
 
     def __str__(self) -> str:
         return self.format()

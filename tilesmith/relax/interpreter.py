@@ -47,7 +47,7 @@ from tilesmith.runtime.registry import get_global_func
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 
-__all__ = ["Interpreter", "run"]
+__all__ = ["Frame", "Interpreter", "run"]
 
 
 def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
@@ -62,16 +62,16 @@ def run(mod: IRModule, name: str, *args: Any, compiled: bool = False) -> Any:
 class _Closure:
     """A local function with the values that it captures."""
 
-    def __init__(self, function: Function, frame: _Frame, first: tuple[Any, ...] = ()) -> None:
+    def __init__(self, function: Function, frame: Frame, first: tuple[Any, ...] = ()) -> None:
         self.function = function
         self.frame = frame
         self.first = first
 
 
-class _Frame:
+class Frame:
     """The values of the variables and sizes of one call."""
 
-    def __init__(self, outer: _Frame | None = None) -> None:
+    def __init__(self, outer: Frame | None = None) -> None:
         self.values: dict[Var, Any] = dict(outer.values) if outer is not None else {}
         self.sizes: dict[SymbolicVar, int] = dict(outer.sizes) if outer is not None else {}
         self.unchecked: list[tuple[PrimExpr, int, str]] = []
@@ -139,37 +139,44 @@ class Interpreter:
         self.mod = mod
         self.compiled = compiled
 
-    def call(self, function: Any, args: list[Any], outer: _Frame | None = None) -> Any:
+    def call(self, function: Any, args: list[Any], outer: Frame | None = None) -> Any:
         """Call a function of the graph."""
+        return self.sequence(function.body, self.enter(function, args, outer))
+
+    def enter(self, function: Any, args: list[Any], outer: Frame | None = None) -> Frame:
+        """Return the values and sizes with which a call of a function begins."""
         if len(args) != len(function.params):
             raise TypeMismatchError(
                 f"the function has {len(function.params)} parameters, got {len(args)} arguments"
             )
-        frame = _Frame(outer)
+        frame = Frame(outer)
         for param, arg in zip(function.params, args):
             value = _host(arg)
             frame.match(known_struct_info(param), value, f"argument '{param.name_hint}'")
             frame.values[param] = value
         frame.check_sizes()
-        return self.sequence(function.body, frame)
+        return frame
 
-    def sequence(self, sequence: SeqExpr, frame: _Frame) -> Any:
+    def sequence(self, sequence: SeqExpr, frame: Frame) -> Any:
         """Execute the bindings and return the value."""
         for block in sequence.blocks:
             for binding in block.bindings:
-                value = self.value(binding.value, frame)
-                if isinstance(binding, MatchCast):
-                    frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
-                    frame.check_sizes()
-                frame.values[binding.var] = value
+                self.bind(binding, self.value(binding.value, frame), frame)
         return self.value(sequence.body, frame)
 
-    def value(self, expr: Any, frame: _Frame) -> Any:
+    def bind(self, binding: Any, value: Any, frame: Frame) -> None:
+        """Give the variable of a binding its value."""
+        if isinstance(binding, MatchCast):
+            frame.match(binding.struct_info, value, f"'{binding.var.name_hint}'")
+            frame.check_sizes()
+        frame.values[binding.var] = value
+
+    def value(self, expr: Any, frame: Frame) -> Any:
         """Return the value of an expression."""
         if isinstance(expr, Var):
             return frame.values[expr]
         if isinstance(expr, Constant):
-            return expr.data.numpy_view()
+            return numpy.asarray(expr.data)
         if isinstance(expr, ShapeExpr):
             return tuple([frame.size(size) for size in expr.values])
         if isinstance(expr, PrimValue):
@@ -193,7 +200,7 @@ class Interpreter:
             return expr
         raise UnsupportedError(f"the interpreter has no rule for {type(expr).__name__}")
 
-    def call_value(self, call: Call, frame: _Frame) -> Any:
+    def call_value(self, call: Call, frame: Frame) -> Any:
         """Return the value of a call."""
         op = call.op
         if isinstance(op, Op):
@@ -211,16 +218,33 @@ class Interpreter:
         if isinstance(callee, GlobalVar):
             function = self.mod[callee]
             if not isinstance(function, Function):  # a PrimFunc, results among the arguments
-                self._run_prim_func(function, arguments)
-                return ()
+                found = self._run_prim_func(function, arguments)
+                return () if found is None else found
             return self.call(function, arguments)
         if isinstance(callee, _Closure):
-            outer = _Frame(callee.frame)
+            outer = Frame(callee.frame)
             return self.call(callee.function, [*callee.first, *arguments], outer)
+        if isinstance(callee, ExternFunc) and callee.global_symbol.startswith("vm.builtin."):
+            return self._builtin(callee.global_symbol, arguments)
         if isinstance(callee, ExternFunc):
             function = get_global_func(callee.global_symbol)
             return _host(function(*[self._passed(value) for value in arguments]))
         raise UnsupportedError(f"cannot call {callee!r}")
+
+    def _builtin(self, name: str, arguments: list[Any]) -> Any:
+        """Call a function of the runtime on values as they are here: memory is shared."""
+        from tilesmith.runtime.vm_builtins import BUILTINS
+
+        if name == "vm.builtin.call_tir_dyn":
+            sizes = arguments[-1] if isinstance(arguments[-1], tuple) else ()
+            tensors = arguments[1 : len(arguments) - bool(sizes)]
+            return self.apply(arguments[0], [*tensors, *sizes])
+        if name == "vm.builtin.make_closure":
+            return self._closure(arguments[0], arguments[1:])
+        if name == "vm.builtin.invoke_closure":
+            return self.apply(arguments[0], arguments[1:])
+        function = BUILTINS.get(name) or get_global_func(name)
+        return function(*arguments)
 
     def _passed(self, value: Any) -> Any:
         """Convert a value to what a registered function takes: a closure becomes a function."""
@@ -230,7 +254,7 @@ class Interpreter:
 
     # Destination-passing calls
 
-    def call_tir(self, call: Call, frame: _Frame) -> Any:
+    def call_tir(self, call: Call, frame: Frame) -> Any:
         """Run a PrimFunc on arguments and new results."""
         inputs = self._inputs(call, frame)
         sizes = list(self.value(call.args[2], frame)) if len(call.args) > 2 else []
@@ -249,34 +273,34 @@ class Interpreter:
         self._run_prim_func(function, [*inputs, *outputs_given, *sizes])
         return tuple(outputs) if is_tuple else outputs[0]
 
-    def _inputs(self, call: Call, frame: _Frame) -> list[Any]:
+    def _inputs(self, call: Call, frame: Frame) -> list[Any]:
         given = self.value(call.args[1], frame)
         return list(given) if isinstance(given, tuple) else [given]
 
-    def _outputs(self, call: Call, frame: _Frame) -> tuple[list[Any], bool]:
+    def _outputs(self, call: Call, frame: Frame) -> tuple[list[Any], bool]:
         info = call.sinfo_args[0]
         fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
         made = [numpy.zeros(frame.shape(field), field.dtype.numpy()) for field in fields]
         return made, isinstance(info, TupleStructInfo)
 
-    def _run_prim_func(self, function: Any, arguments: list[Any]) -> None:
+    def _run_prim_func(self, function: Any, arguments: list[Any]) -> Any:
         if not self.compiled:
             from tilesmith.tir import interpreter
 
-            interpreter.run(function, *arguments)
-            return
+            return interpreter.run(function, *arguments)
         from tilesmith import lowering
 
         built = lowering.build_to_run(function.with_attr("global_symbol", "kernel"))
         tensors = [
             array(numpy.asarray(a, order="C")) if hasattr(a, "shape") else a for a in arguments
         ]
-        built["kernel"](*tensors)
+        result = built["kernel"](*tensors)
         for argument, tensor in zip(arguments, tensors):
             if hasattr(argument, "shape") and argument.flags.writeable:
                 argument[...] = tensor.numpy()
+        return result
 
-    def call_kernel(self, call: Call, frame: _Frame) -> Any:
+    def call_kernel(self, call: Call, frame: Frame) -> Any:
         """Run a PrimFunc whose results are among its arguments; the sizes of a shape come last."""
         arguments: list[Any] = []
         for value in self.value(call.args[1], frame):
@@ -284,7 +308,7 @@ class Interpreter:
         self._run_prim_func(self.mod[call.args[0]], arguments)
         return ()
 
-    def call_dps_packed(self, call: Call, frame: _Frame) -> Any:
+    def call_dps_packed(self, call: Call, frame: Frame) -> Any:
         """Call a registered function with new results after its arguments."""
         inputs = [_tensor(value) for value in self._inputs(call, frame)]
         outputs, is_tuple = self._outputs(call, frame)
@@ -293,35 +317,41 @@ class Interpreter:
         found = [tensor.numpy() for tensor in tensors]
         return tuple(found) if is_tuple else found[0]
 
-    def call_pure_packed(self, call: Call, frame: _Frame) -> Any:
+    def call_pure_packed(self, call: Call, frame: Frame) -> Any:
         """Call a registered function that returns its result."""
         arguments = [self.value(arg, frame) for arg in call.args[1:]]
         return self.apply(call.args[0], arguments)
 
-    def make_closure(self, call: Call, frame: _Frame) -> Any:
+    def call_builtin(self, call: Call, frame: Frame) -> Any:
+        """Call a function of the runtime; the context is the interpreter's."""
+        return self.apply(call.args[0], list(self.value(call.args[1], frame)))
+
+    def make_closure(self, call: Call, frame: Frame) -> Any:
         """Fix the first arguments of a function."""
-        function = call.args[0]
+        return self._closure(call.args[0], self.value(call.args[1], frame))
+
+    def _closure(self, function: Any, first: Any) -> _Closure:
         if isinstance(function, GlobalVar):
             function = self.mod[function]
-        return _Closure(function, _Frame(), tuple(self.value(call.args[1], frame)))
+        return _Closure(function, Frame(), tuple(first))
 
-    def invoke_closure(self, call: Call, frame: _Frame) -> Any:
+    def invoke_closure(self, call: Call, frame: Frame) -> Any:
         """Call a closure."""
         closure = self.value(call.args[0], frame)
         return self.apply(closure, list(self.value(call.args[1], frame)))
 
-    def alloc_tensor(self, call: Call, frame: _Frame) -> Any:
+    def alloc_tensor(self, call: Call, frame: Frame) -> Any:
         """Allocate an array."""
         info = known_struct_info(call)
         assert isinstance(info, TensorStructInfo)
         return numpy.zeros(frame.shape(info), info.dtype.numpy())
 
-    def alloc_storage(self, call: Call, frame: _Frame) -> Any:
+    def alloc_storage(self, call: Call, frame: Frame) -> Any:
         """Allocate bytes, filled with a pattern that reveals reads before writes."""
         (nbytes,) = self.value(call.args[0], frame)
         return numpy.full(nbytes, 0xA5, "uint8")
 
-    def tensor_in_storage(self, call: Call, frame: _Frame) -> Any:
+    def tensor_in_storage(self, call: Call, frame: Frame) -> Any:
         """Return a view of a part of a storage."""
         storage, offset = self.value(call.args[0], frame), self.value(call.args[1], frame)
         info = known_struct_info(call)
@@ -336,6 +366,7 @@ _SPECIAL = {
     Execution.CALL_KERNEL: Interpreter.call_kernel,
     Execution.CALL_DPS_PACKED: Interpreter.call_dps_packed,
     Execution.CALL_PACKED: Interpreter.call_pure_packed,
+    Execution.CALL_BUILTIN: Interpreter.call_builtin,
     Execution.MAKE_CLOSURE: Interpreter.make_closure,
     Execution.INVOKE_CLOSURE: Interpreter.invoke_closure,
     Execution.ALLOC_TENSOR: Interpreter.alloc_tensor,

@@ -12,6 +12,8 @@ own, which is equal to no other one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilesmith.ir import (
@@ -36,6 +38,7 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.unknown import Any
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ class TypeStructInfo(StructInfo, key="relax.TypeStructInfo"):
 def struct_info_of(type_: Type) -> StructInfo:
     """Return what a type says about a value."""
     if isinstance(type_, TensorType):
+        known = _constant_sizes(type_.shape)
+        if known is not None:
+            return _tensor_info(known, type_.dtype)
         return TensorStructInfo([_wide(size) for size in type_.shape], type_.dtype)
     if isinstance(type_, TupleType):
         return TupleStructInfo(tuple([struct_info_of(field) for field in type_.fields]))
@@ -60,6 +66,28 @@ def struct_info_of(type_: Type) -> StructInfo:
         params = [struct_info_of(argument) for argument in type_.arg_types]
         return FuncStructInfo(params, struct_info_of(type_.ret_type))
     return TypeStructInfo(type_)
+
+
+def _constant_sizes(sizes: Iterable[PrimExpr]) -> tuple[int, ...] | None:
+    found = []
+    for size in sizes:
+        if size.__class__ is not IntImm:
+            return None
+        found.append(size.value)
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _tensor_info(sizes: tuple[int, ...], dtype: DataType) -> StructInfo:
+    """Return the one struct info of tensors of these sizes: nodes are immutable, and programs have
+    few shapes.
+    """
+    return TensorStructInfo([const(size, "int64") for size in sizes], dtype)
+
+
+@lru_cache(maxsize=4096)
+def _tensor_type(sizes: tuple[int, ...], dtype: DataType) -> Type:
+    return TensorType([_narrow(const(size, "int64")) for size in sizes], dtype)
 
 
 def _wide(size: PrimExpr) -> PrimExpr:
@@ -93,6 +121,9 @@ def type_of(info: StructInfo | Type | None) -> Type:
         return info.type
     if isinstance(info, TensorStructInfo):
         if isinstance(info.shape, ShapeExpr):
+            known = _constant_sizes(info.shape.values)
+            if known is not None:
+                return _tensor_type(known, info.dtype)
             return TensorType([_narrow(size) for size in info.shape.values], info.dtype)
         if info.ndim < 0:
             return IncompleteType()

@@ -18,6 +18,7 @@ from tilesmith.relax.base import GraphExpr, StructInfo
 from tilesmith.relax.relations import infer_call
 from tilesmith.relax.type_views import struct_info_of, type_of
 from tilesmith.relay.adt import Match, PatternConstructor, PatternTuple, PatternVar
+from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import (
     Call,
     Constant,
@@ -348,7 +349,8 @@ class _Inference:
 def _result_of(inference: _Inference, call: Call) -> Type:
     stand_ins = [_stand_in(inference, arg) for arg in call.args]
     try:
-        info = infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args))
+        with in_relays_words():
+            info = infer_call(Call(call.op, stand_ins, call.attrs, call.sinfo_args))
     except TilesmithError as error:
         given = ", ".join(
             [type_text(inference.holes.resolve(inference.of(arg))) for arg in call.args]

@@ -8,6 +8,7 @@ argument); operators that only relay has state theirs below.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tilesmith.ir import Op
@@ -15,8 +16,10 @@ from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Call as GraphCall
 from tilesmith.relax.expr import VarBinding, known_struct_info
 from tilesmith.relax.op.backward import backward, evaluated
+from tilesmith.relax.op.linear_maps import resized
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relax.struct_info import Var as GraphVar
+from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem, Var
 from tilesmith.relay.from_relax import as_relay
 from tilesmith.relay.op.tensor import constant_like
@@ -46,6 +49,9 @@ def operator_gradient(call: Call, args: list[Any], result: Any, grad: Any) -> li
                 span=call.span,
             )
         return found
+    meaning = _MEANINGS.get(op.name)
+    if meaning is not None:
+        return _derived(call, lambda *operands: meaning(call.attrs, *operands), args, result, grad)
     if not isinstance(op.spec, View) or op.spec.translate is None:
         if not isinstance(op.spec, View) and op.spec is not None and op.spec.gradient is not None:
             return _derived(call, lambda *operands: GraphCall(op, operands, call.attrs), args,
@@ -88,16 +94,22 @@ def _missing(op: Op, call: Call) -> OpNotImplemented:
 
 def _derived(call: Call, function: Any, args: list[Any], result: Any, grad: Any) -> list[Gradient]:
     """Return the gradients by walking back through what a call means in relax."""
-    infos = [_info(arg) for arg in call.args]
-    places = [place for place, arg in enumerate(call.args) if not _is_constant(arg)]
-    given = [GraphVar(f"x{place}", infos[place]) for place in places]
+    leaves = {
+        place: [_info(leaf) for leaf in _leaves(arg)]
+        for place, arg in enumerate(call.args)
+        if not _is_constant(arg)
+    }
+    given = [GraphVar(f"x{place}", info) for place, infos in leaves.items() for info in infos]
 
     def of_operands(*operands: Any) -> Any:
-        by_place = dict(zip(places, operands))
-        return function(*[by_place.get(n, arg) for n, arg in enumerate(call.args)])
+        rest, found = iter(operands), list(call.args)
+        for place in leaves:
+            found[place] = _with_leaves(call.args[place], rest)
+        return function(*found)
 
     variables, bindings, output = evaluated(of_operands, given)
-    known: dict[Any, Any] = {one: args[place] for one, place in zip(variables, places)}
+    values = [leaf for place in leaves for leaf in _leaves(args[place], call.args[place])]
+    known: dict[Any, Any] = dict(zip(variables, values))
     forward = _Writer(known)
     for binding in bindings:
         forward.bind(binding)
@@ -108,20 +120,61 @@ def _derived(call: Call, function: Any, args: list[Any], result: Any, grad: Any)
     seed = GraphVar("g", known_struct_info(output))
     forward.known[seed] = grad
     try:
-        found = backward(builder, bindings, output, seed, variables)
+        with in_relays_words():
+            found = backward(builder, bindings, output, seed, variables)
     except OpNotImplemented as error:
         raise OpNotImplemented(
             f"{call.op.name}: {error.message}", span=call.span, notes=error.notes
         ) from error
     for step in builder.end_block().bindings:
         forward.bind(step)
-    by_place = {place: forward.gradient(one) for place, one in zip(places, found)}
-    return [by_place.get(place) for place in range(len(call.args))]
+    gradients = iter([forward.gradient(one) for one in found])
+    return [_gathered(arg, gradients) if n in leaves else None for n, arg in enumerate(call.args)]
 
 
 def _is_constant(arg: Any) -> bool:
+    if isinstance(arg, Tuple):
+        return all(_is_constant(field) for field in arg.fields)
     info = _info(arg)
     return isinstance(arg, Constant) or not isinstance(info, (TensorStructInfo, TupleStructInfo))
+
+
+def _leaves(value: Any, like: Any = None) -> list[Any]:
+    """Return what varies in an argument: the value itself, or the fields of a written tuple, as
+    operators look into one; ``like`` is the argument where its value is another expression.
+    """
+    like = value if like is None else like
+    if not isinstance(like, Tuple):
+        return [value]
+    fields = (
+        value.fields
+        if isinstance(value, Tuple)
+        else [TupleGetItem(value, place) for place in range(len(like.fields))]
+    )
+    return [
+        leaf
+        for field, own in zip(fields, like.fields)
+        if not _is_constant(own)
+        for leaf in _leaves(field, own)
+    ]
+
+
+def _with_leaves(arg: Any, leaves: Iterator[Any]) -> Any:
+    """Return an argument with other leaves; constants stay."""
+    if _is_constant(arg):
+        return arg
+    if not isinstance(arg, Tuple):
+        return next(leaves)
+    return Tuple([_with_leaves(field, leaves) for field in arg.fields])
+
+
+def _gathered(arg: Any, gradients: Iterator[Any]) -> Any:
+    """Return the gradient of an argument from those of its leaves."""
+    if _is_constant(arg):
+        return None
+    if not isinstance(arg, Tuple):
+        return next(gradients)
+    return [_gathered(field, gradients) for field in arg.fields]
 
 
 class _Writer:
@@ -165,6 +218,14 @@ class _Writer:
 
 
 # Operators that only relay has
+
+_MEANINGS: dict[str, Any] = {
+    f"image.resize{len(spatial)}d": lambda attrs, x, spatial=spatial: resized(
+        attrs, x, attrs.size, spatial
+    )
+    for spatial in ("W", "DHW")
+}
+"""Operators of a compute of their own → what they mean in relax, whose gradient is theirs."""
 
 
 def _own(name: str, gradient: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 
 from tilesmith.ir import GlobalVar, IRModule, Op
+from tilesmith.relax.type_views import struct_info_of
 from tilesmith.relay.adt import (
     Clause,
     Constructor,
@@ -208,6 +209,7 @@ class _Parser:
         self.words.expect("(")
         args: list[Any] = []
         attrs: dict[str, Any] = {}
+        infos: list[Any] = []
 
         def argument() -> None:
             name = self.words.next
@@ -215,17 +217,27 @@ class _Parser:
                 self.words.take()
                 self.words.take()
                 key = json.loads(name.text) if name.kind == "text" else name.text
-                attrs[key] = self.values.attribute()
+                if key == "sinfo_args":
+                    self.words.expect("[")
+                    infos.extend(self.words.listed("]", self._given_info))
+                else:
+                    attrs[key] = self.values.attribute()
             else:
                 args.append(self.expression())
 
         self.words.listed(")", argument)
         span = self.words.span(start)
         try:
-            return Call(callee, args, attrs or None, span=span)
+            return Call(callee, args, attrs or None, infos, span)
         except TilesmithError as error:
             error.span = span
             raise
+
+    def _given_info(self) -> Any:
+        """Parse what a call of an operator of relax states about its result."""
+        if self.words.follows("meta"):
+            return self.values.meta(self.words.take())
+        return struct_info_of(self.types.type())
 
     def _primary(self) -> Any:
         token = self.words.next

@@ -30,6 +30,8 @@ from tilesmith.ir.types import (
     TypeVar,
 )
 from tilesmith.relax.attrs import Attrs
+from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.type_views import type_of
 from tilesmith.relay.adt import (
     Constructor,
     Match,
@@ -97,6 +99,15 @@ def type_text(type_: Any) -> str:
     if isinstance(type_, IncompleteType):
         return "_"
     return str(type_)
+
+
+def _is_type(info: Any) -> bool:
+    """Return whether a type of the format says all that struct info does."""
+    if isinstance(info, TupleStructInfo):
+        return all(_is_type(field) for field in info.fields)
+    if not isinstance(info, TensorStructInfo) or info.vdevice is not None:
+        return False
+    return info.concrete_shape is not None and not info.dtype.is_void
 
 
 def _size_text(size: PrimExpr) -> str:
@@ -274,7 +285,15 @@ class _Writer:
             return call.op.name_hint
         arguments = [self.operand(part) for part in parts(call)]
         callee = arguments.pop(0)
-        return f"{callee}({', '.join(arguments + self.attributes(call.attrs))})"
+        arguments += self.attributes(call.attrs)
+        if call.sinfo_args:
+            given = ", ".join([self.given_info(one) for one in call.sinfo_args])
+            arguments.append(f"sinfo_args=[{given}]")
+        return f"{callee}({', '.join(arguments)})"
+
+    def given_info(self, info: Any) -> str:
+        """Return what a call states about its result: a type, or its place in the metadata."""
+        return type_text(type_of(info)) if _is_type(info) else self.meta(type(info).node_key, info)
 
     def attributes(self, attrs: Any) -> list[str]:
         """Return attributes that have not their default."""

@@ -17,7 +17,17 @@ from tilesmith.ir import GlobalVar, IncompleteType, IRModule, Op, PrimExpr
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import expr as graph
 from tilesmith.relax.block_builder import BlockBuilder
-from tilesmith.relax.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    known_struct_info,
+)
 from tilesmith.relax.op.base import call_dps_packed
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
@@ -301,7 +311,18 @@ class Scope:
         value = self.find(expr.tuple_value)
         if isinstance(value, Tuple):
             return value.fields[expr.index]
-        return self.builder.emit(TupleGetItem(value, expr.index))
+        return self.with_sizes(self.builder.emit(TupleGetItem(value, expr.index)), "field")
+
+    def with_sizes(self, value: Any, name: str) -> Any:
+        """Return a tensor whose sizes depend on data with names for them: what is computed from it
+        has to know them.
+        """
+        info = known_struct_info(value)
+        if not isinstance(info, TensorStructInfo) or info.shape is not None or info.ndim < 1:
+            return value
+        prefix = name.replace(".", "_")
+        sizes = [SymbolicVar(f"{prefix}_{axis}", "int64") for axis in range(info.ndim)]
+        return self.builder.match_cast(value, TensorStructInfo(sizes, info.dtype, info.vdevice))
 
     def call(self, call: Call) -> Any:
         """Translate a call of an operator or of a function."""
@@ -325,12 +346,12 @@ class Scope:
             given = self.module.kernels.call(call, args)
             if given is not None:
                 return given if isinstance(given, Tuple) else self.builder.emit(given)
-        made = translated(self.builder, call, args)
-        if isinstance(made, (Var, Constant)):
-            return made
         place, self.builder.place = self.builder.place, call.span
         try:
-            return self.builder.emit(made)
+            made = translated(self.builder, call, args)
+            if isinstance(made, (Var, Constant)):
+                return made
+            return self.with_sizes(self.builder.emit(made), call.op.name)
         finally:
             self.builder.place = place
 

@@ -18,7 +18,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ffi import tvm_ffi
 from tilesmith.runtime.libraries.table import register_all
-from tilesmith.runtime.ndarray import NDArray, empty_cpu
+from tilesmith.runtime.ndarray import NDArray, empty_cpu, view_at
 from tilesmith.runtime.registry import get_global_func, register_func
 from tilesmith.support.errors import InternalError
 
@@ -95,20 +95,26 @@ def call_dps(name: str, specification: str, *values: Any) -> None:
 
     `specification` lists the arguments separated by commas: `in:DTYPE:RANK` and `out:DTYPE:RANK`
     for tensors, `value` for anything else. For a tensor, `values` holds its address and extents;
-    for the rest the value. The function gets tensors of their own (it may keep them); what it has
-    written into the outputs is copied back.
+    for the rest the value. A function of an external module gets views of the caller's memory,
+    which are its own during the call. Any other function gets tensors of its own, as it may keep
+    them; what it has written into the outputs is copied back.
     """
-    function = find_external(name) or get_global_func(name)
+    external = find_external(name)
+    function = external or get_global_func(name)
     arguments = []
     outputs = []
     position = 0
-    for role, dtype, rank in _parse(specification):
+    for role, dtype, rank in operand_roles(specification):
         if dtype is None:
             arguments.append(values[position])
             position += 1
             continue
         address, *shape = values[position : position + 1 + rank]
         position += 1 + rank
+        viewed = None if external is None else view_at(address, tuple(shape), dtype)
+        if viewed is not None:
+            arguments.append(viewed)
+            continue
         tensor = empty_cpu(tuple(shape), dtype)
         if role == "in":
             ctypes.memmove(tensor.data_ptr(), address, tensor.nbytes)
@@ -122,7 +128,10 @@ def call_dps(name: str, specification: str, *values: Any) -> None:
         ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
 
 
-def _parse(specification: str) -> list[tuple[str, DataType | None, int]]:
+def operand_roles(specification: str) -> list[tuple[str, DataType | None, int]]:
+    """Return the role, dtype and rank of each operand that a specification lists; the dtype is None
+    for a number.
+    """
     parsed = _specifications.get(specification)
     if parsed is None:
         parsed = []

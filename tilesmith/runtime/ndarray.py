@@ -7,6 +7,7 @@ nothing more; tvm-ffi is told to make tensors of this class itself.
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any, cast
 
 from tilesmith.runtime.devices import (  # noqa: F401 - users expect them here, too
@@ -406,6 +407,22 @@ def empty_cpu(shape: tuple[int, ...], dtype: DataType) -> NDArray:
     carrier = DataType(_CARRIERS[8 if dtype.is_bool else dtype.bits])
     plain = empty_cpu((*shape, dtype.lanes), carrier)
     return reinterpret(plain, shape, dtype)
+
+
+def view_at(address: int, shape: tuple[int, ...], dtype: DataType) -> NDArray | None:
+    """Return a tensor on memory of the host that something else owns, which has to outlive it; None
+    for a dtype whose elements numpy has no word for, and for a tensor without elements.
+    """
+    if dtype.code not in _NUMPY_CODES or dtype.lanes != 1 or dtype.bits in (2, 4):
+        return None
+    import numpy
+
+    kind = numpy.dtype(dtype.numpy())
+    size = _count(shape) * kind.itemsize
+    if not size or not address:
+        return None
+    memory: Any = (ctypes.c_char * size).from_address(address)
+    return _from_dlpack(numpy.frombuffer(memory, kind).reshape(shape))
 
 
 def _device(value: Device | str | None) -> Device:

@@ -18,13 +18,16 @@ class _Scopes(threading.local):
 
 
 class Scoped:
-    """Base of settings that are entered with ``with``; each subclass has a stack per thread."""
+    """Base of settings that are entered with ``with``; each direct subclass has a stack per thread,
+    which its own subclasses share.
+    """
 
     _scopes: ClassVar[_Scopes]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls._scopes = _Scopes()
+        if Scoped in cls.__bases__:
+            cls._scopes = _Scopes()
 
     def __enter__(self) -> Self:
         self._scopes.entered.append(self)

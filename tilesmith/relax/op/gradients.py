@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from tilesmith.ir import IntImm, Op
-from tilesmith.relax.expr import Tuple, TupleGetItem, known_struct_info
+from tilesmith.relax.expr import Constant, Tuple, TupleGetItem, known_struct_info
 from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     activation,
     normalization,
     pooling,
+    qdq,
     search,
 )
 from tilesmith.relax.op.backward import composed
-from tilesmith.relax.op.common import sizes_of
+from tilesmith.relax.op.common import shape_argument
 from tilesmith.relax.op.convolution import SPATIAL
 from tilesmith.relax.op.convolution_gradients import convolution_gradient, transposed_gradient
 from tilesmith.relax.op.create import ones_like, zeros, zeros_like
 from tilesmith.relax.op.elementwise import (
+    astype,
     cosh,
     equal,
     floor_divide,
+    less,
+    logical_and,
     multiply,
     negative,
+    power,
     rsqrt,
     sinh,
     sqrt,
@@ -33,11 +41,20 @@ from tilesmith.relax.op.elementwise import (
     where,
 )
 from tilesmith.relax.op.index import gather_elements, gather_nd, slice_arguments, strided_slice
+from tilesmith.relax.op.linear_algebra import einsum, einsum_terms
+from tilesmith.relax.op.linear_maps import (
+    channel_sums,
+    constant_sizes,
+    largest_parts,
+    mean_parts,
+    resized,
+)
 from tilesmith.relax.op.manipulate import broadcast_to, flip, permute_dims, split
 from tilesmith.relax.op.padding import pad
 from tilesmith.relax.op.scatter import collapsed, scatter_elements, scatter_nd, shape_like
+from tilesmith.relax.op.search import argsort, topk
+from tilesmith.relax.op.statistical import cumprod, cumsum, mean, prod, reduced_axes, sum
 from tilesmith.relax.op.statistical import max as greatest
-from tilesmith.relax.op.statistical import mean, prod, reduced_axes, sum
 from tilesmith.relax.op.views import expand_dims, reshape, squeeze
 from tilesmith.relax.spec import Gradient, no_gradient, topi
 from tilesmith.support.errors import UnsupportedError
@@ -57,15 +74,6 @@ def set_gradient(name: str, gradient: Gradient) -> None:
     op.set_attr("FPrimalGradient", gradient)
 
 
-def constant_sizes(expr: Any, what: str) -> list[int]:
-    """Return the sizes of a tensor; raises UnsupportedError unless they are constant."""
-    found = sizes_of(_info(expr))
-    known = [size.value for size in found or () if isinstance(size, IntImm)]
-    if found is None or len(known) != len(found):
-        raise UnsupportedError(f"the gradient of {what} needs constant sizes")
-    return known
-
-
 def _unary(name: str, derived: Callable[[Any, Any], Any]) -> None:
     """Set the gradient of an operator of one tensor by ``derived(g, x)``."""
     set_gradient(name, lambda var, call, grad, ctx: [derived(grad, call.args[0])])
@@ -82,7 +90,7 @@ _unary("sinh", lambda g, x: g * cosh(x))
 
 for _name in (
     "bitwise_not isfinite isinf isnan bitwise_and bitwise_or bitwise_xor left_shift right_shift "
-    "one_hot argsort"
+    "one_hot argsort quantize fixed_point_requantize"
 ).split():
     set_gradient(_name, no_gradient)
 
@@ -123,18 +131,30 @@ def _centred(x: Any, axes: Any, epsilon: float) -> Any:
 
 
 def _batch_norm(attrs: Any, x: Any, gamma: Any, beta: Any, average: Any, variance: Any) -> Any:
-    if attrs.training:
-        raise UnsupportedError(
-            "batch_norm in training has no gradient",
-            notes=("write it out: mean and variance of the batch, rsqrt, multiply, add",),
-        )
     rank, axes = _info(x).ndim, [attrs.axis]
+    moving = average, variance
+    if attrs.training:
+        average, variance, moving = _batch_statistics(attrs, x, moving)
     found = (x - _along(average, axes, rank)) * _along(rsqrt(variance + attrs.epsilon), axes, rank)
     if attrs.scale:
         found = found * _along(gamma, axes, rank)
     if attrs.center:
         found = found + _along(beta, axes, rank)
-    return Tuple([found, average, variance])
+    return Tuple([found, *moving])
+
+
+def _batch_statistics(attrs: Any, x: Any, moving: tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    """Return the mean and the variance of a batch, and the moving ones that come nearer to them."""
+    sizes = constant_sizes(x, "nn.batch_norm in training")
+    others = [axis for axis in range(len(sizes)) if axis != attrs.axis % len(sizes)]
+    count = math.prod([sizes[axis] for axis in others])
+    average = mean(x, others)
+    centred = x - mean(x, others, True)
+    spread = mean(centred * centred, others)
+    unbiased = spread * (count / (count - 1) if count > 1 else math.nan)
+    share = attrs.momentum
+    nearer = [old * (1 - share) + new * share for old, new in zip(moving, (average, unbiased))]
+    return average, spread, nearer
 
 
 def _layer_norm(attrs: Any, x: Any, gamma: Any, beta: Any) -> Any:
@@ -179,6 +199,17 @@ set_gradient("nn.group_norm", composed(_group_norm))
 set_gradient("nn.instance_norm", composed(_instance_norm))
 set_gradient("nn.rms_norm", composed(_rms_norm))
 set_gradient("nn.prelu", composed(_prelu))
+
+
+def _dequantize(attrs: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+    def along(vector: Any) -> Any:
+        kept = astype(vector, attrs.out_dtype)
+        return _along(kept, [attrs.axis], _info(x).ndim) if _info(vector).ndim else kept
+
+    return (astype(x, attrs.out_dtype) - along(zero_point)) * along(scale)
+
+
+set_gradient("dequantize", composed(_dequantize))
 
 
 # Reductions
@@ -409,18 +440,21 @@ def _narrow_pool(kind: str) -> Gradient:
 
 
 def _adaptive_pool(kind: str, rank: int) -> Gradient:
-    """Return the gradient of pools of the whole image, or of windows side by side."""
+    """Return the gradient of pools of the whole image, of windows side by side, or of parts of
+    different sizes.
+    """
     whole = mean if kind == "avg" else greatest
+    of_parts = mean_parts if kind == "avg" else largest_parts
 
     def meaning(attrs: Any, x: Any) -> Any:
         axes = [attrs.layout.index(axis) for axis in SPATIAL[rank]]
         sizes = constant_sizes(x, "an adaptive pool")
-        counts = attrs.output_size or [sizes[axis] for axis in axes]
-        if any(sizes[axis] % count for axis, count in zip(axes, counts)):
-            raise UnsupportedError(
-                "the gradient of an adaptive pool needs sizes that are multiples of the result's"
-            )
+        counts = list(attrs.output_size or [sizes[axis] for axis in axes])
         apart: list[int] = []
+        for place, axis in enumerate(axes):
+            if sizes[axis] % counts[place]:
+                x = of_parts(x, axis, counts[place])
+                sizes[axis] = counts[place]
         for axis, size in enumerate(sizes):
             count = counts[axes.index(axis)] if axis in axes else size
             apart += [count, size // count]
@@ -436,3 +470,111 @@ for _kind in ("max", "avg"):
     set_gradient(f"nn.{_kind}_pool1d", _narrow_pool(_kind))
     for _rank in SPATIAL:
         set_gradient(f"nn.adaptive_{_kind}_pool{_rank}d", _adaptive_pool(_kind, _rank))
+
+
+# Resizing, and normalisation by what is around
+
+
+def _resize2d(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    size = shape_argument(orig_call, 1)
+    given = [one.value for one in size.values or () if isinstance(one, IntImm)]
+    if len(given) != 2:
+        raise UnsupportedError("the gradient of image.resize2d needs a constant size")
+    gradient = composed(lambda attrs, x, _: resized(attrs, x, given, "HW"))
+    return [gradient(orig_var, orig_call, output_grad, ctx)[0], None]
+
+
+def _lrn(attrs: Any, x: Any) -> Any:
+    around = channel_sums(x * x, attrs.axis % _info(x).ndim, attrs.size)
+    return x * power(around * (attrs.alpha / attrs.size) + attrs.bias, -attrs.beta)
+
+
+set_gradient("image.resize2d", _resize2d)
+set_gradient("nn.lrn", composed(_lrn))
+
+
+# Order, products
+
+
+def _sort(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    x, attrs = orig_call.args[0], orig_call.attrs
+    order = argsort(x, axis=attrs.axis, descending=attrs.descending, dtype="int64")
+    return [scatter_elements(zeros_like(x), order, output_grad, attrs.axis, "add")]
+
+
+def _topk(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    x, attrs = orig_call.args[0], orig_call.attrs
+    if attrs.ret_type == "indices":
+        return [None]
+    places: Any = TupleGetItem(orig_var, 1)
+    if attrs.ret_type == "both":
+        output_grad = TupleGetItem(output_grad, 0)
+    else:
+        places = topk(x, attrs.k, attrs.axis, "indices", attrs.largest, attrs.dtype)
+    places = astype(places, "int64")
+    return [scatter_elements(zeros_like(x), places, output_grad, attrs.axis, "add")]
+
+
+def _cumprod(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    """Return the gradient without dividing by zero: before the first zero along the axis, each
+    element has the sum of what it is a factor of, divided by it; the first zero is left out.
+    """
+    given, attrs = orig_call.args[0], orig_call.attrs
+    kind, own = _info(output_grad).dtype, _info(given).dtype
+    x = given if own == kind else astype(given, kind)
+    sizes = constant_sizes(given, "cumprod")
+    axis = 0 if attrs.axis is None else attrs.axis % len(sizes)
+    x = reshape(x, [-1]) if attrs.axis is None else x
+    is_zero = equal(x, zeros_like(x))
+    zeros_so_far = cumsum(where(is_zero, ones_like(x), zeros_like(x)), axis)
+    is_before = less(zeros_so_far, ones_like(x))
+    is_first = logical_and(is_zero, less(zeros_so_far, ones_like(x) * 1.5))
+
+    def after(products: Any) -> Any:
+        turned = cumsum(flip(output_grad * products, axis), axis, None, attrs.exclusive)
+        return flip(turned, axis)
+
+    without = cumprod(where(is_first, ones_like(x), x), axis, None, attrs.exclusive)
+    others = after(orig_var) / where(is_zero, ones_like(x), x)
+    found = where(is_before, others, where(is_first, after(without), zeros_like(x)))
+    found = reshape(found, sizes) if attrs.axis is None else found
+    return [found if own == kind else astype(found, own)]
+
+
+def _fields(value: Any, ctx: Any) -> list[Any]:
+    if isinstance(value, Tuple):
+        return list(value.fields)
+    return [ctx.emit(TupleGetItem(value, place)) for place in range(len(_info(value).fields))]
+
+
+def _einsum(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    """Return for each operand the sum over the axes of the others. An axis that only it has is
+    repeated; of one that it has twice the diagonal counts.
+    """
+    operands = _fields(orig_call.args[0], ctx)
+    terms, output = einsum_terms(orig_call.attrs.subscripts)
+    kind = _info(output_grad).dtype.numpy()
+    unused = [one for one in string.ascii_letters if one not in "".join(terms)]
+    found = []
+    for place, term in enumerate(terms):
+        sizes = constant_sizes(operands[place], "einsum")
+        parts = [output_grad, *[one for at, one in enumerate(operands) if at != place]]
+        words = [output, *[one for at, one in enumerate(terms) if at != place]]
+        known, wanted, fresh = set("".join(words)), "", list(unused)
+        for letter, size in zip(term, sizes):
+            name = fresh.pop() if letter in wanted else letter
+            if name != letter:
+                parts.append(Constant(numpy.eye(size, dtype=kind)))
+                words.append(letter + name)
+            elif letter not in known:
+                parts.append(Constant(numpy.ones(size, kind)))
+                words.append(letter)
+            wanted += name
+        found.append(einsum(Tuple(parts), subscripts=f"{','.join(words)}->{wanted}"))
+    return [Tuple(found)]
+
+
+set_gradient("sort", _sort)
+set_gradient("topk", _topk)
+set_gradient("cumprod", _cumprod)
+set_gradient("einsum", _einsum)

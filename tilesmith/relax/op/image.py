@@ -103,6 +103,11 @@ def _resize_axis(attrs: Any, x: Any, axis: int, after: int) -> Any:
     )
 
 
+def axis_weights(attrs: Any, before: int, after: int) -> Any:
+    """Return what resizing does along an axis: a matrix (new size, old size)."""
+    return _resize_axis(attrs, numpy.eye(before), 0, after)
+
+
 def _resize2d(attrs: Any, data: Any, size: Any) -> Any:
     x = to_primal_array(data, attrs.layout, "NCHW").astype("float64")
     for axis, after in zip((2, 3), size):

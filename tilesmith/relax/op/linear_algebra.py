@@ -152,10 +152,20 @@ dense = define(
 function("dense")(dense)
 
 
+def einsum_terms(subscripts: str) -> tuple[list[str], str]:
+    """Return the letters of each operand of an einsum, and those of its result: without an arrow
+    the letters that occur once, in their order.
+    """
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    if not arrow:
+        letters = inputs.replace(",", "")
+        output = "".join([one for one in sorted(set(letters)) if letters.count(one) == 1])
+    return inputs.split(","), output
+
+
 def _einsum_sizes(infos: Any, subscripts: str) -> Any:
     text_ = subscripts.replace(" ", "")
-    inputs, arrow, output = text_.partition("->")
-    terms = inputs.split(",")
+    terms, output = einsum_terms(subscripts)
     if len(terms) != len(infos):
         raise OpAttributeInvalid(
             f"einsum: '{subscripts}' has {len(terms)} terms for {len(infos)} tensors"
@@ -181,9 +191,6 @@ def _einsum_sizes(infos: Any, subscripts: str) -> Any:
             sizes.setdefault(letter, size)
         if own is None:
             return None, len(output)
-    if not arrow:
-        letters = inputs.replace(",", "")
-        output = "".join([x for x in sorted(set(letters)) if letters.count(x) == 1])
     return [sizes[letter] for letter in output], len(output)
 
 

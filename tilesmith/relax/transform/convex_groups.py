@@ -11,7 +11,7 @@ be one function.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 
 __all__ = ["ConvexGroups"]
 
@@ -23,8 +23,8 @@ class ConvexGroups:
         self._kinds: list[Hashable] = []
         self._into: list[int] = []  # the group that a group was merged into, or itself
         self._names: list[int] = []  # all groups that were merged into one, as bits
-        self._needs: list[int] = []  # the groups that a group depends on
-        self._needed_by: list[int] = []
+        self._needs: list[int] = []  # the groups that a group depends on, directly or not
+        self._is_used: list[bool] = []  # whether a group depends on it
         self._group: dict[Hashable, int] = {}
         self._behind: dict[Hashable, int] = {}  # the groups that a node without group depends on
 
@@ -66,13 +66,16 @@ class ConvexGroups:
 
     def _is_blocked(self, number: int, reads: Iterable[Hashable]) -> bool:
         """Return whether one of the values that a node reads depends on a group from outside."""
+        if not self._is_used[number]:
+            names = self._names[number]
+            return any(self._behind[node] & names for node in reads if node not in self._group)
         for node in reads:
             own = self._group.get(node)
             if own is None:
-                if self._behind[node] & (self._names[number] | self._needed_by[number]):
+                if self._closed(self._behind[node]) & self._names[number]:
                     return True
             elif self._find(own) != number:
-                if self._names[self._find(own)] & self._needed_by[number]:
+                if self._needs[self._find(own)] & self._names[number]:
                     return True
         return False
 
@@ -82,39 +85,49 @@ class ConvexGroups:
         self._into.append(number)
         self._names.append(1 << number)
         self._needs.append(0)
-        self._needed_by.append(0)
+        self._is_used.append(False)
         return number
 
     def _merge(self, group: int, other: int) -> None:
         self._into[other] = group
         self._names[group] |= self._names[other]
-        self._needed_by[group] |= self._needed_by[other]
+        self._is_used[group] |= self._is_used[other]
         needs = self._needs[group] | self._needs[other]
         self._needs[group] = 0
         self._depend(group, needs)
-        for number in self._groups_in(self._needed_by[group]):
+        for number in self._users(group):
             self._needs[number] |= self._names[group] | self._needs[group]
 
     def _depend(self, group: int, on: int) -> None:
         """Note that a group depends on others, and so does all that depends on it."""
-        for number in self._groups_in(on):
-            on |= self._names[number] | self._needs[number]
-        new = on & ~(self._needs[group] | self._names[group])
+        new = self._closed(on, True) & ~(self._needs[group] | self._names[group])
         if not new:
             return
-        users = self._names[group] | self._needed_by[group]
         self._needs[group] |= new
-        for number in self._groups_in(self._needed_by[group]):
+        for number in self._users(group):
             self._needs[number] |= new
-        for number in self._groups_in(new):
-            self._needed_by[number] |= users
 
-    def _groups_in(self, bits: int) -> Iterator[int]:
-        seen: set[int] = set()
-        while bits:
-            lowest = bits & -bits
-            bits ^= lowest
-            number = self._find(lowest.bit_length() - 1)
-            if number not in seen:
-                seen.add(number)
-                yield number
+    def _closed(self, bits: int, is_use: bool = False) -> int:
+        """Return groups with all that they depend on. Later groups depend on earlier ones, mostly:
+        one that comes late covers the others, which are not looked at.
+        """
+        left = bits
+        while left:
+            number = self._find(left.bit_length() - 1)
+            covered = self._names[number] | self._needs[number]
+            if is_use:
+                self._is_used[number] = True
+            bits |= covered
+            left &= ~covered
+        return bits
+
+    def _users(self, group: int) -> list[int]:
+        """Return the groups that depend on a group."""
+        if not self._is_used[group]:
+            return []
+        names = self._names[group]
+        return [
+            number
+            for number, needs in enumerate(self._needs)
+            if needs & names and self._into[number] == number and number != group
+        ]

@@ -30,6 +30,7 @@ from tilesmith.relay.adt import (
     PatternVar,
     PatternWildcard,
 )
+from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import (
     Call,
     Constant,
@@ -368,8 +369,10 @@ class _Evaluation:
         key = (call.op.name, attrs, constants, tuple([_sizes(arg) for arg in args]))
         operation = self.operations.get(key)
         if operation is None:
-            operation = self.operations[key] = _Operation(call, infos)
-        return operation.run(args)
+            with in_relays_words(call.span):
+                operation = self.operations[key] = _Operation(call, infos)
+        with in_relays_words(call.span):
+            return operation.run(args)
 
 
 class _Operation:

@@ -18,10 +18,12 @@ from tilesmith.relax.relations import infer_call
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilesmith.relay.function import Function
+from tilesmith.relay.op.open_broadcast import either, fitting_info
 from tilesmith.relay.walks import post_order
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import Select
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.unknown import Any as AnySize
 
 __all__ = ["shape_function"]
 
@@ -91,7 +93,11 @@ class _Shapes:
         """Return the sizes that type inference tells, over the sizes of the arguments."""
         known: dict[Any, PrimExpr] = {}
         args = [self._argument(arg.checked_type, self.shapes[id(arg)], known) for arg in call.args]
-        return self._sizes_of(call, infer_call(Call(call.op, args, call.attrs)), known)
+        stood = Call(call.op, args, call.attrs)
+        info = infer_call(stood)
+        if any(isinstance(size, AnySize) for size in _all_sizes(info)) and call.op.spec.translate:
+            info = fitting_info(call.op.spec.translate(call.attrs, *args), either)
+        return self._sizes_of(call, info, known)
 
     def _argument(self, type_: Any, vector: Any, known: dict[Any, PrimExpr]) -> Any:
         """Return a stand-in for an argument, whose open sizes are variables with known values."""
@@ -119,6 +125,12 @@ class _Shapes:
             )
         sizes = [substitute(cast("int64", size), known) for size in values]
         return _vector(sizes, f"{call.op.name.replace('.', '_')}_shape")
+
+
+def _all_sizes(info: Any) -> list[Any]:
+    if isinstance(info, TupleStructInfo):
+        return [size for field in info.fields for size in _all_sizes(field)]
+    return list(getattr(getattr(info, "shape", None), "values", None) or ())
 
 
 def _needed_values(function: Function) -> set[int]:

@@ -26,6 +26,7 @@ from tilesmith.relax.spec import Compute, OpSpec, Precision, parse_arguments
 from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo
 from tilesmith.relax.te_arguments import infer_expression
 from tilesmith.relax.transform.legalize_ops import scalar_operand
+from tilesmith.relay.op.open_broadcast import fitting, fitting_info
 from tilesmith.relay.op.strategy.computes import OwnCompute
 from tilesmith.relay.op.strategy.own import own_strategy
 from tilesmith.support.errors import (
@@ -305,7 +306,7 @@ def translated(builder: Any, call: Call, operands: Sequence[Any]) -> Any:
     try:
         if view.at_run_time is not None and not view.at_run_time.is_static(operands):
             return view.at_run_time.emit(builder, call.attrs, operands)
-        return view.translate(call.attrs, *operands)
+        return fitting(builder, call.op.name, view.translate(call.attrs, *operands))
     except TilesmithError as error:
         error.span = error.span or call.span
         raise
@@ -313,7 +314,11 @@ def translated(builder: Any, call: Call, operands: Sequence[Any]) -> Any:
 
 def static_info(call: Call) -> Any:
     """Return what is known about the result of a call whose sizes are not computed."""
-    return known_struct_info(call.op.spec.translate(call.attrs, *call.args))
+    made = call.op.spec.translate(call.attrs, *call.args)
+    info = known_struct_info(made)
+    if isinstance(info, TensorStructInfo) and info.shape is None:
+        return fitting_info(made)
+    return info
 
 
 def make_call(op: Op | str, args: Any, attributes: Any = None) -> Call:

@@ -69,6 +69,7 @@ class Fields:
 
     fields: list[Any]
     made_by: Constructor | None = None
+    has_escaped: bool = False
 
 
 @dataclass(eq=False)
@@ -88,6 +89,7 @@ class Closure:
     function: Function
     known: dict[Var, Any]
     itself: Var | None = None
+    has_escaped: bool = False
 
 
 @dataclass
@@ -113,7 +115,9 @@ class _Evaluation:
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self.bodies: dict[str, Function] = {}
-        self.open: list[tuple[Any, Any, int]] = []  # calls: function, arguments, depth of control
+        # Calls that are being followed, by function: arguments, depth of control.
+        self.open: dict[Any, list[tuple[Any, int]]] = {}
+        self.depth = 0
         self.control = 0
         self.types: set[Any] = set()  # type parameters that are in scope
         self.free: dict[int, tuple[Function, list[Var]]] = {}
@@ -128,10 +132,10 @@ class _Evaluation:
 
     def entry(self, function: Function, name: str) -> Any:
         """Return the rest of a function of the module."""
-        self.open.append((name, None, self.control))
+        self.open[name] = [(None, self.control)]
         self.types = set(function.type_params)
         made = self.residual(Closure(ToANormalFormExpr(function), {}))
-        self.open.pop()
+        del self.open[name]
         return made
 
     def copy(self, variable: Var) -> Var:
@@ -320,12 +324,12 @@ class _Evaluation:
         attrs = closure.function.attrs
         if attrs.get("Primitive") or attrs.get("Compiler") or attrs.get("SkipOptimization"):
             return None
-        before = [one for one in self.open if one[0] == name]
+        before = self.open.get(name, ())
         signature = [_signature(one) for one in args]
-        for _, other, control in before:  # it calls itself: without end, or by a choice at run time
+        for other, control in before:  # it calls itself: without end, or by a choice at run time
             if control != self.control or other is None or other == signature:
                 return None
-        if len(before) >= _DEEPEST or len(self.open) >= 4 * _DEEPEST:
+        if len(before) >= _DEEPEST or self.depth >= 4 * _DEEPEST:
             return None
         return name, closure
 
@@ -335,9 +339,12 @@ class _Evaluation:
         if closure.itself is not None:
             known[closure.itself] = closure
         known.update(zip(closure.function.params, args))
-        self.open.append((name, [_signature(one) for one in args], self.control))
+        calls = self.open.setdefault(name, [])
+        calls.append(([_signature(one) for one in args], self.control))
+        self.depth += 1
         result = self.value(closure.function.body, known, scope)
-        self.open.pop()
+        self.depth -= 1
+        calls.pop()
         return result
 
     # The rest: what is known → expressions.
@@ -394,10 +401,10 @@ class _Evaluation:
             if id(one) in seen:
                 continue
             seen.add(id(one))
-            if isinstance(one, Fields):
-                stack += one.fields
-            elif isinstance(one, Closure):
-                stack += one.known.values()
+            if isinstance(one, (Fields, Closure)):
+                if not one.has_escaped:  # what it reaches stays as it is: once is enough
+                    one.has_escaped = True
+                    stack += one.fields if isinstance(one, Fields) else one.known.values()
             elif isinstance(one, Place) and one.variable is None:
                 self.escape(one.value, scope, seen)
                 content = self.expr(one.value, scope)

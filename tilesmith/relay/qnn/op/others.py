@@ -10,6 +10,7 @@ import numpy
 from tilesmith.relax import op as relax
 from tilesmith.relax.attrs import Schema, boolean, integer, paddings, repeated, text
 from tilesmith.relax.expr import Tuple, TupleGetItem, as_expr
+from tilesmith.relax.struct_info import TupleStructInfo
 from tilesmith.relay.op.tensor import tuple_of
 from tilesmith.relay.op.view import define, make_call, name_or_empty
 from tilesmith.relay.qnn.op.elementwise import apply
@@ -33,21 +34,19 @@ _BYTES = ("int8", "uint8", "int16", "int32")
 
 
 def _fields(value: Any, what: str) -> Any:
-    if not isinstance(value, Tuple):
-        raise TypeMismatchError(f"qnn.concatenate: {what} has to be a tuple of expressions")
-    return value.fields
+    if isinstance(value, Tuple):
+        return value.fields
+    info = info_of(value)
+    if not isinstance(info, TupleStructInfo):
+        raise TypeMismatchError(f"qnn.concatenate: {what} has to be a tuple")
+    return [TupleGetItem(value, place) for place in range(len(info.fields))]
 
 
 def _concatenate(
     attrs: Any, data: Any, scales: Any, points: Any, out_scale: Any, out_point: Any
 ) -> Any:
     name = "qnn.concatenate"
-    infos = info_of(data).fields
-    parts = (
-        data.fields
-        if isinstance(data, Tuple)
-        else [TupleGetItem(data, place) for place in range(len(infos))]
-    )
+    infos, parts = info_of(data).fields, _fields(data, "data")
     scales, points = _fields(scales, "input_scales"), _fields(points, "input_zero_points")
     if not len(parts) == len(scales) == len(points):
         raise ShapeError(

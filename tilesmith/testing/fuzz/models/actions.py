@@ -51,6 +51,8 @@ def _make_file(case: cases.Case, saved: Path, folder: Path) -> Path | None:
     kind = case["kind"]
     if kind == "model":
         return cases.make_model(case, folder)
+    if kind == "graph":
+        return cases.make_graph(case, folder)
     if kind == "artifact":
         return cases.make_artifact(case, saved, folder)
     if kind == "file":
@@ -75,9 +77,13 @@ def act(case: cases.Case, path: Path | None, saved: Path, note: Note) -> Record:
             return _array_file(case, path, saved, begin)
         if case["through"] == "command":
             return _command(case, path, begin)
-        return (_model if kind == "model" else _artifact)(case, path, begin)
+        return (_artifact if kind == "artifact" else _model)(case, path, begin)
     except BaseException as error:  # whatever it is, it is the outcome of the case
-        return judge(error, phase)
+        record = judge(error, phase)
+        if case["kind"] == "graph" and record["outcome"] == "typed":  # drawn graphs are valid
+            text = f"{record['error']}: {record['message']}"
+            return failure("refused", text, phase, traceback.format_exc())
+        return record
 
 
 def save_artifacts(folder: Path) -> None:
@@ -120,7 +126,7 @@ def _model(case: cases.Case, path: Path, note: Note) -> Record:
     module = import_model(str(path))
     note("compile")
     executable = compile_model(module, cache=False)
-    arguments = _inputs(executable, 2 + case["seed"] % 2)
+    arguments = _inputs(executable, cases.size_of(case))
     if arguments is None:
         return {"outcome": "ok", "phase": "compile"}
     if is_endless(path):

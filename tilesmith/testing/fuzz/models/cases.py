@@ -12,20 +12,32 @@ from typing import Any
 import numpy
 from onnx import ModelProto, TensorProto
 
-from tilesmith.testing.fuzz.models import attributes, nodes, values  # noqa: F401 (fill the table)
+from tilesmith.testing.fuzz.models import (  # noqa: F401 (fill the tables)
+    attributes,
+    graph_operators,
+    nodes,
+    values,
+)
 from tilesmith.testing.fuzz.models.arrays import ODD_ARRAYS
 from tilesmith.testing.fuzz.models.artifacts import ARTIFACT_BASES, ARTIFACT_MUTATIONS
 from tilesmith.testing.fuzz.models.bases import BASES, load_base, names_of_others
 from tilesmith.testing.fuzz.models.contents import BYTE_MUTATIONS
+from tilesmith.testing.fuzz.models.graph import Graph
 from tilesmith.testing.fuzz.models.pick import MUTATIONS, NotApplicable, Pick
 
-__all__ = ["KINDS", "Case", "draw_case", "make_artifact", "make_array_file", "make_model"]
+__all__ = [
+    "KINDS", "Case", "draw_case", "make_artifact", "make_array_file", "make_graph",
+    "make_model", "size_of",
+]  # fmt: skip
 
 Case = dict[str, Any]
 
-KINDS = {"model": 74, "artifact": 10, "arguments": 9, "tensors": 3, "file": 4}
-"""Kinds of cases, with how often they are drawn: models, compiled models, arguments of a compiled
-model, tensors made of odd things, and files of arrays."""
+KINDS = {"model": 74, "artifact": 10, "arguments": 9, "tensors": 3, "file": 4, "graph": 40}
+"""Kinds of cases, with how often they are drawn: damaged models, compiled models, arguments of a
+compiled model, tensors made of odd things, files of arrays, and graphs of random operators."""
+
+_STEPS = (2, 14)
+"""The least and most operators of a graph."""
 
 _LEVELS = {"node": 50, "attribute": 32, "byte": 18}
 
@@ -57,6 +69,9 @@ def draw_case(
         wanted = level or _weighted(pick, _LEVELS)
         names = [name for name, (each, _) in MUTATIONS.items() if each == wanted]
         count = pick.choices([0, 1, 2, 3, 5], [3, 50, 27, 14, 6])[0]
+    elif kind == "graph":
+        case["base"], case["through"], names = "graph", "python", ["grow"]
+        count = pick.randint(*_STEPS)
     elif kind == "artifact":
         case["base"], names = pick.one(ARTIFACT_BASES), list(ARTIFACT_MUTATIONS)
         case["through"] = "command" if pick.random() < 0.06 and has_command else "python"
@@ -89,6 +104,21 @@ def make_model(case: Case, folder: Path) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(data)
     return path
+
+
+def make_graph(case: Case, folder: Path) -> Path:
+    """Write the ONNX file of a drawn graph, and return its path."""
+    graph = Graph(Pick(case["seed"]), size_of(case))
+    for _, seed in case["mutations"]:
+        graph.grow(Pick(seed))
+    path = folder / "model.onnx"
+    path.write_bytes(graph.model().SerializeToString())
+    return path
+
+
+def size_of(case: Case) -> int:
+    """Return what the open sizes of a case's model are when it runs."""
+    return 2 + int(case["seed"]) % 2
 
 
 def _try(change: Any, pick: Pick, subject: Any) -> Any:
