@@ -64,7 +64,7 @@ def make_case(seed: int, only: str | None = None, field: str | None = None) -> C
     count = rng.choice([0, 1, 2, 3, 4, 6, 8, 12]) if only != "primitive" else rng.randint(4, 14)
     chosen = rng.choices(kinds, weights, k=count)
     back_ends = ["llvm", "c"] if rng.random() < 0.2 else ["llvm"]
-    case = {
+    case: Case = {
         "seed": seed, "recipe": generate(seed), "only": only, "back_ends": back_ends,
         "steps": [[kind, rng.randrange(1 << 30)] for kind in chosen],
         "extra": [
