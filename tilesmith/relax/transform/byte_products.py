@@ -13,7 +13,6 @@ number from all of an output channel: ``w = v + c``. Then ``c`` times the sum of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -131,6 +130,8 @@ def centred_bytes(weights: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]
     low, high = weights.min(axes).astype("int64"), weights.max(axes).astype("int64")
     if (high - low > 255).any() or max(-low.min(), high.max()) > 1 << 16:
         return None
+    if high.max() - low.min() <= 255:  # one number for all: its sums of the data are fewer
+        low, high = numpy.full_like(low, low.min()), numpy.full_like(high, high.max())
     taken = numpy.where((low < -128) | (high > 127), (low + high + 1) // 2, 0)
     spread = taken.reshape(-1, *[1] * len(axes))
     return (weights - spread).astype("int8"), taken
@@ -160,9 +161,7 @@ def joined_groups(
 def in_words(weights: numpy.ndarray) -> numpy.ndarray:
     """Return signed bytes ``(…, inputs, outputs)`` as words of four along the inputs."""
     inputs, outputs = weights.shape[-2:]
-    padded = numpy.zeros(
-        (*weights.shape[:-2], math.ceil(inputs / _BYTES) * _BYTES, outputs), "int8"
-    )
+    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // _BYTES) * _BYTES, outputs), "int8")
     padded[..., :inputs, :] = weights
     groups = padded.reshape(*weights.shape[:-2], -1, _BYTES, outputs)
     packed = numpy.ascontiguousarray(numpy.moveaxis(groups, -2, -1))

@@ -112,5 +112,6 @@ class BytePacking(NamedTuple):
 
     def _with(self, made: Any, sums: Any, taken: numpy.ndarray) -> Any:
         """Return sums of products with those of what was taken from the weights."""
-        missing = operators.multiply(sums, const(taken.astype("int32")))
+        factor = taken[0] if (taken == taken[0]).all() else taken  # one: the sums stay few
+        missing = operators.multiply(sums, const(numpy.asarray(factor, "int32")))
         return operators.add(self.builder.emit(made), self.builder.emit(missing))
