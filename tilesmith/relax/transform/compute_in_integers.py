@@ -30,7 +30,9 @@ _GREATEST = 1 << 30
 """Sums stay below this, half of what an int32 holds: so a bias below it can be added."""
 _DEEPEST = 8
 _DEQUANTIZE, _PERMUTE = operators.dequantize.op, operators.permute_dims.op
-_RESHAPING = {operators.reshape.op, operators.expand_dims.op, operators.squeeze.op}
+_RESHAPING = {
+    operators.reshape.op, operators.flatten.op, operators.expand_dims.op, operators.squeeze.op,
+}  # fmt: skip
 _MOVING = {
     _PERMUTE, *_RESHAPING,
     operators.nn.max_pool1d.op, operators.nn.max_pool2d.op, operators.nn.max_pool3d.op,
