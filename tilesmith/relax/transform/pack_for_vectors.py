@@ -263,7 +263,7 @@ class _Pack(PyExprMutator):
         found = self.bytes_last(data)
         if found is None or not found.is_fixed:
             return None
-        flat = const(weights[:, 0].transpose(1, 2, 0).astype("int16"))
+        flat = const(weights[:, 0].transpose(1, 2, 0))
         return self.builder_.call_te(
             topi.nn.depthwise_conv2d_nhwc_bytes, found.data, flat, *options, found.zero_point,
             primfunc_name_hint="depthwise_conv2d",

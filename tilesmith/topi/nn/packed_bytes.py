@@ -129,7 +129,7 @@ def depthwise_conv2d_nhwc_bytes(
     data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any, zero_point: int = 0
 ) -> Tensor:
     """Convolve each channel of NHWC bytes on its own, without their zero point; ``weight`` is
-    (ky, kx, C) of int16.
+    (ky, kx, C) of int32.
     """
     ky, kx = [get_const_int(size) for size in weight.shape[:2]]
     padded = _centred(data, padding, zero_point, "int16")
@@ -144,7 +144,7 @@ def depthwise_conv2d_nhwc_bytes(
         (data.shape[0], *sizes, data.shape[3]),
         lambda n, y, x, c: te.sum(
             op.cast("int32", padded(n, y * sy + ry * dy, x * sx + rx * dx, c))
-            * op.cast("int32", weight(ry, rx, c)),
+            * weight(ry, rx, c),
             axis=[ry, rx],
         ),
         name=name,
