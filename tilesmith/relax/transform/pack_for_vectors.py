@@ -53,6 +53,7 @@ __all__ = ["pack_for_vectors"]
 
 _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = operators.permute_dims.op
+_WIDENING = {operators.dequantize.op, operators.astype.op}
 _GREATEST_SHORT = 32767
 _FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
@@ -114,6 +115,7 @@ class _Pack(PyExprMutator):
     ) -> None:
         super().__init__(mod)
         self.machine = machine
+        self.moved_values: dict[Var, Any] = {}
         self.bytes = None
         if instruction is not None:
             self.bytes = BytePacking(self.builder_, instruction, _tiled, machine.lanes(32))
@@ -168,7 +170,41 @@ class _Pack(PyExprMutator):
         found = self.known(expr)
         if found is not None:
             return found
-        return self.builder_.emit(operators.permute_dims(expr, _TO_LAST))
+        made = self.moved_values.get(expr) if isinstance(expr, Var) else None
+        if made is None:
+            made = self.builder_.emit(self.permuted(expr))
+            if isinstance(expr, Var):
+                self.moved_values[expr] = made
+        return made
+
+    def permuted(self, expr: Any) -> Any:
+        """Return a value in the new layout. One that was widened is permuted before it is."""
+        value = self.value_of(expr)
+        is_change = isinstance(value, Call) and value.op in _WIDENING
+        if is_change and _dtype(value.args[0]).bits < _dtype(value).bits:
+            given = [known_struct_info(arg) for arg in value.args]
+            if given[0].ndim == 4 and all(info.ndim == 0 for info in given[1:]):
+                attrs = dict(value.attrs.items())
+                if "axis" in attrs:
+                    attrs["axis"] = -1
+                return Call(value.op, [self.channels_last(value.args[0]), *value.args[1:]], attrs)
+        return operators.permute_dims(expr, _TO_LAST)
+
+    def visit_binding_block_(self, block: Any) -> Any:
+        """Forget what was permuted in a block behind it: there may be other ways around it."""
+        return self.within(block, super().visit_binding_block_)
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        """As `visit_binding_block_`."""
+        return self.within(block, super().visit_dataflow_block_)
+
+    def within(self, block: Any, visit: Callable[[Any], Any]) -> Any:
+        """Visit a block that has its own permuted values."""
+        outer, self.moved_values = self.moved_values, {}
+        try:
+            return visit(block)
+        finally:
+            self.moved_values = outer
 
     def back(self, value: Any) -> Any:
         """Return a result in the old layout."""
