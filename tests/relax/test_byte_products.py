@@ -12,7 +12,7 @@ from tilesmith.script import relax as R
 
 RANDOM = numpy.random.default_rng(0)
 VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake"
-PLAIN = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+PLAIN = "llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem"
 
 
 def convolution(shape, kernel, dtype, zero_point, stride=1, padding=1, greatest=127):

@@ -12,6 +12,7 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, PrimExpr, const
 from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
 from tilesmith.ir.intrinsics import reinterpret
+from tilesmith.ir.operators import shift_left, shift_right
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
@@ -46,11 +47,40 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
 
 
+def _products_of_pairs(features: Collection[str], call: Call) -> PrimExpr | None:
+    """Return dot products of bytes as sums of two products of 16 bits, by an older instruction
+    (pmaddwd) that multiplies the even bytes, then the odd ones; None if the target has none.
+    """
+    lanes = call.dtype.lanes
+    names = {8: ("avx2", "avx2.pmadd.wd"), 16: ("avx512bw", "avx512.pmaddw.d.512")}
+    feature, name = names.get(lanes, ("", ""))
+    if feature not in features:
+        return None
+    short = f"int16x{2 * lanes}"
+    eight = const(8, short)
+    a, b = [reinterpret(short, arg) for arg in call.args]
+    data, weights = [
+        [shift_right(shift_left(one, eight), eight), shift_right(one, eight)] for one in (a, b)
+    ]
+    if is_call(call, _UNSIGNED):
+        wide = reinterpret(f"uint16x{2 * lanes}", call.args[0])
+        bits = const(8, f"uint16x{2 * lanes}")
+        halves = [shift_right(shift_left(wide, bits), bits), shift_right(wide, bits)]
+        data = [reinterpret(short, half) for half in halves]
+    sums = [
+        call_llvm_pure_intrin(str(call.dtype), f"llvm.x86.{name}", x, y)
+        for x, y in zip(data, weights)
+    ]
+    return sums[0] + sums[1]
+
+
 @handles("dot_i8i8", "dot_u8i8")
 def _dot_product(emit: Values, call: Call) -> str:
     lanes = call.dtype.lanes
     zero = const(0, str(DataType("int32").with_lanes(lanes)))
     added = dot_product(emit.machine.features, zero, call)
+    if added is None:
+        added = _products_of_pairs(emit.machine.features, call)
     if added is not None:
         return emit.value(added)
     kind = register_type(call.dtype)

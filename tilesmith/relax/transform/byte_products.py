@@ -64,16 +64,15 @@ class Bytes(NamedTuple):
 
 def dot_products(target: Target, machine: MachineModel) -> DotProducts | None:
     """Return the instruction with which a target adds four products of bytes to each lane of its
-    vectors; None if it has none.
+    vectors; None if it has none. AVX2 without VNNI has one for two products of 16 bits, of which
+    two do the same in less time than products of int32 take.
     """
     features = target_features(target)
     lanes = machine.lanes(32)
     if lanes == 4 and {"i8mm", "dotprod"}.intersection(features):
         return DotProducts(signed="i8mm" not in features)
-    has_short = "avxvnni" in features or ("avx512vnni" in features and "avx512vl" in features)
-    if (lanes == 16 and "avx512vnni" in features) or (lanes == 8 and has_short):
-        return DotProducts(signed=False)
-    return None
+    wanted = {8: "avx2", 16: "avx512bw"}.get(lanes)
+    return DotProducts(signed=False) if wanted in features else None
 
 
 def _dtype(expr: Any) -> DataType:

@@ -143,8 +143,7 @@ def depthwise_conv2d_nhwc_bytes(
     return compute(
         (data.shape[0], *sizes, data.shape[3]),
         lambda n, y, x, c: te.sum(
-            op.cast("int32", padded(n, y * sy + ry * dy, x * sx + rx * dx, c))
-            * weight(ry, rx, c),
+            op.cast("int32", padded(n, y * sy + ry * dy, x * sx + rx * dx, c)) * weight(ry, rx, c),
             axis=[ry, rx],
         ),
         name=name,
