@@ -18,6 +18,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_errors import cast_text, not_lowered
+from tilesmith.driver.graph_liveness import KEPT_PARAMS
 from tilesmith.driver.graph_loop import find_loop
 from tilesmith.driver.graph_values import ConstantTable, static_shape
 from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, OperatorSpan, PrimExpr, Var
@@ -313,8 +314,9 @@ class _Writer:
             return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
-            native = (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
-            return spec is not None and spec.execution in native
+            if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
+                return spec is not None and _reason_of_operands(value.args[1:]) is None
+            return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
         plain = (relax.Tuple, relax.TupleGetItem, relax.Var, relax.Constant, relax.ShapeExpr)
         return isinstance(value, plain) and not any(
             isinstance(leaf, _RUNTIME_VALUES) for leaf in _leaves(value)
@@ -345,7 +347,8 @@ class _Writer:
         blocks = [relax.BindingBlock(tuple(run))]
         part = relax.Function(
             params, relax.SeqExpr(blocks, relax.Tuple(outputs)), None, False,
-            {"global_symbol": name, "relax.force_pure": True},
+            {"global_symbol": name, "relax.force_pure": True,
+             KEPT_PARAMS: [number for number, var in enumerate(inputs) if var in used]},
         )  # fmt: skip
         variable = GlobalVar(name)
         self.made.module[variable] = copy_with_new_vars(part)
@@ -382,6 +385,9 @@ class _Writer:
         execution = spec.execution
         if execution is Execution.CALL_PACKED:
             return self._called(value.args[0], relax.Tuple(value.args[1:]))
+        if execution is Execution.CALL_DPS_PACKED:
+            results = self.type(value.sinfo_args[0])
+            return {**self._called(value.args[0], value.args[1]), "do": "fill", "out": results}
         if execution in (Execution.CALL_BUILTIN, Execution.INVOKE_CLOSURE):
             return self._called(value.args[0], value.args[1])
         if execution is Execution.MAKE_CLOSURE:

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["READERS", "ExternalModules", "find_external", "key_of", "qualified"]
 
 READERS: Registry[Callable[[bytes], Any]] = Registry(
-    "kind of saved module", {"json": "tilesmith.runtime.json_graph"}
+    "kind of saved module",
+    {
+        "json": "tilesmith.runtime.json_graph",
+        "shared_library": "tilesmith.runtime.shared_library",
+    },
 )
 """Kind of a module → function that makes it of what `Module.saved` gave."""
 

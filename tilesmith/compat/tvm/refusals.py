@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tilesmith.compat.tvm.refusals_frontends import FRONTENDS
+from tilesmith.compat.tvm.refusals_relax import RELAX
 from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
 
 __all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
@@ -51,8 +52,16 @@ _RPC_PROCESS = Refusal(
     "it is a part of how servers and trackers used to be run, not of how they are used",
     "rpc.Server and rpc.Tracker: port, wait and terminate; what happens is on standard error",
 )
+_ONE_WORKER = Refusal(
+    "models are not divided among several devices and processes",
+    "relax.build compiles for one device; leave the exchange out of the module",
+)
 _TUNING = Refusal(
     "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
+)
+_PATTERN_NODE = Refusal(
+    "patterns are Python classes, no nodes of another runtime",
+    "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
 )
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
@@ -123,16 +132,23 @@ REFUSALS: dict[str, Refusal] = {
     "tvm.topi.x86.conv3d:Workload3D": Refusal(
         "it is a key of AutoTVM's table of schedules", "topi.x86.schedule_conv3d_ncdhw needs none"
     ),
+    **_named(
+        "tvm.relax.frontend.nn.op",
+        ("ccl_allgather", "ccl_allreduce", "ccl_broadcast_from_worker0"),
+        _ONE_WORKER,
+    ),
+    "tvm.relax.frontend.nn.llm.kv_cache:FlashInferPagedKVCache": Refusal(
+        "FlashInfer is a library of CUDA kernels, and whole models run on the CPU",
+        "TIRPagedKVCache takes the same arguments",
+    ),
     "tvm.relay.transform:CollagePartition": _COLLAGE,
     "tvm.relay.dataflow_pattern:ffi": Refusal(
         "patterns are matched in Python, by no functions of another runtime",
         "relay.dataflow_pattern.match, rewrite and partition",
     ),
-    "tvm.relay.dataflow_pattern:register_df_node": Refusal(
-        "patterns are Python classes, no nodes of another runtime",
-        "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
-    ),
-    **{name: Refusal(*row) for name, row in FRONTENDS.items()},
+    "tvm.relay.dataflow_pattern:register_df_node": _PATTERN_NODE,
+    "tvm.relax.dpl.pattern:register_df_node": _PATTERN_NODE,
+    **{name: Refusal(*row) for name, row in (FRONTENDS | RELAX).items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
     **{

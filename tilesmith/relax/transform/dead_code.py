@@ -31,6 +31,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.expr_functor import PyExprMutator, same_struct_info
+from tilesmith.relax.struct_info import ObjectStructInfo, TupleStructInfo
 from tilesmith.support.errors import UnknownNameError
 
 
@@ -123,6 +124,13 @@ def _attribute_key(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
+def _has_object(info: Any) -> bool:
+    """Return whether a value is an object, or holds one."""
+    if isinstance(info, TupleStructInfo):
+        return any(_has_object(one) for one in info.fields)
+    return isinstance(info, ObjectStructInfo)
+
+
 class _CommonSubexpressions(PyExprMutator):
     def __init__(self, mod: IRModule, call_only: bool) -> None:
         super().__init__(mod)
@@ -144,7 +152,8 @@ class _CommonSubexpressions(PyExprMutator):
 
     def _candidate(self, value: Any) -> bool:
         if isinstance(value, Call):
-            return not is_impure_call(value)
+            # Equal calls may make different objects, which change independently of each other.
+            return not is_impure_call(value) and not _has_object(known_struct_info(value))
         return not self.call_only and isinstance(value, (Tuple, TupleGetItem, ShapeExpr))
 
     def visit_dataflow_block_(self, block: Any) -> Any:
