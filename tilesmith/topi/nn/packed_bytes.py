@@ -111,7 +111,8 @@ def conv2d_nhwc_words(
             words(n, y * sy + ry * dy, x * sx + rx * dx, first + rc),
             weight(op.floordiv(o, tile), ry, rx, rc, op.floormod(o, tile)),
         )
-        return te.sum(product, axis=[ry, rx, rc])
+        total: PrimExpr = te.sum(product, axis=[ry, rx, rc])
+        return total
 
     name = "conv2d_nhwc_words"
     return compute((data.shape[0], *sizes, channels), element, name=name, tag=name)
