@@ -309,6 +309,39 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
 
 
 @main.command()
+@click.option("--match", default="", help="Only blocks whose name contains this.")
+@threads_option
+@rounds_option
+@json_option
+def quantised(match: str, threads: int, rounds: int, path: Path | None) -> None:
+    """Measure blocks of networks in f32 and quantised to int8, against onnxruntime."""
+    from benchmarks.quantised import BLOCKS, contestants
+
+    results, rows = {}, []
+    for name in BLOCKS:
+        if match not in name:
+            continue
+        with status(f"preparing {name}"):
+            runs, errors = contestants(name, threads)
+        load = os.getloadavg()[0]
+        with status("timing"):
+            timings = interleave(runs, rounds)
+        ours = timings["tilesmith int8"]
+        against = [ratio(timings[key], ours) for key in ("tilesmith f32", "onnxruntime int8")]
+        rows.append([name, *[latency(one) for one in timings.values()],
+                     *[f"{one:.2f}" for one in against],
+                     f"{errors['of int8']:.1e}", f"{load:.1f}"])  # fmt: skip
+        results[name] = {
+            "latency": {key: timing.as_json() for key, timing in timings.items()},
+            "errors": errors,
+            "load": load,
+        }
+    columns = ["", *runs, "× f32", "× onnxruntime", "difference", "load"]
+    report.show(f"quantised blocks on {threads} threads, in turns", columns, rows)
+    click.echo(report.save("quantised", results, path, threads=threads, rounds=rounds))
+
+
+@main.command()
 @json_option
 def machine(path: Path | None) -> None:
     """Measure the peak performance of one core: multiply-adds and reads from each level of the

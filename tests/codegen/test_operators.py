@@ -8,11 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.codegen.harness import like, run_elementwise
+from tests.codegen.harness import HOST, like, run_elementwise
 from tilesmith import tir
 from tilesmith.ir import Call, Cast, Let, Not, Select, Var
 from tilesmith.ir import expr as ir
 from tilesmith.runtime.dtype import DataType
+from tilesmith.target import Target
 
 SIGNED = ["int8", "int16", "int32", "int64"]
 UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
@@ -365,16 +366,24 @@ def test_fixed_point():
             np.testing.assert_array_equal(got, [(p + (1 << (right - 1))) >> right for p in product])
 
 
-def test_dot_products_of_unsigned_and_signed_bytes():
+X86 = ["llvm -mcpu=haswell", "llvm -mcpu=nehalem"] if HOST.features.is_x86 else []
+
+
+@pytest.mark.parametrize("target", ["llvm", *X86])
+@pytest.mark.parametrize("function, dtype", [(tir.dot_u8i8, "uint8"), (tir.dot_i8i8, "int8")])
+def test_dot_products_of_four_bytes(function, dtype, target):
     random = np.random.default_rng(0)
-    a = random.integers(0, 256, COUNT * 4).astype("uint8")
+    limits = np.iinfo(dtype)
+    a = random.integers(limits.min, limits.max, COUNT * 4, endpoint=True).astype(dtype)
     b = random.integers(-128, 128, COUNT * 4).astype("int8")
     products = (a.astype("int32") * b).reshape(-1, 4).sum(1)
     words = [a.view("uint32"), b.view("int32")]
     for lanes in (*LANES, 16):
-        got = run_elementwise(tir.dot_u8i8, words, "int32", lanes)
+        got = run_elementwise(function, words, "int32", lanes, Target(target))
         np.testing.assert_array_equal(got, products)
-        got = run_elementwise(lambda x, y: y + tir.dot_u8i8(x, y), words, "int32", lanes)
+        got = run_elementwise(
+            lambda x, y: y + function(x, y), words, "int32", lanes, Target(target)
+        )
         np.testing.assert_array_equal(got, words[1] + products)
 
 
@@ -391,8 +400,6 @@ def test_dot_product_of_bytes():
 def test_float16_without_conversion_instructions():
     a, b = samples("float16"), samples("float16", 1)
     plain = "llvm -mcpu=x86-64"
-    from tilesmith.target import Target
-
     if Target("llvm").features.is_x86:
         for lanes in LANES:
             got = run_elementwise(tir.Mul, [a, b], "float16", lanes, Target(plain))

@@ -27,6 +27,7 @@ def default_passes(target: Target) -> list[Any]:
         graph.CanonicalizeBindings(),
         graph.ConvertToDataflow(min_size=1),  # what follows looks at dataflow blocks
         graph.DecomposeOpsForInference(),
+        graph.ComputeInIntegers(),  # before constants are dequantised
         graph.SimplifyExpr(),
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
         graph.FoldScaleAxis(),

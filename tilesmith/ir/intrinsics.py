@@ -50,7 +50,7 @@ __all__ = [
     *_call_names, "abs", "acos", "acosh", "all", "any", "asin", "asinh", "assume", "atan", "atan2",
     "atanh",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cast", "ceil", "ceildiv", "checked",
-    "clz", "copysign", "cos", "cosh", "div", "dot_u8i8", "erf", "exp", "exp10", "exp2",
+    "clz", "copysign", "cos", "cosh", "div", "dot_i8i8", "dot_u8i8", "erf", "exp", "exp10", "exp2",
     "fabs", "floor",
     "floordiv", "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity",
     "isfinite", "isinf", "isnan", "isnullptr", "large_uint_imm", "ldexp", "likely", "log", "log10",
@@ -396,10 +396,21 @@ def dot_u8i8(a: Any, b: Any) -> PrimExpr:
     """Return the sum of the products of the four bytes of ``a`` (a uint32, of unsigned bytes) with
     those of ``b`` (an int32, of signed bytes), as an int32.
     """
+    return _dot_product("dot_u8i8", a, b)
+
+
+def dot_i8i8(a: Any, b: Any) -> PrimExpr:
+    """Return the sum of the products of the four bytes of ``a`` with those of ``b``, all signed, as
+    an int32; ``a`` is a uint32, ``b`` an int32.
+    """
+    return _dot_product("dot_i8i8", a, b)
+
+
+def _dot_product(name: str, a: Any, b: Any) -> PrimExpr:
     a, b = convert(a), convert(b)
     if a.dtype.element != "uint32" or b.dtype.element != "int32":
-        raise TypeMismatchError(f"dot_u8i8 takes a uint32 and an int32, got {a.dtype}, {b.dtype}")
-    return Call(b.dtype, "tir.dot_u8i8", (a, b))
+        raise TypeMismatchError(f"{name} takes a uint32 and an int32, got {a.dtype}, {b.dtype}")
+    return Call(b.dtype, f"tir.{name}", (a, b))
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> PrimExpr:

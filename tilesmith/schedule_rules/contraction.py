@@ -92,7 +92,7 @@ def find_contraction(block: Block) -> Contraction | None:
 
 def _is_product(value: PrimExpr) -> bool:
     plain = value.value if isinstance(value, Cast) else value
-    return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8")
+    return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8", "tir.dot_i8i8")
 
 
 def _extent(block: Block, variable: Var) -> int:

@@ -17,7 +17,13 @@ from tilesmith.schedule_rules.contraction import (
     schedule_contraction,
 )
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
-from tilesmith.schedule_rules.loops import FEWEST_FOR_THREADS, PARTITIONED, describe, split_loops
+from tilesmith.schedule_rules.loops import (
+    FEWEST_FOR_THREADS,
+    PARTITIONED,
+    describe,
+    joins_elements,
+    split_loops,
+)
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
@@ -151,6 +157,8 @@ def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) ->
         outer, inner = spatial[:-1], spatial[-1]
     if reduction and inner is not None and _extent(sch, inner) >= lanes:
         _reduction_outside(sch, block, reduction, inner, lanes)
+    elif inner is not None and joins_elements(sch.get(block)):
+        pass  # LLVM sees that the bytes of a word are one load, if they are no vectors yet
     elif inner is not None and _extent(sch, inner) % lanes:
         if _extent(sch, inner) > 1:
             reason = (

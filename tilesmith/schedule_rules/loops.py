@@ -6,12 +6,13 @@ from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, PrimExpr, Var, const
-from tilesmith.ir.queries import mentions, variables
-from tilesmith.tir import BufferLoad, IterVar
+from tilesmith.ir.queries import calls, mentions, variables
+from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["FEWEST_FOR_THREADS", "PARTITIONED", "describe", "split_loops", "step"]
+__all__ = ["FEWEST_FOR_THREADS", "PARTITIONED", "describe", "joins_elements", "split_loops", "step"]
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
@@ -22,6 +23,17 @@ PARTITIONED = ("pragma_loop_partition_hint", True)
 def describe(sch: Schedule, block: BlockRV) -> str:
     """Return the name of a block for reports."""
     return f"block '{sch.get(block).name_hint}'"
+
+
+def joins_elements(block: Block) -> bool:
+    """Return whether a block makes words of narrower elements, by shifts."""
+    store = block.body
+    if not isinstance(store, BufferStore) or not store.buffer.dtype.is_integer:
+        return False
+    bits = store.buffer.dtype.bits
+    found = list(loads(store.value))
+    has_shift = next(calls(store.value, "tir.shift_left"), None) is not None
+    return has_shift and bool(found) and all(load.buffer.dtype.bits < bits for load in found)
 
 
 def split_loops(

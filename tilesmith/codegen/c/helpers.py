@@ -173,6 +173,14 @@ static inline int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t total) {
   for (int lane = 0; lane < 32; lane += 8) total += (uint8_t)(a >> lane) * (uint8_t)(b >> lane);
   return total;
 }""",
+    "dot_i8i8": """
+static inline int32_t dot_i8i8(uint32_t a, int32_t b) {
+  int32_t total = 0;
+  for (int lane = 0; lane < 32; lane += 8) {
+    total += (int32_t)(int8_t)(a >> lane) * (int8_t)((uint32_t)b >> lane);
+  }
+  return total;
+}""",
     "dot_u8i8": """
 static inline int32_t dot_u8i8(uint32_t a, int32_t b) {
   int32_t total = 0;

@@ -162,12 +162,10 @@ def _dp4a(emit: Values, call: Call) -> Piece:
     return f"{' + '.join(products)} + {emit.text(total, SUM)}", SUM
 
 
-@handles("dot_u8i8")
-def _dot_u8i8(emit: Values, call: Call) -> Piece:
-    return (
-        f"{emit.file.helper('dot_u8i8')}({emit.text(call.args[0])}, {emit.text(call.args[1])})",
-        ATOM,
-    )
+@handles("dot_i8i8", "dot_u8i8")
+def _dot_product(emit: Values, call: Call) -> Piece:
+    helper = emit.file.helper(call.op.name.removeprefix("tir."))
+    return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
 
 
 @handles("if_then_else")

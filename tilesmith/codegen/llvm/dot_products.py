@@ -1,4 +1,6 @@
-"""Sums of products of bytes, ``dot_u8i8``: one instruction, where the target has it (vpdpbusd)."""
+"""Sums of products of bytes, ``dot_u8i8`` and ``dot_i8i8``: one instruction, where the target has
+it (vpdpbusd; sdot, usdot).
+"""
 
 from __future__ import annotations
 
@@ -10,42 +12,75 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, PrimExpr, const
 from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
 from tilesmith.ir.intrinsics import reinterpret
+from tilesmith.ir.operators import shift_left, shift_right
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["dot_product"]
 
-_NAME = "tir.dot_u8i8"
+_SIGNED, _UNSIGNED = "tir.dot_i8i8", "tir.dot_u8i8"
 
 
-def _has_instruction(features: Collection[str], lanes: int) -> bool:
-    if lanes == 16:
-        return "avx512vnni" in features
-    if lanes in (4, 8):
-        return "avxvnni" in features or ("avx512vnni" in features and "avx512vl" in features)
-    return False
+def _instruction(features: Collection[str], signed: bool, lanes: int) -> str | None:
+    """Return the name of the instruction that adds dot products to ``lanes`` sums."""
+    if lanes == 4 and "i8mm" in features and not signed:
+        return "llvm.aarch64.neon.usdot.v4i32.v16i8"
+    if lanes == 4 and "dotprod" in features and signed:
+        return "llvm.aarch64.neon.sdot.v4i32.v16i8"
+    has_short = "avxvnni" in features or ("avx512vnni" in features and "avx512vl" in features)
+    has = "avx512vnni" in features if lanes == 16 else lanes in (4, 8) and has_short
+    return f"llvm.x86.avx512.vpdpbusd.{32 * lanes}" if has and not signed else None
 
 
 def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -> PrimExpr | None:
     """Return the sum of vectors and dot products of bytes as a call of the instruction that adds;
     None if it is no such sum or the target has no such instruction.
     """
-    if not is_call(product, _NAME):
+    if not is_call(product, _SIGNED, _UNSIGNED):
         return None
     lanes = product.dtype.lanes
-    if not _has_instruction(features, lanes):
+    name = _instruction(features, is_call(product, _SIGNED), lanes)
+    if name is None:
         return None
     bytes_ = f"uint8x{4 * lanes}"
     a, b = [reinterpret(bytes_, arg) for arg in product.args]
-    name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
 
 
-@handles("dot_u8i8")
-def _dot_u8i8(emit: Values, call: Call) -> str:
+def _products_of_pairs(features: Collection[str], call: Call) -> PrimExpr | None:
+    """Return dot products of bytes as sums of two products of 16 bits, by an older instruction
+    (pmaddwd) that multiplies the even bytes, then the odd ones; None if the target has none.
+    """
+    lanes = call.dtype.lanes
+    names = {8: ("avx2", "avx2.pmadd.wd"), 16: ("avx512bw", "avx512.pmaddw.d.512")}
+    feature, name = names.get(lanes, ("", ""))
+    if feature not in features:
+        return None
+    short = f"int16x{2 * lanes}"
+    eight = const(8, short)
+    a, b = [reinterpret(short, arg) for arg in call.args]
+    data, weights = [
+        [shift_right(shift_left(one, eight), eight), shift_right(one, eight)] for one in (a, b)
+    ]
+    if is_call(call, _UNSIGNED):
+        wide = reinterpret(f"uint16x{2 * lanes}", call.args[0])
+        bits = const(8, f"uint16x{2 * lanes}")
+        halves = [shift_right(shift_left(wide, bits), bits), shift_right(wide, bits)]
+        data = [reinterpret(short, half) for half in halves]
+    sums = [
+        call_llvm_pure_intrin(str(call.dtype), f"llvm.x86.{name}", x, y)
+        for x, y in zip(data, weights)
+    ]
+    return sums[0] + sums[1]
+
+
+@handles("dot_i8i8", "dot_u8i8")
+def _dot_product(emit: Values, call: Call) -> str:
     lanes = call.dtype.lanes
     zero = const(0, str(DataType("int32").with_lanes(lanes)))
     added = dot_product(emit.machine.features, zero, call)
+    if added is None:
+        added = _products_of_pairs(emit.machine.features, call)
     if added is not None:
         return emit.value(added)
     kind = register_type(call.dtype)
@@ -55,8 +90,14 @@ def _dot_u8i8(emit: Values, call: Call) -> str:
         shift, mask, left, right = [
             emit.out.broadcast(str(one), call.dtype) for one in (place, 255, 24 - place, 24)
         ]
-        first = emit.define(f"and {kind} {emit.define(f'lshr {kind} {a}, {shift}')}, {mask}")
-        second = emit.define(f"ashr {kind} {emit.define(f'shl {kind} {b}, {left}')}, {right}")
-        product = emit.define(f"mul {kind} {first}, {second}")
+
+        def signed(value: str, left: str = left, right: str = right) -> str:
+            return emit.define(f"ashr {kind} {emit.define(f'shl {kind} {value}, {left}')}, {right}")
+
+        if is_call(call, _SIGNED):
+            first = signed(a)
+        else:
+            first = emit.define(f"and {kind} {emit.define(f'lshr {kind} {a}, {shift}')}, {mask}")
+        product = emit.define(f"mul {kind} {first}, {signed(b)}")
         total = emit.define(f"add {kind} {total}, {product}") if total else product
     return total

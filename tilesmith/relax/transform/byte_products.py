@@ -1,11 +1,14 @@
 """What PackForVectors asks about products of small integers: bytes behind their wide operands.
 
     a = R.subtract(R.astype(x, "int32"), zero_point)        x: bytes
-    y = R.nn.conv2d(a, w)                                   w: constant, fits int8
+    y = R.nn.conv2d(a, w)                                   w: constant
 
-An instruction multiplies four unsigned bytes with four signed ones and adds the products to an
-int32. What it leaves out is the same for all pixels: the sum of the weights of an output channel,
-times the zero point (and 128 for signed data, which become unsigned).
+An instruction multiplies four bytes of data (unsigned or signed, as the target has it) with four
+signed ones and adds the products to an int32. What it leaves out is the same for all pixels: the
+sum of the weights of an output channel, times the zero point (and 128 for data of the other sign).
+
+Weights that are no signed bytes, as those with a zero point of their own, become such by taking a
+number from all of an output channel: ``w = v + c``. Then ``c`` times the sum of the data is added.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from tilesmith.ir import IntImm
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, known_struct_info
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -23,30 +27,52 @@ from tilesmith.target import Target
 from tilesmith.target.features import target_features
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["Bytes", "bytes_behind", "has_dot_products", "in_words"]
+__all__ = [
+    "Bytes", "DotProducts", "bytes_behind", "centred_bytes", "dot_products", "in_words",
+    "joined_groups",
+]  # fmt: skip
 
 _BYTES = 4
+_MOST_JOINED = 64
+"""What 16 lanes of four products do while one product is done without vectors."""
+
+
+class DotProducts(NamedTuple):
+    """The instruction of a target that adds four products of bytes to each lane of a vector."""
+
+    signed: bool
+    """Whether it takes the data as signed bytes; the weights are signed in any case."""
 
 
 class Bytes(NamedTuple):
     """A tensor of bytes and the zero point that is subtracted from it."""
 
     data: Any
-    zero_point: int
+    zero_point: Any
+    """A number, or an expression of one element of int32."""
 
     @property
-    def offset(self) -> int:
-        """What is subtracted from the data as unsigned bytes."""
-        return self.zero_point + (128 if _dtype(self.data).is_int else 0)
+    def is_fixed(self) -> bool:
+        """Whether the zero point is known."""
+        return isinstance(self.zero_point, int)
+
+    def moved(self, instruction: DotProducts) -> int:
+        """Return by how much the bytes that an instruction takes exceed the data."""
+        is_signed = _dtype(self.data).is_int
+        return 0 if is_signed == instruction.signed else 128 if is_signed else -128
 
 
-def has_dot_products(target: Target, machine: MachineModel) -> bool:
-    """Return whether a target adds four products of bytes to each lane of its vectors."""
+def dot_products(target: Target, machine: MachineModel) -> DotProducts | None:
+    """Return the instruction with which a target adds four products of bytes to each lane of its
+    vectors; None if it has none. AVX2 without VNNI has one for two products of 16 bits, of which
+    two do the same in less time than products of int32 take.
+    """
     features = target_features(target)
-    if machine.lanes(32) == 16:
-        return "avx512vnni" in features
-    has_vectors = "avx512vnni" in features and "avx512vl" in features
-    return machine.lanes(32) == 8 and ("avxvnni" in features or has_vectors)
+    lanes = machine.lanes(32)
+    if lanes == 4 and {"i8mm", "dotprod"}.intersection(features):
+        return DotProducts(signed="i8mm" not in features)
+    wanted = {8: "avx2", 16: "avx512bw"}.get(lanes)
+    return DotProducts(signed=False) if wanted in features else None
 
 
 def _dtype(expr: Any) -> DataType:
@@ -63,6 +89,15 @@ def _widened(expr: Any) -> Any:
     return None
 
 
+def _is_one(expr: Any) -> bool:
+    """Return whether a value of int32 has one element and no axis that could widen others."""
+    info = known_struct_info(expr)
+    values = getattr(getattr(info, "shape", None), "values", None)
+    if values is None or _dtype(expr) != "int32":
+        return False
+    return all(isinstance(value, IntImm) and value.value == 1 for value in values)
+
+
 def bytes_behind(lookup: Callable[[Any], Any], expr: Any) -> Bytes | None:
     """Return the bytes of which an operand consists; ``lookup`` gives the value of a variable."""
     value = lookup(expr)
@@ -73,24 +108,57 @@ def bytes_behind(lookup: Callable[[Any], Any], expr: Any) -> Bytes | None:
         return None
     wide, point = value.args
     data = _widened(lookup(wide))
-    if data is None or not isinstance(point, Constant):
+    if data is None or not _is_one(point):
         return None
-    number = numpy.asarray(point.data)
-    if number.size != 1:
+    if known_struct_info(point).ndim > known_struct_info(data).ndim:
         return None
-    found = int(number.reshape(()))
+    if not isinstance(point, Constant):
+        return Bytes(data, point)
+    found = int(numpy.asarray(point.data).reshape(()))
     limits = numpy.iinfo(_dtype(data).numpy())
     return Bytes(data, found) if limits.min <= found <= limits.max else None
 
 
-def in_words(weights: numpy.ndarray) -> numpy.ndarray | None:
-    """Return integer weights ``(…, inputs, outputs)`` as words of four bytes along the inputs; None
-    if they are no signed bytes.
+def centred_bytes(weights: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray] | None:
+    """Return integer weights ``(outputs, …)`` as signed bytes and what was taken from those of each
+    output; None if the weights of an output are further apart than bytes.
     """
-    if weights.dtype.kind != "i" or weights.size == 0:
+    if weights.dtype.kind not in "iu" or weights.size == 0:
         return None
-    if weights.min() < -128 or weights.max() > 127:
+    axes = tuple(range(1, weights.ndim))
+    low, high = weights.min(axes).astype("int64"), weights.max(axes).astype("int64")
+    if (high - low > 255).any() or max(-low.min(), high.max()) > 1 << 16:
         return None
+    if high.max() - low.min() <= 255:  # one number for all: its sums of the data are fewer
+        low, high = numpy.full_like(low, low.min()), numpy.full_like(high, high.max())
+    taken = numpy.where((low < -128) | (high > 127), (low + high + 1) // 2, 0)
+    spread = taken.reshape(-1, *[1] * len(axes))
+    return (weights - spread).astype("int8"), taken
+
+
+def joined_groups(
+    weights: numpy.ndarray, groups: int, lanes: int
+) -> tuple[numpy.ndarray, int] | None:
+    """Join groups of a convolution until the outputs of one fill vectors.
+
+    Returns the weights (outputs, inputs of a joined group, ky, kx), which are 0 between groups that
+    were joined, and the number of groups that are left. If none fit, all become one; None if these
+    are so many that the products with 0 would take longest.
+    """
+    outputs, inputs = len(weights) // groups, weights.shape[1]
+    fitting = [n for n in range(1, groups + 1) if groups % n == 0 and outputs * n % lanes == 0]
+    if not fitting and groups > _MOST_JOINED:
+        return None
+    count = fitting[0] if fitting else groups
+    joined = numpy.zeros((len(weights), count * inputs, *weights.shape[2:]), weights.dtype)
+    own = numpy.arange(len(weights)) // outputs % count
+    for number in range(count):
+        joined[own == number, number * inputs : (number + 1) * inputs] = weights[own == number]
+    return joined, groups // count
+
+
+def in_words(weights: numpy.ndarray) -> numpy.ndarray:
+    """Return signed bytes ``(…, inputs, outputs)`` as words of four along the inputs."""
     inputs, outputs = weights.shape[-2:]
     padded = numpy.zeros((*weights.shape[:-2], -(-inputs // _BYTES) * _BYTES, outputs), "int8")
     padded[..., :inputs, :] = weights

@@ -36,10 +36,11 @@ from tilesmith.relax.spec import Execution, Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.relax.transform.byte_products import (
     Bytes,
+    DotProducts,
     bytes_behind,
-    has_dot_products,
-    in_words,
+    dot_products,
 )
+from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
@@ -52,6 +53,8 @@ __all__ = ["pack_for_vectors"]
 
 _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = operators.permute_dims.op
+_WIDENING = {operators.dequantize.op, operators.astype.op}
+_GREATEST_SHORT = 32767
 _FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
 
@@ -107,10 +110,15 @@ def _unpacked(call: Call, reason: str) -> None:
 
 
 class _Pack(PyExprMutator):
-    def __init__(self, mod: IRModule, machine: MachineModel, has_dots: bool) -> None:
+    def __init__(
+        self, mod: IRModule, machine: MachineModel, instruction: DotProducts | None
+    ) -> None:
         super().__init__(mod)
         self.machine = machine
-        self.has_dots = has_dots
+        self.moved_values: dict[Var, Any] = {}
+        self.bytes = None
+        if instruction is not None:
+            self.bytes = BytePacking(self.builder_, instruction, _tiled, machine.lanes(32))
         self.rules: dict[Op, Callable[[Call], Any]] = {
             operators.nn.conv2d.op: self.convolution,
             operators.nn.conv2d_transpose.op: self.transposed_convolution,
@@ -162,7 +170,41 @@ class _Pack(PyExprMutator):
         found = self.known(expr)
         if found is not None:
             return found
-        return self.builder_.emit(operators.permute_dims(expr, _TO_LAST))
+        made = self.moved_values.get(expr) if isinstance(expr, Var) else None
+        if made is None:
+            made = self.builder_.emit(self.permuted(expr))
+            if isinstance(expr, Var):
+                self.moved_values[expr] = made
+        return made
+
+    def permuted(self, expr: Any) -> Any:
+        """Return a value in the new layout. One that was widened is permuted before it is."""
+        value = self.value_of(expr)
+        is_change = isinstance(value, Call) and value.op in _WIDENING
+        if is_change and _dtype(value.args[0]).bits < _dtype(value).bits:
+            given = [known_struct_info(arg) for arg in value.args]
+            if given[0].ndim == 4 and all(info.ndim == 0 for info in given[1:]):
+                attrs = dict(value.attrs.items())
+                if "axis" in attrs:
+                    attrs["axis"] = -1
+                return Call(value.op, [self.channels_last(value.args[0]), *value.args[1:]], attrs)
+        return operators.permute_dims(expr, _TO_LAST)
+
+    def visit_binding_block_(self, block: Any) -> Any:
+        """Forget what was permuted in a block behind it: there may be other ways around it."""
+        return self.within(block, super().visit_binding_block_)
+
+    def visit_dataflow_block_(self, block: Any) -> Any:
+        """As `visit_binding_block_`."""
+        return self.within(block, super().visit_dataflow_block_)
+
+    def within(self, block: Any, visit: Callable[[Any], Any]) -> Any:
+        """Visit a block that has its own permuted values."""
+        outer, self.moved_values = self.moved_values, {}
+        try:
+            return visit(block)
+        finally:
+            self.moved_values = outer
 
     def back(self, value: Any) -> Any:
         """Return a result in the old layout."""
@@ -193,20 +235,23 @@ class _Pack(PyExprMutator):
             [int(value) for value in values]
             for values in (attrs.strides, attrs.padding, attrs.dilation)
         ]
+        is_depthwise = groups == sizes[1] == array.shape[0] and array.shape[1] == 1
+        out = _sizes(call)
+        tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
+        width = max(tile.vectors, 1) * self.machine.lanes(32)
+        if array.shape[0] >= _FEWEST_COLUMNS:
+            form = self.byte_depthwise if is_depthwise else self.byte_convolution
+            made = form(data, array, groups, width, options)
+            if made is not None:
+                return made
         if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
-            out = _sizes(call)
-            tile = best_tile((out and out[3]) or MANY, array.shape[0], self.machine)
-            width = max(tile.vectors, 1) * self.machine.lanes(32)
-            words = self.byte_convolution(data, array, width, options)
-            if words is not None:
-                return words
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
                 topi.nn.conv2d_nhwc_packed, self.channels_last(data), packed, array.shape[0],
                 *options,
                 primfunc_name_hint="conv2d",
             )  # fmt: skip
-        elif groups == sizes[1] == array.shape[0] and array.shape[1] == 1:
+        elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
             made = self.builder_.call_te(
                 topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
@@ -218,40 +263,47 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "it has groups of more than one channel")
         return made
 
-    def bytes_of(self, expr: Any) -> Bytes | None:
-        """Return the bytes behind an operand of int32, if the target multiplies bytes."""
-        return bytes_behind(self.value_of, expr) if self.has_dots else None
-
     def value_of(self, expr: Any) -> Any:
         """Return what a variable is bound to, and any other expression as it is."""
         found = self.lookup_binding(expr) if isinstance(expr, Var) else None
         return expr if found is None else found
 
-    def byte_convolution(
-        self, data: Any, weights: numpy.ndarray, width: int, options: list[list[int]]
-    ) -> Any:
-        """Return a convolution of bytes with its channels last; None if the operands are none."""
-        words = in_words(weights.transpose(2, 3, 1, 0))
-        if words is None or _dtype(data) != "int32":
+    def bytes_last(self, data: Any) -> Bytes | None:
+        """Return the bytes behind an operand of int32, with their channels last."""
+        if _dtype(data) != "int32":
             return None
         last = self.known(data)
-        found = self.bytes_of(data if last is None else last)
-        if found is None:
-            return None
-        bytes_ = self.channels_last(found.data) if last is None else found.data
-        made = self.builder_.call_te(
-            topi.nn.conv2d_nhwc_words, bytes_, _tiled(words, width), weights.shape[0], *options,
-            found.zero_point, primfunc_name_hint="conv2d",
-        )  # fmt: skip
-        return self.without_offset(made, found, weights.sum((1, 2, 3)))
+        found = bytes_behind(self.value_of, data if last is None else last)
+        if found is None or last is not None:
+            return found
+        return Bytes(self.channels_last(found.data), found.zero_point)
 
-    def without_offset(self, made: Any, found: Bytes, sums: numpy.ndarray) -> Any:
-        """Return sums of products without what the offset of the data added to them."""
-        if not found.offset:
-            return made
-        return operators.subtract(
-            self.builder_.emit(made), const((sums * found.offset).astype("int32"))
-        )
+    def byte_convolution(
+        self, data: Any, weights: numpy.ndarray, groups: int, width: int, options: list[list[int]]
+    ) -> Any:
+        """Return a convolution of bytes with its channels last; None if the operands are none, or
+        the target has no instruction for them.
+        """
+        if self.bytes is None or (found := self.bytes_last(data)) is None:
+            return None
+        return self.bytes.convolution(found, weights, groups, width, options)
+
+    def byte_depthwise(
+        self, data: Any, weights: numpy.ndarray, groups: int, width: int, options: list[list[int]]
+    ) -> Any:
+        """Return a convolution of single channels of bytes with its channels last; None if the
+        operands are none.
+        """
+        if max(-int(weights.min()), int(weights.max())) > _GREATEST_SHORT:
+            return None
+        found = self.bytes_last(data)
+        if found is None or not found.is_fixed:
+            return None
+        flat = const(weights[:, 0].transpose(1, 2, 0))
+        return self.builder_.call_te(
+            topi.nn.depthwise_conv2d_nhwc_bytes, found.data, flat, *options, found.zero_point,
+            primfunc_name_hint="depthwise_conv2d",
+        )  # fmt: skip
 
     def transposed_convolution(self, call: Call) -> Any:
         data, weight = call.args[:2]
@@ -325,13 +377,11 @@ class _Pack(PyExprMutator):
         sizes = _sizes(data)
         rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
-        words, found = in_words(array), self.bytes_of(data)
-        if words is not None and found is not None:
-            made = self.builder_.call_te(
-                topi.nn.matmul_words, found.data, _tiled(words, width), array.shape[1],
-                primfunc_name_hint="matmul",
-            )  # fmt: skip
-            return self.without_offset(made, found, array.sum(0))
+        found = bytes_behind(self.value_of, data) if self.bytes is not None else None
+        if self.bytes is not None and found is not None:
+            made = self.bytes.product(found, data, array, width)
+            if made is not None:
+                return made
         packed = _tiled(array, width)
         return self.builder_.call_te(
             topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
@@ -407,7 +457,7 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     """
     chosen = Target(target) if target is not None else Target("llvm")
     machine = machine_model(chosen)
-    mutator = _Pack(mod, machine, has_dot_products(chosen, machine))
+    mutator = _Pack(mod, machine, dot_products(chosen, machine))
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
             with fallbacks_within(variable.name_hint):

@@ -268,15 +268,28 @@ def _dp4a(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any
     return compute
 
 
-@_operator("dot_u8i8")
-def _dot_u8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def _dot_product(dtype: DataType, first: Callable[[int], int]) -> Callable[..., Any]:
     def compute(a: int, b: int) -> int:
         pairs = zip(
             (int(a) & 0xFFFFFFFF).to_bytes(4, "little"), (int(b) & 0xFFFFFFFF).to_bytes(4, "little")
         )
-        return sum([x * (y - 256 if y > 127 else y) for x, y in pairs])
+        return sum([first(x) * _signed(y) for x, y in pairs])
 
     return _each_lane(dtype, compute)
+
+
+@_operator("dot_u8i8")
+def _dot_u8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
+    return _dot_product(dtype, int)
+
+
+@_operator("dot_i8i8")
+def _dot_i8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
+    return _dot_product(dtype, _signed)
 
 
 @_operator("tvm_tuple", "tvm_stack_make_shape")

@@ -1,8 +1,9 @@
 """Convolutions and products of bytes with weights packed for dot products of four bytes.
 
 Four bytes along the channels make one word. A weight is packed as in `topi.nn.packed`, of words:
-(tiles, …, words, T). Signed data become unsigned ones, 128 greater; what this and the zero point
-add to the sums depends on the weight alone, and is subtracted by the caller.
+(tiles, …, words, T). The instruction takes data of one sign: signed bytes become unsigned ones, 128
+greater, or the other way round. What this and the zero point add to the sums depends on the weight
+alone, and is subtracted by the caller.
 """
 
 from __future__ import annotations
@@ -15,39 +16,54 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.compute import compute
+from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
-__all__ = ["conv2d_nhwc_words", "matmul_words"]
+__all__ = [
+    "conv2d_nhwc_words", "depthwise_conv2d_nhwc_bytes", "matmul_words", "window_sums_nhwc",
+]  # fmt: skip
 
 _BYTES = 4
 
 
-def _word(data: Tensor, indices: Sequence[Any], first: PrimExpr) -> PrimExpr:
-    """Return four elements along the last axis as unsigned bytes of a word; 0 beyond the end."""
-    size = data.shape[-1]
-    is_even = op.is_const(op.floormod(size, _BYTES), 0)
+def _word(data: Tensor, indices: Sequence[Any], place: Any, group: Any, signed: bool) -> PrimExpr:
+    """Return four elements along the last axis as bytes of a word, signed or not. Words count
+    within groups of ``group`` elements, and are 0 beyond the end of one.
+    """
+    count = op.floordiv(group + _BYTES - 1, _BYTES)
+    is_even = op.is_const(op.floormod(group, _BYTES), 0)
+    start = place * _BYTES
+    if not is_even and not op.is_const(data.shape[-1] - group, 0):
+        start = op.floordiv(place, count) * group + op.floormod(place, count) * _BYTES
+    within = op.floormod(place, count) * _BYTES
     word: PrimExpr = const(0, "uint32")
-    for place in range(_BYTES):
-        byte = op.cast("uint32", op.cast("uint8", data(*indices, first + place)))
+    for number in range(_BYTES):
+        byte = op.cast("uint32", op.cast("uint8", data(*indices, start + number)))
         if not is_even:
-            zero = const(0, "uint32")
-            byte = tir.if_then_else(first + place < size, byte, zero)
-        word = op.bitwise_or(word, op.shift_left(byte, const(8 * place, "uint32")))
-    if data.dtype.is_int:
+            byte = tir.if_then_else(within + number < group, byte, const(0, "uint32"))
+        word = op.bitwise_or(word, op.shift_left(byte, const(8 * number, "uint32")))
+    if data.dtype.is_int != signed:
         word = op.bitwise_xor(word, const(0x80808080, "uint32"))
     return word
 
 
-def _words(data: Tensor, padding: Sequence[int], zero_point: int) -> Tensor:
-    """Return NHWC data padded with the zero point, as words."""
+def _product(signed: bool) -> Any:
+    return tir.dot_i8i8 if signed else tir.dot_u8i8
+
+
+def _words(
+    data: Tensor, padding: Sequence[int], zero_point: int, groups: int, signed: bool
+) -> Tensor:
+    """Return NHWC data padded with the zero point, as words; each group starts with a word."""
     top, left, bottom, right = [int(value) for value in padding]
     batch, height, width, channels = data.shape
-    byte = (zero_point + (128 if data.dtype.is_int else 0)) & 255
+    byte = (zero_point + (0 if data.dtype.is_int == signed else 128)) & 255
     outside = const(byte * 0x01010101, "uint32")
+    group = op.floordiv(channels, groups)
 
     def element(n: Any, y: Any, x: Any, c: Any) -> PrimExpr:
-        inner = _word(data, (n, y - top, x - left), c * _BYTES)
+        inner = _word(data, (n, y - top, x - left), c, group, signed)
         conditions = []
         for index, before, after, size in ((y, top, bottom, height), (x, left, right, width)):
             conditions += [index >= before] if before else []
@@ -57,7 +73,8 @@ def _words(data: Tensor, padding: Sequence[int], zero_point: int) -> Tensor:
         made: PrimExpr = tir.if_then_else(tir.all(*conditions), inner, outside)
         return made
 
-    sizes = (batch, height + top + bottom, width + left + right, op.floordiv(channels + 3, _BYTES))
+    count = groups * op.floordiv(group + _BYTES - 1, _BYTES)
+    sizes = (batch, height + top + bottom, width + left + right, count)
     return compute(sizes, element, name="words")
 
 
@@ -69,46 +86,124 @@ def conv2d_nhwc_words(
     padding: Any,
     dilation: Any,
     zero_point: int = 0,
+    groups: int = 1,
+    signed: bool = False,
 ) -> Tensor:
-    """Convolve NHWC bytes, taken as unsigned; ``weight`` is (tiles, ky, kx, words, T) of int32, and
-    ``channels`` the outputs. ``padding`` (top, left, bottom, right) stands for ``zero_point``.
+    """Convolve NHWC bytes; ``weight`` is (tiles, ky, kx, words of a group, T) of int32, and
+    ``channels`` the outputs. ``padding`` (top, left, bottom, right) stands for ``zero_point``. If
+    there are groups, T divides the outputs of one. The data are taken as unsigned, or ``signed``.
     """
-    words = _words(data, padding, zero_point)
+    words = _words(data, padding, zero_point, groups, signed)
     kernel = [get_const_int(weight.shape[axis]) for axis in (1, 2)]
     (sy, sx), (dy, dx) = strides, dilation
     sizes = [
         windows_within(words.shape[1 + axis], kernel[axis], int(strides[axis]), int(dilation[axis]))
         for axis in range(2)
     ]
-    tile = get_const_int(weight.shape[4])
+    count, tile = [get_const_int(weight.shape[axis]) for axis in (3, 4)]
+    outputs, multiply = channels // groups, _product(signed)
     ry, rx = te.reduce_axis((0, kernel[0]), name="ry"), te.reduce_axis((0, kernel[1]), name="rx")
-    rc = te.reduce_axis((0, words.shape[3]), name="rc")
+    rc = te.reduce_axis((0, count), name="rc")
+
+    def element(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
+        first = op.floordiv(o, outputs) * count if groups > 1 else 0
+        product = multiply(
+            words(n, y * sy + ry * dy, x * sx + rx * dx, first + rc),
+            weight(op.floordiv(o, tile), ry, rx, rc, op.floormod(o, tile)),
+        )
+        total: PrimExpr = te.sum(product, axis=[ry, rx, rc])
+        return total
+
+    name = "conv2d_nhwc_words"
+    return compute((data.shape[0], *sizes, channels), element, name=name, tag=name)
+
+
+def _centred(data: Tensor, padding: Any, zero_point: int, dtype: str) -> Tensor:
+    """Return NHWC bytes without their zero point, padded with 0."""
+    top, left, bottom, right = [int(value) for value in padding]
+    point = const(zero_point, dtype)
+    wide = compute(data.shape, lambda *i: op.cast(dtype, data(*i)) - point, name="centred")
+    return pad(wide, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
+
+
+def depthwise_conv2d_nhwc_bytes(
+    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any, zero_point: int = 0
+) -> Tensor:
+    """Convolve each channel of NHWC bytes on its own, without their zero point; ``weight`` is
+    (ky, kx, C) of int32.
+    """
+    ky, kx = [get_const_int(size) for size in weight.shape[:2]]
+    padded = _centred(data, padding, zero_point, "int16")
+    (sy, sx), (dy, dx) = strides, dilation
+    sizes = [
+        windows_within(padded.shape[1 + axis], size, int(strides[axis]), int(dilation[axis]))
+        for axis, size in enumerate((ky, kx))
+    ]
+    ry, rx = te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
+    name = "depthwise_conv2d_nhwc_bytes"
     return compute(
-        (data.shape[0], *sizes, channels),
-        lambda n, y, x, o: te.sum(
-            tir.dot_u8i8(
-                words(n, y * sy + ry * dy, x * sx + rx * dx, rc),
-                weight(op.floordiv(o, tile), ry, rx, rc, op.floormod(o, tile)),
-            ),
-            axis=[ry, rx, rc],
+        (data.shape[0], *sizes, data.shape[3]),
+        lambda n, y, x, c: te.sum(
+            op.cast("int32", padded(n, y * sy + ry * dy, x * sx + rx * dx, c)) * weight(ry, rx, c),
+            axis=[ry, rx],
         ),
-        name="conv2d_nhwc_words",
-        tag="conv2d_nhwc_words",
+        name=name,
+        tag=name,
     )
 
 
-def matmul_words(data: Tensor, weight: Tensor, columns: int) -> Tensor:
-    """Return ``data @ B`` of bytes, taken as unsigned, for a B packed as (tiles, words, T)."""
+def window_sums_nhwc(
+    data: Tensor,
+    kernel: Sequence[int],
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    zero_point: int = 0,
+    groups: int = 1,
+) -> Tensor:
+    """Return the sums of NHWC bytes, without their zero point, over the window and the channels of
+    a group that a convolution multiplies: (N, height, width, groups) of int32.
+    """
+    batch, height, width, channels = data.shape
+    group = op.floordiv(channels, groups)
+    top, left, bottom, right = [int(value) for value in padding]
+    rc = te.reduce_axis((0, group), name="rc")
+    pixels = compute(
+        (batch, height, width, groups),
+        lambda n, y, x, g: te.sum(
+            op.cast("int32", data(n, y, x, g * group + rc)) - zero_point, axis=rc
+        ),
+        name="pixel_sums",
+    )
+    padded = pad(pixels, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
+    (sy, sx), (dy, dx) = strides, dilation
+    sizes = [
+        windows_within(padded.shape[1 + axis], size, int(strides[axis]), int(dilation[axis]))
+        for axis, size in enumerate(kernel)
+    ]
+    ry, rx = te.reduce_axis((0, kernel[0]), name="ry"), te.reduce_axis((0, kernel[1]), name="rx")
+    return compute(
+        (batch, *sizes, groups),
+        lambda n, y, x, g: te.sum(padded(n, y * sy + ry * dy, x * sx + rx * dx, g), axis=[ry, rx]),
+        name="window_sums_nhwc",
+    )
+
+
+def matmul_words(data: Tensor, weight: Tensor, columns: int, signed: bool = False) -> Tensor:
+    """Return ``data @ B`` of bytes, taken as unsigned or ``signed``, for a B packed as
+    (tiles, words, T).
+    """
     tile = get_const_int(weight.shape[2])
-    count = op.floordiv(data.shape[-1] + 3, _BYTES)
+    size = data.shape[-1]
+    count = op.floordiv(size + _BYTES - 1, _BYTES)
     words = compute(
-        (*data.shape[:-1], count), lambda *i: _word(data, i[:-1], i[-1] * _BYTES), name="words"
+        (*data.shape[:-1], count), lambda *i: _word(data, i[:-1], i[-1], size, signed), name="words"
     )
-    k = te.reduce_axis((0, count), name="k")
+    k, multiply = te.reduce_axis((0, count), name="k"), _product(signed)
     return compute(
         (*data.shape[:-1], columns),
         lambda *i: te.sum(
-            tir.dot_u8i8(
+            multiply(
                 words(*i[:-1], k), weight(op.floordiv(i[-1], tile), k, op.floormod(i[-1], tile))
             ),
             axis=k,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Op
+from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Tuple, TupleGetItem, Var, known_struct_info
 from tilesmith.relax.frontend.onnx.values import product
 from tilesmith.relax.op.evaluate import (
@@ -47,13 +48,20 @@ def fold(expr: Any) -> Any:
     except NotConstantError:
         return expr
     info = known_struct_info(expr)
-    if not _is_small(info):
+    if not _is_small(info) or _is_dequantised(expr, info):
         return expr
     try:
         return to_constant(evaluate_call(expr, arguments), info)
     except NotConstantError:
         record_fallback("folding", expr.op.name, "the operator has no evaluation by numpy")
         return expr
+
+
+def _is_dequantised(expr: Call, info: Any) -> bool:
+    """Return whether a call makes floats of a tensor of integers, with which a pass may compute
+    instead (`relax.transform.ComputeInIntegers`).
+    """
+    return expr.op is operators.dequantize.op and info.concrete_shape != ()
 
 
 def _with_parts(expr: Any, field: str, parts: tuple[Any, ...]) -> Any:
