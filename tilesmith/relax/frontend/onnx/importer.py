@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +20,9 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
+from tilesmith.relax.frontend.common import identifier
+from tilesmith.relax.frontend.folding import fold
 from tilesmith.relax.frontend.onnx import functions, symbolic
-from tilesmith.relax.frontend.onnx.folding import fold
 from tilesmith.relax.frontend.onnx.inputs import InputReader
 from tilesmith.relax.frontend.onnx.model import (
     check_names,
@@ -38,8 +38,8 @@ from tilesmith.relax.frontend.onnx.registry import find_converter
 from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
 from tilesmith.relax.frontend.onnx.tensors import attribute_value, tensor_array
-from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.frontend.options import fills_spans
+from tilesmith.relax.frontend.values import Sizes, Weight
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.ndarray import array as make_ndarray
 from tilesmith.support.errors import (
@@ -418,12 +418,6 @@ class ONNXGraphImporter:
         return [inner.get(name) for name in function.output[:count]]
 
 
-def identifier(name: str) -> str:
-    """Turn a name into a Python identifier."""
-    found = re.sub(r"\W+", "_", name).strip("_")
-    return found if found and not found[0].isdigit() else f"v_{found}" if found else "v"
-
-
 def _is_too_big(error: Exception) -> bool:
     """Return whether numpy refuses to make an array for its size."""
     text = str(error)
@@ -468,6 +462,3 @@ def _all_nodes(graph: Any) -> Iterator[Any]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _all_nodes(attribute.g)
-
-
-__all__ += ["identifier"]

@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import rank_of, shape_of
+from tilesmith.relax.frontend.values import rank_of, shape_of
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 _CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
