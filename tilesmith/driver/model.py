@@ -62,13 +62,9 @@ def compile(
     _check_shapes(input_shapes)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
     key = None
-    settings = deciding_settings()
-    if settings is None and cache and path is not None:
-        record_fallback(
-            "cache", str(path), "the PassContext holds a value that cannot be part of a cache key"
-        )
-    if cache and path is not None and not params and settings is not None:
-        key = _model_key(path, chosen, input_shapes, settings)
+    settings = deciding_settings() if cache and path is not None and not params else None
+    if cache and path is not None and not params and _can_be_cached(path, settings):
+        key = _model_key(path, chosen, input_shapes, settings or {})
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
@@ -94,6 +90,20 @@ def compile(
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
+
+
+def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
+    """Return whether a key of the cache can tell all that decides what is compiled."""
+    from tilesmith.relax.frontend.onnx.op_converter import own_classes
+
+    if settings is None:
+        reason = "the PassContext holds a value that cannot be part of a cache key"
+    elif own_classes():
+        reason = "converters of the program's own take part, which no cache key can tell apart"
+    else:
+        return True
+    record_fallback("cache", str(path), reason)
+    return False
 
 
 def _observed(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> ObservedProgram:

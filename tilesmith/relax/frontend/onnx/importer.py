@@ -34,6 +34,7 @@ from tilesmith.relax.frontend.onnx.model import (
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode, outputs_of
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
+from tilesmith.relax.frontend.onnx.op_converter import convert_by_class, own_classes
 from tilesmith.relax.frontend.onnx.registry import find_converter
 from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
@@ -125,6 +126,7 @@ class ONNXGraphImporter:
         self.sanitize = sanitize
         self.versions: dict[str, int] = {}
         self.functions: dict[tuple[str, str], Any] = {}
+        self.own_classes = own_classes()
         self.weights: list[Weight] = []
         self.stored: Mapping[str, StoredTensor] = {}
         self.output_names: set[str] = set()
@@ -170,6 +172,8 @@ class ONNXGraphImporter:
 
     def _is_known(self, node: Any, version: int) -> bool:
         domain = "" if node.domain == "ai.onnx" else node.domain
+        if node.op_type in self.own_classes:
+            return True
         if find_converter(domain, node.op_type, version) is not None:
             return True
         if (node.domain, node.op_type) in self.functions:
@@ -177,7 +181,8 @@ class ONNXGraphImporter:
         return functions.has_definition(domain, node.op_type, version)
 
     def _is_standard(self, node: Any) -> bool:
-        return (node.domain, node.op_type) not in self.functions
+        own = node.op_type in self.own_classes
+        return not own and (node.domain, node.op_type) not in self.functions
 
     # Weights
 
@@ -362,23 +367,29 @@ class ONNXGraphImporter:
             self.builder.place = outer
 
     def convert(self, node: OnnxNode) -> list[Any]:
-        """Convert a node and return its outputs."""
-        if (node.proto.domain, node.operator) not in self.functions:
+        """Convert a node and return its outputs, bound to variables."""
+        return [self._bind(*pair) for pair in zip(self.results(node), node.proto.output)]
+
+    def results(self, node: OnnxNode) -> list[Any]:
+        """Return the outputs of a node as its converter gives them."""
+        own = self.own_classes.get(node.operator)
+        if own is not None:
+            return convert_by_class(self, node, own)
+        is_function = (node.proto.domain, node.operator) in self.functions
+        if not is_function:
             check_by_schema(node)
         known = symbolic.evaluate(node)
         if known is not None:
             return [known]
-        domain = node.domain
-        if (node.proto.domain, node.operator) in self.functions:
+        if is_function:
             return self.inline(node, self.functions[node.proto.domain, node.operator])
-        found = find_converter(domain, node.operator, node.version)
-        if found is None:
-            definition = functions.definition_of(node)
-            if definition is None:
-                raise OpNotImplemented("the operator has no converter")
-            return self.inline(node, definition, functions.default_attributes(node))
-        results = outputs_of(found.convert(node))
-        return [self._bind(value, name) for value, name in zip(results, node.proto.output)]
+        found = find_converter(node.domain, node.operator, node.version)
+        if found is not None:
+            return outputs_of(found.convert(node))
+        definition = functions.definition_of(node)
+        if definition is None:
+            raise OpNotImplemented("the operator has no converter")
+        return self.inline(node, definition, functions.default_attributes(node))
 
     def _bind(self, value: Any, name: str) -> Any:
         if value is None or isinstance(value, (Sizes, Weight)):
