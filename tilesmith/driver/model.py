@@ -12,6 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilesmith.driver.object_models import (
+    advice_for_object,
+    import_exported_program,
+    is_exported_program,
+)
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
@@ -45,11 +50,12 @@ def compile(
 ) -> Any:
     """Compile a model for a target and return an Executable.
 
-    ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
-    function. A PrimFunc, or a module of PrimFuncs alone, is built as by ``tilesmith.build`` and
-    gives a ``runtime.Module``. ``input_shapes`` fixes sizes of inputs by name. ``cache=False``
-    compiles even if this model is in the cache. ``bounds="check"``: an access that is not proven to
-    be inside of its buffer is checked when the model runs, as in ``tilesmith.build``.
+    ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, what
+    ``torch.export.export`` gives, an IRModule, a relax function. A PrimFunc, or a module of
+    PrimFuncs alone, is built as by ``tilesmith.build`` and gives a ``runtime.Module``.
+    ``input_shapes`` fixes sizes of inputs by name. ``cache=False`` compiles even if this model is
+    in the cache. ``bounds="check"``: an access that is not proven to be inside of its buffer is
+    checked when the model runs, as in ``tilesmith.build``.
     """
     if bounds is not None:
         from tilesmith.lowering import checking_bounds
@@ -193,9 +199,13 @@ def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> I
         from tilesmith.relax.frontend.onnx import from_onnx
 
         return from_onnx(model, shape_dict=dict(input_shapes) if input_shapes else None)
+    if is_exported_program(model):
+        return import_exported_program(model, input_shapes)
     raise FrontendError(
         f"{type(model).__module__}.{type(model).__name__} is not a model that can be compiled",
-        notes=(
-            "pass the path of an ONNX file, an onnx.ModelProto, an IRModule, or a relax function",
+        notes=advice_for_object(model)
+        or (
+            "pass the path of an ONNX file, an onnx.ModelProto, a torch.export.ExportedProgram, an "
+            "IRModule, or a relax function",
         ),
     )
