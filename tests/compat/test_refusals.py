@@ -91,7 +91,7 @@ def test_the_pages_are_what_the_tool_writes():
     [
         ("tvm.relax.transform", "RewriteCUDAGraph", "need a CUDA device"),
         ("tvm.relax.transform.ipc_allreduce_rewrite", "IPCAllReduceRewrite", "share between GPUs"),
-        ("tvm.relax.pipeline", "static_shape_tuning_pipeline", "no tuning yet"),
+        ("tvm.relax.pipeline", "static_shape_tuning_pipeline", "tuning is not there yet"),
         ("tvm.relax.backend_tir.contrib", "cutlass_fcodegen", "its library"),
     ],
 )

@@ -12,6 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilesmith.driver.object_models import (
+    advice_for_object,
+    import_exported_program,
+    is_exported_program,
+)
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
@@ -45,11 +50,12 @@ def compile(
 ) -> Any:
     """Compile a model for a target and return an Executable.
 
-    ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, an IRModule, a relax
-    function. A PrimFunc, or a module of PrimFuncs alone, is built as by ``tilesmith.build`` and
-    gives a ``runtime.Module``. ``input_shapes`` fixes sizes of inputs by name. ``cache=False``
-    compiles even if this model is in the cache. ``bounds="check"``: an access that is not proven to
-    be inside of its buffer is checked when the model runs, as in ``tilesmith.build``.
+    ``model_or_module``: the path of an ONNX file, an ``onnx.ModelProto``, what
+    ``torch.export.export`` gives, an IRModule, a relax function. A PrimFunc, or a module of
+    PrimFuncs alone, is built as by ``tilesmith.build`` and gives a ``runtime.Module``.
+    ``input_shapes`` fixes sizes of inputs by name. ``cache=False`` compiles even if this model is
+    in the cache. ``bounds="check"``: an access that is not proven to be inside of its buffer is
+    checked when the model runs, as in ``tilesmith.build``.
     """
     if bounds is not None:
         from tilesmith.lowering import checking_bounds
@@ -62,13 +68,9 @@ def compile(
     _check_shapes(input_shapes)
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
     key = None
-    settings = deciding_settings()
-    if settings is None and cache and path is not None:
-        record_fallback(
-            "cache", str(path), "the PassContext holds a value that cannot be part of a cache key"
-        )
-    if cache and path is not None and not params and settings is not None:
-        key = _model_key(path, chosen, input_shapes, settings)
+    settings = deciding_settings() if cache and path is not None and not params else None
+    if cache and path is not None and not params and _can_be_cached(path, settings):
+        key = _model_key(path, chosen, input_shapes, settings or {})
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
@@ -94,6 +96,20 @@ def compile(
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
+
+
+def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
+    """Return whether a key of the cache can tell all that decides what is compiled."""
+    from tilesmith.relax.frontend.onnx.op_converter import own_classes
+
+    if settings is None:
+        reason = "the PassContext holds a value that cannot be part of a cache key"
+    elif own_classes():
+        reason = "converters of the program's own take part, which no cache key can tell apart"
+    else:
+        return True
+    record_fallback("cache", str(path), reason)
+    return False
 
 
 def _observed(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> ObservedProgram:
@@ -183,9 +199,13 @@ def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> I
         from tilesmith.relax.frontend.onnx import from_onnx
 
         return from_onnx(model, shape_dict=dict(input_shapes) if input_shapes else None)
+    if is_exported_program(model):
+        return import_exported_program(model, input_shapes)
     raise FrontendError(
         f"{type(model).__module__}.{type(model).__name__} is not a model that can be compiled",
-        notes=(
-            "pass the path of an ONNX file, an onnx.ModelProto, an IRModule, or a relax function",
+        notes=advice_for_object(model)
+        or (
+            "pass the path of an ONNX file, an onnx.ModelProto, a torch.export.ExportedProgram, an "
+            "IRModule, or a relax function",
         ),
     )

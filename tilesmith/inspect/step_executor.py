@@ -25,6 +25,7 @@ import numpy
 from tilesmith.driver import relax_build
 from tilesmith.driver.model import import_model
 from tilesmith.driver.node_program import function_of_call
+from tilesmith.driver.object_models import is_exported_program
 from tilesmith.ir import GlobalVar, IRModule, Op
 from tilesmith.ir.span import operators_at
 from tilesmith.relax import (
@@ -52,6 +53,7 @@ from tilesmith.support.fallbacks import record_fallback
 
 __all__ = ["Difference", "Step", "StepExecutor"]
 
+_OTHERWISE = ("give the values of its variables as a mapping",)
 Reference = str | Mapping[str, Any] | Callable[[str], Any]
 
 
@@ -94,8 +96,9 @@ class Difference:
 class StepExecutor:
     """Runs a function of a model operator by operator.
 
-    ``model`` is what ``tilesmith.compile`` takes: the path of an ONNX file, a ModelProto, an
-    IRModule. An executor runs once; ``restart`` begins anew with the inputs that are set.
+    ``model`` is what ``tilesmith.compile`` takes: the path of an ONNX file, a ModelProto, what
+    ``torch.export.export`` gives, an IRModule. An executor runs once; ``restart`` begins anew
+    with the inputs that are set.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class StepExecutor:
         if engine not in ("compiled", "numpy"):
             raise ConfigError(f"the engine is 'compiled' or 'numpy', got '{engine}'")
         self.module: IRModule = import_model(model, input_shapes)
-        self._model = None if isinstance(model, IRModule) else model
+        self._model = model
         self._function: Any = self.module[function]
         if not isinstance(self._function, Function):
             raise ConfigError(f"'{function}' is a tensor program, not a graph of operators")
@@ -273,8 +276,9 @@ class StepExecutor:
         """Run from the beginning; return the first operator whose result is not the reference's.
 
         ``reference``: "numpy" evaluates each operator on the same inputs; "onnxruntime" runs the
-        imported ONNX model, and compares what both know by name; a mapping or function from the
-        names of variables gives arrays of another program, such as torch's (None: unknown).
+        imported ONNX model, and compares what both know by name; "torch" runs the exported program
+        that was imported, and compares the values of its nodes; a mapping or function from the
+        names of variables gives arrays of another program (None: unknown).
         Values are compared as ``numpy.allclose`` does, NaNs equal.
         """
         self.restart()
@@ -300,9 +304,12 @@ class StepExecutor:
         if reference == "onnxruntime":
             values = self._by_onnxruntime()
             return lambda step: values.get(step.name)
+        if reference == "torch":
+            by_node = self._by_torch()
+            return lambda step: by_node.get(step.name)
         raise ConfigError(
             f"there is no reference '{reference}'",
-            notes=("'numpy', 'onnxruntime', or values by the names of variables",),
+            notes=("'numpy', 'onnxruntime', 'torch', or values by the names of variables",),
         )
 
     def _by_numpy(self, step: Step) -> Any:
@@ -314,18 +321,22 @@ class StepExecutor:
             return None
         return Interpreter(self.module).value(call, self._begun())
 
+    def _by_torch(self) -> dict[str, Any]:
+        if not is_exported_program(self._model):
+            raise ConfigError("torch runs programs that it exported", notes=_OTHERWISE)
+        from tilesmith.inspect.torch_reference import values_by_torch
+
+        return values_by_torch(self._model, self._inputs)
+
     def _by_onnxruntime(self) -> dict[str, Any]:
         try:
             import onnx
             import onnxruntime
         except ImportError:
             raise MissingDependencyError("onnxruntime", purpose="comparing with it") from None
-        if self._model is None:
-            raise ConfigError(
-                "onnxruntime runs ONNX models, this is another one",
-                notes=("give the values of its variables as a mapping",),
-            )
         is_path = isinstance(self._model, (str, os.PathLike))
+        if not is_path and not isinstance(self._model, onnx.ModelProto):
+            raise ConfigError("onnxruntime runs ONNX models, this is another one", notes=_OTHERWISE)
         model = onnx.load(os.fspath(self._model)) if is_path else self._model
         wider = onnx.ModelProto()
         wider.CopyFrom(model)

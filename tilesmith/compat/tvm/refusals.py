@@ -201,6 +201,7 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.torch": Refusal(
         "modules of PyTorch are not made from compiled functions yet",
+        'torch.compile(model, backend="tilesmith") runs a module of PyTorch with compiled kernels; '
         "torch tensors can be passed to compiled functions: they share memory",
     ),
     "tvm.contrib.target": Refusal(_RELAY, "relax.frontend.onnx reads ONNX models"),

@@ -1,4 +1,6 @@
-"""Names of Relax that have no meaning here: launch graphs of GPUs, and makers' libraries."""
+"""Names of Relax that have no meaning here: launch graphs of GPUs, makers' libraries,
+and tuning, which is not there yet.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ _IPC = (
     "memory that processes share between GPUs is not there: models run in one process",
     "relax.op.ccl keeps the operators as they are",
 )
-_TUNING = ("there is no tuning yet", 'get_pipeline("default_build") chooses schedules by rules')
+_TUNING = (
+    "tuning is not there yet",
+    "tilesmith.compile and relax.get_pipeline schedule kernels without it, by rules",
+)
 _LIBRARY = (
     "its library is not a part of Tilesmith",
     "relax.backend.register_patterns and FuseOpsByPattern find the parts, relax.ext.NAME "
@@ -25,6 +30,18 @@ RELAX: dict[str, tuple[str, str]] = {
     "tvm.relax.transform.lower_gpu_ipc_alloc_storage:LowerGPUIPCAllocStorage": _IPC,
     "tvm.relax.transform.transform:RewriteCUDAGraph": _GRAPHS,
     "tvm.relax.pipeline:static_shape_tuning_pipeline": _TUNING,
+    **{
+        f"tvm.relax.transform{module}:{name}": _TUNING
+        for module in ("", ".transform")
+        for name in (
+            "FewShotTuning",
+            "MetaScheduleApplyDatabase",
+            "MetaScheduleTuneIRMod",
+            "MetaScheduleTuneTIR",
+        )
+    },
+    "tvm.relax.transform.tuning_api": _TUNING,
+    "tvm.relax.transform:tuning_api": _TUNING,
     "tvm.relax.backend_tir.contrib:cutlass_fcodegen": _LIBRARY,
     **{
         f"tvm.relax.backend.contrib.{name}": _LIBRARY

@@ -1,13 +1,14 @@
-"""Functions that all importers share: parameters that travel with a module."""
+"""Functions that all importers share: parameters that travel with a module, names."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilesmith.ir import IRModule
 from tilesmith.relax.expr import Function
 
-__all__ = ["detach_params"]
+__all__ = ["detach_params", "identifier"]
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
@@ -23,3 +24,9 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
             params[variable.name_hint] = list(function.attrs["params"])
             detached[variable] = function.without_attr("params")
     return detached, params
+
+
+def identifier(name: str) -> str:
+    """Turn a name into a Python identifier."""
+    found = re.sub(r"\W+", "_", name).strip("_")
+    return found if found and not found[0].isdigit() else f"v_{found}" if found else "v"

@@ -5,7 +5,8 @@
 
 Where things are: ``model.py`` reads and checks files, ``importer.py`` walks the graph, ``node.py``
 is what a converter sees of a node, ``ops/`` has the converters by family (``registry.py`` is their
-table), ``symbolic.py`` computes with sizes, ``folding.py`` with constants.
+table), ``symbolic.py`` computes with sizes. ``values.py`` and ``folding.py``, which computes with
+constants, are beside this package, since the importer of torch needs them, too.
 """
 
 from tilesmith.relax.frontend.onnx.importer import ONNXGraphImporter, from_onnx

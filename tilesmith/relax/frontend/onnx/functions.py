@@ -8,7 +8,7 @@ from tilesmith.relax.expr import known_struct_info
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.schemas import find_schema
 from tilesmith.relax.frontend.onnx.tensors import attribute_value
-from tilesmith.relax.frontend.onnx.values import Sizes, Weight
+from tilesmith.relax.frontend.values import Sizes, Weight
 from tilesmith.relax.relations import sizes_of
 from tilesmith.relax.struct_info import TensorStructInfo
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +20,9 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
+from tilesmith.relax.frontend.common import identifier
+from tilesmith.relax.frontend.folding import fold
 from tilesmith.relax.frontend.onnx import functions, symbolic
-from tilesmith.relax.frontend.onnx.folding import fold
 from tilesmith.relax.frontend.onnx.inputs import InputReader
 from tilesmith.relax.frontend.onnx.model import (
     check_names,
@@ -34,12 +34,13 @@ from tilesmith.relax.frontend.onnx.model import (
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode, outputs_of
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
+from tilesmith.relax.frontend.onnx.op_converter import convert_by_class, own_classes
 from tilesmith.relax.frontend.onnx.registry import find_converter
 from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
 from tilesmith.relax.frontend.onnx.tensors import attribute_value, tensor_array
-from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.frontend.options import fills_spans
+from tilesmith.relax.frontend.values import Sizes, Weight
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.ndarray import array as make_ndarray
 from tilesmith.support.errors import (
@@ -125,6 +126,7 @@ class ONNXGraphImporter:
         self.sanitize = sanitize
         self.versions: dict[str, int] = {}
         self.functions: dict[tuple[str, str], Any] = {}
+        self.own_classes = own_classes()
         self.weights: list[Weight] = []
         self.stored: Mapping[str, StoredTensor] = {}
         self.output_names: set[str] = set()
@@ -170,6 +172,8 @@ class ONNXGraphImporter:
 
     def _is_known(self, node: Any, version: int) -> bool:
         domain = "" if node.domain == "ai.onnx" else node.domain
+        if node.op_type in self.own_classes:
+            return True
         if find_converter(domain, node.op_type, version) is not None:
             return True
         if (node.domain, node.op_type) in self.functions:
@@ -177,7 +181,8 @@ class ONNXGraphImporter:
         return functions.has_definition(domain, node.op_type, version)
 
     def _is_standard(self, node: Any) -> bool:
-        return (node.domain, node.op_type) not in self.functions
+        own = node.op_type in self.own_classes
+        return not own and (node.domain, node.op_type) not in self.functions
 
     # Weights
 
@@ -362,23 +367,29 @@ class ONNXGraphImporter:
             self.builder.place = outer
 
     def convert(self, node: OnnxNode) -> list[Any]:
-        """Convert a node and return its outputs."""
-        if (node.proto.domain, node.operator) not in self.functions:
+        """Convert a node and return its outputs, bound to variables."""
+        return [self._bind(*pair) for pair in zip(self.results(node), node.proto.output)]
+
+    def results(self, node: OnnxNode) -> list[Any]:
+        """Return the outputs of a node as its converter gives them."""
+        own = self.own_classes.get(node.operator)
+        if own is not None:
+            return convert_by_class(self, node, own)
+        is_function = (node.proto.domain, node.operator) in self.functions
+        if not is_function:
             check_by_schema(node)
         known = symbolic.evaluate(node)
         if known is not None:
             return [known]
-        domain = node.domain
-        if (node.proto.domain, node.operator) in self.functions:
+        if is_function:
             return self.inline(node, self.functions[node.proto.domain, node.operator])
-        found = find_converter(domain, node.operator, node.version)
-        if found is None:
-            definition = functions.definition_of(node)
-            if definition is None:
-                raise OpNotImplemented("the operator has no converter")
-            return self.inline(node, definition, functions.default_attributes(node))
-        results = outputs_of(found.convert(node))
-        return [self._bind(value, name) for value, name in zip(results, node.proto.output)]
+        found = find_converter(node.domain, node.operator, node.version)
+        if found is not None:
+            return outputs_of(found.convert(node))
+        definition = functions.definition_of(node)
+        if definition is None:
+            raise OpNotImplemented("the operator has no converter")
+        return self.inline(node, definition, functions.default_attributes(node))
 
     def _bind(self, value: Any, name: str) -> Any:
         if value is None or isinstance(value, (Sizes, Weight)):
@@ -416,12 +427,6 @@ class ONNXGraphImporter:
             self.versions, self._arguments = around
         count = max(node.outputs, 1)
         return [inner.get(name) for name in function.output[:count]]
-
-
-def identifier(name: str) -> str:
-    """Turn a name into a Python identifier."""
-    found = re.sub(r"\W+", "_", name).strip("_")
-    return found if found and not found[0].isdigit() else f"v_{found}" if found else "v"
 
 
 def _is_too_big(error: Exception) -> bool:
@@ -468,6 +473,3 @@ def _all_nodes(graph: Any) -> Iterator[Any]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _all_nodes(attribute.g)
-
-
-__all__ += ["identifier"]

@@ -33,7 +33,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.frontend.onnx.node import OnnxNode
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of, tensor_info
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of, tensor_info
 from tilesmith.relax.relations import (
     definable_symbolic_vars,
     prove_equal,

@@ -15,6 +15,7 @@ from tilesmith.relax.frontend.onnx.external_data import (
     refuse_unread_data,
 )
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
+from tilesmith.relax.frontend.onnx.other_formats import refuse_other_formats
 from tilesmith.relax.frontend.onnx.registry import find_converter, supported_operators
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor, read_without_weights
 from tilesmith.support.errors import (
@@ -86,6 +87,7 @@ def _load_file(path: Path) -> LoadedModel:
 
 def _parse(data: bytes, what: str) -> Any:
     onnx = require_onnx()
+    refuse_other_formats(data, what)
     try:
         model = onnx.load_model_from_string(data)
     except Exception:  # any error of the package's parser means a broken file

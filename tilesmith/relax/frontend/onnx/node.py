@@ -11,7 +11,7 @@ from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, RelaxExpr, Tuple, known_struct_info
 from tilesmith.relax.frontend.onnx.schemas import describe_attribute
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     Size,
     Sizes,
     Weight,

@@ -19,7 +19,7 @@ from tilesmith.ir import operators as arithmetic
 from tilesmith.ir.expr import Select
 from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import normal_axis
-from tilesmith.relax.frontend.onnx.values import Sizes, integer
+from tilesmith.relax.frontend.values import Sizes, integer
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError, TilesmithError
 

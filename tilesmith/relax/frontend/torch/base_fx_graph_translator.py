@@ -26,8 +26,8 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
-from tilesmith.relax.frontend.onnx.folding import fold
-from tilesmith.relax.frontend.onnx.importer import identifier
+from tilesmith.relax.frontend.common import identifier
+from tilesmith.relax.frontend.folding import fold
 from tilesmith.relax.frontend.options import fills_spans
 from tilesmith.relax.frontend.torch.control import HIGHER_ORDER
 from tilesmith.relax.frontend.torch.node import AtenNode, cast

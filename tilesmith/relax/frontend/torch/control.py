@@ -23,7 +23,7 @@ from tilesmith.relax.expr import (
     Var,
     known_struct_info,
 )
-from tilesmith.relax.frontend.onnx.values import rank_of, scalar
+from tilesmith.relax.frontend.values import rank_of, scalar
 from tilesmith.relax.relations import definable_symbolic_vars, symbolic_vars
 from tilesmith.relax.struct_info import FuncStructInfo, ShapeStructInfo, TupleStructInfo
 from tilesmith.support.errors import UnsupportedError

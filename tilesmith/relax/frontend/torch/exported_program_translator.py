@@ -68,6 +68,9 @@ def from_exported_program(
 class ExportedProgramImporter(BaseFXGraphImporter):
     """One import of an exported program; see ``from_exported_program``."""
 
+    program: Any = None
+    """The program as it was imported: without side effects, and decomposed."""
+
     def create_input_vars(self, exported_program: Any) -> tuple[dict[str, Var], dict[str, Var]]:
         """Return variables for parameters, buffers and constants, and for the user's inputs; by the
         names of their nodes.
@@ -89,7 +92,7 @@ class ExportedProgramImporter(BaseFXGraphImporter):
                 f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                 notes=("torch.export.export(model, (example_input,)) makes one",),
             )
-        program = decomposed(exported_program, self.convert_map)
+        program = self.program = decomposed(exported_program, self.convert_map)
         self.check_operators(program.graph_module)
         mutated = mutated_inputs(program)
         inputs = graph_inputs(self, program, keep_params_as_input, mutated)

@@ -10,7 +10,8 @@ import numpy
 from tilesmith.ir import PrimExpr
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, RelaxExpr, ShapeExpr, known_struct_info
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.torch.tensors import dtype_name
+from tilesmith.relax.frontend.values import (
     as_array,
     dtype_of,
     is_static,
@@ -20,7 +21,6 @@ from tilesmith.relax.frontend.onnx.values import (
     shape_of,
     vector,
 )
-from tilesmith.relax.frontend.torch.tensors import dtype_name
 from tilesmith.relax.relations import describe
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeUnImplemented, ShapeError

@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     dtype_of,
     is_one,
     product,

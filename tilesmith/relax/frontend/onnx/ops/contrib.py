@@ -13,7 +13,7 @@ from tilesmith.relax.frontend.onnx.ops.activation import gelu
 from tilesmith.relax.frontend.onnx.ops.convolution import convolve, with_bias
 from tilesmith.relax.frontend.onnx.ops.linear import scaled
 from tilesmith.relax.frontend.onnx.registry import MICROSOFT, converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeRequired, ShapeError
 
 __all__ = ["attend", "heads_of", "score_mask", "whole_bias"]

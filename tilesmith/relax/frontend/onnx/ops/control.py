@@ -9,7 +9,7 @@ from tilesmith.relax.expr import Constant, If, SeqExpr, ShapeExpr, Tuple, TupleG
 from tilesmith.relax.frontend.onnx.loops import counted_loop, run_time_loop
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import as_array, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import as_array, rank_of, scalar, shape_of
 from tilesmith.support.errors import FrontendError, OpAttributeInvalid
 
 MOST_ITERATIONS = 1000

@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import rank_of, shape_of
+from tilesmith.relax.frontend.values import rank_of, shape_of
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 _CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
@@ -46,19 +46,24 @@ def same_padding(
     """Return the padding under which the result has ``size / stride`` elements, rounded up."""
     before, after = [], []
     for size, extent, stride in zip(sizes, extents, strides):
-        if isinstance(size, int):
-            total = max(0, (-(-size // stride) - 1) * stride + extent - size)
-        elif stride == 1:
-            total = extent - 1
-        else:
+        if not isinstance(size, int) and stride != 1:
             raise node.unsupported(
                 "auto_pad with strides on an axis of symbolic size",
                 "give the shapes of the model's inputs with shape_dict",
             )
-        small, large = total // 2, total - total // 2
-        before.append(large if lower else small)
-        after.append(small if lower else large)
+        first, last = same_padding_of_axis(size, extent, stride, lower)
+        before.append(first)
+        after.append(last)
     return before + after
+
+
+def same_padding_of_axis(size: Any, extent: int, stride: int, lower: bool) -> tuple[int, int]:
+    """Return the padding before and after one axis; with a stride of 1 any size has the same."""
+    total = extent - 1
+    if stride != 1:
+        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
+    small, large = total // 2, total - total // 2
+    return (large, small) if lower else (small, large)
 
 
 def padding_of(

@@ -10,7 +10,7 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, static_shape, vector
+from tilesmith.relax.frontend.values import dtype_of, rank_of, static_shape, vector
 from tilesmith.support.errors import FrontendError, OpAttributeInvalid
 
 

@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Constant, PrimValue, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     Sizes,
     dtype_of,
     is_static,

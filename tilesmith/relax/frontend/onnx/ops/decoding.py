@@ -12,7 +12,7 @@ from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.contrib import attend, heads_of, score_mask, whole_bias
 from tilesmith.relax.frontend.onnx.ops.run_time import size_vector
 from tilesmith.relax.frontend.onnx.registry import MICROSOFT, converter
-from tilesmith.relax.frontend.onnx.values import Size, dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import Size, dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeRequired, ShapeError
 
 # Rotated positions

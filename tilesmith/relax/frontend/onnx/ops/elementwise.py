@@ -11,7 +11,7 @@ from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, tensor_info
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, tensor_info
 from tilesmith.relax.relations import prove_equal, sizes_of
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType

@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Call, Function, SeqExpr, TupleGetItem, Var, kno
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.training import DOMAIN
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import rank_of, tensor_info
+from tilesmith.relax.frontend.values import rank_of, tensor_info
 from tilesmith.relax.transform.gradient import differentiate
 from tilesmith.support.errors import FrontendError
 

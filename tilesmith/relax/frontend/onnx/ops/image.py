@@ -16,7 +16,7 @@ from tilesmith.relax.frontend.onnx.ops.resizing import (
 )
 from tilesmith.relax.frontend.onnx.ops.run_time_resize import RunTimeResize
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     dtype_of,
     integer,
     rank_of,

@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Constant, ShapeExpr, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.ops.run_time import long_vector, size_vector, spread
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     Size,
     as_array,
     dtype_of,

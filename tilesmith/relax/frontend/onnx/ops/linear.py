@@ -7,7 +7,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, is_one, rank_of, scalar, shape_of, vector
+from tilesmith.relax.frontend.values import dtype_of, is_one, rank_of, scalar, shape_of, vector
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 

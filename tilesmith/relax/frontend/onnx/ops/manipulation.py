@@ -21,7 +21,7 @@ from tilesmith.relax.frontend.onnx.ops.run_time import (
 )
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.symbolic import as_value
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     Size,
     as_size,
     dtype_of,

@@ -10,7 +10,7 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 

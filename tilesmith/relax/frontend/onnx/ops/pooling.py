@@ -12,7 +12,7 @@ from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import padding_of, spatial_list, spatial_rank
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     dtype_of,
     product,
     rank_of,

@@ -14,7 +14,7 @@ from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.ops.elementwise import with_common_sizes
 from tilesmith.relax.frontend.onnx.ops.pooling import average_pool
 from tilesmith.relax.frontend.onnx.registry import MICROSOFT, add_converter, converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import FrontendError
 
 

@@ -10,7 +10,7 @@ from tilesmith.relax.frontend.onnx.ops.convolution import convolve, with_bias
 from tilesmith.relax.frontend.onnx.ops.elementwise import cast
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     dtype_of,
     is_one,
     product,

@@ -15,7 +15,7 @@ from tilesmith.relax.frontend.onnx.loops import counted_loop
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.activation import ACTIVATIONS
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import as_array, dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import as_array, dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
 MOST_STEPS = 64

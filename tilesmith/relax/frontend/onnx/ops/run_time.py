@@ -14,7 +14,7 @@ import numpy
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode, stack_sizes
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     Size,
     dtype_of,
     product,

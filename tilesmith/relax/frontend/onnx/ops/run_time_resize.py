@@ -13,7 +13,7 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.run_time import long_vector, size_vector
-from tilesmith.relax.frontend.onnx.values import Size, dtype_of, scalar, shape_of
+from tilesmith.relax.frontend.values import Size, dtype_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeInvalid
 
 __all__ = ["RunTimeResize"]

@@ -16,7 +16,7 @@ from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import kernel_shape, spatial_list, with_bias
 from tilesmith.relax.frontend.onnx.ops.run_time import size_vector
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import (
+from tilesmith.relax.frontend.values import (
     dtype_of,
     product,
     rank_of,

@@ -9,7 +9,7 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import add_converter, converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of
 
 
 def _arg_extreme(function: Callable[..., Any]) -> Callable[[OnnxNode], Any]:

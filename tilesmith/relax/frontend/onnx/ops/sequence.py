@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.ops.manipulation import parts_of
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import rank_of, scalar, shape_of
 from tilesmith.support.errors import FrontendError
 
 

@@ -11,7 +11,7 @@ from tilesmith.relax.expr import Constant
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.tensors import dtype_name
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of, static_shape
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of, static_shape
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ShapeError
 

@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, scalar
+from tilesmith.relax.frontend.values import dtype_of, scalar
 from tilesmith.support.errors import FrontendError
 
 DOMAIN = "ai.onnx.preview.training"

@@ -17,7 +17,7 @@ from tilesmith.relax.frontend.onnx.ops.classical import (
     with_second_class,
 )
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.values import dtype_of, rank_of, scalar, shape_of
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import OpAttributeInvalid
 

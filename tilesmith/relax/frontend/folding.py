@@ -11,7 +11,7 @@ from typing import Any
 from tilesmith.ir import Op
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, Tuple, TupleGetItem, Var, known_struct_info
-from tilesmith.relax.frontend.onnx.values import product
+from tilesmith.relax.frontend.values import product
 from tilesmith.relax.op.evaluate import (
     NotConstantError,
     constant_value,

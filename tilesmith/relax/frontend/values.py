@@ -1,4 +1,4 @@
-"""Values that the names of an ONNX graph are bound to, and queries about tensors.
+"""Values that the names of an imported graph are bound to, and queries about tensors.
 
 A value is one of
 
