@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.contrib.graph_executor import checksum
+from tilesmith.driver.board_build import BoardOptions, build_for_board, check_pools
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
@@ -30,6 +31,7 @@ from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
 from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
+    ConfigError,
     ExecutionError,
     TypeMismatchError,
     UnsupportedError,
@@ -66,17 +68,17 @@ def build(
     """
     executor = Executor(executor) if isinstance(executor, str) else executor
     runtime = Runtime(runtime) if isinstance(runtime, str) else runtime
-    _refuse(runtime, workspace_memory_pools, constant_memory_pools)
+    board = _board_options(
+        executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
+    )
     check_options(PassContext.current())
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
+    if board is not None:
+        return _built_for_board(module, params, executor, chosen, board)
     constants = ConstantTable("p")
     with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as fallbacks:
-        with phase("graph passes"):
-            # external compilers get their functions as they were partitioned
-            prepared = requested(generate_external_code(_needed(module)))
-            bound = _bind(to_relax(prepared), params)
-            passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
+        passed = _passed(module, params, chosen)
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name
@@ -101,14 +103,74 @@ def build(
     return made
 
 
-def _refuse(runtime: Runtime, *pools: Any) -> None:
-    if any(pool is not None for pool in pools):
-        raise UnsupportedError("relay.build: memory pools of boards are not supported yet")
-    if runtime.name == "crt" or runtime.options.get("system-lib"):
+def _board_options(
+    executor: Executor,
+    runtime: Runtime,
+    workspace_pools: Any,
+    constant_pools: Any,
+    mod_name: str,
+) -> BoardOptions | None:
+    """Return the choices about a program for a board; None for one of this process. Raises
+    UnsupportedError for what neither has.
+    """
+    check_pools(workspace_pools, constant_pools)
+    if runtime.options.get("system-lib"):
         raise UnsupportedError(
-            "relay.build: programs for boards (the C runtime, system-lib) cannot be built yet",
-            notes=('target="c" writes the program as C: lib.get_lib().get_source()',),
+            "relay.build: system-lib is not supported: there is no table of all linked functions",
+            notes=("leave it out: functions are linked by their names",),
         )
+    if runtime.name != "crt":
+        if workspace_pools is not None or constant_pools is not None:
+            raise UnsupportedError(
+                "relay.build: memory pools are those of a board; programs of this process plan "
+                "their workspace by themselves",
+                notes=('runtime=Runtime("crt"), executor=Executor("aot"), target="c"',),
+            )
+        return None
+    if executor.name != "aot":
+        raise UnsupportedError(
+            "relay.build: the graph executor reads the graph as JSON while it runs, which programs "
+            "for boards do not",
+            notes=('executor=Executor("aot") makes one C function that calls the kernels',),
+        )
+    interface = str(executor.options.get("interface-api", "packed"))
+    if interface not in ("c", "packed"):
+        raise ConfigError(
+            f"there is no interface-api '{interface}'",
+            notes=("c (structures of pointers), packed",),
+        )
+    return BoardOptions(mod_name, interface == "packed", workspace_pools, constant_pools)
+
+
+def _built_for_board(
+    module: IRModule,
+    params: Mapping[str, Any] | None,
+    executor: Executor,
+    chosen: Target,
+    board: BoardOptions,
+) -> AOTExecutorFactoryModule:
+    """Compile a program for a board: to C files."""
+    if chosen.kind.name != "c":
+        raise UnsupportedError(
+            f"programs for boards are written in C, not for targets of kind '{chosen.kind.name}'",
+            notes=('target="c", with the compiler\'s names: "c -mcpu=cortex-m7"',),
+        )
+    with deep_recursion(), chosen, in_relays_words():
+        passed = _passed(module, params, chosen)
+        library = build_for_board(passed, chosen, board)
+    used = library.constants
+    made = AOTExecutorFactoryModule(module, chosen, executor, library, board.module_name, used)
+    made.lowered = passed
+    return made
+
+
+def _passed(module: IRModule, params: Mapping[str, Any] | None, chosen: Target) -> IRModule:
+    """Return a program after the passes of the graph."""
+    with phase("graph passes"):
+        # external compilers get their functions as they were partitioned
+        prepared = requested(generate_external_code(_needed(module)))
+        bound = _bind(to_relax(prepared), params)
+        return graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
 
 
 def build_target(target: Any, host: Any) -> Target:
