@@ -25,6 +25,7 @@ from tilesmith.relay.backend.executor_factory import (
 )
 from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
+from tilesmith.relay.backend.target_hooks import has_hook
 from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
@@ -181,7 +182,7 @@ def build_target(target: Any, host: Any) -> Target:
     if isinstance(target, Mapping):
         target = list(target.values())
     if isinstance(target, (list, tuple)):
-        compiled = [one for one in target if Target(one).kind.name not in EXTERNAL_KINDS]
+        compiled = [one for one in target if not _is_external(Target(one))]
         different = {str(Target(one)) for one in compiled or target}
         if len(different) != 1:
             raise UnsupportedError(
@@ -193,9 +194,14 @@ def build_target(target: Any, host: Any) -> Target:
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
     chosen = Target(target) if host is None else Target(target, host)
-    if chosen.kind.name in EXTERNAL_KINDS:
+    if _is_external(chosen):
         return chosen.host or Target("llvm")
     return chosen
+
+
+def _is_external(target: Target) -> bool:
+    """Return whether a target only compiles parts of programs, by a code generator or a hook."""
+    return target.kind.name in EXTERNAL_KINDS or has_hook(target.kind.name)
 
 
 def as_module(program: Any) -> IRModule:
