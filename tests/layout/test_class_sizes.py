@@ -19,10 +19,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 METHOD_BUDGET = 30
 LEVEL_BUDGET = 3
 
-# Modules whose classes exist to be derived from: walkers over the IR, and errors.
+# Modules whose classes exist to be derived from: walkers over the IR, errors, and the converter of
+# TensorFlow Lite's operators, which has a method for each of them that users may replace.
 KITS = (
     "tilesmith.ir.visitor",
     "tilesmith.relax.expr_functor",
+    "tilesmith.relay.frontend.tflite.converter",
     "tilesmith.support.errors",
     "tilesmith.tir.functor",
     "tilesmith.tir.redirection",

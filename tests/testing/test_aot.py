@@ -1,5 +1,7 @@
 """Models are compiled to C, run here, and compared."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -81,9 +83,15 @@ def test_tables_and_refusals():
     assert aot.get_dtype_range("int8") == (-128, 127)
     least, most = aot.get_dtype_range("float32")
     assert least == -most == np.finfo("float32").min
-    for function in (aot.convert_to_relay, aot.create_relay_module_and_inputs_from_tflite_file):
-        with pytest.raises(UnsupportedError, match="ONNX"):
-            function("model.tflite")
+
+
+def test_models_of_tensorflow_lite():
+    path = Path(__file__).parents[1] / "relay" / "frontend" / "models" / "network_int8.tflite"
+    mod, params = aot.convert_to_relay(path.read_bytes(), False)
+    assert len(mod["main"].params) == 1 + len(params)
+    mod, inputs, params = aot.create_relay_module_and_inputs_from_tflite_file(str(path))
+    assert [one.name_hint for one in mod["main"].params] == list(inputs) and params
+    assert [(x.dtype.name, x.shape) for x in inputs.values()] == [("int8", (1, 17, 15, 3))]
 
 
 def test_users_names():

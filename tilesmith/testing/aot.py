@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy
 
+from tilesmith.driver import relay_build
 from tilesmith.driver.relay_build import as_module, build
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.relay.backend.executor import Executor, Runtime
+from tilesmith.relay.frontend import from_tflite
 from tilesmith.runtime.devices import cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ExecutionError, UnsupportedError
@@ -87,23 +89,39 @@ class AOTTestRunner(NamedTuple):
     pass_config: Mapping[str, Any] = {}
 
 
-def _refuse_tflite(what: str) -> NoReturn:
-    raise UnsupportedError(
-        f"{what}: models of TensorFlow Lite are not imported",
-        notes=("convert the model to ONNX: python -m tf2onnx.convert --tflite …",),
-    )
-
-
-def convert_to_relay(tflite_model_buf: bytes, bind_params_by_name: bool = True) -> NoReturn:
-    """Raise UnsupportedError: models of TensorFlow Lite are not imported."""
-    _refuse_tflite("convert_to_relay")
+def convert_to_relay(
+    tflite_model_buf: bytes, bind_params_by_name: bool = True
+) -> tuple[IRModule, dict[str, Any]]:
+    """Return the module and the weights of a model of TensorFlow Lite; with
+    ``bind_params_by_name``, the weights are constants in the module, too.
+    """
+    mod, params = from_tflite(tflite_model_buf)
+    if bind_params_by_name:
+        mod["main"] = relay_build.bind_params_by_name(mod["main"], params)
+    return mod, params
 
 
 def create_relay_module_and_inputs_from_tflite_file(
     tflite_model_file: str, bind_params_by_name: bool = True
-) -> NoReturn:
-    """Raise UnsupportedError: models of TensorFlow Lite are not imported."""
-    _refuse_tflite("create_relay_module_and_inputs_from_tflite_file")
+) -> tuple[IRModule, dict[str, numpy.ndarray], dict[str, Any]]:
+    """Return the module of a file of TensorFlow Lite, random inputs for it, and its weights."""
+    mod, params = from_tflite(tflite_model_file)
+    random = numpy.random.default_rng(0)
+    inputs = {}
+    for one in mod["main"].params:
+        if one.name_hint in params:
+            continue
+        dtype = str(one.checked_type.dtype)
+        low, high = get_dtype_range(dtype)
+        shape = tuple(one.checked_type.concrete_shape)
+        inputs[one.name_hint] = (
+            random.integers(int(low), int(high), shape, endpoint=True).astype(dtype)
+            if numpy.dtype(dtype).kind in "iu"
+            else random.standard_normal(shape).astype(dtype)
+        )
+    if bind_params_by_name:
+        mod["main"] = relay_build.bind_params_by_name(mod["main"], params)
+    return mod, inputs, params
 
 
 def _refuse_boards(options: Mapping[str, Any]) -> None:

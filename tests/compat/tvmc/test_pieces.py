@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,7 @@ from tilesmith.compat.tvm.tvmc.workspace_pools import (
     workspace_pools_recombobulate,
 )
 from tilesmith.relay.backend.executor import Executor, Runtime
+from tilesmith.relay.frontend.keras import require_keras
 from tilesmith.target import Target
 
 
@@ -250,13 +252,38 @@ def test_formats_of_models(tmp_path):
         frontends.lazy_import("no_such_package.part")
 
 
-@pytest.mark.parametrize("name", ["keras", "pb", "tflite", "paddle"])
-def test_formats_that_are_converted_first(tmp_path, name):
-    frontend = frontends.get_frontend_by_name(name)
-    path = tmp_path / f"model.{frontend.suffixes()[0]}"
+def test_models_of_paddle_are_converted_first(tmp_path):
+    path = tmp_path / "model.pdmodel"
     path.write_bytes(b"")
     with pytest.raises(TVMCException, match=r"(?i)convert it to onnx"):
         frontends.load_model(str(path))
+
+
+@pytest.mark.parametrize("suffix", ["keras", "h5", "pb", "tflite"])
+def test_a_file_that_is_no_model_is_named(tmp_path, suffix):
+    path = tmp_path / f"model.{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(TVMCException, match=rf"model\.{suffix}'"):
+        frontends.load_model(str(path))
+
+
+@pytest.mark.parametrize("name", ["network.pb", "network_int8.tflite"])
+def test_models_of_tensorflow_are_read(name):
+    folder = Path(__file__).parents[2] / "relay" / "frontend" / "models"
+    model = frontends.load_model(str(folder / name))
+    assert len(model.mod["main"].params) == 1 + len(model.params)
+
+
+def test_models_of_keras_are_read(tmp_path):
+    keras = require_keras()
+    path = str(tmp_path / "model.keras")
+    made = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(3)])
+    made.save(path)
+    model = frontends.load_model(path, shape_dict={"x": [2, 4]})
+    assert list(model.mod["main"].ret_type.concrete_shape) == [2, 3]
+    frontend = frontends.get_frontend_by_name("keras")
+    functional = frontend.sequential_to_functional(made)
+    assert not frontend.is_sequential_p(functional) and functional.output_shape == (None, 3)
 
 
 def test_options_of_projects_are_laid_out():

@@ -56,7 +56,6 @@ def test_importers_of_onnx_are_at_their_places():
 
 
 COMMANDS = {
-    "keras": "tf2onnx.convert --keras", "tensorflow": "--saved-model", "tflite": "--tflite",
     "paddle": "paddle2onnx --model_dir", "mxnet": "mxnet.onnx.export_model",
     "coreml": "onnxmltools", "caffe": "caffe2onnx", "caffe2": "convert-caffe2-to-onnx",
     "darknet": "darknet2onnx", "oneflow": "oneflow2onnx",
@@ -70,6 +69,18 @@ def test_other_formats_say_how_to_come_here(name):
         getattr(frontend, "from_" + name)("model", shape={"x": (1, 3)})
     assert COMMANDS[name] in caught.value.notes[0]
     assert "relay.frontend.from_onnx('model.onnx')" in caught.value.notes[0]
+
+
+@pytest.mark.parametrize("name", ["keras", "tensorflow", "tflite"])
+def test_importers_have_modules(name):
+    frontend = importlib.import_module("tvm.relay.frontend")
+    module = importlib.import_module(f"tvm.relay.frontend.{name}")
+    assert getattr(frontend, f"from_{name}") is getattr(module, f"from_{name}")
+
+
+def test_graphs_of_tensorflow_2_are_frozen_first():
+    with pytest.raises(ImportError, match="convert_variables_to_constants_v2"):
+        importlib.import_module("tvm.relay.frontend.tensorflow2")
 
 
 def test_the_prelude_is_imported_by_name():

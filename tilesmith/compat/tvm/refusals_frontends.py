@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["FRONTENDS"]
 
 _THEN = "; then relay.frontend.from_onnx('model.onnx')"
-_TF = "python -m tf2onnx.convert"
 
 _FORMATS: dict[str, tuple[str, str]] = {
     "caffe": (
@@ -27,15 +26,10 @@ _FORMATS: dict[str, tuple[str, str]] = {
         "python demo_darknet2onnx.py net.cfg net.names net.weights image.jpg 1"
         " (of the repository pytorch-YOLOv4)",
     ),
-    "keras": (
-        "Keras models are not read",
-        f"{_TF} --keras model.h5 --output model.onnx (or model.export('model.onnx',"
-        " format='onnx') of Keras 3)",
-    ),
     "mxnet": (
         "MXNet models are not read",
         "mxnet.onnx.export_model('net-symbol.json', 'net-0000.params', [(1, 3, 224, 224)],"
-        " numpy.float32, 'model.onnx')",
+        " numpy.float32, 'model.onnx') (of MXNet 1.9, with a numpy below 1.24)",
     ),
     "oneflow": (
         "OneFlow models are not read",
@@ -47,15 +41,6 @@ _FORMATS: dict[str, tuple[str, str]] = {
         "paddle2onnx --model_dir DIR --model_filename model.pdmodel --params_filename"
         " model.pdiparams --save_file model.onnx",
     ),
-    "tensorflow": (
-        "TensorFlow models are not read",
-        f"{_TF} --saved-model DIR --output model.onnx (or --graphdef model.pb --inputs x:0"
-        " --outputs y:0)",
-    ),
-    "tflite": (
-        "TensorFlow Lite models are not read",
-        f"{_TF} --tflite model.tflite --output model.onnx",
-    ),
 }
 """Format → why it is not read, and the command that makes an ONNX model."""
 
@@ -64,19 +49,11 @@ _MODULES = {
     "caffe2": "caffe2",
     "coreml": "coreml",
     "darknet": "darknet",
-    "keras": "keras",
     "mxnet": "mxnet",
     "mxnet_qnn_op_utils": "mxnet",
     "nnvm_common": "mxnet",
     "oneflow": "oneflow",
     "paddlepaddle": "paddle",
-    "tensorflow": "tensorflow",
-    "tensorflow2": "tensorflow",
-    "tensorflow2_ops": "tensorflow",
-    "tensorflow_ops": "tensorflow",
-    "tensorflow_parser": "tensorflow",
-    "tflite": "tflite",
-    "tflite_flexbuffer": "tflite",
 }
 """Module of an importer → format."""
 
@@ -92,6 +69,25 @@ _TORCH_CONVERTERS = (
 _DETECTION = (
     "detection models come with ONNX's NonMaxSuppression, which needs no rewriting",
     "relay.frontend.from_pytorch; relay.dataflow_pattern.rewrite for rewriting of one's own",
+)
+
+_FREEZE = (
+    "graphs of TensorFlow are read when they are frozen",
+    "tensorflow.python.framework.convert_to_constants.convert_variables_to_constants_v2(function)"
+    ".graph.as_graph_def() freezes a function of TensorFlow 2; then"
+    " relay.frontend.from_tensorflow(graph_def)",
+)
+_TENSORFLOW_CONVERTERS = (
+    "converters of nodes are functions, one for each operator",
+    "tilesmith.relay.frontend.tensorflow.registry.operator registers one",
+)
+_FLEXBUFFERS = (
+    "the package flatbuffers reads them",
+    "flatbuffers.flexbuffers.Loads(data) of pip install flatbuffers",
+)
+_SPARSE = (
+    "weights that are stored sparsely are not imported",
+    "convert the model without pruning's sparse storage (DENSIFY)",
 )
 
 _ONNX = """
@@ -146,6 +142,12 @@ FRONTENDS: dict[str, tuple[str, str]] = {
         f"{_WHERE}.{module}": (_FORMATS[name][0], _FORMATS[name][1] + _THEN)
         for module, name in _MODULES.items()
     },
+    f"{_WHERE}.tensorflow2": _FREEZE,
+    f"{_WHERE}.tensorflow2_ops": _TENSORFLOW_CONVERTERS,
+    f"{_WHERE}.tensorflow_ops": _TENSORFLOW_CONVERTERS,
+    f"{_WHERE}.tensorflow_parser": _FREEZE,
+    f"{_WHERE}.tflite_flexbuffer": _FLEXBUFFERS,
+    f"{_WHERE}.tflite:prepare_dense_matrix_from_sparse": _SPARSE,
     f"{_WHERE}.qnn_torch": (
         "models that torch has quantised are not imported",
         "import the model of floats, then quantise it: relay.quantize.quantize",

@@ -14,11 +14,18 @@ import numpy
 from tilesmith.compat.tvm.tvmc.errors import TVMCException, TVMCImportError
 from tilesmith.compat.tvm.tvmc.model import TVMCModel
 from tilesmith.ir import IRModule
-from tilesmith.relay.frontend import from_onnx, from_pytorch
+from tilesmith.relay.frontend import (
+    from_keras,
+    from_onnx,
+    from_pytorch,
+    from_tensorflow,
+    from_tflite,
+)
+from tilesmith.relay.frontend.keras import require_keras
 from tilesmith.relay.parser import fromtext
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import array
-from tilesmith.support.errors import MissingDependencyError
+from tilesmith.support.errors import FrontendError, MissingDependencyError
 
 logger = logging.getLogger("TVMC")
 
@@ -155,22 +162,19 @@ def _random(param: Any) -> Any:
     return array(values.astype(DataType(kind.dtype).numpy()))
 
 
-class _Elsewhere(Frontend):
-    """A format that is read after it was converted."""
+def _loaded(importer: Any, path: str, **kwargs: Any) -> Loaded:
+    """Return what an importer makes of a file; a package that is missing is named."""
+    try:
+        loaded: Loaded = importer(path, **kwargs)
+        return loaded
+    except MissingDependencyError as error:
+        raise TVMCImportError(error.message, notes=error.notes) from None
+    except FrontendError as error:
+        raise TVMCException(f"'{path}': {error.message}", notes=error.notes) from None
 
-    advice = ""
 
-    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> NoReturn:
-        """Raise TVMCException, which says how to convert the model."""
-        raise TVMCException(
-            f"models of {self.name()} are not read from files", notes=(self.advice,)
-        )
-
-
-class KerasFrontend(_Elsewhere):
+class KerasFrontend(Frontend):
     """Models of Keras."""
-
-    advice = "convert it to ONNX (keras: model.export(path, format='onnx'), or tf2onnx)"
 
     @staticmethod
     def name() -> str:
@@ -182,26 +186,39 @@ class KerasFrontend(_Elsewhere):
         """Return the suffixes of its files."""
         return ["h5", "keras"]
 
+    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> Loaded:
+        """Return the module and the weights of a file; ``kwargs`` are options of
+        `relay.frontend.from_keras`, whose layout is here what Keras says ("NHWC").
+        """
+        try:
+            keras = require_keras()
+        except MissingDependencyError as error:
+            raise TVMCImportError(error.message, notes=error.notes) from None
+        try:
+            model = keras.models.load_model(path, compile=False)
+        except (OSError, ValueError) as error:
+            raise TVMCException(f"'{path}' is no model of Keras: {error}") from None
+        loaded: Loaded = from_keras(model, shape_dict, **{"layout": "NHWC", **kwargs})
+        return loaded
+
     def is_sequential_p(self, model: Any) -> bool:
         """Return whether a model of Keras is a plain sequence of layers."""
-        return isinstance(model, lazy_import("keras").Sequential)
+        return isinstance(model, require_keras().Sequential)
 
     def sequential_to_functional(self, model: Any) -> Any:
         """Return a sequence of layers as a model of inputs and outputs."""
-        keras = lazy_import("keras")
+        keras = require_keras()
         if not self.is_sequential_p(model):
             raise TVMCException(f"{type(model).__name__} is not a Sequential of Keras")
-        start = keras.layers.Input(batch_shape=model.layers[0].input_shape)
+        start = keras.layers.Input(batch_shape=model.inputs[0].shape)
         value = start
         for layer in model.layers:
             value = layer(value)
         return keras.Model([start], [value])
 
 
-class TensorflowFrontend(_Elsewhere):
+class TensorflowFrontend(Frontend):
     """Frozen graphs of TensorFlow."""
-
-    advice = "convert it to ONNX: python -m tf2onnx.convert --graphdef MODEL.pb --output MODEL.onnx"
 
     @staticmethod
     def name() -> str:
@@ -213,11 +230,15 @@ class TensorflowFrontend(_Elsewhere):
         """Return the suffixes of its files."""
         return ["pb"]
 
+    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> Loaded:
+        """Return the module and the weights of a file; ``kwargs`` are options of
+        `relay.frontend.from_tensorflow`.
+        """
+        return _loaded(from_tensorflow, path, shape=shape_dict, **kwargs)
 
-class TFLiteFrontend(_Elsewhere):
+
+class TFLiteFrontend(Frontend):
     """Models of TensorFlow Lite."""
-
-    advice = "convert it to ONNX: python -m tf2onnx.convert --tflite MODEL.tflite --output M.onnx"
 
     @staticmethod
     def name() -> str:
@@ -229,9 +250,15 @@ class TFLiteFrontend(_Elsewhere):
         """Return the suffixes of its files."""
         return ["tflite"]
 
+    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> Loaded:
+        """Return the module and the weights of a file; ``kwargs`` are options of
+        `relay.frontend.from_tflite`.
+        """
+        return _loaded(from_tflite, path, shape_dict=shape_dict, **kwargs)
 
-class PaddleFrontend(_Elsewhere):
-    """Models of PaddlePaddle."""
+
+class PaddleFrontend(Frontend):
+    """Models of PaddlePaddle, which are read after they were converted."""
 
     advice = "convert it to ONNX: paddle2onnx --model_filename MODEL.pdmodel --save_file M.onnx"
 
@@ -244,6 +271,12 @@ class PaddleFrontend(_Elsewhere):
     def suffixes() -> list[str]:
         """Return the suffixes of its files."""
         return ["pdmodel"]
+
+    def load(self, path: str, shape_dict: Shapes = None, **kwargs: Any) -> NoReturn:
+        """Raise TVMCException, which says how to convert the model."""
+        raise TVMCException(
+            f"models of {self.name()} are not read from files", notes=(self.advice,)
+        )
 
 
 ALL_FRONTENDS: list[type[Frontend]] = [
