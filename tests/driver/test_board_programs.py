@@ -21,6 +21,7 @@ from tests.micro.board_programs import (
 from tilesmith import relay
 from tilesmith.codegen.c import find_compiler
 from tilesmith.ir import IRModule, WorkspaceMemoryPools, WorkspacePoolInfo
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 
@@ -73,6 +74,28 @@ def test_pools_that_are_too_small_are_named():
         )
     with pytest.raises(TypeMismatchError, match="WorkspaceMemoryPools"):
         built(model, workspace_memory_pools=[1])
+
+
+USMP = {"tir.usmp.enable": True, "tir.usmp.use_workspace_io": True}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["network", "two_outputs"])
+@pytest.mark.parametrize("has_pool", [False, True])
+def test_inputs_and_outputs_lie_in_the_workspace(name, has_pool, tmp_path):
+    model = MODELS[name]()
+    options = {"workspace_memory_pools": workspace_pools(sram=-1)} if has_pool else {}
+    with PassContext(opt_level=3, config=USMP):
+        library = built(model, name=name, **options).get_lib()
+        with pytest.raises(ConfigError, match="memory of the caller"):
+            built(model, "packed")
+        with pytest.raises(UnsupportedError, match="has no effect here"):
+            relay.build(model[0], "c", params=model[1])
+    tensors = [*library.inputs, *library.outputs]
+    (size,) = [*library.memory["pools"].values(), *library.memory["workspaces"].values()]
+    assert size >= max(one.nbytes for one in tensors)
+    assert set(library.memory["io"]) == {one.member for one in tensors}
+    check(run_in_c(library, name, tmp_path, model[2]), interpreted(model))
 
 
 PACKED_C = """

@@ -98,7 +98,7 @@ MAIN_C = """
 #include <stdlib.h>
 #include "tvmgen_{name}.h"
 {memory}
-static void* space(size_t size) {{ return calloc(size + 1, 1); }}
+void* space(size_t size) {{ return calloc(size + 1, 1); }}
 int main(void) {{
 {body}
   return status;
@@ -108,31 +108,31 @@ int main(void) {{
 
 def caller(library, name):
     """Write a program that reads inputs, calls the model with its structures, writes outputs."""
-    prefix, body = f"tvmgen_{name}", []
+    prefix, memory, body = f"tvmgen_{name}", library.memory, []
+    pools, has_own_io = list(memory["pools"]), bool(memory["io"])
     groups = {"inputs": library.inputs, "outputs": library.outputs}
-    pools = list(library.memory["pools"])
+    if pools:
+        values = ", ".join([f"{pool}_memory" for pool in pools])
+        body.append(f"struct {prefix}_workspace_pools pools = {{{values}}};")
     for group, members in groups.items():
-        values = ", ".join([f"space({one.nbytes})" for one in members])
-        body.append(f"struct {prefix}_{group} {group} = {{{values}}};")
+        values = "{" + ", ".join([f"space({one.nbytes})" for one in members]) + "}"
+        if has_own_io:
+            values = f"{prefix}_map_{group}({'&pools' if pools else ''})"
+        body.append(f"struct {prefix}_{group} {group} = {values};")
     for one in library.inputs:
         body.append(
             f"if (fread(inputs.{one.member}, 1, {one.nbytes}, stdin) != {one.nbytes}) return 99;"
         )
-    memory = [
-        f"static _Alignas(16) uint8_t {pool}_memory[{library.memory['pools'][pool]}];"
-        for pool in pools
+    declared = [
+        f"static _Alignas(16) uint8_t {pool}_memory[{memory['pools'][pool]}];" for pool in pools
     ]
-    arguments = "&inputs, &outputs"
-    if pools:
-        values = ", ".join([f"{pool}_memory" for pool in pools])
-        body.append(f"struct {prefix}_workspace_pools pools = {{{values}}};")
-        arguments += ", &pools"
-    body.append(f"int32_t status = {prefix}_run({arguments});")
+    arguments = [] if has_own_io else ["&inputs", "&outputs"]
+    arguments += ["&pools"] if pools else []
+    body.append(f"int32_t status = {prefix}_run({', '.join(arguments)});")
     for one in library.outputs:
         body.append(f"fwrite(outputs.{one.member}, 1, {one.nbytes}, stdout);")
-    return MAIN_C.format(
-        name=name, memory="\n".join(memory), body="\n".join(["  " + one for one in body])
-    )
+    lines = "\n".join(["  " + one for one in body])
+    return MAIN_C.format(name=name, memory="\n".join(declared), body=lines)
 
 
 def compiled_run(files, folder, inputs, outputs):

@@ -32,6 +32,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
     UnsupportedModuleError,
 )
+from tilesmith.tir.usmp import PoolAllocation
 
 
 def test_a_package_has_code_interface_memory_weights_and_program(tmp_path):
@@ -120,10 +121,12 @@ def test_headers_of_ones_own(tmp_path):
         "struct tvmgen_my_net_devices* devices", "TVMGEN_MY_NET_WORKSPACE_SIZE 640",
     ):  # fmt: skip
         assert words in text
-    with pytest.raises(UnsupportedError, match="do not lie in pools"):
-        model_library_format.generate_c_interface_header(
-            "m", ["a"], [], {}, {"a": pool}, [], 0, tmp_path
-        )
+    place = PoolAllocation(pool.pool_info, 0)
+    path = model_library_format.generate_c_interface_header(
+        "m", ["a"], [], {"sram": 64}, {"a": place}, [], 64, tmp_path
+    )
+    words = "struct tvmgen_m_inputs tvmgen_m_map_inputs(struct tvmgen_m_workspace_pools*"
+    assert words in Path(path).read_text()
 
 
 def test_arrays_become_headers(tmp_path):

@@ -19,6 +19,7 @@ from tilesmith.arith import Analyzer
 from tilesmith.codegen.c import emit_source
 from tilesmith.codegen.c.helpers import identifier
 from tilesmith.codegen.c.model_interface import (
+    RESERVED,
     ModelInterface,
     ModelTensor,
     PlacedConstant,
@@ -71,6 +72,7 @@ from tilesmith.tir.usmp.transform import convert_pool_allocations_to_offsets
 from tilesmith.tir.usmp.utils import (
     ALIGNMENT,
     CANDIDATE_MEMORY_POOL_ATTR,
+    BufferInfo,
     plan_pool_allocations,
 )
 
@@ -80,6 +82,8 @@ _MAIN = "__tvm_main__"
 _SMALL, _SMALL_LOCAL = 128, 1024
 """Memory of a kernel of at most so many bytes is a local array; the second is for the scope
 "local", which compilers try to keep in registers."""
+_END = 1 << 60
+"""A step after the last one."""
 _OWN_WORKSPACE, _OWN_CONSTANTS = "workspace", "constants"
 
 
@@ -91,6 +95,8 @@ class BoardOptions:
     is_packed: bool
     workspace_pools: WorkspaceMemoryPools | None = None
     constant_pools: ConstantMemoryPools | None = None
+    has_own_io: bool = False
+    """Whether inputs and outputs lie in the workspace, too."""
 
 
 def check_pools(workspace: Any, constants: Any) -> None:
@@ -133,6 +139,8 @@ class _BoardProgram:
         self.constants = ConstantTable("p")
         self.storages: dict[Storage, Var] = {}
         self.tensors: set[Var] = set()  # the pointers of the storages, once they are lowered
+        self.io: dict[Var, bool] = {}  # pointers of inputs (True) and outputs in the workspace
+        self.io_places: list[tuple[str, int]] = []  # where these lie: pool, offset
         self.constant_sizes: dict[str, int] = {}
 
     def build(self) -> BoardModule:
@@ -143,7 +151,7 @@ class _BoardProgram:
         self._check(graph)
         inputs, outputs = self._tensors(graph, name)
         placed = self._place_constants()
-        main = self._lowered_main(graph, placed)
+        main = self._lowered_main(graph, placed, inputs, outputs)
         lowered = lower_jobs(kernels.jobs.values(), self.target, _in_one_thread)
         whole = IRModule({_MAIN: main})
         whole.update(lowered)
@@ -160,6 +168,7 @@ class _BoardProgram:
             {} if has_pools else sizes,
             max(self._alignment("workspace"), self._alignment("constants")),
             self.options.is_packed,
+            io_places=self.io_places,
         )
         return self._files(whole, interface, inside)
 
@@ -234,7 +243,11 @@ class _BoardProgram:
         return placed
 
     def _lowered_main(
-        self, graph: GraphFunction, placed: Mapping[str, Sequence[PlacedConstant]]
+        self,
+        graph: GraphFunction,
+        placed: Mapping[str, Sequence[PlacedConstant]],
+        inputs: Sequence[ModelTensor],
+        outputs: Sequence[ModelTensor],
     ) -> PrimFunc:
         """Return the lowered function, its workspace as allocations with candidate pools."""
         table = graph.function.body
@@ -255,13 +268,21 @@ class _BoardProgram:
             attrs={**graph.function.attrs, "global_symbol": _MAIN},
         )
         lowered = lower_kernels(IRModule({_MAIN: function}), self.target)[_MAIN]
-        count = len(tensors) + len(pools)
+        params, count = lowered.params, len(tensors)
+        pointers = params[count + len(pools) :]
+        sizes = {
+            pointer: int(storage.size)  # type: ignore[call-overload]
+            for pointer, storage in zip(pointers, self.storages)
+        }
+        if self.options.has_own_io:
+            self.io = {param: number < len(inputs) for number, param in enumerate(params[:count])}
+            sizes.update(zip(self.io, [one.nbytes for one in (*inputs, *outputs)]))
+        self.tensors.update(sizes)
         whole: Stmt = lowered.body
-        for storage, pointer in zip(self.storages, lowered.params[count:]):
-            assert isinstance(storage.size, IntImm)
-            self.tensors.add(pointer)
-            whole = Allocate(pointer, "uint8", [storage.size.value], const(True, "bool"), whole)
-        return lowered.with_fields(params=lowered.params[:count], body=whole)
+        for pointer, size in sizes.items():
+            whole = Allocate(pointer, "uint8", [size], const(True, "bool"), whole)
+        kept = [one for one in params if one not in sizes]
+        return lowered.with_fields(params=kept, body=whole)
 
     def _plan(self, module: IRModule) -> tuple[IRModule, dict[str, int], dict[str, int]]:
         """Place all allocations in pools; return the module, the bytes that it needs of each pool,
@@ -276,9 +297,16 @@ class _BoardProgram:
             )
         main = module[f"{self.prefix}_{_MAIN}"]
         infos = extract_buffer_info(main, module)
-        for info in infos:
+        for info, allocation in infos.items():
             info.alignment = self._alignment("workspace")
+            if allocation.buffer_var in self.io:
+                is_input = self.io[allocation.buffer_var]
+                info.live = (_from_the_start(info) if is_input else _to_the_end(info),)
         places = plan_pool_allocations(infos)
+        found = {allocation.buffer_var: place for allocation, place in places.items()}
+        self.io_places = [
+            (found[one].pool_info.pool_name, found[one].byte_offset) for one in self.io
+        ]
         inside: dict[str, int] = {}
         for variable, function in module.items():
             held = set(nodes(function.body, Allocate))
@@ -294,9 +322,16 @@ class _BoardProgram:
     def _symbols(self, kernels: KernelTable) -> dict[str, str]:
         """Return readable names of the functions, by the names that they have so far."""
         names = {_MAIN: f"{self.prefix}_{_MAIN}"}
+        taken = {_MAIN, *RESERVED}
         for name in kernels.names:
             symbol = kernels.symbol(GlobalVar(name)).name_hint
-            names.setdefault(symbol, f"{self.prefix}_{identifier(name)}")
+            if symbol in names:
+                continue
+            short = identifier(name)
+            while short in taken:
+                short += "_kernel"
+            taken.add(short)
+            names[symbol] = f"{self.prefix}_{short}"
         return names
 
     def _tensors(
@@ -305,13 +340,16 @@ class _BoardProgram:
         function = graph.function
         buffers = [function.buffer_map.get(param) for param in function.params[:-2]]
         params: Any = self.module[name].params
+        result = graph.metadata["result"]
+        leaves = result["fields"] if result["kind"] == "tuple" else [result]
+        described = [*graph.metadata["params"], *leaves]
         if any(one is None for one in buffers) or any(
-            one["kind"] != "tensor" for one in graph.metadata["params"]
+            one["kind"] != "tensor" or "argument" in one for one in described
         ):
             raise UnsupportedError(
-                "a program for a board cannot be built: its inputs are tensors, and 'main' takes "
-                "something else",
-                notes=("make parameters of the tensors that a tuple holds",),
+                "a program for a board cannot be built: its inputs and outputs are tensors, 'main' "
+                "takes or gives something else",
+                notes=("make parameters, or fields of the result, of the tensors in tuples",),
             )
         names = [param.name_hint for param in params]
         given, made = buffers[: len(names)], buffers[len(names) :]
@@ -334,11 +372,13 @@ class _BoardProgram:
             )
         interface = replace(interface, can_fail=can_fail)
         name = sanitize_name(self.options.module_name)
+        tensors = (*interface.inputs, *interface.outputs)
         memory = {
             "pools": dict(interface.pools),
             "workspaces": dict(interface.workspaces),
             "constants": dict(self.constant_sizes),
             "functions": dict(inside),
+            "io": dict(zip([one.member for one in tensors], interface.io_places)),
         }
         return BoardModule(
             self.options.module_name,
@@ -350,6 +390,16 @@ class _BoardProgram:
             self.constants.arrays,
             str(self.target),
         )
+
+
+def _from_the_start(info: BufferInfo) -> tuple[int, int]:
+    """Return the live range of an input: its caller writes it before the program begins."""
+    return 0, max([last for _, last in info.live])
+
+
+def _to_the_end(info: BufferInfo) -> tuple[int, int]:
+    """Return the live range of an output: its caller reads it when the program has ended."""
+    return min([first for first, _ in info.live]), _END
 
 
 def _fields(tensor: ModelTensor) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
+from tilesmith.tir.usmp.utils import use_workspace_io_is_enabled
 
 __all__ = [
     "BuildModule", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module",
@@ -72,7 +73,7 @@ def build(
     board = _board_options(
         executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
     )
-    check_options(PassContext.current())
+    check_options(PassContext.current(), is_for_board=board is not None)
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
     if board is not None:
@@ -140,7 +141,15 @@ def _board_options(
             f"there is no interface-api '{interface}'",
             notes=("c (structures of pointers), packed",),
         )
-    return BoardOptions(mod_name, interface == "packed", workspace_pools, constant_pools)
+    has_own_io = use_workspace_io_is_enabled()
+    if has_own_io and interface == "packed":
+        raise ConfigError(
+            "tir.usmp.use_workspace_io: arguments that are packed have memory of the caller",
+            notes=('Executor("aot", {"interface-api": "c"})',),
+        )
+    return BoardOptions(
+        mod_name, interface == "packed", workspace_pools, constant_pools, has_own_io
+    )
 
 
 def _built_for_board(

@@ -68,19 +68,24 @@ def generate_c_interface_header(
     output_sizes: Mapping[str, int] | None = None,
 ) -> str:
     """Write the header of a model to a folder; return its path. ``pools`` maps the memories that
-    the caller provides to AllocatedPoolInfo, or to the bytes needed.
+    the caller provides to AllocatedPoolInfo, or to the bytes needed; if ``io_pool_allocations``
+    says where inputs and outputs lie in them, functions of the model tell their addresses.
     """
-    if io_pool_allocations:
-        raise UnsupportedInModelLibraryFormatError(
-            "inputs and outputs do not lie in pools here",
-            notes=("leave io_pool_allocations empty: the caller provides their memory",),
-        )
     sizes = {
         name: one.allocated_size if isinstance(one, AllocatedPoolInfo) else int(one)
         for name, one in pools.items()
     }
     known = {**(input_sizes or {}), **(output_sizes or {})}
-    text = interface_header(module_name, inputs, outputs, sizes, devices, workspace_size, known)
+    text = interface_header(
+        module_name,
+        inputs,
+        outputs,
+        sizes,
+        devices,
+        workspace_size,
+        known,
+        has_own_io=bool(io_pool_allocations),
+    )
     path = Path(include_path) / f"{model_prefix(module_name)}.h"
     write_atomically(path, text)
     return str(path)

@@ -27,7 +27,15 @@ from tilesmith.runtime.name_transforms import sanitize_name
 from tilesmith.runtime.packed_elements import is_packed, pack
 from tilesmith.support.errors import ConfigError
 
-__all__ = ["ModelInterface", "ModelTensor", "PlacedConstant", "interface_header", "model_prefix"]
+__all__ = [
+    "RESERVED", "ModelInterface", "ModelTensor", "PlacedConstant", "interface_header",
+    "model_prefix",
+]  # fmt: skip
+
+RESERVED = frozenset(
+    "constants devices inputs map_inputs map_outputs outputs run workspace workspace_pools".split()
+)
+"""What follows the model's name in names of the interface."""
 
 _ALIGNED = """#if defined(__GNUC__)
 #define TS_ALIGNED(bytes) __attribute__((aligned(bytes)))
@@ -91,6 +99,8 @@ class ModelInterface:
     can_fail: bool = False
     """Whether the code reports errors by the functions of tvm-ffi."""
     devices: Sequence[str] = field(default=())
+    io_places: Sequence[tuple[str, int]] = ()
+    """Where inputs and outputs lie (a memory, an offset), if their memory is not the caller's."""
 
     @property
     def prefix(self) -> str:
@@ -111,11 +121,13 @@ class ModelInterface:
             sum(self.workspaces.values()) + sum(self.pools.values()),
             {one.member: one.nbytes for one in tensors},
             self.alignment,
+            bool(self.io_places),
         )
 
     def source(self) -> str:
         """Return the text of the source file: constants, own memory, the function to call."""
-        tensors = [f"{c_type(one.dtype)}*" for one in (*self.inputs, *self.outputs)]
+        given = () if self.io_places else (*self.inputs, *self.outputs)
+        tensors = [f"{c_type(one.dtype)}*" for one in given]
         memories = ["uint8_t*" for _ in self.memories]
         parts = [
             "/* Made by Tilesmith: how the model is called, and its constants. */",
@@ -168,9 +180,11 @@ def interface_header(
     workspace_size: int,
     sizes: Mapping[str, int],
     alignment: int = 16,
+    has_own_io: bool = False,
 ) -> str:
     """Return the header of a model that is called with structures of pointers. ``pools`` are the
-    memories that the caller provides, with the bytes needed; ``sizes`` the bytes of tensors.
+    memories that the caller provides, with the bytes needed; ``sizes`` the bytes of tensors. Where
+    inputs and outputs lie in these memories (``has_own_io``), functions tell their addresses.
     """
     prefix = model_prefix(module_name)
     for names, what in ((inputs, "inputs"), (outputs, "outputs"), (list(pools), "pools")):
@@ -195,7 +209,15 @@ def interface_header(
     for name, (members, words) in given.items():
         fields = [f"  void* {identifier(member)};" for member in members] or ["  char none;"]
         lines += [f"/* The {words}. */", f"struct {prefix}_{name} {{", *fields, "};", ""]
-    parameters = ",\n    ".join([f"struct {prefix}_{name}* {name}" for name in given])
+    if has_own_io:
+        words = f"struct {prefix}_workspace_pools* workspace_pools" if pools else "void"
+        for name in ("inputs", "outputs"):
+            lines += [
+                f"/* Tells where the {name} lie in the memory of the model. */",
+                f"struct {prefix}_{name} {prefix}_map_{name}({words});",
+            ]
+    passed = [name for name in given if not (has_own_io and name in ("inputs", "outputs"))]
+    parameters = ",\n    ".join([f"struct {prefix}_{name}* {name}" for name in passed]) or "void"
     lines += [
         "/* Runs the model; returns 0, or the code of an error. */",
         f"int32_t {prefix}_run(\n    {parameters});",
@@ -299,22 +321,55 @@ def _constants(interface: ModelInterface, pool: str, held: Sequence[PlacedConsta
 
 def _run(interface: ModelInterface) -> str:
     prefix = interface.prefix
-    parameters = [f"struct {prefix}_inputs* inputs", f"struct {prefix}_outputs* outputs"]
-    unused = [name for name in ("inputs", "outputs") if not getattr(interface, name)]
+    pools = f"struct {prefix}_workspace_pools* workspace_pools"
+    groups = {"inputs": interface.inputs, "outputs": interface.outputs}
+    parameters, lines, words = [], [], []
+    if not interface.io_places:
+        parameters = [f"struct {prefix}_{name}* {name}" for name in groups]
+        lines = [f"  (void){name};" for name, members in groups.items() if not members]
+        words = [
+            f"({c_type(one.dtype)}*){name}->{one.member}"
+            for name, members in groups.items()
+            for one in members
+        ]
     if interface.pools:
-        parameters.append(f"struct {prefix}_workspace_pools* workspace_pools")
-    words = [f"({c_type(one.dtype)}*)inputs->{one.member}" for one in interface.inputs]
-    words += [f"({c_type(one.dtype)}*)outputs->{one.member}" for one in interface.outputs]
+        parameters.append(pools)
     words += [interface.memory(name) for name in interface.memories]
     arguments = ",\n      ".join(words)
     return "\n".join(
         [
-            f"int32_t {prefix}_run(\n    " + ",\n    ".join(parameters) + ") {",
-            *[f"  (void){name};" for name in unused],
+            *(
+                _maps(interface, pools if interface.pools else "void")
+                if interface.io_places
+                else ()
+            ),
+            f"int32_t {prefix}_run(\n    " + (",\n    ".join(parameters) or "void") + ") {",
+            *lines,
             f"  return {interface.main}(\n      {arguments});",
             "}",
         ]
     )
+
+
+def _maps(interface: ModelInterface, parameter: str) -> list[str]:
+    """Write the functions that tell where inputs and outputs lie."""
+    prefix, places = interface.prefix, list(interface.io_places)
+    lines: list[str] = []
+    for name in ("inputs", "outputs"):
+        members = getattr(interface, name)
+        own, places = places[: len(members)], places[len(members) :]
+        lines += [
+            f"struct {prefix}_{name} {prefix}_map_{name}({parameter}) {{",
+            f"  struct {prefix}_{name} {name};",
+            *[
+                f"  {name}.{one.member} = {interface.memory(pool)} + {offset};"
+                for one, (pool, offset) in zip(members, own)
+            ],
+            *([] if parameter == "void" else ["  (void)workspace_pools;"]),
+            f"  return {name};",
+            "}",
+        ]
+    return lines
 
 
 def _packed_run(interface: ModelInterface) -> str:

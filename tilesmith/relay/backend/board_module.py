@@ -51,7 +51,8 @@ class BoardModule:
         self.outputs = tuple(outputs)
         self.memory = dict(memory)
         """Bytes by the name of a memory: "pools" of the caller, "workspaces" and "constants" of
-        the code, and "functions": what each kernel keeps in them."""
+        the code, and "functions": what each kernel keeps in them. "io": where inputs and outputs
+        lie (pool, offset), unless their memory is the caller's."""
         self.constants = dict(constants)
         """The constants by name, as the code holds them."""
         self.target = target
