@@ -9,12 +9,10 @@ from tests.micro.board_programs import (
     MODELS,
     built,
     check,
-    compiled_run,
     constant_pools,
     interpreted,
     needs_compiler,
     network,
-    run_in_c,
     two_outputs,
     workspace_pools,
 )
@@ -24,6 +22,7 @@ from tilesmith.ir import IRModule, WorkspaceMemoryPools, WorkspacePoolInfo
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
+from tilesmith.testing.board_runs import run_here
 
 
 @needs_compiler
@@ -31,7 +30,7 @@ from tilesmith.support.errors import ConfigError, TypeMismatchError, Unsupported
 def test_the_compiled_code_computes_what_the_interpreter_does(name, tmp_path):
     model = MODELS[name]()
     library = built(model, name=name).get_lib()
-    check(run_in_c(library, name, tmp_path, model[2]), interpreted(model))
+    check(run_here(library, model[2], tmp_path)[0], interpreted(model))
 
 
 @needs_compiler
@@ -48,7 +47,7 @@ def test_pools_hold_workspace_and_constants(tmp_path):
     assert 0 < split.memory["pools"]["sram"] <= 4000
     assert split.memory["constants"] == {"tcm": 864, "flash": 18144}
     assert "TVMGEN_DEFAULT_SRAM_WORKSPACE_POOL_SIZE" in split.get_source("tvmgen_default.h")
-    check(run_in_c(split, "default", tmp_path, model[2]), interpreted(model))
+    check(run_here(split, model[2], tmp_path)[0], interpreted(model))
 
 
 def test_pools_that_are_too_small_are_named():
@@ -95,29 +94,33 @@ def test_inputs_and_outputs_lie_in_the_workspace(name, has_pool, tmp_path):
     (size,) = [*library.memory["pools"].values(), *library.memory["workspaces"].values()]
     assert size >= max(one.nbytes for one in tensors)
     assert set(library.memory["io"]) == {one.member for one in tensors}
-    check(run_in_c(library, name, tmp_path, model[2]), interpreted(model))
+    check(run_here(library, model[2], tmp_path)[0], interpreted(model))
 
 
 PACKED_C = """
 #include <stdio.h>
 #include <stdlib.h>
 #include "tvmgen_packed.h"
-int main(void) {{
-  static float x[{x}], output[{y}];
+int main(void) {
+  static float x[243], output[7];
   static _Alignas(16) uint8_t sram[TVMGEN_PACKED_SRAM_WORKSPACE_POOL_SIZE];
-  int64_t xs[] = {{1, 3, 9, 9}}, ys[] = {{1, 7}}, wrong[] = {{7, 1}};
-  TsTensor a = {{x, {{1, 0}}, 4, {{2, 32, 1}}, xs, NULL, 0}};
-  TsTensor b = {{output, {{1, 0}}, 2, {{2, 32, 1}}, wrong, NULL, 0}};
-  TsAny args[3] = {{{{7, 0, {{0}}}}, {{7, 0, {{0}}}}, {{4, 0, {{0}}}}}};
+  int64_t xs[] = {1, 3, 9, 9}, ys[] = {1, 7}, wrong[] = {7, 1};
+  TsTensor a = {x, {1, 0}, 4, {2, 32, 1}, xs, NULL, 0};
+  TsTensor b = {output, {1, 0}, 2, {2, 32, 1}, wrong, NULL, 0};
+  TsAny args[3] = {{7, 0, {0}}, {7, 0, {0}}, {4, 0, {0}}};
   args[0].v.p = &a; args[1].v.p = &b; args[2].v.p = sram;
-  if (fread(x, 1, sizeof x, stdin) != sizeof x) return 99;
+  FILE* file = fopen("inputs.bin", "rb");
+  if (fread(x, 1, sizeof x, file) != sizeof x) return 99;
+  fclose(file);
   if (tvmgen_packed_run(NULL, args, 2, NULL) == 0) return 98;
   if (tvmgen_packed_run(NULL, args, 3, NULL) == 0) return 97;
   b.shape = ys;
   int status = tvmgen_packed_run(NULL, args, 3, NULL);
-  fwrite(output, 1, sizeof output, stdout);
+  file = fopen("outputs.bin", "wb");
+  fwrite(output, 1, sizeof output, file);
+  fclose(file);
   return status;
-}}
+}
 """
 
 
@@ -126,9 +129,8 @@ def test_the_packed_interface_checks_its_arguments(tmp_path):
     model = network()
     pools = workspace_pools(sram=-1)
     library = built(model, "packed", "packed", workspace_memory_pools=pools).get_lib()
-    (tmp_path / "main.c").write_text(PACKED_C.format(x=243, y=7))
-    files = [*library.save(tmp_path), str(tmp_path / "main.c")]
-    check(compiled_run(files, tmp_path, [model[2]["x"]], library.outputs), interpreted(model))
+    found, _ = run_here(library, model[2], tmp_path, PACKED_C)
+    check(found, interpreted(model))
 
 
 @needs_compiler

@@ -1,7 +1,5 @@
 """Models for boards, and C programs that call them with files of inputs."""
 
-import subprocess
-
 import numpy as np
 import pytest
 
@@ -91,74 +89,6 @@ def constant_pools(**sizes):
             for name, size in sizes.items()
         ]
     )
-
-
-MAIN_C = """
-#include <stdio.h>
-#include <stdlib.h>
-#include "tvmgen_{name}.h"
-{memory}
-void* space(size_t size) {{ return calloc(size + 1, 1); }}
-int main(void) {{
-{body}
-  return status;
-}}
-"""
-
-
-def caller(library, name):
-    """Write a program that reads inputs, calls the model with its structures, writes outputs."""
-    prefix, memory, body = f"tvmgen_{name}", library.memory, []
-    pools, has_own_io = list(memory["pools"]), bool(memory["io"])
-    groups = {"inputs": library.inputs, "outputs": library.outputs}
-    if pools:
-        values = ", ".join([f"{pool}_memory" for pool in pools])
-        body.append(f"struct {prefix}_workspace_pools pools = {{{values}}};")
-    for group, members in groups.items():
-        values = "{" + ", ".join([f"space({one.nbytes})" for one in members]) + "}"
-        if has_own_io:
-            values = f"{prefix}_map_{group}({'&pools' if pools else ''})"
-        body.append(f"struct {prefix}_{group} {group} = {values};")
-    for one in library.inputs:
-        body.append(
-            f"if (fread(inputs.{one.member}, 1, {one.nbytes}, stdin) != {one.nbytes}) return 99;"
-        )
-    declared = [
-        f"static _Alignas(16) uint8_t {pool}_memory[{memory['pools'][pool]}];" for pool in pools
-    ]
-    arguments = [] if has_own_io else ["&inputs", "&outputs"]
-    arguments += ["&pools"] if pools else []
-    body.append(f"int32_t status = {prefix}_run({', '.join(arguments)});")
-    for one in library.outputs:
-        body.append(f"fwrite(outputs.{one.member}, 1, {one.nbytes}, stdout);")
-    lines = "\n".join(["  " + one for one in body])
-    return MAIN_C.format(name=name, memory="\n".join(declared), body=lines)
-
-
-def compiled_run(files, folder, inputs, outputs):
-    """Compile C files (without warnings), run the program once; return its outputs as arrays."""
-    program = str(folder / "program")
-    words = "-std=c11 -O1 -fwrapv -Wall -Wextra -Werror -Wno-unknown-pragmas".split()
-    done = subprocess.run(
-        [find_compiler(), *words, *files, "-o", program, "-lm"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    given = b"".join([np.ascontiguousarray(one).tobytes() for one in inputs])
-    ran = subprocess.run([program], input=given, capture_output=True, check=True)
-    found, start = [], 0
-    for one in outputs:
-        flat = np.frombuffer(ran.stdout[start : start + one.nbytes], one.dtype)
-        found.append(flat.reshape(one.shape))
-        start += one.nbytes
-    assert start == len(ran.stdout)
-    return found
-
-
-def run_in_c(library, name, folder, inputs):
-    files = library.save(folder)
-    (folder / "main.c").write_text(caller(library, name))
-    given = [inputs[one.name] for one in library.inputs]
-    return compiled_run([*files, str(folder / "main.c")], folder, given, library.outputs)
 
 
 def interpreted(model):

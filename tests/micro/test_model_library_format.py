@@ -9,9 +9,7 @@ import pytest
 
 from tests.micro.board_programs import (
     built,
-    caller,
     check,
-    compiled_run,
     interpreted,
     needs_compiler,
     network,
@@ -24,6 +22,7 @@ from tilesmith.contrib.tar import untar
 from tilesmith.ir import AllocatedPoolInfo, WorkspacePoolInfo
 from tilesmith.micro import model_library_format
 from tilesmith.micro.testing import utils
+from tilesmith.relay.backend.board_module import BoardModule
 from tilesmith.runtime.params import load_param_dict
 from tilesmith.support.errors import (
     ArtifactError,
@@ -32,6 +31,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
     UnsupportedModuleError,
 )
+from tilesmith.testing.board_runs import run_here
 from tilesmith.tir.usmp import PoolAllocation
 
 
@@ -75,11 +75,12 @@ def test_the_files_of_a_package_are_a_whole_program(tmp_path):
     micro.export_model_library_format(lib, tmp_path / "whole.tar")
     untar(str(tmp_path / "whole.tar"), str(tmp_path))
     host, library = tmp_path / "codegen" / "host", lib.get_lib()
-    (tmp_path / "main.c").write_text(caller(library, "whole"))
-    files = [*map(str, sorted((host / "src").iterdir())), "-I", str(host / "include")]
-    inputs = [model[2][one.name] for one in library.inputs]
-    found = compiled_run([*files, str(tmp_path / "main.c")], tmp_path, inputs, library.outputs)
-    check(found, interpreted(model))
+    sources = {one.name: one.read_text() for one in (host / "src").iterdir()}
+    headers = {one.name: one.read_text() for one in (host / "include").iterdir()}
+    packed = BoardModule(
+        "whole", sources, headers, library.inputs, library.outputs, library.memory, {}, "c"
+    )
+    check(run_here(packed, model[2], tmp_path)[0], interpreted(model))
 
 
 def test_several_programs_share_a_package(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tests.micro.board_programs import CRT, caller, check, compiled_run, needs_compiler
+from tests.micro.board_programs import CRT, check, needs_compiler
 from tests.relay.test_relay_external import VALUES, expected, partitioned, program
 from tilesmith import relay
 from tilesmith.compat import tvm as alias
@@ -14,10 +14,9 @@ from tilesmith.ir.transform import module_pass
 from tilesmith.relay.backend.executor import Executor
 from tilesmith.runtime import module_from_functions
 from tilesmith.script import tir as T
-from tilesmith.support.errors import ShapeError, TargetError, TypeMismatchError
+from tilesmith.support.errors import ExecutionError, ShapeError, TargetError, TypeMismatchError
 from tilesmith.target import KINDS, Target, declare_kind, register_kind_attr
-
-SHAPE = (3, 5)
+from tilesmith.testing.board_runs import run_here
 
 
 @T.prim_func
@@ -30,6 +29,12 @@ def helper(x: T.handle, out: T.handle):
 @T.prim_func
 def in_c(x: T.Buffer((3, 5), "float32"), out: T.Buffer((3, 5), "float32")):
     T.evaluate(T.call_extern("int32", "my_unit_tanh", x.data, out.data, 15))
+
+
+@T.prim_func
+def refusing(x: T.Buffer((3, 5), "float32"), out: T.Buffer((3, 5), "float32")):
+    assert x[0, 0] > T.float32(1000), "the unit takes small values"
+    out[0, 0] = x[0, 0]
 
 
 @T.prim_func
@@ -129,12 +134,34 @@ def test_a_unit_of_a_board_is_called_as_a_c_function(unit, tmp_path):
         partitioned(program(), "hook_unit"), "c", runtime=CRT,
         executor=Executor("aot", {"interface-api": "c"}),
     ).get_lib()  # fmt: skip
-    files = [*lib.save(tmp_path), str(tmp_path / "main.c"), str(tmp_path / "unit.c")]
-    (tmp_path / "main.c").write_text(caller(lib, "default"))
     (tmp_path / "unit.c").write_text(MY_UNIT)
-    inputs = [VALUES[one.name] for one in lib.inputs]
+    found, _ = run_here(lib, VALUES, tmp_path, further=[str(tmp_path / "unit.c")])
     difference, total = expected()
-    check(compiled_run(files, tmp_path, inputs, lib.outputs), [difference + 7, total])
+    check(found, [difference + 7, total])
+
+
+@needs_compiler
+def test_errors_of_a_board_are_codes(unit, tmp_path):
+    unit(refusing)
+    lib = relay.build(
+        partitioned(program(), "hook_unit"), "c", runtime=CRT,
+        executor=Executor("aot", {"interface-api": "c"}),
+    ).get_lib()  # fmt: skip
+    with pytest.raises(ExecutionError, match="ended with the code"):
+        run_here(lib, VALUES, tmp_path)
+    (tmp_path / "errors.c").write_text(SHOW_ERRORS)
+    with pytest.raises(ExecutionError, match="the unit takes small values"):
+        run_here(lib, VALUES, tmp_path, further=[str(tmp_path / "errors.c")])
+
+
+SHOW_ERRORS = """
+#include <stdint.h>
+#include <stdio.h>
+void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count) {
+  printf("%s: ", kind);
+  for (int32_t i = 0; i < count; ++i) puts(parts[i]);
+}
+"""
 
 
 @pytest.mark.parametrize(

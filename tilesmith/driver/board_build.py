@@ -51,7 +51,7 @@ from tilesmith.ir.call_intrinsics import handle_add_byte_offset
 from tilesmith.ir.queries import calls, is_call, nodes
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.lowering.kernels import lower_kernels
-from tilesmith.relay.backend.board_module import BoardModule, BoardTensor
+from tilesmith.relay.backend.board_module import BoardModule, BoardTensor, NonStaticShapeError
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.name_transforms import sanitize_name
 from tilesmith.runtime.packed_elements import is_packed, packed_bytes
@@ -187,7 +187,7 @@ class _BoardProgram:
         """Refuse what is decided or done while the program runs in this process."""
         metadata = graph.metadata
         if metadata["shapes_function"] is not None or metadata["has_frame"] or metadata["symbols"]:
-            raise UnsupportedError(
+            raise NonStaticShapeError(
                 "a program for a board cannot be built: sizes of 'main' are known only when it "
                 "runs",
                 notes=("give its inputs constant shapes",),
@@ -209,7 +209,7 @@ class _BoardProgram:
             if not storage.is_workspace or storage in self.storages:
                 continue
             if not isinstance(storage.size, IntImm):
-                raise UnsupportedError(
+                raise NonStaticShapeError(
                     f"a program for a board cannot be built: a tensor of {storage.size} bytes, "
                     "which is not constant",
                     notes=("give the inputs constant shapes",),
@@ -378,6 +378,7 @@ class _BoardProgram:
             "workspaces": dict(interface.workspaces),
             "constants": dict(self.constant_sizes),
             "functions": dict(inside),
+            "alignment": interface.alignment,
             "io": dict(zip([one.member for one in tensors], interface.io_places)),
         }
         return BoardModule(
@@ -525,7 +526,7 @@ class _Candidates(Rewriter):
         size = made.dtype.nbytes
         for extent in made.extents:
             if not isinstance(extent, IntImm):
-                raise UnsupportedError(
+                raise NonStaticShapeError(
                     f"a program for a board cannot be built: '{made.buffer_var.name}' has a size "
                     f"that is not constant: {extent}",
                     notes=("give the inputs constant shapes",),

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from tilesmith.codegen.c.model_interface import interface_header, model_prefix
 from tilesmith.ir.memory_pools import AllocatedPoolInfo
-from tilesmith.relay.backend.board_module import BoardModule, BoardTensor
+from tilesmith.relay.backend.board_module import BoardModule, BoardTensor, NonStaticShapeError
 from tilesmith.relay.backend.executor_factory import (
     AOTExecutorFactoryModule,
     ExecutorFactoryModule,
@@ -49,10 +49,6 @@ _HOST = "codegen/host"
 
 class UnsupportedInModelLibraryFormatError(UnsupportedError):
     """Raised for what a package for boards cannot hold."""
-
-
-class NonStaticShapeError(UnsupportedError):
-    """Raised for a tensor whose shape is not constant."""
 
 
 def generate_c_interface_header(

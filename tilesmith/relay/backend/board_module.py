@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
 from tilesmith.support.files import PathLike, write_atomically
 
-__all__ = ["BoardModule", "BoardTensor", "not_here"]
+__all__ = ["BoardModule", "BoardTensor", "NonStaticShapeError", "not_here"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class BoardTensor:
     dtype: str
     shape: tuple[int, ...]
     nbytes: int
+
+
+class NonStaticShapeError(UnsupportedError):
+    """Raised where a program for a board has a tensor whose size is not constant."""
 
 
 class BoardModule:
@@ -52,7 +56,7 @@ class BoardModule:
         self.memory = dict(memory)
         """Bytes by the name of a memory: "pools" of the caller, "workspaces" and "constants" of
         the code, and "functions": what each kernel keeps in them. "io": where inputs and outputs
-        lie (pool, offset), unless their memory is the caller's."""
+        lie (pool, offset), unless their memory is the caller's; "alignment": of all memories."""
         self.constants = dict(constants)
         """The constants by name, as the code holds them."""
         self.target = target
