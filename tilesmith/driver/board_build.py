@@ -267,7 +267,7 @@ class _BoardProgram:
             buffer_map=graph.function.buffer_map,
             attrs={**graph.function.attrs, "global_symbol": _MAIN},
         )
-        lowered = lower_kernels(IRModule({_MAIN: function}), self.target)[_MAIN]
+        lowered: Any = lower_kernels(IRModule({_MAIN: function}), self.target)[_MAIN]
         params, count = lowered.params, len(tensors)
         pointers = params[count + len(pools) :]
         sizes = {
@@ -282,7 +282,8 @@ class _BoardProgram:
         for pointer, size in sizes.items():
             whole = Allocate(pointer, "uint8", [size], const(True, "bool"), whole)
         kept = [one for one in params if one not in sizes]
-        return lowered.with_fields(params=kept, body=whole)
+        made: PrimFunc = lowered.with_fields(params=kept, body=whole)
+        return made
 
     def _plan(self, module: IRModule) -> tuple[IRModule, dict[str, int], dict[str, int]]:
         """Place all allocations in pools; return the module, the bytes that it needs of each pool,
@@ -291,11 +292,11 @@ class _BoardProgram:
         pools = [WorkspacePoolInfo(_OWN_WORKSPACE, [self.target])]
         if self.options.workspace_pools is not None:
             pools = _usable(self.options.workspace_pools.pools, self.target)
-        for variable, function in list(module.items()):
+        for variable, function in _functions(module):
             module[variable] = function.with_body(
                 _Candidates(pools, self.tensors).visit(function.body)
             )
-        main = module[f"{self.prefix}_{_MAIN}"]
+        main: Any = module[f"{self.prefix}_{_MAIN}"]
         infos = extract_buffer_info(main, module)
         for info, allocation in infos.items():
             info.alignment = self._alignment("workspace")
@@ -308,12 +309,12 @@ class _BoardProgram:
             (found[one].pool_info.pool_name, found[one].byte_offset) for one in self.io
         ]
         inside: dict[str, int] = {}
-        for variable, function in module.items():
+        for variable, function in _functions(module):
             held = set(nodes(function.body, Allocate))
             sizes = [info.size_bytes for info, one in infos.items() if one in held]
             inside[variable.name_hint] = sum(sizes)
         planned = convert_pool_allocations_to_offsets(places)(module)
-        needs = planned[f"{self.prefix}_{_MAIN}"].attrs.get("pool_args", ())
+        needs: Any = planned[f"{self.prefix}_{_MAIN}"].attrs.get("pool_args", ())
         sizes_by_pool = {one.pool_info.pool_name: int(one.allocated_size) for one in needs}
         return planned, sizes_by_pool, inside
 
@@ -339,7 +340,8 @@ class _BoardProgram:
     ) -> tuple[list[ModelTensor], list[ModelTensor]]:
         function = graph.function
         buffers = [function.buffer_map.get(param) for param in function.params[:-2]]
-        params: Any = self.module[name].params
+        source: Any = self.module[name]
+        params = source.params
         result = graph.metadata["result"]
         leaves = result["fields"] if result["kind"] == "tuple" else [result]
         described = [*graph.metadata["params"], *leaves]
@@ -439,7 +441,7 @@ def _first_with_room(
 ) -> str:
     for pool in pools:
         if pool.size_hint_bytes < 0 or ends.get(pool.pool_name, 0) + size <= pool.size_hint_bytes:
-            return pool.pool_name
+            return str(pool.pool_name)
     last = pools[-1]
     needed = ends.get(last.pool_name, 0) + size
     raise ConfigError(
@@ -449,10 +451,14 @@ def _first_with_room(
     )
 
 
+def _functions(module: IRModule) -> list[tuple[GlobalVar, Any]]:
+    return list(module.items())
+
+
 def _in_one_thread(module: IRModule) -> IRModule:
     """Return scheduled functions whose parallel loops are plain ones."""
     made = module.shallow_copy()
-    for variable, function in list(made.items()):
+    for variable, function in _functions(made):
         made[variable] = function.with_body(_Serial().visit(function.body))
     return made
 
@@ -471,7 +477,7 @@ def _renamed(module: IRModule, names: Mapping[str, str]) -> IRModule:
     """Return a module whose functions have other names, also where they are called."""
     variables = {old: GlobalVar(new) for old, new in names.items()}
     made = IRModule()
-    for variable, function in module.items():
+    for variable, function in _functions(module):
         new = variables.get(variable.name_hint, variable)
         body = _Renaming(variables).visit(function.body)
         changed = function.with_body(body).with_attr("global_symbol", new.name_hint)

@@ -41,6 +41,7 @@ from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.tir import PrimFunc
 from tilesmith.tir.usmp.utils import use_workspace_io_is_enabled
 
@@ -160,7 +161,7 @@ def _built_for_board(
     board: BoardOptions,
 ) -> AOTExecutorFactoryModule:
     """Compile a program for a board: to C files."""
-    if chosen.kind.name != "c":
+    if not back_end_of(chosen).is_for_boards:
         raise UnsupportedError(
             f"programs for boards are written in C, not for targets of kind '{chosen.kind.name}'",
             notes=('target="c", with the compiler\'s names: "c -mcpu=cortex-m7"',),

@@ -91,7 +91,7 @@ def export_model_library_format(
     mods: ExportableModule | Sequence[ExportableModule], file_name: PathLike
 ) -> PathLike:
     """Write programs for boards as a tar file in the Model Library Format; return its path."""
-    programs = list(mods) if isinstance(mods, (list, tuple)) else [mods]
+    programs: list[Any] = list(mods) if isinstance(mods, (list, tuple)) else [mods]
     files: dict[str, bytes] = {}
     described: dict[str, Any] = {}
     if not programs:

@@ -29,6 +29,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import ConfigError, ExecutionError, UnsupportedError
 from tilesmith.support.files import write_atomically
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.testing.board_runs import main_program, run_here
 
 __all__ = [
@@ -168,7 +169,7 @@ def compile_models(
     )
     disabled = [] if enable_op_fusion else ["FuseOps"]
     is_for_board = (
-        runtime.name == "crt" and interface_api == "c" and Target(target).kind.name == "c"
+        runtime.name == "crt" and interface_api == "c" and back_end_of(Target(target)).is_for_boards
     )
     compiled = []
     for model in given:

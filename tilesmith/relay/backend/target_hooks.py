@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
-from tilesmith.relay.function import Function
 from tilesmith.relay.translate import LOWERED_AS, is_external
 from tilesmith.relay.walks import functions_of
 from tilesmith.runtime.registry import get_global_func
@@ -118,7 +117,7 @@ def _lowered(
     return result
 
 
-def _checked(function: Function, made: IRModule, name: str, compiler: str) -> PrimFunc:
+def _checked(function: Any, made: IRModule, name: str, compiler: str) -> PrimFunc:
     """Return what a hook has put in the place of a function."""
     found = made[name] if name in made else None
     if not isinstance(found, PrimFunc):
