@@ -122,7 +122,7 @@ def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
     found: dict[str, PrimFunc] = {}
 
     def visit(variable: str) -> None:
-        function = module[variable]
+        function: Any = module[variable]
         found[variable] = function
 
         def look(node: Any) -> None:
