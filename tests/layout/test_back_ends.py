@@ -75,7 +75,7 @@ ASKING = {
     "graph_passes": "driver",
     "describe": "cli",
 }
-DATA = {"name", "kinds", "is_device", "host", "packages"}
+DATA = {"name", "kinds", "is_device", "is_for_boards", "host", "packages"}
 
 
 def test_each_field_is_known():

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.micro.board_programs import needs_compiler
 from tilesmith import relay
 from tilesmith.compat import tvm as alias
 from tilesmith.ir import IRModule
-from tilesmith.support.errors import ExecutionError, UnsupportedError
+from tilesmith.support.errors import ConfigError, ExecutionError, UnsupportedError
 from tilesmith.testing import aot
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -21,6 +22,7 @@ def two_outputs():
     )
 
 
+@needs_compiler
 def test_a_model_is_compiled_and_run(tmp_path, capsys):
     module, params = two_outputs(), {"w": np.full((2, 3), 2, "float32")}
     outputs = aot.generate_ref_data(module, {"x": X}, params)
@@ -30,7 +32,41 @@ def test_a_model_is_compiled_and_run(tmp_path, capsys):
     assert aot.compile_and_run(
         model, aot.AOTTestRunner(), "c", True, test_dir=str(tmp_path), verbose=True
     )
-    assert "main" in (tmp_path / "both.c").read_text() and "both.c" in capsys.readouterr().out
+    assert "tvmgen_both_run" in (tmp_path / "both_lib0.c").read_text()
+    assert f"both: {tmp_path}" in capsys.readouterr().out
+    assert aot.compile_and_run(
+        model, aot.AOTTestRunner(), "packed", False, test_dir=str(tmp_path), verbose=True
+    )
+    assert "main" in (tmp_path / "both.c").read_text()
+
+
+@needs_compiler
+def test_programs_for_boards_are_processes_of_their_own():
+    module, params = two_outputs(), {"w": np.full((2, 3), 2, "float32")}
+    wanted = {"sum": X + 2, "product": X * 2}
+    model = aot.AOTTestModel(module, {"x": X}, wanted, params=params)
+    runner = aot.AOTTestRunner(
+        prologue='puts("before");', epilogue='printf("%d after\\n", (int)INT8_MAX);',
+        includes=["limits.h"], pass_config={"tir.usmp.use_workspace_io": True},
+    )  # fmt: skip
+    assert aot.compile_and_run(
+        model, runner, "c", True, checker=lambda text: text == "before\n127 after\n"
+    )
+    (compiled,) = aot.compile_models(model, "c", True)
+    for options, error, words in (
+        ({"use_workspace_io": True}, ConfigError, "not in its workspace"),
+        ({"checker": lambda text: False}, ExecutionError, "refuses what 'default' prints"),
+    ):
+        with pytest.raises(error, match=words):
+            aot.run_and_check([compiled], aot.AOTTestRunner(), "c", **options)
+    one = aot.AOTCompiledTestModel(model._replace(outputs={"sum": X}), compiled.executor_factory)
+    with pytest.raises(ExecutionError, match="has 2 outputs, 1 are named"):
+        aot.run_and_check([one], aot.AOTTestRunner(), "c")
+    wrong = aot.AOTCompiledTestModel(model._replace(inputs={"x": X[:1]}), compiled.executor_factory)
+    with pytest.raises(ExecutionError, match="the model takes"):
+        aot.run_and_check([wrong], aot.AOTTestRunner(), "c")
+    with pytest.raises(ExecutionError, match="ended with the code"):
+        aot.run_and_check([compiled], aot.AOTTestRunner(epilogue="return 7;"), "c")
 
 
 def test_wrong_outputs_are_found():

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
 from tilesmith.driver.graph_liveness import LaterUses, to_overwrite
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
 from tilesmith.driver.graph_signature import (
+    GraphFunction,
     describe_input,
     describe_value,
     extents_of,
@@ -62,7 +62,7 @@ from tilesmith.driver.kernel_call import (
     written_operands,
 )
 from tilesmith.driver.kernels import KernelTable
-from tilesmith.driver.memory_plan import Storage, plan_workspace
+from tilesmith.driver.memory_plan import PlanMemory, Storage, plan_workspace
 from tilesmith.ir import (
     Call,
     GlobalVar,
@@ -104,20 +104,17 @@ from tilesmith.tir import (
 __all__ = ["GraphFunction", "lower_graph_function"]
 
 
-@dataclass
-class GraphFunction:
-    """A lowered graph function: its code, and the metadata that `runtime.signature` reads."""
-
-    function: PrimFunc
-    shapes_function: PrimFunc | None
-    metadata: dict[str, Any]
-
-
 def lower_graph_function(
-    module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
+    module: IRModule,
+    name: GlobalVar,
+    constants: ConstantTable,
+    kernels: KernelTable,
+    plan: PlanMemory = plan_workspace,
 ) -> GraphFunction:
-    """Lower one function; add its constants and the kernels that it calls to the tables."""
-    return _Lowering(module, name, constants, kernels).run()
+    """Lower one function; add its constants and the kernels that it calls to the tables. ``plan``
+    places what lies in the workspace.
+    """
+    return _Lowering(module, name, constants, kernels).run(plan)
 
 
 class _Lowering:
@@ -147,7 +144,7 @@ class _Lowering:
 
     # --- the function as a whole ------------------------------------------------------------------
 
-    def run(self) -> GraphFunction:
+    def run(self, plan: PlanMemory) -> GraphFunction:
         """Lower inputs, bindings and outputs, plan the memory, then emit the code."""
         for param in self.function.params:
             self.values[param] = self._input(param.name_hint, param.struct_info)
@@ -158,7 +155,7 @@ class _Lowering:
         self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
-        size = plan_workspace(touched, self.workspace_var, self.sizes.analyzer)
+        size = plan(touched, self.workspace_var, self.sizes.analyzer)
         results = leaves(result)
         late = {*self.made_inside, *self.same_as}
         early = [leaf for number, leaf in enumerate(results) if number not in late]

@@ -40,7 +40,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import PrimFunc, Select
 
-__all__ = ["Programs", "divide"]
+__all__ = ["Programs", "divide", "reason_for_program"]
 
 _NATIVE = (Execution.CALL_TIR, Execution.CALL_DPS_PACKED, Execution.KERNEL)
 """Calls that native code carries out; an operator without a kernel is reported there."""
@@ -83,7 +83,7 @@ class Programs:
 def divide(module: IRModule, names: list[GlobalVar], constants: ConstantTable) -> Programs:
     """Decide for each public function (``names``) whether it becomes native code or a program."""
     made = Programs(module.shallow_copy())
-    reasons = {name: _reason_for_program(module, name) for name in names}
+    reasons = {name: reason_for_program(module, name) for name in names}
     made.native += [name for name, reason in reasons.items() if reason is None]
     for name, reason in reasons.items():
         if reason is not None:
@@ -108,7 +108,7 @@ def is_plain(info: StructInfo | None) -> bool:
     return isinstance(info, PrimStructInfo)
 
 
-def _reason_for_program(module: IRModule, name: GlobalVar) -> str | None:
+def reason_for_program(module: IRModule, name: GlobalVar) -> str | None:
     """Return why a function cannot become native code, or None."""
     function: Any = module[name]
     for param in function.params:

@@ -6,6 +6,7 @@ main(x: (n, m), …) -> (m, n)   →   main_shapes(x, sizes): sizes[0] = m; size
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +23,19 @@ from tilesmith.relax import ShapeStructInfo, StructInfo, TensorStructInfo, Tuple
 from tilesmith.tir import BufferStore, PrimFunc, decl_buffer, stmt_seq
 from tilesmith.tir.functor import substitute
 
-__all__ = ["describe_input", "describe_value", "extents_of", "known_sizes", "sizes_function"]
+__all__ = [
+    "GraphFunction", "describe_input", "describe_value", "extents_of", "known_sizes",
+    "sizes_function",
+]  # fmt: skip
+
+
+@dataclass
+class GraphFunction:
+    """A lowered graph function: its code, and the metadata that `runtime.signature` reads."""
+
+    function: PrimFunc
+    shapes_function: PrimFunc | None
+    metadata: dict[str, Any]
 
 
 def _extent_text(extent: PrimExpr) -> int | str:

@@ -122,7 +122,7 @@ def _with_callees(module: IRModule, name: str) -> dict[str, PrimFunc]:
     found: dict[str, PrimFunc] = {}
 
     def visit(variable: str) -> None:
-        function = module[variable]
+        function: Any = module[variable]
         found[variable] = function
 
         def look(node: Any) -> None:
@@ -153,15 +153,19 @@ def _scheduled(module: IRModule, target: Target) -> IRModule:
     return scheduled
 
 
-def lower_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
-    """Schedule and lower the kernels of all jobs into one module."""
+def lower_jobs(
+    jobs: Iterable[KernelJob], target: Target, before: Callable[[IRModule], IRModule] | None = None
+) -> IRModule:
+    """Schedule and lower the kernels of all jobs into one module; ``before`` changes the scheduled
+    ones before they are lowered.
+    """
     whole = IRModule()
     for job in jobs:
         module = job.renamed()
         with capture_fallbacks() as fallbacks:
             whole.update(_scheduled(module, target) if job.schedule else module)
         job.record(fallbacks)
-    return lower_kernels(whole, target)
+    return lower_kernels(whole if before is None else before(whole), target)
 
 
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:

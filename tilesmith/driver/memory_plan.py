@@ -19,7 +19,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
 from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["Reservation", "Storage", "plan_workspace"]
+__all__ = ["PlanMemory", "Reservation", "Storage", "plan_workspace"]
 
 
 @dataclass(eq=False)
@@ -94,6 +94,10 @@ class Storage:
             return self.pointer_of()
         assert self.address is not None
         return self.address
+
+
+PlanMemory = Callable[[Sequence[Iterable[Storage]], Var, Analyzer], PrimExpr]
+"""(the storages that each step touches, the workspace, an analyzer) → the bytes needed."""
 
 
 def plan_workspace(steps: Sequence[Iterable[Storage]], base: Var, analyzer: Analyzer) -> PrimExpr:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.contrib.graph_executor import checksum
+from tilesmith.driver.board_build import BoardOptions, build_for_board, check_pools
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.node_program import node_program
 from tilesmith.driver.relax_build import build_graph, graph_pipeline
@@ -24,12 +25,14 @@ from tilesmith.relay.backend.executor_factory import (
 )
 from tilesmith.relay.backend.external_code import EXTERNAL_KINDS, generate_external_code
 from tilesmith.relay.backend.graph_json import graph_json
+from tilesmith.relay.backend.target_hooks import has_hook
 from tilesmith.relay.error_words import in_relays_words
 from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
 from tilesmith.runtime.ndarray import array
 from tilesmith.support.errors import (
+    ConfigError,
     ExecutionError,
     TypeMismatchError,
     UnsupportedError,
@@ -38,7 +41,9 @@ from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.tir import PrimFunc
+from tilesmith.tir.usmp.utils import use_workspace_io_is_enabled
 
 __all__ = [
     "BuildModule", "GraphExecutorCodegen", "GraphRuntimeCodegen", "as_module",
@@ -66,17 +71,17 @@ def build(
     """
     executor = Executor(executor) if isinstance(executor, str) else executor
     runtime = Runtime(runtime) if isinstance(runtime, str) else runtime
-    _refuse(runtime, workspace_memory_pools, constant_memory_pools)
-    check_options(PassContext.current())
+    board = _board_options(
+        executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
+    )
+    check_options(PassContext.current(), is_for_board=board is not None)
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
+    if board is not None:
+        return _built_for_board(module, params, executor, chosen, board)
     constants = ConstantTable("p")
     with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as fallbacks:
-        with phase("graph passes"):
-            # external compilers get their functions as they were partitioned
-            prepared = requested(generate_external_code(_needed(module)))
-            bound = _bind(to_relax(prepared), params)
-            passed = graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
+        passed = _passed(module, params, chosen)
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)
     executable.metadata["module_name"] = mod_name
@@ -101,14 +106,82 @@ def build(
     return made
 
 
-def _refuse(runtime: Runtime, *pools: Any) -> None:
-    if any(pool is not None for pool in pools):
-        raise UnsupportedError("relay.build: memory pools of boards are not supported yet")
-    if runtime.name == "crt" or runtime.options.get("system-lib"):
+def _board_options(
+    executor: Executor,
+    runtime: Runtime,
+    workspace_pools: Any,
+    constant_pools: Any,
+    mod_name: str,
+) -> BoardOptions | None:
+    """Return the choices about a program for a board; None for one of this process. Raises
+    UnsupportedError for what neither has.
+    """
+    check_pools(workspace_pools, constant_pools)
+    if runtime.options.get("system-lib"):
         raise UnsupportedError(
-            "relay.build: programs for boards (the C runtime, system-lib) cannot be built yet",
-            notes=('target="c" writes the program as C: lib.get_lib().get_source()',),
+            "relay.build: system-lib is not supported: there is no table of all linked functions",
+            notes=("leave it out: functions are linked by their names",),
         )
+    if runtime.name != "crt":
+        if workspace_pools is not None or constant_pools is not None:
+            raise UnsupportedError(
+                "relay.build: memory pools are those of a board; programs of this process plan "
+                "their workspace by themselves",
+                notes=('runtime=Runtime("crt"), executor=Executor("aot"), target="c"',),
+            )
+        return None
+    if executor.name != "aot":
+        raise UnsupportedError(
+            "relay.build: the graph executor reads the graph as JSON while it runs, which programs "
+            "for boards do not",
+            notes=('executor=Executor("aot") makes one C function that calls the kernels',),
+        )
+    interface = str(executor.options.get("interface-api", "packed"))
+    if interface not in ("c", "packed"):
+        raise ConfigError(
+            f"there is no interface-api '{interface}'",
+            notes=("c (structures of pointers), packed",),
+        )
+    has_own_io = use_workspace_io_is_enabled()
+    if has_own_io and interface == "packed":
+        raise ConfigError(
+            "tir.usmp.use_workspace_io: arguments that are packed have memory of the caller",
+            notes=('Executor("aot", {"interface-api": "c"})',),
+        )
+    return BoardOptions(
+        mod_name, interface == "packed", workspace_pools, constant_pools, has_own_io
+    )
+
+
+def _built_for_board(
+    module: IRModule,
+    params: Mapping[str, Any] | None,
+    executor: Executor,
+    chosen: Target,
+    board: BoardOptions,
+) -> AOTExecutorFactoryModule:
+    """Compile a program for a board: to C files."""
+    if not back_end_of(chosen).is_for_boards:
+        raise UnsupportedError(
+            f"programs for boards are written in C, not for targets of kind '{chosen.kind.name}'",
+            notes=('target="c", with the compiler\'s names: "c -mcpu=cortex-m7"',),
+        )
+    with deep_recursion(), chosen, in_relays_words():
+        passed = _passed(module, params, chosen)
+        library = build_for_board(passed, chosen, board)
+    used = library.constants
+    made = AOTExecutorFactoryModule(module, chosen, executor, library, board.module_name, used)
+    made.lowered = passed
+    return made
+
+
+def _passed(module: IRModule, params: Mapping[str, Any] | None, chosen: Target) -> IRModule:
+    """Return a program after the passes of the graph."""
+    with phase("graph passes"):
+        # external compilers get their functions as they were partitioned
+        prepared = requested(generate_external_code(_needed(module)))
+        bound = _bind(to_relax(prepared), params)
+        return graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
 
 
 def build_target(target: Any, host: Any) -> Target:
@@ -119,7 +192,7 @@ def build_target(target: Any, host: Any) -> Target:
     if isinstance(target, Mapping):
         target = list(target.values())
     if isinstance(target, (list, tuple)):
-        compiled = [one for one in target if Target(one).kind.name not in EXTERNAL_KINDS]
+        compiled = [one for one in target if not _is_external(Target(one))]
         different = {str(Target(one)) for one in compiled or target}
         if len(different) != 1:
             raise UnsupportedError(
@@ -131,9 +204,14 @@ def build_target(target: Any, host: Any) -> Target:
     if target is None:
         return Target.current(allow_none=True) or Target("llvm")
     chosen = Target(target) if host is None else Target(target, host)
-    if chosen.kind.name in EXTERNAL_KINDS:
+    if _is_external(chosen):
         return chosen.host or Target("llvm")
     return chosen
+
+
+def _is_external(target: Target) -> bool:
+    """Return whether a target only compiles parts of programs, by a code generator or a hook."""
+    return target.kind.name in EXTERNAL_KINDS or has_hook(target.kind.name)
 
 
 def as_module(program: Any) -> IRModule:

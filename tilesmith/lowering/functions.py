@@ -57,7 +57,7 @@ def lower(
     """
     module = _as_module(inp, args, name, binds)
     context = PassContext.current()
-    check_options(context)
+    check_options(context, is_for_board=True)  # whole models that are not check again
     added = _added_passes(context)
     with checked_passes():
         lowered = _lowered(module, added, simple_mode)
@@ -193,26 +193,28 @@ def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
     return found
 
 
-def check_options(context: PassContext) -> None:
+def check_options(context: PassContext, is_for_board: bool = False) -> None:
     """Check the options of the context: raise UnsupportedError for options of parts that this
     compiler does not have, ConfigError for an unknown algorithm of memory planning.
     """
     check_algorithm(memory_algorithm())
     for name, advice in _WITHOUT_PART.items():
-        if context.config.get(name):
+        if context.config.get(name) and not (is_for_board and name in _OF_BOARDS):
             raise UnsupportedError(f"the option '{name}' has no effect here", notes=(advice,))
 
 
 _MEMORY_PLAN = (
     "workspaces of models are always planned, in the order that tir.usmp.algorithm names;"
     " memory within a kernel is shared by StorageRewrite; the pools of a board are planned by"
-    " tir.usmp.transform.UnifiedStaticMemoryPlanner"
+    " tir.usmp.transform.UnifiedStaticMemoryPlanner and by relay.build with Runtime('crt')"
 )
 _WITHOUT_PART = {
     "tir.usmp.enable": _MEMORY_PLAN,
     "tir.usmp.use_workspace_io": _MEMORY_PLAN,
     "tir.usmp.custom_algorithm": _MEMORY_PLAN,
 }
+_OF_BOARDS = ("tir.usmp.enable", "tir.usmp.use_workspace_io")
+"""Those of them that programs for boards have."""
 
 
 def build(

@@ -61,7 +61,7 @@ class GivenKernels:
         """Return the call of the kernel for a call with these (translated) arguments; None if the
         static search is what is best for it.
         """
-        operands = [one for arg in args for one in self._fields(arg)]
+        operands = [one for arg in args for one in self.fields(arg)]
         info = infer_call(Call(call.op, list(args), call.attrs, call.sinfo_args))
         if not all(is_known(one) for one in [info, *_infos(operands)]):
             if call.op.spec is None:
@@ -77,16 +77,16 @@ class GivenKernels:
             self.made[key] = found
         return self._result(self.made[key], operands, info)
 
-    def _fields(self, arg: Any) -> list[Any]:
+    def fields(self, arg: Any) -> list[Any]:
         """Return the tensors of an argument, those of a tuple one by one."""
         if isinstance(arg, Tuple):
-            return [one for field in arg.fields for one in self._fields(field)]
+            return [one for field in arg.fields for one in self.fields(field)]
         info = known_struct_info(arg)
         if isinstance(info, TupleStructInfo):
             fields = [
                 self.builder.emit(TupleGetItem(arg, place)) for place in range(len(info.fields))
             ]
-            return [one for field in fields for one in self._fields(field)]
+            return [one for field in fields for one in self.fields(field)]
         return [arg]
 
     def _result(self, found: tuple[GlobalVar, StructInfo] | None, operands: Any, info: Any) -> Any:

@@ -55,7 +55,20 @@ from tilesmith.support.errors import (
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.unknown import Any as AnySize
 
-__all__ = ["ModuleTranslation", "Scope", "is_external", "named_sizes", "prepared", "to_relax"]
+__all__ = [
+    "LOWERED_AS",
+    "ModuleTranslation",
+    "Scope",
+    "is_external",
+    "named_sizes",
+    "prepared",
+    "to_relax",
+]
+
+
+LOWERED_AS = "lowered_as"
+"""The attribute of a function for an external compiler that names the PrimFunc which computes
+it."""
 
 
 def to_relax(program: IRModule | Function, entries: Iterable[str] = ("main",)) -> IRModule:
@@ -337,6 +350,8 @@ class Scope:
                     notes=("the sizes of its results have to be known: no Any in their types",),
                     span=call.span,
                 )
+            if LOWERED_AS in external.attrs:
+                return self.lowered_call(external, args, info)
             return self.builder.emit(call_dps_packed(symbol, Tuple(args), info))
         if isinstance(call.op, Constructor):
             raise _needs_machine(call.op, call)
@@ -354,6 +369,17 @@ class Scope:
             return self.with_sizes(self.builder.emit(made), call.op.name)
         finally:
             self.builder.place = place
+
+    def lowered_call(self, external: Function, args: Iterable[Any], info: StructInfo) -> Any:
+        """Call the PrimFunc that computes a function for an external compiler."""
+        variable = self.module.translated[str(external.attrs[LOWERED_AS])]
+        tensors = [one for arg in args for one in self.module.kernels.fields(arg)]
+        fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        result = fields[0] if len(fields) == 1 else info
+        made = self.builder.emit(
+            Call(Op.get("relax.call_tir"), [variable, Tuple(tensors)], None, (result,))
+        )
+        return made if result is info else Tuple([made])
 
 
 def _needs_machine(what: Any, place: Any) -> UnsupportedError:

@@ -35,7 +35,7 @@ from tilesmith.target.generic_func import (
     override_native_generic_func,
 )
 from tilesmith.target.host import HostCPU, host_caches, host_cores, host_cpu
-from tilesmith.target.kind import KINDS, TargetKind, declare_kind
+from tilesmith.target.kind import KINDS, TargetKind, declare_kind, register_kind_attr
 from tilesmith.target.machine import MachineModel, machine_model, target_identity
 from tilesmith.target.tag import list_tags, register_tag
 from tilesmith.target.target import Target, canon_target
@@ -80,6 +80,7 @@ __all__ = [
     "micro",
     "override_native_generic_func",
     "rasp",
+    "register_kind_attr",
     "register_tag",
     "riscv_cpu",
     "rocm",

@@ -92,6 +92,8 @@ class BackEnd:
     """Maps a symbol to its name in the code, where the code does not allow every name."""
     is_device: bool = False
     """Whether functions become kernels that functions of a host launch."""
+    is_for_boards: bool = False
+    """Whether its source is C that the compiler of a board without an operating system takes."""
     host: str = "llvm"
     """The target of those functions, where the user names none."""
     interpreter: Part[Callable[..., Any]] | None = "tilesmith.tir.interpreter:run"

@@ -100,6 +100,7 @@ class TargetKind:
 
     __slots__ = (
         "_options",
+        "attrs",
         "default_keys",
         "device_type",
         "dot_products_from",
@@ -117,6 +118,8 @@ class TargetKind:
         dot_products_from: int | None = None,
     ) -> None:
         self.name = name
+        self.attrs: dict[str, Any] = {}
+        """Further attributes by name, such as hooks of compiling: see `register_kind_attr`."""
         self.device_type = device_type
         self.default_keys = default_keys
         self.means_host = means_host
@@ -195,6 +198,27 @@ def declare_kind(
         name, device_type, tuple(keys.split()), options, means_host, dot_products_from
     )
     return KINDS.register(name, kind)
+
+
+def register_kind_attr(
+    kind_name: str, attr_name: str, value: Any = None, override: bool = False
+) -> Any:
+    """Give a kind of target an attribute, which `Target.get_kind_attr` returns; without a value,
+    return a decorator that does. ``RelayToTIR`` is a pass that lowers the kind's own parts of
+    Relay programs, ``TIRToRuntime`` makes their code. Raises TargetError for one that is there.
+    """
+    kind = target_kind(kind_name)
+    if attr_name in kind.attrs and not override:
+        raise TargetError(
+            f"target kind '{kind_name}' has the attribute '{attr_name}' already",
+            notes=("replace it with override=True",),
+        )
+
+    def register(given: Any) -> Any:
+        kind.attrs[attr_name] = given
+        return given
+
+    return register if value is None else register(value)
 
 
 declare_kind(

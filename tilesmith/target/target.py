@@ -143,7 +143,11 @@ class Target(Node, key="target.Target", slots=("_text", "attrs", "host", "keys",
     # -- attributes
 
     def get_kind_attr(self, attr_name: str) -> Any:
-        """Return a property of the kind: `default_keys`, `device_type` or `options`; else None."""
+        """Return an attribute that `register_kind_attr` gave the kind, or a property of it:
+        `default_keys`, `device_type`, `options`; else None.
+        """
+        if attr_name in self.kind.attrs:
+            return self.kind.attrs[attr_name]
         return getattr(self.kind, attr_name, None) if not attr_name.startswith("_") else None
 
     def get_target_device_type(self) -> int:

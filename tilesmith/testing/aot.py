@@ -3,8 +3,9 @@
     model = AOTTestModel(module=mod, inputs=inputs, outputs=generate_ref_data(mod, inputs))
     compile_and_run(model, AOTTestRunner(), "c", use_unpacked_api=True)
 
-The C code is that of ``target="c"``; this machine's C compiler compiles it. Projects with a board's
-runtime around it are not made.
+The C code is that of ``target="c"``; this machine's C compiler compiles it. With the C interface
+and the runtime "crt" the program is a process of its own, made of what a board would get; else the
+code runs in this process. Projects with a board's runtime around it are not made.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from tilesmith.driver import relay_build
 from tilesmith.driver.relay_build import as_module, build
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
+from tilesmith.relay.backend.board_module import BoardModule
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.relay.frontend import from_tflite
 from tilesmith.runtime.devices import cpu
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ExecutionError, UnsupportedError
+from tilesmith.support.errors import ConfigError, ExecutionError, UnsupportedError
 from tilesmith.support.files import write_atomically
+from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
+from tilesmith.testing.board_runs import main_program, run_here
 
 __all__ = [
     "AOT_FAILURE_TOKEN", "AOT_SUCCESS_TOKEN", "AOTCompiledTestModel", "AOTDataLinkage",
@@ -79,7 +84,9 @@ class AOTDataLinkage(NamedTuple):
 
 
 class AOTTestRunner(NamedTuple):
-    """What is around a model's code. Here: options of PassContext; the others are a board's."""
+    """What is around a model's code: options of PassContext, and C statements before and after the
+    call. A makefile and its parameters are a board's.
+    """
 
     makefile: str = "default"
     prologue: str = ""
@@ -128,8 +135,12 @@ def _refuse_boards(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if value:
             raise UnsupportedError(
-                f"testing.aot: '{name}' is about programs on boards, which are not supported yet",
-                notes=("leave it out: models run as C code on this machine",),
+                f"testing.aot: '{name}' is about builds of boards, or programs that are processes "
+                "of their own",
+                notes=(
+                    "leave it out, or compile with interface_api='c', the target 'c' and the "
+                    "runtime 'crt'",
+                ),
             )
 
 
@@ -148,8 +159,8 @@ def compile_models(
     schedule_name: str | None = None,
     runtime: Runtime = _CRT,
 ) -> list[AOTCompiledTestModel]:
-    """Compile models ahead of time. The code runs in this process, whatever ``runtime`` is named;
-    alignments are those of its tensors, at least 64.
+    """Compile models ahead of time: for the runtime "crt" with ``interface_api="c"`` and the target
+    "c" as for a board, else for this process. Alignments are at least 16.
     """
     _refuse_boards({"schedule_name": schedule_name})
     given = [models] if isinstance(models, AOTTestModel) else list(models)
@@ -157,6 +168,9 @@ def compile_models(
         "aot", {"interface-api": interface_api, "unpacked-api": bool(use_unpacked_api)}
     )
     disabled = [] if enable_op_fusion else ["FuseOps"]
+    is_for_board = (
+        runtime.name == "crt" and interface_api == "c" and back_end_of(Target(target)).is_for_boards
+    )
     compiled = []
     for model in given:
         with PassContext(opt_level=3, config=dict(pass_config or {}), disabled_pass=disabled):
@@ -164,6 +178,7 @@ def compile_models(
                 model.module,
                 target,
                 executor=executor,
+                runtime=runtime if is_for_board else Runtime("cpp"),
                 workspace_memory_pools=workspace_memory_pools,
                 constant_memory_pools=constant_memory_pools,
                 params=model.params,
@@ -195,26 +210,54 @@ def run_and_check(
         {
             "debug_calculated_workspaces": debug_calculated_workspaces,
             "data_linkage": data_linkage,
-            "use_workspace_io": use_workspace_io,
             "debug_last_error": debug_last_error,
-            "checker": checker,
             "makefile": runner.makefile != "default",
-            "prologue": runner.prologue,
-            "epilogue": runner.epilogue,
-            "includes": runner.includes,
             "parameters": runner.parameters,
         }
     )
+    around = {
+        "use_workspace_io": use_workspace_io,
+        "checker": checker,
+        "prologue": runner.prologue,
+        "epilogue": runner.epilogue,
+        "includes": runner.includes,
+    }
     for model, factory in models:
-        if test_dir is not None:
-            path = Path(test_dir) / f"{model.name}.c"
-            write_atomically(path, factory.get_lib().get_source())
-            if verbose:
-                print(f"{model.name}: {path}")
-        found = _outputs(factory, model.inputs, list(model.outputs))
+        library = factory.get_lib()
+        if isinstance(library, BoardModule):
+            if use_workspace_io and not library.memory["io"]:
+                raise ConfigError(
+                    f"testing.aot: inputs and outputs of '{model.name}' are not in its workspace",
+                    notes=("compile it with the option tir.usmp.use_workspace_io",),
+                )
+            main = main_program(library, runner.includes, runner.prologue, runner.epilogue)
+            given, printed = run_here(library, model.inputs, test_dir, main)
+            if len(given) != len(model.outputs):
+                raise ExecutionError(
+                    f"the model has {len(given)} outputs, {len(model.outputs)} are named",
+                    notes=(", ".join(model.outputs),),
+                )
+            found = OrderedDict(zip(model.outputs, given))
+            _check_printed(model, printed, checker)
+        else:
+            _refuse_boards(around)
+            if test_dir is not None:
+                write_atomically(Path(test_dir) / f"{model.name}.c", library.get_source())
+            found = _outputs(factory, model.inputs, list(model.outputs))
+        if test_dir is not None and verbose:
+            print(f"{model.name}: {test_dir}")
         for name, expected in model.outputs.items():
             _check(model, name, found[name], numpy.asarray(expected), print_output_on_mismatch)
     return True
+
+
+def _check_printed(
+    model: AOTTestModel, printed: str, checker: Callable[[str], bool] | None
+) -> None:
+    if checker is not None and not checker(printed):
+        raise ExecutionError(
+            f"{AOT_FAILURE_TOKEN}: the checker refuses what '{model.name}' prints", notes=(printed,)
+        )
 
 
 def _check(

@@ -46,6 +46,44 @@ def test_a_package_has_code_graph_and_weights(package_path):
     assert len(result.times.results) == 3 and "mean (ms)" in result.format_times()
 
 
+TWO_KERNELS = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 3), float32]) {
+  %0 = nn.softmax(%x);
+  nn.softmax(%0)
+}
+"""
+
+
+@pytest.mark.parametrize("pools", [[], ["--workspace-pools", "sram"]])
+def test_a_package_for_a_board_has_c_files(tmp_path, capsys, pools):
+    path, model = str(tmp_path / "board.tar"), tmp_path / "two.relay"
+    model.write_text(TWO_KERNELS)
+    text = (
+        f"compile {model} -o {path} -f mlf --target c --executor aot --module-name net "
+        "--executor-aot-interface-api c --executor-aot-unpacked-api 1 --runtime crt"
+    )
+    assert _main([*text.split(), *pools]) == 0
+    with tarfile.open(path) as archive:
+        header = archive.extractfile("codegen/host/include/tvmgen_net.h").read().decode()
+    assert ("void* sram;" in header) == bool(pools) and "tvmgen_net_run" in header
+    package = TVMCPackage(path)
+    assert (package.type, package.lib_name, package.executor_type) == ("mlf", "net", "aot")
+    with pytest.raises(TVMCException, match="do not run here"):
+        tvmc.run(package, "cpu")
+    assert _main(["run", path]) == 1 and "do not run here" in capsys.readouterr().err
+    small = [*pools, "--workspace-pools-size-hint-bytes", "sram:8"]
+    if pools:
+        assert _main([*text.split(), *small]) == 1
+        assert "'sram' has 8 bytes" in capsys.readouterr().err
+
+
+def test_a_program_for_a_board_is_no_library(onnx_path):
+    model = tvmc.load(onnx_path, shape_dict={"x": [2, 3]})
+    options = {"executor": relay.backend.Executor("aot"), "runtime": relay.backend.Runtime("crt")}
+    with pytest.raises(TVMCException, match="not packed in the format so"):
+        tvmc.compile(model, "c", **options)
+
+
 def test_inputs_are_filled_in(package_path, capsys):
     package = TVMCPackage(package_path)
     ones = np.maximum(np.ones((2, 3), "float32") @ WEIGHT.T, 0)
@@ -173,7 +211,8 @@ def test_members_do_not_leave_the_folder(package_path, tmp_path):
     "options, message",
     [
         ({"tuning_records": "x.json"}, "tuning"), ({"cross": "gcc"}, "cross compiler"),
-        ({"output_format": "mlf"}, "boards"), ({"output_format": "zip"}, "no format 'zip'"),
+        ({"output_format": "mlf"}, "built for this machine"),
+        ({"output_format": "zip"}, "no format 'zip'"),
         ({"desired_layout": ["NCHW", "NHWC"], "desired_layout_ops": ["nn.conv2d"]}, "2 layouts"),
         ({"target": "llvm, dnnl -x=1"}, "has no options"),
     ],
@@ -309,7 +348,7 @@ def test_the_command(onnx_path, tmp_path):
         (["compile", "none.onnx"], "there is no file none.onnx"),
         (["compile", "MODEL", "--target", "lvm"], "no target 'lvm'"),
         (["compile", "MODEL", "-o", "no/such/m.tar"], "the folder no/such does not exist"),
-        (["compile", "MODEL", "--runtime", "crt"], "boards"),
+        (["compile", "MODEL", "--runtime", "crt"], "graph executor"),
         (["tune", "MODEL", "-o", "x"], "no tuning yet"),
         (["micro", "build", "--x"], "boards"),
         (["--config", "none", "run", "x"], "no settings 'none'"),

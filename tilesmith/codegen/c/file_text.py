@@ -32,7 +32,7 @@ from tilesmith.codegen.c.small_types import small_type_helper
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed, pack
 
-__all__ = ["FileText"]
+__all__ = ["FileText", "array_text"]
 
 _HEAD = """/* Made by Tilesmith. C99; integers are taken to wrap around (gcc and clang: -fwrapv). */
 #include <math.h>
@@ -201,7 +201,7 @@ class FileText:
             # not const: kernels take plain pointers
             self.arrays[name] = (
                 f"static {kind} {name}[{max(1, array.size)}] TS_ALIGNED = "
-                f"{_array_text(array, dtype)};"
+                f"{array_text(array, dtype)};"
             )
             self._array_keys[key] = (name, array)
         return self._array_keys[key][0]
@@ -215,7 +215,7 @@ def _source_of(part: str) -> str:
         return file.read()
 
 
-def _array_text(array: numpy.ndarray, dtype: DataType) -> str:
+def array_text(array: numpy.ndarray, dtype: DataType) -> str:
     """Return the elements of an array as C constants, twelve to a line."""
     flat = array.reshape(-1)
     if is_narrow(dtype):

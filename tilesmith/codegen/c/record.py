@@ -17,6 +17,7 @@ C = register_back_end(
         intrinsic_rules="tilesmith.tir.transform.intrinsics:C_RULES",
         host_passes=("tilesmith.tir.transform:CommonSubexprElimTIR",),  # the source is often read
         default_schedule="tilesmith.schedule_rules.default:schedule_for_cpu",
+        is_for_boards=True,
         describe="tilesmith.codegen.c_compiler:describe_compiler",
     )
 )

@@ -65,6 +65,14 @@ _PATTERN_NODE = Refusal(
 )
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
+_PROJECTS = Refusal(
+    "projects around programs for boards are not made here: each board has its own builds",
+    "micro.export_model_library_format packs C files that any C compiler takes",
+)
+_SESSIONS = Refusal(
+    "there are no sessions with boards",
+    "compile the C files of micro.export_model_library_format with the board's compiler",
+)
 REFUSALS: dict[str, Refusal] = {
     "tvm.tir.transform:TilePrimitiveDispatch": Refusal(
         "programs have no tile primitives",
@@ -181,7 +189,7 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "tvm.contrib.micro": Refusal(
         "boards without an operating system are not measured by remote control yet",
-        "target='c' writes C code for them",
+        "micro.export_model_library_format packs C files for them",
     ),
     "tvm.contrib.hexagon": Refusal(
         "there is no runtime for Hexagon DSPs yet",
@@ -259,10 +267,76 @@ REFUSALS: dict[str, Refusal] = {
             "get_project_dir",
             "get_project_options",
         ),
-        Refusal(
-            "projects for boards are not made yet",
-            "tvmc compile --target c --dump-code c writes the C code of a model",
+        _PROJECTS,
+    ),
+    "tvm.micro.build": _PROJECTS,
+    "tvm.micro.class_factory": _SESSIONS,
+    "tvm.micro.debugger": _SESSIONS,
+    "tvm.micro.project": _PROJECTS,
+    "tvm.micro.project_api": _PROJECTS,
+    "tvm.micro.session": _SESSIONS,
+    "tvm.micro.testing.aot_test_utils": _SESSIONS,
+    "tvm.micro.testing.evaluation": _SESSIONS,
+    "tvm.micro.testing.pytest_plugin": _SESSIONS,
+    "tvm.micro.transport": _SESSIONS,
+    **_named(
+        "tvm.micro",
+        (
+            "GeneratedProject",
+            "TemplateProject",
+            "copy_crt_config_header",
+            "generate_project",
+            "get_microtvm_template_projects",
+            "get_standalone_crt_dir",
         ),
+        _PROJECTS,
+    ),
+    **_named(
+        "tvm.micro",
+        (
+            "AutoTvmModuleLoader",
+            "Session",
+            "SessionTerminatedError",
+            "TransportLogger",
+            "autotvm_build_func",
+            "create_local_aot_executor",
+            "create_local_debug_executor",
+            "create_local_graph_executor",
+        ),
+        _SESSIONS,
+    ),
+    **_named(
+        "tvm.micro.model_library_format",
+        ("CRT_TEMPLATE_FILES_URL", "STANDALONE_CRT_URL"),
+        Refusal(
+            "programs for boards need no runtime that an archive would carry",
+            "the C files of export_model_library_format need the C library only",
+        ),
+    ),
+    **_named(
+        "tvm.micro.testing",
+        (
+            "create_aot_session",
+            "get_supported_boards",
+            "get_target",
+            "predict_labels_aot",
+            "tune_model",
+        ),
+        _SESSIONS,
+    ),
+    **_named(
+        "tvm.micro.testing.utils",
+        (
+            "TIMEOUT_SEC",
+            "aot_transport_find_message",
+            "aot_transport_init_wait",
+            "check_tune_log",
+            "get_conv2d_relay_module",
+            "get_supported_boards",
+            "get_supported_platforms",
+            "get_target",
+        ),
+        _SESSIONS,
     ),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 from tilesmith.contrib.aot_executor import AotModule
 from tilesmith.contrib.graph_executor import GraphModule
 from tilesmith.ir import IRModule
+from tilesmith.relay.backend.board_module import BoardModule, not_here
 from tilesmith.relay.backend.graph_json import memory_table
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.executable import Executable
@@ -30,7 +31,7 @@ class ExecutorFactoryModule:
         ir_mod: Any,
         target: Any,
         executor: Any,
-        libmod: Executable,
+        libmod: Executable | BoardModule,
         libmod_name: str,
         params: Mapping[str, Any],
     ) -> None:
@@ -42,7 +43,7 @@ class ExecutorFactoryModule:
         self.params = dict(params)
 
     @property
-    def module(self) -> Executable:
+    def module(self) -> Executable | BoardModule:
         """The compiled program."""
         return self.lib
 
@@ -54,7 +55,7 @@ class ExecutorFactoryModule:
         """Return the constants of the program by name."""
         return self.params
 
-    def get_lib(self) -> Executable:
+    def get_lib(self) -> Any:
         """Return the compiled program."""
         return self.lib
 
@@ -76,6 +77,8 @@ class ExecutorFactoryModule:
         return self.lib.get_function(name)
 
     def _on_device(self, *devices: Device) -> Any:
+        if isinstance(self.lib, BoardModule):
+            raise not_here()
         for device in devices:
             if not isinstance(device, Device) or device.device_type != 1:
                 raise UnsupportedError(
@@ -103,7 +106,7 @@ class GraphExecutorFactoryModule(ExecutorFactoryModule):
         target: Any,
         executor: Any,
         graph_json_str: Callable[[], str] | str,
-        libmod: Executable,
+        libmod: Executable | BoardModule,
         libmod_name: str,
         params: Mapping[str, Any],
         function_metadata: Mapping[str, Any] | None = None,

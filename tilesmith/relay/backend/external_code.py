@@ -8,7 +8,8 @@
 The function of the module gets the inputs, then the outputs. What
 ``relay.ext.mine.constant_updater(func, symbol)`` gives, constants by name, is kept beside the code;
 before the first call ``__init_SYMBOL`` of the module gets a list of those that its function
-``get_const_vars`` names (all without it).
+``get_const_vars`` names (all without it). Compilers that lower their parts to loops instead are
+those of `target_hooks`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.relay.backend.target_hooks import lower_by_hooks
 from tilesmith.relay.function import Function
 from tilesmith.relay.infer_type import infer_module
 from tilesmith.relay.transform.compiler_functions import (
@@ -50,8 +52,8 @@ def generate_external_code(mod: IRModule) -> IRModule:
     ]
     if not functions:
         return mod
-    mod = infer_module(mod)
-    modules = list(mod.attrs.get("external_mods", ()))
+    mod, made = lower_by_hooks(infer_module(mod))
+    modules = [*mod.attrs.get("external_mods", ()), *made]
     constants: dict[str, dict[str, Any]] = {}
     for variable, function in functions_of(mod):
         if not is_external(function) or "Extern" in function.attrs:
@@ -65,6 +67,8 @@ def generate_external_code(mod: IRModule) -> IRModule:
         if updater is not None:
             given = updater(function, symbol)
             constants[symbol] = {str(key): value for key, value in given.items()}
+    if not modules:
+        return mod
     return mod.with_attrs({"external_mods": modules, "external_constants": constants})
 
 

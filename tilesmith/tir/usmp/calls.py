@@ -15,7 +15,6 @@ _BY_NAME = (
     "tir.call_pure_extern",
     "tir.tvm_call_packed",
     "tir.tvm_call_cpacked",
-    "tir.tvm_call_unpacked",
 )
 
 

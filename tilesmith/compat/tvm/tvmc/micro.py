@@ -1,4 +1,4 @@
-"""``tvmc micro``: projects for boards are not made yet; the verb says so."""
+"""``tvmc micro``: projects around programs for boards are not made; the verb says so."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ def add_micro_parser(
     json_params: Sequence[Mapping[str, Any]],
 ) -> None:
     """Add the verb ``micro`` to a parser, with what users give to it."""
-    parser = subparsers.add_parser("micro", help="make programs for boards (not there yet)")
+    parser = subparsers.add_parser("micro", help="make projects for boards (not there)")
     parser.set_defaults(func=drive_micro)
     parser.add_argument("subcommand", nargs="?", choices=["create-project", "build", "flash"])
     parser.add_argument("further", nargs=argparse.REMAINDER)
 
 
 def drive_micro(args: argparse.Namespace) -> NoReturn:
-    """Raise TVMCException: projects for boards are not made yet."""
+    """Raise TVMCException: projects for boards are not made."""
     raise TVMCException(
-        "projects for boards are not made yet",
-        notes=("tvmc compile --target c --dump-code c writes the C code of a model",),
-    )
+        "projects around programs for boards are not made here: each board has its own builds",
+        notes=("tvmc compile -f mlf --target c --executor aot --runtime crt packs the C files of a "
+               "model",),
+    )  # fmt: skip
 
 
 def create_project_handler(args: argparse.Namespace) -> NoReturn:
-    """Raise TVMCException: projects for boards are not made yet."""
+    """Raise TVMCException: projects for boards are not made."""
     drive_micro(args)
 
 
 def build_handler(args: argparse.Namespace) -> NoReturn:
-    """Raise TVMCException: projects for boards are not made yet."""
+    """Raise TVMCException: projects for boards are not made."""
     drive_micro(args)
 
 
 def flash_handler(args: argparse.Namespace) -> NoReturn:
-    """Raise TVMCException: projects for boards are not made yet."""
+    """Raise TVMCException: projects for boards are not made."""
     drive_micro(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import sys
 import tarfile
@@ -16,6 +17,8 @@ from tilesmith.compat.tvm.tvmc.errors import TVMCException
 from tilesmith.contrib.tar import untar
 from tilesmith.contrib.utils import TempDirectory, tempdir
 from tilesmith.ir import IRModule, load_json, save_json
+from tilesmith.micro.model_library_format import METADATA_FILE, export_model_library_format
+from tilesmith.relay.backend.board_module import BoardModule
 from tilesmith.relay.backend.executor_factory import ExecutorFactoryModule
 from tilesmith.runtime.params import load_param_dict, save_param_dict
 from tilesmith.runtime.timing import BenchmarkResult
@@ -136,6 +139,18 @@ class TVMCModel:
         _pack(path, folder, names)
         return path
 
+    def export_mlf_format(self, executor_factory: Any, package_path: PathLike | None = None) -> str:
+        """Write a program for a board as a package of C files; return the path."""
+        if not isinstance(getattr(executor_factory, "lib", None), BoardModule):
+            raise TVMCException(
+                "packages of the format mlf hold programs for boards, this one was built for this "
+                "machine",
+                notes=("--target c --executor aot --executor-aot-interface-api c --runtime crt",),
+            )
+        path = str(package_path or self.default_package_path())
+        export_model_library_format(executor_factory, path)
+        return path
+
     def export_package(
         self,
         executor_factory: Any,
@@ -148,11 +163,13 @@ class TVMCModel:
         artifact that needs no linker ("tar"); return the path.
         """
         if output_format == "mlf":
-            raise TVMCException(
-                "packages for boards (the format mlf) are not written yet",
-                notes=('--target c --dump-code c writes the C code; "-f so" is for this machine',),
-            )
+            return self.export_mlf_format(executor_factory, package_path)
         _library_name(output_format)
+        if isinstance(getattr(executor_factory, "lib", None), BoardModule):
+            raise TVMCException(
+                f"programs for boards are not packed in the format {output_format}",
+                notes=("-f mlf packs their C files",),
+            )
         if isinstance(executor_factory, VMExecutable):
             return self.export_vm_format(executor_factory, package_path, output_format)
         return self.export_classic_format(
@@ -229,7 +246,8 @@ class TVMCPackage:
     ) -> None:
         if project_dir is not None:
             raise TVMCException(
-                "projects for boards are not supported yet", notes=("give the path of a package",)
+                "projects around programs for boards are not made here",
+                notes=("give the path of a package",),
             )
         self.package_path = str(package_path)
         self.project_dir = None
@@ -242,6 +260,10 @@ class TVMCPackage:
         """Unpack a package for as long as this object lives."""
         self._folder = _unpacked(package_path, [])
         names = self._folder.listdir()
+        self.type = "mlf" if METADATA_FILE in names else "classic"
+        if self.type == "mlf":
+            self._import_mlf()
+            return
         libraries = [f"{_LIBRARY}.{one}" for one in _FORMATS if f"{_LIBRARY}.{one}" in names]
         if not libraries:
             raise TVMCException(
@@ -260,6 +282,21 @@ class TVMCPackage:
         self.executor_type = "graph" if self.graph is not None else "aot"
         if self.code is not None:
             self.executor_type = "vm"
+
+    def _import_mlf(self) -> None:
+        """Take what the metadata of a package for a board say."""
+        path = Path(self._folder.relpath(METADATA_FILE))
+        modules = json.loads(path.read_text("utf-8"))["modules"]
+        if len(modules) != 1:
+            raise TVMCException(
+                f"{self.package_path} holds {len(modules)} programs, packages of tvmc hold one"
+            )
+        ((self.lib_name, described),) = modules.items()
+        self.lib_path = self._folder.relpath("codegen/host/src")
+        self.graph = self.code = None
+        params = Path(self._folder.relpath(f"parameters/{self.lib_name}.params"))
+        self.params = params.read_bytes()
+        self.executor_type = described["executors"][0]
 
     def _text(self, name: str, names: list[str]) -> str | None:
         return Path(self._folder.relpath(name)).read_text("utf-8") if name in names else None

@@ -195,12 +195,19 @@ def run_module(
             f"a package is needed, got {type(tvmc_package).__name__}",
             notes=("compile the model first: tvmc.compile(model, target=…)",),
         )
+    if tvmc_package.type == "mlf":
+        raise TVMCException(
+            f"{tvmc_package.package_path} holds C files for a board, which do not run here",
+            notes=(
+                "compile them with the board's compiler; -f so makes a package for this machine",
+            ),
+        )
     if device != "cpu":
         raise TVMCException(
             f"packages run on the CPU so far, not on '{device}'", notes=('device="cpu"',)
         )
     if options:
-        raise TVMCException("options of projects are for boards, which are not supported yet")
+        raise TVMCException("options of projects are for boards, with which there are no sessions")
     if hostname:
         return _run_remotely(tvmc_package, (hostname, int(port), rpc_key), inputs, fill_mode,
                              benchmark, repeat, number, profile)  # fmt: skip
