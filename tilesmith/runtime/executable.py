@@ -295,9 +295,11 @@ class Executable:
         text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
-    def save(self, path: PathLike, fmt: str = "") -> None:
+    def save(self, path: PathLike, fmt: str = "", *, params: PathLike | None = None) -> None:
         """Write an artifact (`.tsm`), completely or not at all; or the code alone, without
         constants, in a format of `get_source` ("o", "ll", …) that `fmt` or the suffix names.
+        ``params`` names a safetensors file, relative to the artifact's folder, for the constants:
+        several artifacts share it, and loaded models of one process share its memory.
 
         The code is a shared library where a linker is found, so that loading needs no compiler
         package; else object files, which llvmlite links when they are loaded. Code for another
@@ -305,17 +307,25 @@ class Executable:
         """
         fmt = fmt or os.path.splitext(os.fspath(path))[1].lstrip(".")
         if fmt in ("o", "obj", "ll", "asm", "s", "bc", "c"):
+            if params is not None:
+                raise UnsupportedError(
+                    f"code of format '{fmt}' has no parameters",
+                    notes=("save an artifact: save('model.tsm', params=…); or export_c",),
+                )
             write_atomically(
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
         code = self._code_members()
         parts = _with_external(self._external, self.metadata, code, self.constants)
-        write_artifact(path, *parts)
+        write_artifact(path, *parts, shared=params)
 
-    def export_library(self, file_name: PathLike, **options: Any) -> None:
+    def export_library(
+        self, file_name: PathLike, *, params: PathLike | None = None, **options: Any
+    ) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
-        constants, or an artifact when the suffix is `.tsm`. `load_module` reads both."""
+        constants, or an artifact when the suffix is `.tsm`. `load_module` reads both. ``params``
+        as in `save`."""
         path = os.fspath(file_name)
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
@@ -326,9 +336,9 @@ class Executable:
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
             parts = _with_external(self._external, self.metadata, {}, self.constants)
-            write_artifact(path, *parts, prefix)
+            write_artifact(path, *parts, prefix, params)
         else:
-            self.save(path)
+            self.save(path, params=params)
 
     def _code_members(self) -> dict[str, bytes]:
         shared = self._shared_bytes()
@@ -360,10 +370,13 @@ class Executable:
         return has_artifact(path)
 
     @staticmethod
-    def load(path: PathLike) -> Executable:
+    def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Executable:
         """Load a saved model. Raises ArtifactError for a file that is truncated, changed, of
-        another version, or for another machine."""
-        artifact = read_artifact(path)
+        another version, or for another machine.
+
+        ``params``: where the shared parameters are, if they do not lie beside the artifact; or
+        arrays to take in their place, by the names of `constants`."""
+        artifact = read_artifact(path, params)
         where = os.fspath(path)
         with _named(where):
             described = artifact.metadata.get("external")
@@ -447,9 +460,10 @@ def with_parts(
     return made
 
 
-def load(path: PathLike) -> Executable:
-    """Load a model that `Executable.save` or `tilesmith compile` wrote."""
-    return Executable.load(path)
+def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Executable:
+    """Load a model that `Executable.save` or `tilesmith compile` wrote; ``params`` as
+    `Executable.load` takes them."""
+    return Executable.load(path, params)
 
 
 def _without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:
