@@ -73,6 +73,7 @@ def compile(
             cached = _cached(key)
         if cached is not None:
             cached.observed_program = partial(_observed, path, chosen, input_shapes)
+            cached.c_interface = partial(_written_for_c, path, chosen, input_shapes)
             return cached
     if path is None and _is_tensor_program(model_or_module):
         from tilesmith.lowering import build as build_functions
@@ -102,6 +103,15 @@ def _observed(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> O
     assert made is not None
     found: ObservedProgram = made()
     return found
+
+
+def _written_for_c(
+    path: Path, target: Target, shapes: Mapping[str, Any] | None, *arguments: Any
+) -> list[str]:
+    """Compile a model from the cache once more, and write it for C programs."""
+    write = compile(path, target, input_shapes=shapes, cache=False).c_interface
+    assert write is not None
+    return write(*arguments)
 
 
 def _cached(key: str) -> Executable | None:

@@ -129,6 +129,8 @@ class Executable:
         done: not after loading."""
         self.observed_program: Callable[[], ObservedProgram] | None = None
         """Compiles the same model such that observers see its kernels; not after loading."""
+        self.c_interface: Callable[..., list[str]] | None = None
+        """Writes the model for C programs; not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -339,6 +341,21 @@ class Executable:
             write_artifact(path, *parts, prefix, params)
         else:
             self.save(path, params=params)
+
+    def export_c(
+        self, path: PathLike, functions: Sequence[str] | None = None, *, embed: bool = False
+    ) -> list[str]:
+        """Write the model for C programs that know nothing of Tilesmith: object code ("m.o") or, of
+        a model built for the target "c", C source ("m.c"); a header "m.h" with a plain function for
+        each graph function (of ``functions``, all by default); and the parameters as
+        "m.safetensors", or inside of the code (``embed``). Return the paths of the files.
+        """
+        if self.c_interface is None or self._late:
+            raise UnsupportedError(
+                "a model that was loaded or put together cannot be exported to C",
+                notes=("build it again: relax.build(module, target).export_c(path)",),
+            )
+        return self.c_interface(path, functions, embed, self._constants)
 
     def _code_members(self) -> dict[str, bytes]:
         shared = self._shared_bytes()
