@@ -16,7 +16,7 @@ from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.observation import ObservedProgram
-from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -29,7 +29,7 @@ from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
-__all__ = ["compile", "import_model"]
+__all__ = ["compile", "import_model", "model_key"]
 
 MODEL_CACHE = DiskCache("models")
 
@@ -68,7 +68,7 @@ def compile(
             "cache", str(path), "the PassContext holds a value that cannot be part of a cache key"
         )
     if cache and path is not None and not params and settings is not None:
-        key = _model_key(path, chosen, input_shapes, settings)
+        key = model_key(path, chosen, input_shapes, settings)
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
@@ -163,13 +163,13 @@ def _is_tensor_program(model: Any) -> bool:
     return isinstance(model, PrimFunc)
 
 
-def _model_key(
+def model_key(
     path: Path, target: Target, shapes: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> str:
     """Return a digest of a model file, the data files beside it, and the compilation's settings."""
     from tilesmith.relax.frontend.onnx import model_files
 
-    contents = [Path(file).read_bytes() for file in model_files(path)]
+    contents = [file_digest(file) for file in model_files(path)]  # files may exceed the memory
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
     if settings:
         described += json.dumps(settings, sort_keys=True)
