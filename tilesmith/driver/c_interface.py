@@ -46,12 +46,16 @@ class CInterface:
 
     functions: Sequence[GraphFunction]
     kernels: KernelTable
-    target: Target
     refused: Mapping[str, str]
     """The public functions that are no native code, each with the reason."""
     has_external: bool
     settings: Callable[[], AbstractContextManager[Any]]
     """Enters the settings that held when the model was built."""
+
+    @property
+    def target(self) -> Target:
+        """The target that the model was built for."""
+        return self.kernels.target
 
     def write(
         self,

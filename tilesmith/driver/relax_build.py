@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -12,7 +12,7 @@ from tilesmith import relax
 from tilesmith.driver.c_interface import CInterface
 from tilesmith.driver.external import join_external
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
-from tilesmith.driver.graph_program import divide
+from tilesmith.driver.graph_program import Programs, divide
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.observed import KernelMarks, ObserverMarks
@@ -183,28 +183,37 @@ def build_graph(
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
 
-    load = part(record.load)
     executable = Executable(
         metadata,
         [*code.objects, *(linked if code.objects else ())],
         constants.arrays,
         sources,
-        load=load,
+        load=part(record.load),
         advice=code.advice,
         external=external,
     )
     executable.observed_program = cache(partial(_observed, given, target, context))
 
+    executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
+    return executable
+
+
+def _for_c(
+    lowered: list[GraphFunction],
+    divided: Programs,
+    kernels: KernelTable,
+    has_external: bool,
+    settings: Callable[[], AbstractContextManager[Any]],
+) -> Callable[..., list[str]]:
+    """Return the function that writes a model for C programs."""
     names = {str(one.function.attrs["global_symbol"]): one for one in lowered}
-    executable.c_interface = CInterface(
+    return CInterface(
         [one for name, one in names.items() if name not in divided.parts],
         kernels,
-        target,
         dict.fromkeys(divided.entries, "it is run step by step by Tilesmith's runtime"),
-        external is not None,
+        has_external,
         settings,
     ).write
-    return executable
 
 
 @contextmanager

@@ -318,7 +318,12 @@ class Executable:
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        code = self._code_members()
+        shared = self._shared_bytes()
+        if shared is None and not self._objects:
+            raise _without_code("saved", self._sources, self._advice)
+        code = {f"code.{index}.o": content for index, content in enumerate(self._objects)}
+        if shared is not None:
+            code = {SHARED_LIBRARY: shared}
         parts = _with_external(self._external, self.metadata, code, self.constants)
         write_artifact(path, *parts, shared=params)
 
@@ -356,14 +361,6 @@ class Executable:
                 notes=("build it again: relax.build(module, target).export_c(path)",),
             )
         return self.c_interface(path, functions, embed, self._constants)
-
-    def _code_members(self) -> dict[str, bytes]:
-        shared = self._shared_bytes()
-        if shared is not None:
-            return {SHARED_LIBRARY: shared}
-        if not self._objects:
-            raise _without_code("saved", self._sources, self._advice)
-        return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
 
     def _shared_bytes(self) -> bytes | None:
         if self._shared is None and self._objects and find_linkers():
