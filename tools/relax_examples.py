@@ -11,6 +11,8 @@ from tilesmith import relax
 from tilesmith.relax import op
 from tilesmith.relax.op.index import checked_lengths
 from tilesmith.relax.op.linear_algebra import dense
+from tilesmith.relax.op.packed_attention import attention_var_len
+from tilesmith.relax.sharding import device_mesh
 
 __all__ = ["EXAMPLES"]
 
@@ -64,5 +66,21 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.nn.attention": lambda: op.nn.attention(
         tensor(2, 5, 3, 4), tensor(2, 7, 3, 4), tensor(2, 7, 3, 6)
     ),
+    "relax.nn.attention_var_len": lambda: attention_var_len(
+        *[tensor(1, 6, 2, 4) for _ in range(3)], tensor(3, dtype="int32"), tensor(dtype="int32")
+    ),
+    "relax.multinomial_from_uniform": lambda: op.multinomial_from_uniform(
+        tensor(2, 3), tensor(4, 1), tensor(4, 1, dtype="int64")
+    ),
+    "relax.ccl.allreduce": _unary(op.ccl.allreduce, 2, 3),
+    "relax.ccl.allgather": _unary(op.ccl.allgather, 2, 3, num_workers=1),
+    "relax.ccl.broadcast_from_worker0": _unary(op.ccl.broadcast_from_worker0, 2, 3),
+    "relax.ccl.scatter_from_worker0": _unary(op.ccl.scatter_from_worker0, 2, 3, num_workers=1),
+    "relax.dist.redistribute_replica_to_shard": _unary(
+        op.dist.redistribute_replica_to_shard, 2, 3, num_workers=1, axis=0
+    ),
+    "relax.dist.redistribute": _unary(
+        op.dist.redistribute, 2, 3, device_mesh=device_mesh((1,), [0]), placement="R"
+    ),
 }
-"""A call by the operator's name."""
+"""A call by the operator's name; collectives are those of one worker."""

@@ -84,3 +84,36 @@ def test_the_pages_are_what_the_tool_writes():
     command = [sys.executable, str(ROOT / "tools" / "coverage_tables.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "module, name, message",
+    [
+        ("tvm.relax.transform", "RewriteCUDAGraph", "need a CUDA device"),
+        ("tvm.relax.transform.ipc_allreduce_rewrite", "IPCAllReduceRewrite", "share between GPUs"),
+        ("tvm.relax.pipeline", "static_shape_tuning_pipeline", "no tuning yet"),
+        ("tvm.relax.backend_tir.contrib", "cutlass_fcodegen", "its library"),
+    ],
+)
+def test_passes_that_need_a_gpu(module, name, message):
+    with pytest.raises(UnsupportedError, match=message):
+        getattr(importlib.import_module(module), name)()
+    with pytest.raises(ImportError, match="its library"):
+        importlib.import_module("tvm.relax.backend.contrib.cublas")
+
+
+def test_names_of_the_files_of_passes():
+    from tvm.relax.transform import legalize_ops
+    from tvm.relax.transform.attach_external_modules import AttachExternModules
+    from tvm.relax.transform.fast_math import FastMathTransform
+    from tvm.relax.transform.legalize_ops.qdq import clip_cast, is_const_scalar
+    from tvm.relax.transform.remove_redundant_reshape import RemoveRedundantReshape
+    from tvm.tir import IntImm, Var
+
+    assert FastMathTransform().info.name == "FastMathTransform"
+    assert hasattr(AttachExternModules, "transform_module")
+    assert hasattr(RemoveRedundantReshape(), "transform_function")
+    assert legalize_ops.inspect_op.TVMStructFieldKind(1) == 1 and legalize_ops.binary is not None
+    assert is_const_scalar(IntImm("int32", 3)) and not is_const_scalar(Var("x", "int32"))
+    assert clip_cast(IntImm("int32", 300), "int8").value == 127
+    assert clip_cast(IntImm("int32", 3), "float32").dtype == "float32"

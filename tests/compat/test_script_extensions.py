@@ -354,16 +354,9 @@ def test_proxies(alias):
 
 
 def test_what_has_no_meaning_here_says_so(alias):
-    from tvm.script.ir_builder.relax.distributed import ir as distributed
     from tvm.script.ir_builder.tir.external_kernel import SourceKernel, call_kernel
     from tvm.script.ir_builder.tir.triton import TritonKernel
-    from tvm.script.parser.relax.dist import DTensor, DTensorProxy
 
-    for refused in (DTensor, DTensorProxy):
-        with pytest.raises(UnsupportedError, match="one device"):
-            refused((4,), "float32")
-    with pytest.raises(UnsupportedError, match="one device"):
-        distributed.redistribute(None, None, None)
     with pytest.raises(UnsupportedError, match="patterns are not read"):
         R.rewriter(IRModule())
     with pytest.raises(UnsupportedError, match="device code"):

@@ -20,6 +20,7 @@ from typing import Any
 from tilesmith import relax
 from tilesmith.driver.graph_cells import Cell, load_cells
 from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
+from tilesmith.driver.graph_liveness import LaterUses, to_overwrite
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
 from tilesmith.driver.graph_signature import (
     describe_input,
@@ -130,6 +131,7 @@ class _Lowering:
         self.kernels = kernels
         self.values: dict[Any, Any] = {}
         self.steps: list[Step] = []
+        self.later = LaterUses()
         self.params: list[Any] = []  # Buffers and Vars
         self.sizes = SizeTable(self.steps)
         self.frame = Var("frame", "int64")
@@ -241,7 +243,7 @@ class _Lowering:
             if isinstance(leaf, ScalarValue):
                 buffer = decl_buffer((), leaf.value.dtype, f"output_{number}")
                 buffers.append(buffer)
-                self._step(lambda b=buffer, v=leaf.value: BufferStore(b, v, ()), [])
+                self.steps.append(Step(partial(BufferStore, buffer, leaf.value, ())))
                 continue
             buffer = decl_buffer(
                 leaf.shape, leaf.dtype, f"output_{number}", data_alignment=leaf.dtype.nbytes
@@ -286,12 +288,10 @@ class _Lowering:
     # --- bindings ---------------------------------------------------------------------------------
 
     def bindings(self, body: relax.SeqExpr) -> None:
-        for block in body.blocks:
-            for binding in block.bindings:
-                if isinstance(binding, relax.MatchCast):
-                    self.values[binding.var] = self._match_cast(binding)
-                else:
-                    self.values[binding.var] = self._bound(binding.var, binding.value)
+        for binding in self.later.walk(body):
+            is_cast = isinstance(binding, relax.MatchCast)
+            made = self._match_cast(binding) if is_cast else self._bound(binding.var, binding.value)
+            self.values[binding.var] = made
 
     def value(self, expr: Any) -> Any:
         """Return the value of an expression that contains no calls."""
@@ -321,7 +321,7 @@ class _Lowering:
             address = BufferLoad(self.table, [const(position, "int64")])
             return Call("handle", "tir.reinterpret", (address,))
 
-        return TensorValue(Storage.outside(pointer), shape, info.dtype)
+        return TensorValue(Storage.constant(pointer), shape, info.dtype)
 
     def _bound(self, variable: Any, expr: Any) -> Any:
         if isinstance(expr, relax.Call):
@@ -398,11 +398,14 @@ class _Lowering:
                 f"'{self.name}': the result of {what} is {info}, a tensor is needed"
             )
         shape = self._shape_of(info, f"the result of {what}")
+        return self.new_tensor(shape, info.dtype, f"the result of {what}")
+
+    def new_tensor(self, shape: tuple[PrimExpr, ...], dtype: DataType, what: str) -> TensorValue:
+        """Return a tensor in memory of its own."""
         if self.sizes.is_early(shape):
-            size = number_of_bytes(shape, info.dtype)
-            return TensorValue(Storage.workspace(size), shape, info.dtype)
-        self.sizes.check(shape, f"the result of {what}")
-        return TensorValue(self._reserve(shape, info.dtype), shape, info.dtype)
+            return TensorValue(Storage.workspace(number_of_bytes(shape, dtype)), shape, dtype)
+        self.sizes.check(shape, what)
+        return TensorValue(self._reserve(shape, dtype), shape, dtype)
 
     def _call_tir(self, call: relax.Call) -> Any:
         kernel: GlobalVar = call.args[0]
@@ -414,8 +417,8 @@ class _Lowering:
         results = leaves(result)
         for number, index in enumerate(inplace):
             if index >= 0:
+                arguments[index] = to_overwrite(self, arguments[index])
                 results[number].storage = arguments[index].storage
-                self.overwritten.add(arguments[index].storage)
         kept = [r for n, r in enumerate(results) if n >= len(inplace) or inplace[n] < 0]
         sizes = list(self.value(call.args[2]).values) if len(call.args) > 2 else []
         self._run_kernel(call, kernel, [*arguments, *kept], sizes)
@@ -561,7 +564,7 @@ class _Lowering:
 
             return access(condition.storage.pointer(), 1, condition.dtype, "condition", use)
 
-        self._step(emit, touched)
+        self.steps.append(Step(emit, touched))
 
     @contextmanager
     def branch(self) -> Iterator[list[Step]]:
@@ -579,9 +582,6 @@ class _Lowering:
         self.steps.append(copy_bytes(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
-
-    def _step(self, emit: Any, storages: list[Storage]) -> None:
-        self.steps.append(Step(emit, storages))
 
     def _metadata(self, result: Any, early: list[Any], size: PrimExpr) -> dict[str, Any]:
         params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]

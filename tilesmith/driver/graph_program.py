@@ -18,6 +18,7 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.graph_errors import cast_text, not_lowered
+from tilesmith.driver.graph_liveness import KEPT_PARAMS
 from tilesmith.driver.graph_loop import find_loop
 from tilesmith.driver.graph_values import ConstantTable, static_shape
 from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, OperatorSpan, PrimExpr, Var
@@ -346,7 +347,8 @@ class _Writer:
         blocks = [relax.BindingBlock(tuple(run))]
         part = relax.Function(
             params, relax.SeqExpr(blocks, relax.Tuple(outputs)), None, False,
-            {"global_symbol": name, "relax.force_pure": True},
+            {"global_symbol": name, "relax.force_pure": True,
+             KEPT_PARAMS: [number for number, var in enumerate(inputs) if var in used]},
         )  # fmt: skip
         variable = GlobalVar(name)
         self.made.module[variable] = copy_with_new_vars(part)

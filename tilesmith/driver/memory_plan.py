@@ -41,7 +41,7 @@ class Storage:
     memory that is reserved while the function runs).
     """
 
-    __slots__ = ("address", "is_workspace", "pointer_of", "reservation", "size")
+    __slots__ = ("address", "is_constant", "is_workspace", "pointer_of", "reservation", "size")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Storage:
         self.size = size
         self.pointer_of = pointer_of
         self.is_workspace = pointer_of is None
+        self.is_constant = False
         self.reservation = reservation
         self.address: PrimExpr | None = None
 
@@ -64,6 +65,13 @@ class Storage:
     def outside(pointer_of: Callable[[], PrimExpr]) -> Storage:
         """Return a storage that is not in the workspace: an input, output or constant."""
         return Storage(None, pointer_of)
+
+    @staticmethod
+    def constant(pointer_of: Callable[[], PrimExpr]) -> Storage:
+        """Return the storage of a constant, which is only read."""
+        made = Storage.outside(pointer_of)
+        made.is_constant = True
+        return made
 
     @staticmethod
     def reserved(size: PrimExpr) -> Storage:

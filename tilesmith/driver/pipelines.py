@@ -11,7 +11,10 @@ from tilesmith.support.registry import Registry
 from tilesmith.target import Target
 from tilesmith.target.back_end import find_back_end, part
 
-__all__ = ["PIPELINES", "default_passes", "get_pipeline", "register_pipeline", "zero_passes"]
+__all__ = [
+    "PIPELINES", "PIPELINE_MAP", "default_build_pipeline", "default_passes", "get_pipeline",
+    "register_pipeline", "zero_passes", "zero_pipeline",
+]  # fmt: skip
 
 PIPELINES: Registry = Registry("pipeline")
 
@@ -82,3 +85,20 @@ def _target(target: Any) -> Target:
 def get_pipeline(name: str = "default", **kwargs: Any) -> transform.Pass:
     """Return the pipeline registered under a name."""
     return PIPELINES.get(name)(**kwargs)
+
+
+def zero_pipeline(*, enable_warning: bool = False) -> transform.Pass:
+    """Return the passes without which nothing runs; ``enable_warning`` tells of operators that
+    stay as they are.
+    """
+    passes = [graph.LambdaLift(), graph.LegalizeOps(None, enable_warning), graph.CheckLegalized()]
+    return transform.Sequential(passes, name="zero")
+
+
+def default_build_pipeline() -> transform.Pass:
+    """Return the passes of `relax.build`, for the current target."""
+    return get_pipeline("default_build")
+
+
+PIPELINE_MAP = PIPELINES
+"""Name of a pipeline → the function that makes it."""

@@ -39,6 +39,7 @@ from tilesmith.ir.pass_context import (
     register_config_option,
 )
 from tilesmith.ir.transform import (
+    FunctionLevelPass,
     ModulePass,
     Pass,
     pass_factory,
@@ -200,6 +201,11 @@ def _factory(record: PassRecord) -> Callable[..., Pass]:
     make.__module__ = _package_of(record)
     make.__doc__ = record.declared.__doc__
     make.__signature__ = record.parameters  # type: ignore[attr-defined]
+    # Programs that know passes as classes look their methods up in what makes them.
+    if record.level == "IRModule":
+        make.transform_module = ModulePass.transform_module  # type: ignore[attr-defined]
+    else:
+        make.transform_function = FunctionLevelPass.transform_function  # type: ignore[attr-defined]
     return make
 
 

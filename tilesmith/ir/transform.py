@@ -204,6 +204,10 @@ class ModulePass(Pass):
         """Apply the function to the module."""
         return self.function(mod, ctx)
 
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Apply the function to a module as it is, without what else belongs to running a pass."""
+        return self.function(mod, ctx)
+
 
 class FunctionLevelPass(Pass):
     """A pass that works on each function of one class; where it returns None the function is
@@ -217,6 +221,10 @@ class FunctionLevelPass(Pass):
     ) -> None:
         self.function = function
         self.info = info
+
+    def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> Any:
+        """Apply the pass to one function as it is."""
+        return self.function(func, mod, ctx)
 
     def wanted(self, function: Any) -> bool:
         """True if the pass works on this function."""
@@ -377,6 +385,9 @@ def _wrap_class(base: type, method: str, kind: str, target: type, info: PassInfo
                 raise AttributeError(attribute)
             return getattr(self.instance, attribute)
 
+    for name, value in vars(target).items():  # what users read from the class itself
+        if not name.startswith("_") and not hasattr(Wrapped, name) and not callable(value):
+            setattr(Wrapped, name, value)
     Wrapped.__name__, Wrapped.__qualname__ = target.__name__, target.__qualname__
     Wrapped.__module__, Wrapped.__doc__ = target.__module__, target.__doc__
     return Wrapped

@@ -10,6 +10,8 @@ Where to start:
   questions; `transform.*` are the passes; `dpl` matches patterns.
 * `interpreter.run(mod, "main", *arrays)` runs a module with numpy: the oracle.
 * `script.py` parses the `R` dialect, `printer.py` prints it.
+* `training` makes losses, optimizers and the loop; `distributed` spreads tensors over workers;
+  `exec_builder` builds programs of the virtual machine by hand.
 * `build`, `get_pipeline` are doors to `driver`; `VirtualMachine` runs what they make.
 """
 
@@ -56,6 +58,7 @@ from tilesmith.support.lazy import lazy_attributes
 _LAZY = {
     "BlockBuilder": "tilesmith.relax.block_builder:BlockBuilder",
     "DataflowBlockRewrite": "tilesmith.relax.binding_rewrite:DataflowBlockRewrite",
+    "ExecBuilder": "tilesmith.relax.exec_builder:ExecBuilder",
     "Executable": "tilesmith.runtime.executable:Executable",
     "ExprFunctor": "tilesmith.relax.expr_functor:ExprFunctor",
     "ExprMutator": "tilesmith.relax.expr_functor:ExprMutator",
@@ -63,19 +66,28 @@ _LAZY = {
     "GlobalVar": "tilesmith.ir:GlobalVar",
     "PyExprMutator": "tilesmith.relax.expr_functor:PyExprMutator",
     "PyExprVisitor": "tilesmith.relax.expr_functor:PyExprVisitor",
+    "VMInstrumentReturnKind": "tilesmith.runtime.relax_vm:VMInstrumentReturnKind",
     "VirtualMachine": "tilesmith.runtime.relax_vm:VirtualMachine",
     "analysis": "tilesmith.relax.analysis",
+    "backend": "tilesmith.relax.backend",
+    "backend_tir": "tilesmith.relax.backend_tir",
     "binding_rewrite": "tilesmith.relax.binding_rewrite",
     "block_builder": "tilesmith.relax.block_builder",
     "call_dps_packed": "tilesmith.relax.op:call_dps_packed",
     "call_pure_packed": "tilesmith.relax.op:call_pure_packed",
     "call_tir": "tilesmith.relax.op:call_tir",
+    "call_tir_inplace": "tilesmith.relax.op:call_tir_inplace",
+    "call_tir_with_grad": "tilesmith.relax.op:call_tir_with_grad",
+    "convert_to_expr": "tilesmith.relax.utils:convert_to_expr",
+    "distributed": "tilesmith.relax.distributed",
     "dpl": "tilesmith.relax.dpl",
+    "exec_builder": "tilesmith.relax.exec_builder",
     "expr_functor": "tilesmith.relax.expr_functor",
     "frontend": "tilesmith.relax.frontend",
     "interpreter": "tilesmith.relax.interpreter",
     "op": "tilesmith.relax.op",
     "te_tensor": "tilesmith.relax.te_arguments:te_tensor",
+    "training": "tilesmith.relax.training",
     "transform": "tilesmith.relax.transform",
     "utils": "tilesmith.relax.utils",
 }

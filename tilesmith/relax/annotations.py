@@ -15,6 +15,7 @@ from tilesmith.ir import PrimExpr, convert
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.relax.base import StructInfo
 from tilesmith.relax.expr import as_struct_info
+from tilesmith.relax.sharding import DeviceMesh, DTensorStructInfo
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -23,14 +24,16 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tilesmith.script.ir import lookup_vdevice
+from tilesmith.script.ir import lookup_global_info, lookup_vdevice
 from tilesmith.script.parsing import modules
 from tilesmith.support.errors import ScriptError, TypeMismatchError
 from tilesmith.support.lazy import resolve
 
-__all__ = ["WORDS", "Callable", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple"]
+__all__ = [
+    "WORDS", "Callable", "DTensor", "Object", "Prim", "Shape", "StructInfoProxy", "Tensor", "Tuple",
+]  # fmt: skip
 
-WORDS = ("Callable", "Object", "Prim", "Shape", "Tensor", "Tuple")
+WORDS = ("Callable", "DTensor", "Object", "Prim", "Shape", "Tensor", "Tuple")
 """What annotations are made of."""
 
 Names = dict[str, Any]
@@ -120,8 +123,7 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int 
         raise TypeMismatchError(f"the rank of a tensor is an integer, or -1: got {ndim!r}")
     if isinstance(shape, (int, PrimExpr)):
         raise TypeMismatchError(f"a shape is a tuple of sizes, got {shape}: write ({shape},)")
-    if isinstance(vdevice, str) and modules.stack:
-        vdevice = lookup_vdevice(*_kind_and_index(vdevice))
+    vdevice = named_vdevice(vdevice)
     if not isinstance(shape, (list, tuple)):
         return TensorStructInfo(shape, dtype, vdevice, ndim)
     values = tuple(shape)
@@ -130,6 +132,39 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int 
         return TensorStructInfo([_size(value, names) for value in values], dtype, vdevice, ndim)
 
     return _finish(build, _texts(values))
+
+
+def DTensor(
+    shape: Any = None,
+    dtype: Any = None,
+    device_mesh: Any = None,
+    placement: Any = "",
+    *,
+    ndim: int = -1,
+) -> Any:
+    """Describe a tensor that is spread over the workers of a mesh (``"mesh[0]"``: one of the
+    module), by a placement such as ``"S[0], R"``.
+    """
+    if not isinstance(device_mesh, (str, DeviceMesh)):
+        raise TypeMismatchError(f'a mesh is needed, or its place: "mesh[0]"; got {device_mesh!r}')
+    whole = Tensor(shape, dtype, None, ndim)
+
+    def build(names: Names) -> StructInfo:
+        mesh = lookup_global_info(device_mesh) if isinstance(device_mesh, str) else device_mesh
+        info: Any = _resolve(whole, names)
+        return DTensorStructInfo(info, mesh, placement)
+
+    if isinstance(device_mesh, str) and not modules.stack:
+        # Python runs the body of a module before the module is read
+        return StructInfoProxy(build, _texts([whole]))
+    return _finish(build, _texts([whole]))
+
+
+def named_vdevice(vdevice: Any) -> Any:
+    """Return the device of the module in work that a text names ("cuda:1"), others as they are."""
+    if isinstance(vdevice, str) and modules.stack:
+        return lookup_vdevice(*_kind_and_index(vdevice))
+    return vdevice
 
 
 def _kind_and_index(vdevice: str) -> tuple[str, int]:

@@ -160,3 +160,39 @@ class ExprWithOp(GraphExpr, key="relax.ExprWithOp"):
     def __getitem__(self, index: Any) -> Any:
         """Return a field of a tuple."""
         return SYNTAX["index"](self, index)
+
+    # What the program asks of a tensor when it runs
+
+    @property
+    def dtype(self) -> Any:
+        """The parts of a tensor's dtype, read when the program runs: ``x.dtype.bits``."""
+        return _part(self, "dtype")
+
+    @property
+    def ndim(self) -> Any:
+        """A call that gives the rank of a tensor."""
+        return _part(self, "ndim")
+
+    @property
+    def shape(self) -> Any:
+        """The sizes of a tensor: ``x.shape[0]`` is a call that gives one."""
+        return _part(self, "shape")
+
+    @property
+    def strides(self) -> Any:
+        """The strides of a tensor: ``x.strides[0]`` is a call that gives one."""
+        return _part(self, "strides")
+
+    @property
+    def byte_offset(self) -> Any:
+        """A call that gives where a tensor begins in its memory, in bytes."""
+        return _part(self, "byte_offset")
+
+    @property
+    def elem_offset(self) -> Any:
+        """A call that gives where a tensor begins in its memory, in elements."""
+        return _part(self, "elem_offset")
+
+
+def _part(expr: ExprWithOp, name: str) -> Any:
+    return resolve("tilesmith.relax.op.inspect:parts_of")(expr, name)

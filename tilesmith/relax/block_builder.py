@@ -21,6 +21,7 @@ from typing import Any
 from tilesmith.ir import BaseFunc, GlobalVar, IRModule, Op, check_distinct
 from tilesmith.ir.structural import structural_equal, structural_hash
 from tilesmith.ir.transform import get_pass
+from tilesmith.relax.equal_functions import alike_functions, kind_of_function
 from tilesmith.relax.expr import (
     Binding,
     BindingBlock,
@@ -400,6 +401,17 @@ class BlockBuilder:
             operands.append(tir_vars)
         return Call(Op.get("relax.call_tir"), operands, None, out_sinfo)
 
+    def call_te_with_grad(
+        self, func: Callable[..., Any], *args: Any, te_grad_name: str, te_grad_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Call:  # fmt: skip
+        """Return a call as ``call_te`` does, which names its gradient; see
+        ``training.utils.register_te_gradient``.
+        """
+        call = self.call_te(func, *args, **kwargs)
+        attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs or {}}
+        return Call(Op.get("relax.call_tir_with_grad"), call.args, attrs, call.sinfo_args)
+
     # Normal form
 
     def normalize(self, expr: Any) -> Any:
@@ -446,7 +458,7 @@ class BlockBuilder:
                 f"a function of a module is a PrimFunc or a relax.Function, got {func!r}",
                 notes=("make one with @T.prim_func, te.create_prim_func, or bb.function",),
             )
-        alike, digest = self._alike(func), structural_hash(func)
+        alike, digest = alike_functions(self._by_hash, self._module, func), structural_hash(func)
         for known in alike.setdefault(digest, []):
             if known in self._module.functions and structural_equal(self._module[known], func):
                 return known
@@ -455,24 +467,10 @@ class BlockBuilder:
         alike[digest].append(variable)
         return variable
 
-    def _alike(self, func: BaseFunc) -> dict[int, list[GlobalVar]]:
-        """Return the functions of the same class with the same attributes, by their hash.
-
-        Other functions cannot be equal; they are not hashed, since hashing large constants is slow.
-        """
-        kind = _kind_of(func)
-        if kind not in self._by_hash:
-            found: dict[int, list[GlobalVar]] = {}
-            for variable, function in self._module.functions.items():
-                if _kind_of(function) == kind:
-                    found.setdefault(structural_hash(function), []).append(variable)
-            self._by_hash[kind] = found
-        return self._by_hash[kind]
-
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace a function of the module."""
         self._set_function(gv, updated_func)
-        self._by_hash.pop(_kind_of(updated_func), None)
+        self._by_hash.pop(kind_of_function(updated_func), None)
 
     def _set_function(self, variable: GlobalVar, function: BaseFunc) -> None:
         self._module[variable] = function
@@ -591,8 +589,3 @@ def _check_name(name_hint: Any) -> None:
             f"the name of a variable is a text, got {name_hint!r}",
             notes=("emit takes one expression and, if wanted, its name_hint",),
         )
-
-
-def _kind_of(func: Any) -> tuple[Any, ...]:
-    """Return a cheap key that equal functions have in common."""
-    return (type(func), tuple(sorted(func.attrs)), func.attrs.get("global_symbol"))

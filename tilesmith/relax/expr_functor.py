@@ -44,6 +44,7 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.relations import BaseCheckResult, is_base_of, struct_info_base_check
 from tilesmith.relax.sequences import with_blocks
 from tilesmith.relax.struct_info import StructInfo
+from tilesmith.support.errors import UnsupportedError
 from tilesmith.support.recursion import deep_recursion
 
 __all__ = [
@@ -94,7 +95,28 @@ def _marked(cls: type) -> type:
 
 
 class ExprFunctor:
-    """Dispatches by kind of expression, binding and block."""
+    """Dispatches by kind of expression, binding and block; what to do with each kind, classes say
+    by methods of their own.
+    """
+
+    def _undefined(self, op: Any) -> Any:
+        """Refuse a kind for which the class has no method."""
+        kind = type(op).__name__
+        method = "visit_match_cast_" if isinstance(op, MatchCast) else "visit_var_binding_"
+        if isinstance(op, BindingBlock):
+            method = "visit_binding_block_"
+        elif not isinstance(op, Binding):
+            method = _METHODS[op.__class__]
+        raise UnsupportedError(
+            f"{type(self).__name__} does not say what to do with {kind}",
+            notes=(f"define {method}, or derive from PyExprVisitor or PyExprMutator",),
+        )
+
+    visit_constant_ = visit_tuple_ = visit_var_ = visit_shape_expr_ = _undefined
+    visit_extern_func_ = visit_global_var_ = visit_function_ = visit_call_ = _undefined
+    visit_seq_expr_ = visit_if_ = visit_op_ = visit_tuple_getitem_ = _undefined
+    visit_prim_value_ = visit_string_imm_ = visit_data_type_imm_ = _undefined
+    visit_var_binding_ = visit_match_cast_ = visit_binding_block_ = visit_var_def_ = _undefined
 
     def visit_expr(self, expr: Any) -> Any:
         """Call the method of the expression's kind."""

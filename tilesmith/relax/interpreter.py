@@ -176,7 +176,7 @@ class Interpreter:
         if isinstance(expr, Var):
             return frame.values[expr]
         if isinstance(expr, Constant):
-            return expr.data.numpy_view()
+            return numpy.asarray(expr.data)
         if isinstance(expr, ShapeExpr):
             return tuple([frame.size(size) for size in expr.values])
         if isinstance(expr, PrimValue):
@@ -218,16 +218,33 @@ class Interpreter:
         if isinstance(callee, GlobalVar):
             function = self.mod[callee]
             if not isinstance(function, Function):  # a PrimFunc, results among the arguments
-                self._run_prim_func(function, arguments)
-                return ()
+                found = self._run_prim_func(function, arguments)
+                return () if found is None else found
             return self.call(function, arguments)
         if isinstance(callee, _Closure):
             outer = Frame(callee.frame)
             return self.call(callee.function, [*callee.first, *arguments], outer)
+        if isinstance(callee, ExternFunc) and callee.global_symbol.startswith("vm.builtin."):
+            return self._builtin(callee.global_symbol, arguments)
         if isinstance(callee, ExternFunc):
             function = get_global_func(callee.global_symbol)
             return _host(function(*[self._passed(value) for value in arguments]))
         raise UnsupportedError(f"cannot call {callee!r}")
+
+    def _builtin(self, name: str, arguments: list[Any]) -> Any:
+        """Call a function of the runtime on values as they are here: memory is shared."""
+        from tilesmith.runtime.vm_builtins import BUILTINS
+
+        if name == "vm.builtin.call_tir_dyn":
+            sizes = arguments[-1] if isinstance(arguments[-1], tuple) else ()
+            tensors = arguments[1 : len(arguments) - bool(sizes)]
+            return self.apply(arguments[0], [*tensors, *sizes])
+        if name == "vm.builtin.make_closure":
+            return self._closure(arguments[0], arguments[1:])
+        if name == "vm.builtin.invoke_closure":
+            return self.apply(arguments[0], arguments[1:])
+        function = BUILTINS.get(name) or get_global_func(name)
+        return function(*arguments)
 
     def _passed(self, value: Any) -> Any:
         """Convert a value to what a registered function takes: a closure becomes a function."""
@@ -266,22 +283,22 @@ class Interpreter:
         made = [numpy.zeros(frame.shape(field), field.dtype.numpy()) for field in fields]
         return made, isinstance(info, TupleStructInfo)
 
-    def _run_prim_func(self, function: Any, arguments: list[Any]) -> None:
+    def _run_prim_func(self, function: Any, arguments: list[Any]) -> Any:
         if not self.compiled:
             from tilesmith.tir import interpreter
 
-            interpreter.run(function, *arguments)
-            return
+            return interpreter.run(function, *arguments)
         from tilesmith import lowering
 
         built = lowering.build_to_run(function.with_attr("global_symbol", "kernel"))
         tensors = [
             array(numpy.asarray(a, order="C")) if hasattr(a, "shape") else a for a in arguments
         ]
-        built["kernel"](*tensors)
+        result = built["kernel"](*tensors)
         for argument, tensor in zip(arguments, tensors):
             if hasattr(argument, "shape") and argument.flags.writeable:
                 argument[...] = tensor.numpy()
+        return result
 
     def call_kernel(self, call: Call, frame: Frame) -> Any:
         """Run a PrimFunc whose results are among its arguments; the sizes of a shape come last."""
@@ -305,12 +322,18 @@ class Interpreter:
         arguments = [self.value(arg, frame) for arg in call.args[1:]]
         return self.apply(call.args[0], arguments)
 
+    def call_builtin(self, call: Call, frame: Frame) -> Any:
+        """Call a function of the runtime; the context is the interpreter's."""
+        return self.apply(call.args[0], list(self.value(call.args[1], frame)))
+
     def make_closure(self, call: Call, frame: Frame) -> Any:
         """Fix the first arguments of a function."""
-        function = call.args[0]
+        return self._closure(call.args[0], self.value(call.args[1], frame))
+
+    def _closure(self, function: Any, first: Any) -> _Closure:
         if isinstance(function, GlobalVar):
             function = self.mod[function]
-        return _Closure(function, Frame(), tuple(self.value(call.args[1], frame)))
+        return _Closure(function, Frame(), tuple(first))
 
     def invoke_closure(self, call: Call, frame: Frame) -> Any:
         """Call a closure."""
@@ -343,6 +366,7 @@ _SPECIAL = {
     Execution.CALL_KERNEL: Interpreter.call_kernel,
     Execution.CALL_DPS_PACKED: Interpreter.call_dps_packed,
     Execution.CALL_PACKED: Interpreter.call_pure_packed,
+    Execution.CALL_BUILTIN: Interpreter.call_builtin,
     Execution.MAKE_CLOSURE: Interpreter.make_closure,
     Execution.INVOKE_CLOSURE: Interpreter.invoke_closure,
     Execution.ALLOC_TENSOR: Interpreter.alloc_tensor,

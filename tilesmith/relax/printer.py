@@ -44,6 +44,7 @@ from tilesmith.relax.expr import (
     known_struct_info,
 )
 from tilesmith.relax.relations import symbolic_vars
+from tilesmith.relax.sharding import DeviceMesh, DTensorStructInfo, Placement
 from tilesmith.relax.spec import Execution
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
@@ -106,6 +107,42 @@ def _tensor(info: TensorStructInfo, printer: Printer) -> Doc:
         vdevice=vdevice,
         node=info,
     )
+
+
+@prints(DTensorStructInfo)
+def _dtensor(info: DTensorStructInfo, printer: Printer) -> Doc:
+    shape, whole = _shape(info.shape, printer), info.tensor_sinfo
+    return call(
+        f"{printer.word('R')}.DTensor",
+        [] if shape is None else [shape],
+        dtype=None if whole.dtype.is_void else quoted(whole.dtype),
+        ndim=str(whole.ndim) if shape is None and whole.ndim != -1 else None,
+        device_mesh=_mesh_place(info.device_mesh, printer),
+        placement=quoted(info.placement.text),
+        node=info,
+    )
+
+
+def _mesh_place(mesh: DeviceMesh, printer: Printer) -> Any:
+    """Print ``"mesh[0]"`` for a mesh of the module, else the mesh itself."""
+    for name, infos in (printer.state.get("global_infos") or {}).items():
+        for number, one in enumerate(infos):
+            if isinstance(one, DeviceMesh) and one == mesh:
+                return quoted(f"{name}[{number}]")
+    return printer.doc(mesh)
+
+
+@prints(DeviceMesh)
+def _mesh(mesh: DeviceMesh, printer: Printer) -> Doc:
+    ids = mesh.device_ids
+    in_order = ids == tuple(range(ids[0], ids[0] + len(ids))) if ids else False
+    numbers = f"{printer.word('I')}.Range({ids[0]}, {ids[-1] + 1})" if in_order else str(list(ids))
+    return call(f"{printer.word('R')}.device_mesh", [str(mesh.shape), numbers], node=mesh)
+
+
+@prints(Placement)
+def _placement(placement: Placement, printer: Printer) -> Doc:
+    return Doc(quoted(placement.text), node=placement)
 
 
 def vdevice_text(vdevice: Any, printer: Printer) -> str:
@@ -185,7 +222,7 @@ def _constant(constant: Constant, printer: Printer) -> Doc:
     views = printer.state.setdefault("relax.constants", {})
     array = views.get(id(constant.data))
     if array is None:
-        array = views[id(constant.data)] = constant.data.numpy_view()
+        array = views[id(constant.data)] = constant.data.__array__()
     dtype = constant.data.dtype
     if array.ndim == 0:
         return call(
@@ -194,6 +231,9 @@ def _constant(constant: Constant, printer: Printer) -> Doc:
             node=constant,
         )
     reference = printer.array(CONSTANTS, array, dtype)
+    if isinstance(constant.struct_info, DTensorStructInfo):
+        spread = [reference, printer.doc(constant.struct_info)]
+        return call(f"{printer.word('R')}.dist.const", spread, node=constant)
     return Doc(reference, node=constant)
 
 

@@ -10,6 +10,7 @@ from tilesmith.ir import IntImm, Op, PrimExpr, RelaxExpr, Rewriter
 from tilesmith.ir import Var as SymbolicVar
 from tilesmith.ir.printing import Printer, PrinterConfig
 from tilesmith.ir.queries import variables
+from tilesmith.relax.sharding import DTensorStructInfo
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -24,6 +25,7 @@ from tilesmith.relax.struct_info import (
 )
 from tilesmith.relax.type_views import struct_info_of, type_of
 from tilesmith.support.errors import ShapeError, TypeMismatchError
+from tilesmith.support.lazy import resolve
 from tilesmith.tir.functor import substitute
 
 __all__ = [
@@ -84,7 +86,7 @@ def definable_symbolic_vars(info: StructInfo) -> list[SymbolicVar]:
         if isinstance(current, TupleStructInfo):
             for field in current.fields:
                 collect(field)
-        elif isinstance(current, (TensorStructInfo, ShapeStructInfo)):
+        elif isinstance(current, (TensorStructInfo, ShapeStructInfo, DTensorStructInfo)):
             if isinstance(current.shape, ShapeExpr):
                 found.update(
                     {size: None for size in current.shape if isinstance(size, SymbolicVar)}
@@ -186,6 +188,10 @@ def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckRe
         return BaseCheckResult.FAIL_L0
     if isinstance(base, TensorStructInfo):
         return _check_tensor(base, derived)
+    if isinstance(base, DTensorStructInfo) and isinstance(derived, DTensorStructInfo):
+        same = base.device_mesh == derived.device_mesh and base.placement == derived.placement
+        found = struct_info_base_check(base.tensor_sinfo, derived.tensor_sinfo)
+        return found if same else BaseCheckResult.FAIL_L0
     if isinstance(base, ShapeStructInfo):
         return min(_check_rank(base.ndim, derived.ndim), _check_sizes(base.shape, derived.shape))
     if isinstance(base, PrimStructInfo):
@@ -332,8 +338,23 @@ def infer_call(call: Any) -> StructInfo:
             )
         if op.spec is not None:
             op.spec.check_count(len(call.args))
+        if _is_spread(op, call):
+            found: StructInfo = resolve("tilesmith.relax.op.sharding_rules:infer_sharded")(call)
+            return found
         return infer(call)
     return derive_call_ret_struct_info(getattr(op, "struct_info", None), call)
+
+
+def _is_spread(op: Op, call: Any) -> bool:
+    """Return whether arguments of an operator, which does not know it, are spread over workers."""
+    if call.sinfo_args or op.name.startswith(("relax.dist.", "relax.ccl.")):
+        return False
+    for arg in call.args:
+        info = getattr(arg, "struct_info", None)
+        parts = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        if any(isinstance(one, DTensorStructInfo) for one in parts):
+            return True
+    return False
 
 
 def _related(op: Op, call: Any) -> StructInfo:
@@ -397,7 +418,7 @@ def bind_sizes(param: StructInfo, arg: StructInfo, values: dict[Any, Any]) -> No
         return
     if type(param) is not type(arg):
         return
-    if isinstance(param, (TensorStructInfo, ShapeStructInfo)):
+    if isinstance(param, (TensorStructInfo, ShapeStructInfo, DTensorStructInfo)):
         if isinstance(param.shape, ShapeExpr) and isinstance(arg.shape, ShapeExpr):
             for size, given in zip(param.shape, arg.shape):
                 if isinstance(size, SymbolicVar):
@@ -419,6 +440,8 @@ def size_text(size: PrimExpr) -> str:
 
 def describe(info: Any) -> str:
     """Print a struct info in few words: ``float32 tensor (1, 3, n)``."""
+    if isinstance(info, DTensorStructInfo):
+        return f"{describe(info.tensor_sinfo)} spread as '{info.placement.text}'"
     if isinstance(info, TensorStructInfo):
         dtype = "" if info.dtype.is_void else f"{info.dtype} "
         if isinstance(info.shape, ShapeExpr):

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from tilesmith.relax import op as _op
 from tilesmith.relax.annotations import (  # noqa: F401
     Callable,
+    DTensor,
     Object,
     Prim,
     Shape,
@@ -29,6 +30,7 @@ from tilesmith.relax.annotations import (  # noqa: F401
     Tensor,
     Tuple,
 )
+from tilesmith.relax.annotations import named_vdevice as _named_vdevice
 from tilesmith.relax.expr import (  # noqa: F401
     Call,
     DataTypeImm,
@@ -43,7 +45,7 @@ from tilesmith.relax.expr import (  # noqa: F401
 )
 from tilesmith.relax.expr import Tuple as _TupleExpr
 from tilesmith.relax.op import *  # noqa: F403
-from tilesmith.relax.op import builtin, grad, image, memory, nn, vision, vm  # noqa: F401
+from tilesmith.relax.op import builtin, ccl, dist, grad, image, inspect, memory, nn, vision, vm  # noqa: F401
 from tilesmith.relax.op.declaration import find_function as _find_function
 from tilesmith.relax.script_frames import BlockFrame as _BlockFrame
 from tilesmith.relax.script_frames import ElseFrame as _ElseFrame
@@ -54,6 +56,7 @@ from tilesmith.relax.script_frames import SeqExprFrame as _SeqExprFrame
 from tilesmith.relax.script_frames import ThenFrame as _ThenFrame
 from tilesmith.relax.script_frames import innermost as _innermost
 from tilesmith.relax.script_frames import sequence_to_end as _sequence_to_end
+from tilesmith.relax.sharding import device_mesh  # noqa: F401
 from tilesmith.script.definitions import parse_now as _parse_now
 from tilesmith.script.diagnostics import nearest as _nearest
 from tilesmith.script.ir import module_in_work as _module_in_work
@@ -203,6 +206,16 @@ def dtype(value: Any) -> DataTypeImm:
 def tuple(*fields: Any) -> _TupleExpr:
     """Return several values as one."""
     return _TupleExpr(fields)
+
+
+def to_vdevice(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
+    """Return a copy of a tensor on another device of the module: itself, or its text "cuda:0"."""
+    return _op.to_vdevice(data, _named_vdevice(dst_vdevice))
+
+
+def hint_on_device(data: Any, dst_vdevice: Any) -> Call:  # type: ignore[no-redef]
+    """Say on which device of the module a value should be computed."""
+    return _op.hint_on_device(data, _named_vdevice(dst_vdevice))
 
 
 def rewriter(rewriter_mod: Any) -> Any:

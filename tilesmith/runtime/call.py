@@ -66,7 +66,12 @@ class _Expected:
         self.numpy_dtype: Any = None
         if param.kind == "tensor":
             assert param.dtype is not None
-            native = param.dtype.code in ("int", "uint", "float", "bool") and param.dtype.bits != 4
+            native = param.dtype.code in (
+                "int",
+                "uint",
+                "float",
+                "bool",
+            ) and param.dtype.bits not in (2, 4)
             self.numpy_dtype = param.dtype.numpy() if native else None
 
 
@@ -351,7 +356,11 @@ def _maker(leaf: Result) -> Callable[[], NDArray]:
     if not all(isinstance(extent, int) for extent in leaf.shape):
         return lambda: empty_cpu((), dtype)  # not used: the shapes function gives the extents
     shape: tuple[int, ...] = leaf.shape  # type: ignore[assignment]
-    if dtype.code not in ("int", "uint", "float", "bool") or dtype.bits == 4 or dtype.is_vector:
+    if (
+        dtype.code not in ("int", "uint", "float", "bool")
+        or dtype.bits in (2, 4)
+        or dtype.is_vector
+    ):
         return lambda: empty_cpu(shape, dtype)
     numpy_dtype = dtype.numpy()
     size = dtype.nbytes

@@ -65,6 +65,8 @@ from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.program import Program
+from tilesmith.runtime.program_python import program_python
+from tilesmith.runtime.program_text import program_text
 from tilesmith.runtime.requirements import check_code, machine_of_process
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -319,7 +321,9 @@ class Executable:
             )
             return
         shared = self._shared_bytes()
-        if shared is None and not self._objects:
+        # programs of instructions call registered functions only
+        needs_code = bool(self._signatures) or not self._programs
+        if shared is None and not self._objects and needs_code:
             raise _without_code("saved", self._sources, self._advice)
         code = {f"code.{index}.o": content for index, content in enumerate(self._objects)}
         if shared is not None:
@@ -403,8 +407,9 @@ class Executable:
             objects = sorted([name for name in artifact.code if name.endswith(".o")])
             shared = artifact.code.get(SHARED_LIBRARY)
             if shared is not None or not objects:
-                # without a member, the file itself is the library
-                library = Library.load(where) if shared is None else None
+                # without a member, the file itself is the library; programs alone need none
+                is_native = shared is None and bool(artifact.metadata.get("functions"))
+                library = Library.load(where) if is_native else None
                 code: Any = library if library is not None else ()
                 loaded = Executable(
                     artifact.metadata, code, artifact.parameters, shared=shared, is_from_file=True,
@@ -435,7 +440,7 @@ class Executable:
         """Return a summary: functions, constants, code."""
         size = sum([value.nbytes for value in self._constants.values()])
         lines = [f"target: {self.metadata.get('target', '')}"]
-        lines += self._described()
+        lines += _described(self)
         for signature in self._signatures.values():
             workspace = signature.workspace_bytes
             text = "depends on the sizes" if workspace is None else f"{workspace} bytes"
@@ -444,15 +449,30 @@ class Executable:
         return "\n".join(lines)
 
     def as_text(self) -> str:
-        """Return the summary of `stats` as text."""
-        return self.stats()
+        """Return the summary of `stats`, and the programs that are run step by step, as text."""
+        programs = self.metadata.get("programs", {})
+        return "\n\n".join([self.stats(), *[program_text(*one) for one in programs.items()]])
+
+    def as_python(self) -> str:
+        """Return Python code that makes this executable with `relax.ExecBuilder`.
+
+        Raises UnsupportedError where functions are native code.
+        """
+        if self._signatures:
+            raise UnsupportedError(
+                f"these functions are native code: {', '.join(self._signatures)}",
+                notes=("get_source('script') shows the model as TVMScript",),
+            )
+        return program_python(self.metadata.get("programs", {}), self.constants)
 
     def __repr__(self) -> str:
-        return f"Executable({'; '.join(self._described())})"
+        return f"Executable({'; '.join(_described(self))})"
 
-    def _described(self) -> list[str]:
-        names = self.function_names
-        return [str(self._programs.get(name) or self._signatures[name]) for name in names]
+
+def _described(model: Executable) -> list[str]:
+    """Return a line for each function."""
+    names = model.function_names
+    return [str(model._programs.get(name) or model._signatures[name]) for name in names]
 
 
 def with_parts(

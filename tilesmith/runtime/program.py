@@ -11,9 +11,10 @@ as JSON data, between which stand calls of native parts (`CompiledFunction`).
 
     BODY  = {"steps": [STEP, …], "value": VALUE}
     STEP  = {"do": "value" | "match" | "call" | "part" | "if" | "closure" | …, "to": register, …}
+            (and jumps, see `program_calls`)
     VALUE = {"register": 0} | {"field": VALUE, "index": 1} | {"tuple": [VALUE, …]}
           | {"constant": 0} | {"shape": [SIZE, …]} | {"number": SIZE} | {"text": "…"}
-          | {"dtype": "int8"} | {"function": "name"} | {"registered": "name"}
+          | {"dtype": "int8"} | {"function": "name"} | {"registered": "name"} | {"nothing": 0}
     SIZE  = 3 | "n" | ["mul", SIZE, SIZE]
     TYPE  = {"kind": "tensor", "dtype": "float32" or "", "ndim": -1, "shape": [SIZE, …] or null}
           | {"kind": "shape", "ndim": 2, "shape": [SIZE, …] or null}
@@ -37,6 +38,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
+from tilesmith.runtime.program_calls import INSTRUMENT, JUMPS, SKIPPED, observed, symbol_of
 from tilesmith.runtime.program_host import HOST, OPERATIONS
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.runtime.signature import Signature
@@ -412,6 +414,10 @@ class _Reader:
         find = self._find
         return lambda frame: find(name)
 
+    def nothing(self, content: Any, data: Data) -> Evaluate:
+        """Read the absence of a value."""
+        return lambda frame: None
+
     def registered(self, name: str, data: Data) -> Evaluate:
         """Read a registered function."""
         return lambda frame: _registered(name)
@@ -437,6 +443,8 @@ class _Reader:
         for step in body["steps"]:
             if step["do"] == "if":
                 self._choose(step, code)
+            elif step["do"] in JUMPS:
+                code.append(JUMPS[step["do"]](self, step, len(code)))
             else:
                 code.append(_STEPS[step["do"]](self, step))
         return self.value(body["value"])
@@ -471,17 +479,19 @@ class _Reader:
         """Read a call of a function, a closure, or a registered function."""
         callee = self.value(step["callee"])
         arguments = self.value(step["arguments"])
-        put = self._put(step)
+        put, symbol = self._put(step), symbol_of(step["callee"])
 
         def run(frame: _Frame) -> _Frame | None:
             function, given = callee(frame), arguments(frame)
             while isinstance(function, Closure):
                 given = (*function.first, *given)
                 function = function.function
-            if isinstance(function, Program):
+            if isinstance(function, Program) and INSTRUMENT.get() is None:
                 frame.put = put
                 return function.enter(given)
-            put(frame, function(*given))
+            result = observed(symbol, function, given)
+            if result is not SKIPPED:
+                put(frame, result)
             return None
 
         return run
@@ -493,7 +503,7 @@ class _Reader:
         places = [self._place(place) for place in step["to"]]
 
         def run(frame: _Frame) -> None:
-            results = find(name)(*arguments(frame))
+            results = observed(name, find(name), arguments(frame), is_part=True)
             for place, result in zip(places, results):
                 frame.registers[place] = result
 
@@ -587,6 +597,7 @@ _VALUES: dict[str, Callable[..., Evaluate]] = {
     "dtype": _Reader.dtype,
     "function": _Reader.function,
     "registered": _Reader.registered,
+    "nothing": _Reader.nothing,
 }
 
 _STEPS: dict[str, Callable[..., Instruction]] = {

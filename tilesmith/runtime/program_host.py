@@ -10,6 +10,7 @@ use: memory, shapes, messages, values of types of data, references.
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -128,6 +129,14 @@ def _write(reference: Any, value: Any) -> tuple[()]:
     return ()
 
 
+def _on_axis(tensor: NDArray, axis: int) -> tuple[int, ...]:
+    """Return the sizes from an axis on."""
+    sizes: tuple[int, ...] = tuple(tensor.shape)
+    if not 0 <= axis < len(sizes):
+        raise ShapeError(f"a tensor of rank {len(sizes)} has no axis {axis}")
+    return sizes[axis:]
+
+
 HOST: dict[str, Callable[..., Any]] = {
     "nothing": lambda *values: (),
     "null": lambda: None,
@@ -149,6 +158,14 @@ HOST: dict[str, Callable[..., Any]] = {
     "make_reference": RefValue,
     "read_reference": lambda reference: _reference(reference).value,
     "write_reference": _write,
+    "tensor_ndim": lambda tensor: len(tensor.shape),
+    "tensor_shape_i": lambda tensor, axis: _on_axis(tensor, axis)[0],
+    "tensor_stride_i": lambda tensor, axis: math.prod(_on_axis(tensor, axis)[1:]),
+    "tensor_byte_offset": lambda tensor: 0,
+    "tensor_elem_offset": lambda tensor: 0,
+    "tensor_dtype_code": lambda tensor: int(DataType(tensor.dtype).type_code),
+    "tensor_dtype_bits": lambda tensor: DataType(tensor.dtype).bits,
+    "tensor_dtype_lanes": lambda tensor: DataType(tensor.dtype).lanes,
 }
 """Operations by the names that programs give them."""
 

@@ -49,6 +49,11 @@ def _lines(steps: Sequence[Data], depth: int) -> list[str]:
 
 
 def _step(step: Data) -> str:
+    if step["do"] in ("goto", "branch"):
+        condition = f"unless {_value(step['condition'])} " if step["do"] == "branch" else ""
+        return f"{condition}goto {step['by']:+d}"
+    if step["do"] == "return":
+        return f"return {_value(step['value'])}"
     kind, to = step["do"], step["to"]
     targets = ", ".join([f"r{one}" for one in (to if isinstance(to, (list, tuple)) else [to])])
     checked = f"  # {_type(step['type'])}" if "type" in step else ""
@@ -75,6 +80,8 @@ def _value(data: Data) -> str:
         return _size(content)
     if kind == "text":
         return repr(content)
+    if kind == "nothing":
+        return "nothing"
     return str(content) if kind in ("function", "registered", "dtype") else f"{kind}_{content}"
 
 

@@ -22,11 +22,15 @@ PROVIDERS: dict[str, str] = {
         for name in ("cblas", "ccompiler", "dnnl", "examplejson")
     },
     "runtime.": "tilesmith.runtime.builtins",
+    **{
+        f"vm.builtin.{name}": "tilesmith.runtime.builtins_nn"
+        for name in ("attention_kv", "debug_print", "invoke_debug_func", "kv_state", "paged_")
+    },
+    "vm.builtin.": "tilesmith.runtime.vm_builtins",
     "tvm.contrib.": "tilesmith.runtime.builtins",
     "cache_flush_cpu_non_first_arg": "tilesmith.runtime.builtins",
-    "vm.builtin.": "tilesmith.runtime.builtins_nn",
 }
-"""Prefix of a global function → module that registers it when imported."""
+"""Prefix of a global function → module that registers it when imported; the first one counts."""
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 

@@ -6,26 +6,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import Any
 
 import numpy
 
 from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.executable import Executable
+from tilesmith.runtime.kernel_instrument import KernelInstrument
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.profiling import Count, Duration, Metric, Percent, Report
+from tilesmith.runtime.program_calls import INSTRUMENT, VMInstrumentReturnKind
 from tilesmith.runtime.stretches import Stretch, profiled_stretches
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError, UnsupportedError
 
-
-class VMInstrumentReturnKind(IntEnum):
-    """What an instrument of a virtual machine may return."""
-
-    NO_OP = 0
-    SKIP_RUN = 1
+__all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 
 
 class VirtualMachine:
@@ -56,10 +52,27 @@ class VirtualMachine:
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
+        self._instrument: Callable[..., Any] | None = None
+        self._kernels: KernelInstrument | None = None
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
         saved = self._saved.get(key)
-        return self.module[key] if saved is None else saved
+        if self._kernels is not None and saved is None:
+            return self._kernels.function(key)
+        function: Callable[..., Any] = self.module[key] if saved is None else saved
+        return function if self._instrument is None else self._observed(function)
+
+    def _observed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose calls inside are shown to the instrument."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            token = INSTRUMENT.set(self._instrument)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                INSTRUMENT.reset(token)
+
+        return run
 
     def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
         """Call a function that another function of the model returned."""
@@ -109,11 +122,28 @@ class VirtualMachine:
         return self._outputs[func_name]
 
     def set_instrument(self, instrument: Any) -> None:
-        """Raise an error: a model is one native function, without calls to hook into."""
-        raise UnsupportedError(
-            "instruments of the virtual machine are not supported: the model runs as native code",
-            notes=("compile with fewer passes to look at the values between operators",),
-        )
+        """Show calls to an instrument (None: to none any more), as
+        ``instrument(function, name, before_run, result, *arguments)``.
+
+        Programs that run step by step show registered functions, functions of the model and native
+        parts; before a call it may return ``VMInstrumentReturnKind.SKIP_RUN``. Native code shows
+        its kernels, with copies of their inputs, after the call followed by copies of what they
+        wrote; the function is None then, and no call can be left out. It is compiled once more for
+        this, so that it has to be a model of this process, not one from a file.
+        """
+        model = self.module
+        has_steps = bool(getattr(model, "metadata", {}).get("programs"))
+        if instrument is not None and not has_steps:
+            if not isinstance(model, Executable) or model.observed_program is None:
+                raise UnsupportedError(
+                    "the model runs as native code that was not compiled in this process: its "
+                    "kernels cannot be observed",
+                    notes=("give the virtual machine what relax.build returns",),
+                )
+            self._kernels = KernelInstrument(model.observed_program(), instrument)
+        else:
+            self._kernels = None
+        self._instrument = instrument
 
     def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
         """Call a function and report the time: of the whole, of each region that was compiled with

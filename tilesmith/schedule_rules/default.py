@@ -27,6 +27,7 @@ from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
 from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 __all__ = ["default_schedule", "schedule_for_cpu"]
 
@@ -37,7 +38,8 @@ def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     if record.default_schedule is None:
         return function
     name = function.attrs.get("global_symbol", "main")
-    sch = Schedule(IRModule({name: function}), error_render_level="fast")
+    given = IRModule({name: widen_mixed_indices(function)})  # loops that are fused have one dtype
+    sch = Schedule(given, error_render_level="fast")
     with fallbacks_within(str(name)):
         sch = part(record.default_schedule)(sch, target)
     return sch.mod[name].with_attr("tir.is_scheduled", True)

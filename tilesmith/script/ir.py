@@ -19,8 +19,8 @@ from tilesmith.support.errors import ScriptError
 
 __all__ = [
     "GlobalVar", "Op", "Range", "array", "current_ir_module", "decl_function", "def_function",
-    "dummy_global_info", "ir_module", "lookup_vdevice", "metadata", "module_attrs",
-    "module_get_attr", "module_get_attrs", "module_global_infos", "module_in_work",
+    "dummy_global_info", "ir_module", "lookup_global_info", "lookup_vdevice", "metadata",
+    "module_attrs", "module_get_attr", "module_get_attrs", "module_global_infos", "module_in_work",
     "module_set_attr", "vdevice",
 ]  # fmt: skip
 
@@ -139,6 +139,19 @@ def lookup_vdevice(target_kind: str | None = None, device_index: int = -1) -> VD
     if device_index >= len(devices):
         raise ScriptError(f"the module has no device '{target_kind}:{device_index}'")
     return devices[device_index]
+
+
+def lookup_global_info(place: str) -> Any:
+    """Return the global info of the module at a place, such as "mesh[0]"."""
+    name, _, rest = place.partition("[")
+    infos = _module("lookup_global_info").global_infos.get(name, ())
+    index = rest.rstrip("]")
+    if not index.isdigit() or int(index) >= len(infos):
+        raise ScriptError(
+            f"the module has no global info '{place}'",
+            notes=("I.module_global_infos sets lists of them by name",),
+        )
+    return infos[int(index)]
 
 
 def current_ir_module() -> ModuleScope:

@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "bounds": Kind("an access is not proven to be in bounds; it is checked when the program runs"),
     "code": Kind("only source code was generated; it cannot run on this machine"),
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
+    "specialisation": Kind("a model is compiled for the structure or the values of its inputs"),
     "measuring": Kind("a kernel is measured without what it computes", is_about_code=False),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }

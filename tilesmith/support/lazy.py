@@ -71,6 +71,12 @@ DOORS: dict[str, dict[str, str]] = {
         "get_pipeline": "tilesmith.driver.pipelines:get_pipeline",
         "register_pipeline": "tilesmith.driver.pipelines:register_pipeline",
     },
+    "tilesmith.relax.frontend.torch": {
+        "relax_dynamo": "tilesmith.driver.torch_backend:relax_dynamo",
+    },
+    "tilesmith.relax.frontend.torch.dynamo": {
+        "relax_dynamo": "tilesmith.driver.torch_backend:relax_dynamo",
+    },
     "tilesmith.relay": {
         "bind_params_by_name": "tilesmith.driver.relay_build:bind_params_by_name",
         "build": "tilesmith.driver.relay_build:build",

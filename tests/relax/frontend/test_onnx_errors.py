@@ -189,10 +189,13 @@ def test_missing_attribute_and_wrong_type_of_attribute():
 
 
 def test_use_that_is_not_supported():
-    feed = {"x": np.zeros((4,), "float32"), "axis": np.array(0)}
-    with pytest.raises(OpAttributeUnImplemented, match=r"CumSum node 'the_node'.*'axis'") as caught:
-        from_onnx(one_node("CumSum", feed))
-    assert "inputs: x: float32 tensor" in str(caught.value)
+    names = ("bins", "length", "rate", "low", "high")
+    feed = {name: np.array(8, "int64") for name in names[:3]}
+    feed |= {name: np.array(8, "float32") for name in names[3:]}
+    words = r"MelWeightMatrix node 'the_node'.*'num_mel_bins'"
+    with pytest.raises(OpAttributeUnImplemented, match=words) as caught:
+        from_onnx(one_node("MelWeightMatrix", feed))
+    assert "inputs: bins: int64 tensor" in str(caught.value)
 
 
 # Graphs
@@ -257,3 +260,26 @@ def test_without_onnx(monkeypatch):
 def test_importing_the_importer_does_not_import_onnx():
     code = "import sys, tilesmith.relax.frontend.onnx; sys.exit('onnx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_operators_that_are_not_known_come_with_advice():
+    """Also those in functions; the advice is what to do instead, or the name that is meant."""
+    inner = helper.make_node("StringConcat", ["a", "a"], ["b"], name="join")
+    imports = [helper.make_opsetid("", 20)]
+    function = helper.make_function("my", "Own", ["a"], ["b"], [inner], imports)
+    nodes = [
+        helper.make_node("Own", ["x"], ["u"], domain="my"),
+        helper.make_node("LayerNormalisation", ["u", "u"], ["v"], name="norm"),
+        helper.make_node("Gelu", ["v"], ["y"], name="act", domain="ai.onnx.ml"),
+    ]
+    model = make_model(
+        nodes, {"x": ("float32", [2])}, ["y"], opset=20, domains=("my", "ai.onnx.ml")
+    )
+    model.functions.append(function)
+    with pytest.raises(OpNotImplemented) as caught:
+        from_onnx(model)
+    text = str(caught.value)
+    assert "3 operators that cannot be imported" in text
+    assert "StringConcat (opset 20): Own/join (it computes with texts" in text
+    assert "norm (is 'LayerNormalization' meant?)" in text
+    assert "act (known in the domain 'ai.onnx')" in text

@@ -8,7 +8,7 @@ names of one). Names that a module has here need no row.
 
 from __future__ import annotations
 
-from tilesmith.compat.tvm import rows_2018
+from tilesmith.compat.tvm import rows_2018, rows_relax
 from tilesmith.compat.tvm.schedule_modules import schedule_modules
 
 VERSION = "0.18.0"
@@ -19,6 +19,13 @@ COMPLETE = ("tvm.tir",)
 ``__dict__`` of ``tvm.tir``, which asks no module for a name."""
 
 _INTRINSICS = "tilesmith.schedule_rules.intrinsics."
+
+_LEGALIZED = (
+    "binary ccl create datatype distributed grad image index linear_algebra manipulate nn search "
+    "statistical unary"
+).split()
+"""Files in which users' programs look for how operators are legalised; here each operator's record
+says it."""
 
 MODULES: dict[str, str] = {
     **schedule_modules(),
@@ -50,6 +57,8 @@ MODULES: dict[str, str] = {
     "tvm.ndarray": "tvm.nd",
     "tvm.relax.analysis.analysis": "tilesmith.relax.analysis",
     "tvm.relax.analysis.estimate_memory_usage": "tvm.relax.analysis",
+    "tvm.relax.backend.contrib": "tilesmith.compat.tvm.refused_module",
+    "tvm.relax.backend_tir.contrib": "tilesmith.compat.tvm.refused_module",
     "tvm.relax.ir": "tilesmith.compat.tvm.relax_instrument",
     "tvm.relax.ir.instrument": "tilesmith.compat.tvm.relax_instrument",
     "tvm.relax.op.binary": "tilesmith.relax.op",
@@ -60,7 +69,6 @@ MODULES: dict[str, str] = {
     "tvm.relax.op.mask": "tilesmith.relax.op",
     "tvm.relax.op.memory.memory": "tilesmith.relax.op.memory",
     "tvm.relax.op.memory.view": "tilesmith.relax.op.memory",
-    "tvm.relax.op.nn.nn": "tilesmith.relax.op.nn",
     "tvm.relax.op.set": "tilesmith.relax.op",
     "tvm.relax.op.sorting": "tilesmith.relax.op",
     "tvm.relax.op.ternary": "tilesmith.relax.op",
@@ -70,8 +78,17 @@ MODULES: dict[str, str] = {
     "tvm.relax.testing.ast_printer": "tilesmith.compat.tvm.ast_printer",
     "tvm.relax.testing.nn": "tilesmith.compat.tvm.relax_testing_nn",
     "tvm.relax.testing.relay_translator": "tilesmith.compat.tvm.relax_testing_relay_translator",
-    "tvm.relax.testing.vm": "tilesmith.compat.tvm.relax_testing",
+    "tvm.relax.transform.attach_external_modules": "tvm.relax.transform",
+    "tvm.relax.transform.fuse_transpose_matmul": "tvm.relax.transform",
+    "tvm.relax.transform.ipc_allreduce_rewrite": "tilesmith.compat.tvm.refused_module",
+    **{
+        f"tvm.relax.transform.legalize_ops.{name}": "tilesmith.relax.transform.legalize_ops"
+        for name in _LEGALIZED
+    },
     "tvm.relax.transform.legalize_ops.common": "tilesmith.compat.tvm.legalize",
+    "tvm.relax.transform.legalize_ops.inspect_op": "tilesmith.compat.tvm.legalize_parts",
+    "tvm.relax.transform.legalize_ops.qdq": "tilesmith.compat.tvm.legalize_parts",
+    "tvm.relax.transform.lower_gpu_ipc_alloc_storage": "tilesmith.compat.tvm.refused_module",
     "tvm.relax.transform.remove_redundant_reshape": "tvm.relax.transform",
     "tvm.relax.transform.transform": "tilesmith.relax.transform",
     "tvm.relax.ty": "tilesmith.compat.tvm.relax_types",
@@ -207,6 +224,7 @@ MODULES: dict[str, str] = {
     "tvm.utils.roofline.cuda": "tilesmith.compat.tvm.refused_module",
     "topi": "tvm.topi",
     **rows_2018.MODULES,
+    **rows_relax.MODULES,
     **dict.fromkeys(
         [
             "tvm.topi.testing." + name
@@ -358,7 +376,23 @@ NAMES: dict[str, dict[str, str]] = {
         "vm": "tilesmith.driver.relax_build",
         "vm_build": "tilesmith.driver.relax_build",
     },
-    "tvm.relax.expr": {"GlobalVar": "tilesmith.ir:GlobalVar"},
+    "tvm.relax.backend_tir.pattern": {
+        "MatchResult": "tilesmith.relax.transform.split_call_tir:MatchResult"
+    },
+    "tvm.relax.transform.fast_math": {
+        "FastMathTransform": "tilesmith.relax.transform:FastMathTransform"
+    },
+    "tvm.relax.transform.lazy_transform_params": {
+        "LazyTransformParams": "tilesmith.relax.transform:LazyTransformParams"
+    },
+    "tvm.relax.transform.legalize_ops": {
+        **dict.fromkeys(_LEGALIZED, "tilesmith.relax.transform.legalize_ops"),
+        "inspect_op": "tilesmith.compat.tvm.legalize_parts",
+        "qdq": "tilesmith.compat.tvm.legalize_parts",
+    },
+    "tvm.relax.transform.optimize_layout_transform": {
+        "OptimizeLayoutTransform": "tilesmith.relax.transform:OptimizeLayoutTransform"
+    },
     "tvm.relay": {"setrecursionlimit": "sys:setrecursionlimit"},
     # a variable is its own identifier
     "tvm.relay.base": {"Id": "tilesmith.relay.expr:Var"},
@@ -538,5 +572,5 @@ NAMES: dict[str, dict[str, str]] = {
         "utils": "tilesmith.contrib.utils",
     },
 }
-for _module, _rows in rows_2018.NAMES.items():
+for _module, _rows in (*rows_2018.NAMES.items(), *rows_relax.NAMES.items()):
     NAMES[_module] = {**_rows, **NAMES.get(_module, {})}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tilesmith.compat.tvm.refusals_frontends import FRONTENDS
+from tilesmith.compat.tvm.refusals_relax import RELAX
 from tilesmith.support.errors import UnsupportedError, UnsupportedModuleError
 
 __all__ = ["REFUSALS", "Refusal", "RefusedName", "refusal_of", "refuse_module", "refused_names"]
@@ -57,6 +58,10 @@ _ONE_WORKER = Refusal(
 )
 _TUNING = Refusal(
     "there is no tuning yet", "tvmc.compile and relay.build choose schedules by rules"
+)
+_PATTERN_NODE = Refusal(
+    "patterns are Python classes, no nodes of another runtime",
+    "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
 )
 _RELAY = "it works on graphs of Relay, which is not a part of Tilesmith yet"
 
@@ -141,11 +146,9 @@ REFUSALS: dict[str, Refusal] = {
         "patterns are matched in Python, by no functions of another runtime",
         "relay.dataflow_pattern.match, rewrite and partition",
     ),
-    "tvm.relay.dataflow_pattern:register_df_node": Refusal(
-        "patterns are Python classes, no nodes of another runtime",
-        "a class of its own enters its rule by relax.dpl.matcher.MATCHING.handles",
-    ),
-    **{name: Refusal(*row) for name, row in FRONTENDS.items()},
+    "tvm.relay.dataflow_pattern:register_df_node": _PATTERN_NODE,
+    "tvm.relax.dpl.pattern:register_df_node": _PATTERN_NODE,
+    **{name: Refusal(*row) for name, row in (FRONTENDS | RELAX).items()},
     # whole modules
     "tvm.relay.collage": _COLLAGE,
     **{

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilesmith.ir import PrimExpr
 from tilesmith.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -15,7 +16,12 @@ from tilesmith.relax.struct_info import (
     TensorStructInfo,
 )
 
-__all__ = ["DynTensorType", "ObjectType", "PackedFuncType", "ShapeType"]
+__all__ = [
+    "DynTensorType", "ObjectType", "PackedFuncType", "PrimExprLike", "ShapeType",
+]  # fmt: skip
+
+PrimExprLike = int | PrimExpr
+"""What may stand for a size in annotations."""
 
 
 class _KindOfStructInfo(type):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar
 
+from tilesmith.ir.expr import PrimExpr
 from tilesmith.ir.node import Node
 from tilesmith.ir.printing.config import PrinterConfig
 from tilesmith.ir.printing.doc import Doc, Level, Piece, call, joined, listed, quoted
@@ -173,7 +174,7 @@ class Printer:
 
     def _split(self, node: Any, doc: Piece) -> Piece:
         """Move a deep expression to a line of its own: Python reads at most 200 open brackets."""
-        if not isinstance(node, Node) or not hasattr(node, "dtype") or _brackets(doc) < _NESTING:
+        if not isinstance(node, PrimExpr) or _brackets(doc) < _NESTING:
             return doc
         name = self.fresh_name("part")
         self.line(name, " = ", call(f"{self.word('T')}.meta_var", [doc]), node=node)

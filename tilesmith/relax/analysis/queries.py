@@ -21,8 +21,9 @@ from tilesmith.relax.struct_info import (
 )
 
 __all__ = [
-    "collect_non_negative_expressions", "computable_at_compile_time", "defined_symbolic_vars",
-    "detect_recursion", "free_symbolic_vars", "get_static_type", "tensor_bytes",
+    "collect_non_negative_expressions", "computable_at_compile_time",
+    "definable_tir_vars_in_struct_info", "defined_symbolic_vars", "detect_recursion",
+    "free_symbolic_vars", "get_static_type", "tensor_bytes", "tir_vars_in_struct_info",
 ]  # fmt: skip
 
 
@@ -40,6 +41,18 @@ def get_static_type(sinfo: StructInfo) -> StructInfo:
         params = [get_static_type(param) for param in sinfo.params]
         return FuncStructInfo(params, get_static_type(sinfo.ret), sinfo.purity)
     return sinfo
+
+
+def tir_vars_in_struct_info(sinfo: StructInfo) -> list[Any]:
+    """Return the symbolic sizes in a struct info, in order of occurrence."""
+    return symbolic_vars(sinfo)
+
+
+def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[Any]:
+    """Return the symbolic sizes that stand alone in a struct info: a matching value defines
+    them.
+    """
+    return definable_symbolic_vars(sinfo)
 
 
 def collect_non_negative_expressions(sinfo: StructInfo) -> list[PrimExpr]:

@@ -31,6 +31,7 @@ from tilesmith.relax.dpl.pattern import (
     StructInfoPattern,
     TupleGetItemPattern,
     TuplePattern,
+    TypePattern,
     UnorderedTuplePattern,
     VarPattern,
     WildcardPattern,
@@ -56,6 +57,7 @@ from tilesmith.relax.dpl.rewrite import (
     ExprPatternRewriter,
     OrRewriter,
     PatternMatchingRewriter,
+    TupleRewriter,
     rewrite_bindings,
     rewrite_call,
 )

@@ -245,6 +245,7 @@ MATCHING: NodeRules[Callable[[Matcher, Any, Any], bool]] = NodeRules(
         patterns.DataTypePattern: Matcher.dtype,
         patterns.ShapePattern: Matcher.shape,
         patterns.StructInfoPattern: Matcher.struct_info,
+        patterns.TypePattern: Matcher.struct_info,
         patterns.PrimArrPattern: Matcher.sizes,
     },
 )

@@ -8,7 +8,7 @@ from typing import Any
 from tilesmith.ir import Op, PrimExpr
 from tilesmith.ir.module import plain_value
 from tilesmith.relax.dpl.context import PatternContext
-from tilesmith.relax.struct_info import StructInfo
+from tilesmith.relax.struct_info import StructInfo, as_struct_info
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import TypeMismatchError
 from tilesmith.support.lazy import resolve
@@ -19,9 +19,9 @@ __all__ = [
     "DataTypePattern", "DataflowVarPattern", "ExprPattern", "ExternFuncPattern", "FunctionPattern",
     "GlobalVarPattern", "IfPattern", "NotPattern", "OrPattern", "PatternSeq", "PrimArrPattern",
     "SameShapeConstraint", "ShapePattern", "StructInfoPattern", "TupleGetItemPattern",
-    "TuplePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern", "has_attr",
-    "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_dfv",
-    "is_expr", "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var",
+    "TuplePattern", "TypePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern",
+    "has_attr", "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const",
+    "is_dfv", "is_expr", "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var",
     "make_fused_bias_activation_pattern", "reject", "wildcard",
 ]  # fmt: skip
 
@@ -338,6 +338,14 @@ class StructInfoPattern(_Restricted):
     def __init__(self, pattern: DFPattern, struct_info: StructInfo) -> None:
         self.pattern = pattern
         self.struct_info = struct_info
+
+
+class TypePattern(_Restricted):
+    """A pattern with a type: that of programs under the functional door, or struct info."""
+
+    def __init__(self, pattern: DFPattern, ttype: Any) -> None:
+        self.pattern = pattern
+        self.struct_info = as_struct_info(ttype)
 
 
 class PrimArrPattern(DFPattern):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilesmith.ir import IRModule
 from tilesmith.relax.analysis import remove_all_unused
+from tilesmith.relax.binding import inlined_body
+from tilesmith.relax.dpl.function_pattern import pattern_of_function, replace_tuples
 from tilesmith.relax.dpl.matcher import match_dfb, match_expr
 from tilesmith.relax.expr import (
     DataflowBlock,
@@ -15,10 +18,11 @@ from tilesmith.relax.expr import (
     as_expr,
 )
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.support.errors import TypeMismatchError
 
 __all__ = [
-    "ExprPatternRewriter", "OrRewriter", "PatternMatchingRewriter", "rewrite_bindings",
-    "rewrite_call",
+    "ExprPatternRewriter", "OrRewriter", "PatternMatchingRewriter", "TupleRewriter",
+    "rewrite_bindings", "rewrite_call",
 ]  # fmt: skip
 
 Rewriter = Callable[[Any, dict[Any, Any]], Any]
@@ -54,8 +58,13 @@ class _Replace(PyExprMutator):
 class PatternMatchingRewriter:
     """Rewrites functions wherever one of its patterns matches."""
 
-    def __init__(self, rules: list[tuple[Any, Rewriter]]) -> None:
+    def __init__(
+        self,
+        rules: list[tuple[Any, Rewriter]],
+        tuple_rules: Sequence[tuple[Sequence[Any], Rewriter]] = (),
+    ) -> None:
         self.rules = rules
+        self.tuple_rules = list(tuple_rules)
 
     @staticmethod
     def from_pattern(pattern: Any, func: Rewriter) -> PatternMatchingRewriter:
@@ -63,6 +72,25 @@ class PatternMatchingRewriter:
         itself.
         """
         return ExprPatternRewriter(pattern, func)
+
+    @staticmethod
+    def from_module(mod: IRModule) -> PatternMatchingRewriter:
+        """Make a rewriter of a module with two functions of the same parameters: ``pattern``, whose
+        computation is looked for, and ``replacement``, which takes its place.
+        """
+        params, results, is_tuple = pattern_of_function(mod["pattern"])
+        replacement = mod["replacement"]
+        if not isinstance(replacement, Function) or len(replacement.params) != len(params):
+            raise TypeMismatchError(
+                "the function 'replacement' has the parameters of the function 'pattern'"
+            )
+
+        def replace(expr: Any, matches: dict[Any, Any]) -> Any:
+            return inlined_body(replacement, [matches[one] for one in params])
+
+        if is_tuple:
+            return TupleRewriter(results, replace)
+        return ExprPatternRewriter(results[0], replace)
 
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         return OrRewriter(self, other)
@@ -78,7 +106,9 @@ class PatternMatchingRewriter:
         return result
 
     def _function(self, function: Function) -> Function:
-        changed = _Replace(self.rules).visit_expr(function)
+        changed = _Replace(self.rules).visit_expr(function) if self.rules else function
+        for patterns, rewriter in self.tuple_rules:
+            changed = replace_tuples(changed, patterns, rewriter)
         return changed if changed is function else remove_all_unused(changed)
 
 
@@ -93,7 +123,18 @@ class OrRewriter(PatternMatchingRewriter):
     """The patterns of two rewriters, tried in order."""
 
     def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
-        super().__init__([*lhs.rules, *rhs.rules])
+        super().__init__([*lhs.rules, *rhs.rules], [*lhs.tuple_rules, *rhs.tuple_rules])
+
+
+class TupleRewriter(PatternMatchingRewriter):
+    """A rewriter of several values at once, wherever they stand in a block: one for each pattern.
+
+    ``func(expr, matches)`` gets the tuple of the values, and returns a tuple that takes their
+    places, or the expression itself.
+    """
+
+    def __init__(self, patterns: Sequence[Any], func: Rewriter) -> None:
+        super().__init__([], [(list(patterns), func)])
 
 
 def rewrite_call(pattern: Any, rewriter: Rewriter, func: Function) -> Function:

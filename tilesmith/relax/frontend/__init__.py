@@ -9,7 +9,11 @@ from tilesmith.support.lazy import lazy_attributes
 
 __getattr__, __dir__ = lazy_attributes(
     __name__,
-    {"nn": "tilesmith.relax.frontend.nn", "onnx": "tilesmith.relax.frontend.onnx"},
+    {
+        "nn": "tilesmith.relax.frontend.nn",
+        "onnx": "tilesmith.relax.frontend.onnx",
+        "torch": "tilesmith.relax.frontend.torch",
+    },
 )
 
 __all__ = ["detach_params"]

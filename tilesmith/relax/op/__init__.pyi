@@ -379,6 +379,10 @@ def mod(x1: Any, x2: Any) -> Call:
     """remainder with the sign of x1, elementwise with broadcasting."""
 
 @_operator
+def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any, dtype: Any = 'int64') -> Call:
+    """For each number of ``uniform_sample`` (n, 1) a class, drawn from the distribution"""
+
+@_operator
 def multiply(x1: Any, x2: Any) -> Call:
     """x1 * x2, elementwise with broadcasting."""
 
@@ -434,7 +438,11 @@ def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> A
     """Set the function that computes an operator's gradient; a decorator without ``fgradient``."""
 
 @_operator
-def relu(x: Any) -> Call:
+def reinterpret(x: Any, dtype: Any) -> Call:
+    """The bits of ``x``, read as another dtype of the same size, elementwise."""
+
+@_operator
+def relu(data: Any) -> Call:
     """max(x, 0), elementwise."""
 
 @_operator

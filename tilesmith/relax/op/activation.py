@@ -12,7 +12,7 @@ from tilesmith.relax.expr import Call
 from tilesmith.relax.op.agreement import vectors_along
 from tilesmith.relax.op.common import check_axis, check_float, check_ndim, tensor
 from tilesmith.relax.op.declaration import define, function
-from tilesmith.relax.op.elementwise import erf, exp, infer_float, sigmoid, unary, where
+from tilesmith.relax.op.elementwise import erf, exp, infer_float, sigmoid, tanh, unary, where
 from tilesmith.relax.op.statistical import sum
 from tilesmith.relax.spec import Precision, topi
 
@@ -34,14 +34,23 @@ def _gelu_gradient(g: Any, x: Any, y: Any) -> Any:
     return g * (distribution + x * density)
 
 
+def _gelu_tanh_gradient(g: Any, x: Any, y: Any) -> Any:
+    """Return the derivative of x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3), times g."""
+    factor = math.sqrt(2 / math.pi)
+    curve = tanh(factor * (x + 0.044715 * x * x * x))
+    slope = factor * (1 + 3 * 0.044715 * x * x)
+    return g * (0.5 * (1 + curve) + 0.5 * x * (1 - curve * curve) * slope)
+
+
 relu = unary(
     "nn.relu", lambda x: numpy.maximum(x, 0), "topi.nn.relu", "max(x, 0)",
+    argument="data",
     gradient=lambda g, x, y: where(x < 0, 0, g), precision=Precision.FOLLOW,
 )  # fmt: skip
 function("relu")(relu)
 gelu = unary(
     "nn.gelu", _gelu, "topi.nn.gelu", "x times the normal distribution at x", infer_float,
-    gradient=_gelu_gradient,
+    argument="data", gradient=_gelu_gradient,
 )  # fmt: skip
 gelu_tanh = unary(
     "nn.gelu_tanh",
@@ -49,10 +58,12 @@ gelu_tanh = unary(
     lambda attrs, x: topi.nn.gelu(x, True),
     "gelu approximated with tanh",
     infer_float,
+    argument="data",
+    gradient=_gelu_tanh_gradient,
 )
 silu = unary(
     "nn.silu", lambda x: x / (1 + numpy.exp(-x)), "topi.nn.silu", "x * sigmoid(x)", infer_float,
-    gradient=lambda g, x, y: g * (sigmoid(x) + y * (1 - sigmoid(x))),
+    argument="data", gradient=lambda g, x, y: g * (sigmoid(x) + y * (1 - sigmoid(x))),
 )  # fmt: skip
 leakyrelu = unary(
     "nn.leakyrelu",

@@ -8,6 +8,7 @@ its result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -22,6 +23,7 @@ from tilesmith.relax.expr import (
     ShapeExpr,
     StringImm,
     Tuple,
+    TupleGetItem,
     as_struct_info,
     known_struct_info,
 )
@@ -37,6 +39,7 @@ from tilesmith.relax.struct_info import (
     TupleStructInfo,
 )
 from tilesmith.support.errors import TypeMismatchError
+from tilesmith.support.registry import Registry
 
 # The caller declares the results of these calls
 
@@ -92,11 +95,35 @@ _call_tir_inplace = define(
     schema=Schema(inplace_indices=ints()),
     execution=Execution.CALL_TIR,
 )
+TE_GRADIENTS: Registry[Callable[..., Any]] = Registry("gradient of a tensor expression")
+"""Gradients that ``call_tir_with_grad`` names: functions of te tensors."""
+
+
+def _te_gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
+    """Emit the tensor expression that the call names as its gradient."""
+    attrs, given = orig_call.attrs, orig_call.args[1]
+    info = known_struct_info(given)
+    count = len(info.fields) if isinstance(info, TupleStructInfo) else 1
+    arguments = [given[number] for number in range(count)]
+    name = attrs["te_grad_name"]
+    made = ctx.emit_te(
+        TE_GRADIENTS.get(name),
+        output_grad,
+        *arguments,
+        **(attrs["te_grad_kwargs"] or {}),
+        primfunc_name_hint=name,
+    )
+    several = isinstance(made.struct_info, TupleStructInfo)
+    parts = [TupleGetItem(made, number) for number in range(count)] if several else [made]
+    return [None, Tuple(parts)]
+
+
 _call_tir_with_grad = define(
     "call_tir_with_grad",
     "func args tir_vars?",
     _infer_given,
     schema=Schema(te_grad_name=text(), te_grad_kwargs=anything()),
+    gradient=_te_gradient,
     execution=Execution.CALL_TIR,
 )
 _call_dps_packed = define(

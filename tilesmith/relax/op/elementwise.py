@@ -159,6 +159,17 @@ def _infer_astype(call: Call) -> Any:
     return TensorStructInfo(info.shape, call.attrs.dtype, info.vdevice, info.ndim)
 
 
+def _infer_reinterpret(call: Call) -> Any:
+    found = _infer_astype(call)
+    source = tensor(call, 0).dtype
+    if not source.is_void and source.bits != found.dtype.bits:
+        raise TypeMismatchError(
+            f"reinterpret: {source} and {found.dtype} are not of one size",
+            notes=("astype converts values",),
+        )
+    return found
+
+
 def _astype(x: Any, dtype: Any) -> Any:
     return x.astype(dtype.numpy())
 
@@ -177,6 +188,14 @@ astype = unary(
     schema=Schema(dtype=dtype_attribute(REQUIRED)),
     gradient=_astype_gradient,
     precision=Precision.ANY,
+)
+reinterpret = unary(
+    "reinterpret",
+    lambda x, dtype: numpy.ascontiguousarray(x).view(dtype.numpy()).reshape(x.shape),
+    "topi.reinterpret",
+    "The bits of ``x``, read as another dtype of the same size",
+    _infer_reinterpret,
+    schema=Schema(dtype=dtype_attribute(REQUIRED)),
 )
 wrap_param = unary(
     "wrap_param",

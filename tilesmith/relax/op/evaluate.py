@@ -36,7 +36,7 @@ def constant_value(expr: Any) -> Any:
     NotConstantError for anything that is not known.
     """
     if isinstance(expr, Constant):
-        return expr.data.numpy_view()
+        return numpy.asarray(expr.data)
     if isinstance(expr, ShapeExpr):
         sizes = expr.concrete
         if sizes is None:

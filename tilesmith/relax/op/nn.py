@@ -10,6 +10,7 @@ from tilesmith.relax.op import (  # noqa: F401 - they declare the operators
     convolution,
     linear_algebra,
     normalization,
+    packed_attention,
     padding,
     pooling,
     views,

@@ -45,6 +45,10 @@ def attention(query: Any, key: Any, value: Any, bias: Any = None, scale: Any = N
     """Scaled dot-product attention of tensors (batch, sequence, heads, head size)."""
 
 @_operator
+def attention_var_len(queries: Any, keys: Any, values: Any, seqstart_q: Any, max_seqlen_q: Any, seqstart_k: Any = None, max_seqlen_k: Any = None, scale: float | None = None, causal_mask: str | None = None, window_size: int | None = None) -> Call:
+    """Scaled dot-product attention within each of several sequences, which lie one behind the other"""
+
+@_operator
 def avg_pool1d(data: Any, pool_size: Any = (1,), strides: Any = (1,), padding: Any = (0, 0), dilation: Any = (1,), ceil_mode: Any = False, count_include_pad: Any = False, layout: Any = 'NCW', out_layout: Any = None) -> Call:
     """The mean value of each window over 1 spatial dimension."""
 
@@ -101,11 +105,11 @@ def dropout(data: Any, rate: Any = 0.5) -> Call:
     """A tuple of ``data`` (at inference nothing is dropped) and the mask (ones)."""
 
 @_operator
-def gelu(x: Any) -> Call:
+def gelu(data: Any) -> Call:
     """x times the normal distribution at x, elementwise."""
 
 @_operator
-def gelu_tanh(x: Any) -> Call:
+def gelu_tanh(data: Any) -> Call:
     """gelu approximated with tanh, elementwise."""
 
 @_operator
@@ -157,7 +161,7 @@ def prelu(data: Any, alpha: Any, axis: Any = 1) -> Call:
     """``data`` where positive, else times ``alpha``, a vector along ``axis``."""
 
 @_operator
-def relu(x: Any) -> Call:
+def relu(data: Any) -> Call:
     """max(x, 0), elementwise."""
 
 @_operator
@@ -165,7 +169,7 @@ def rms_norm(data: Any, weight: Any, axes: Any = (-1,), epsilon: Any = 1e-05) ->
     """``data`` divided by the root of its mean square over ``axes``, times ``weight``."""
 
 @_operator
-def silu(x: Any) -> Call:
+def silu(data: Any) -> Call:
     """x * sigmoid(x), elementwise."""
 
 @_operator

@@ -19,7 +19,8 @@ def _infer_quantize(call: Call) -> Any:
     data = tensor(call, 0)
     for index in (1, 2):
         check_ndim(call, index, tensor(call, index), 0, 1)
-    check_axis(call, call.attrs.axis, data.ndim)
+    if any(tensor(call, index).ndim != 0 for index in (1, 2)):  # else no axis is meant
+        check_axis(call, call.attrs.axis, data.ndim)
     out = call.attrs.out_dtype
     if out is None:
         raise TypeMismatchError(f"{call.op.name} needs out_dtype")
@@ -39,9 +40,8 @@ def _quantize(attrs: Any, data: Any, scale: Any, zero_point: Any) -> Any:
     # Divide in the data's own precision, as compiled code does: rounding depends on the last bit.
     scaled = data / _along(attrs, scale, data.ndim).astype(data.dtype)
     found = numpy.rint(scaled).astype("float64") + _along(attrs, zero_point, data.ndim)
-    if out.kind in "iu":
-        limits = numpy.iinfo(out)
-        found = numpy.clip(found, limits.min, limits.max)
+    if attrs.out_dtype.is_integer:
+        found = numpy.clip(found, attrs.out_dtype.min_value, attrs.out_dtype.max_value)
     return found.astype(out)
 
 

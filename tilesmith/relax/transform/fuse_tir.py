@@ -68,6 +68,8 @@ class _Fusion:
         outputs = [buffer for var in results for buffer in self.buffers[var]]
         if any(out in self.params and out not in self.overwritten for out in outputs):
             raise _NotFusable("it gives back a parameter")
+        if any(one in self.params and one not in outputs for one in self.overwritten):
+            raise _NotFusable("it overwrites a parameter that is no result")
         self.places = [self.params.index(out) if out in self.params else -1 for out in outputs]
         made = [out for out, place in zip(outputs, self.places) if place < 0]
         own = tuple([buffer for buffer in self.allocated if buffer not in made])

@@ -17,6 +17,8 @@ from tilesmith.relax.analysis import remove_all_unused
 from tilesmith.relax.binding import copy_with_new_vars
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import (
+    BindingBlock,
+    Call,
     DataflowBlock,
     Function,
     SeqExpr,
@@ -31,6 +33,9 @@ from tilesmith.support.errors import (
     TypeMismatchError,
     UnsupportedError,
 )
+
+_CALL_TIR = operators.call_tir.op
+_CALL_TIR_WITH_GRAD = operators.call_tir_with_grad.op
 
 
 def _check(func: Function, target_index: int) -> tuple[DataflowBlock, Any]:
@@ -57,8 +62,12 @@ def _check(func: Function, target_index: int) -> tuple[DataflowBlock, Any]:
     return blocks[0], target
 
 
-def differentiate(func: Function, require_grads: Any, target_index: int) -> Function:
-    """Make the function that returns the result and the gradients."""
+def differentiate(
+    func: Function, require_grads: Any, target_index: int, builder: BlockBuilder
+) -> Function:
+    """Make the function that returns the result and the gradients; PrimFuncs that it calls are
+    added to the builder's module.
+    """
     wanted = list(func.params) if require_grads is None else _as_list(require_grads)
     numbers = []
     for var in wanted:
@@ -68,7 +77,6 @@ def differentiate(func: Function, require_grads: Any, target_index: int) -> Func
     func = copy_with_new_vars(func)
     params = [func.params[number] for number in numbers]
     block, target = _check(func, target_index)
-    builder = BlockBuilder()
     builder.begin_scope(func.params)
     builder.begin_dataflow_block()
     for binding in block.bindings:
@@ -82,10 +90,22 @@ def differentiate(func: Function, require_grads: Any, target_index: int) -> Func
         backward.whole(backward.found.get(param), known_struct_info(param)) for param in params
     ]
     whole = builder.emit_output(Tuple(grads), "grads")
-    combined = builder.end_block()
+    combined = _without_names_of_gradients(builder.end_block())
     body = SeqExpr([combined], Tuple([func.body.body, whole]))
     attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
     return remove_all_unused(Function(func.params, body, None, func.is_pure, attrs))
+
+
+def _without_names_of_gradients(block: BindingBlock) -> BindingBlock:
+    """Return a block whose calls do not name their gradients any more."""
+    changed = []
+    for one in block.bindings:
+        value = one.value
+        if isinstance(value, Call) and value.op is _CALL_TIR_WITH_GRAD:
+            value = Call(_CALL_TIR, value.args, None, value.sinfo_args, value.span)
+            one = VarBinding(one.var, value, one.span)
+        changed.append(one)
+    return DataflowBlock(tuple(changed))
 
 
 def _as_list(value: Any) -> list[Var]:
@@ -102,9 +122,13 @@ def gradient(
     """Adds ``NAME_adjoint``: the result of a function and its gradients by ``require_grads``
     (parameters; all by default). The result, or its field ``target_index``, has to be a scalar.
     """
-    function = mod[func_name]
+    function: Any = mod[func_name]
     symbol = f"{func_name}_adjoint"
-    adjoint = differentiate(function, require_grads, target_index)
+    builder = BlockBuilder(mod)
+    adjoint = differentiate(function, require_grads, target_index, builder)
+    for variable, added in builder.get().functions.items():
+        if variable not in mod:
+            mod[variable] = added
     if "global_symbol" in function.attrs:
         adjoint = adjoint.with_attr("global_symbol", symbol)
     variable = GlobalVar(symbol)

@@ -6,42 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import GlobalVar, IRModule, Range, const
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
+from tilesmith.relax.analysis.reshape_pattern import has_reshape_pattern
 from tilesmith.relax.expr import Call, Constant, Function, ShapeExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.struct_info import TensorStructInfo
-from tilesmith.tir import BufferLoad, BufferStore, PrimFunc
-from tilesmith.tir.analysis import unscheduled_blocks
+from tilesmith.tir import PrimFunc
 
 _CALL_TIR, _RESHAPE = operators.call_tir.op, operators.reshape.op
-
-
-def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Return whether a PrimFunc copies its first buffer to its last one, elements in the same
-    order.
-    """
-    blocks = unscheduled_blocks(func)
-    if blocks is None or len(blocks) != 1 or len(func.buffer_map) < 2:
-        return False
-    block, buffers = blocks[0], func.buffers
-    store = block.body
-    if block.init is not None or not isinstance(store, BufferStore):
-        return False
-    load = store.value
-    if not isinstance(load, BufferLoad) or load.buffer is not buffers[0]:
-        return False
-    if store.buffer is not buffers[-1] or load.buffer.dtype != store.buffer.dtype:
-        return False
-    analyzer = Analyzer()
-    for iterator in block.iter_vars:
-        extent = iterator.dom.extent
-        analyzer.bind(iterator.var, Range.from_min_extent(const(0, extent.dtype), extent))
-    source = load.buffer.offset_of(load.indices)[0]
-    target = store.buffer.offset_of(store.indices)[0]
-    return bool(analyzer.can_prove_equal(source, target))
 
 
 class _Views(PyExprMutator):

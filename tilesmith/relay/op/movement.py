@@ -51,15 +51,7 @@ define(
     level=3,
     description="The elements in the dtype of the second tensor.",
 )
-computed(
-    "reinterpret",
-    "data",
-    "topi.reinterpret",
-    level=3,
-    schema=Schema(dtype=dtype(REQUIRED)),
-    description="The same bits, read as another dtype of the same size.",
-    evaluate=lambda attrs, data: numpy.ascontiguousarray(data).view(attrs.dtype.numpy()),
-)
+same("reinterpret", "data", record="reinterpret", level=3, schema=Schema(dtype=dtype(REQUIRED)))
 
 
 # Shapes

@@ -5,24 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.relax.transform.fast_math import FAST, has_fast_form
 from tilesmith.relay.transform.calls import dtype_of, is_call, make, rewrite_functions
 from tilesmith.relay.transform.pass_classes import relay_pass
 
 __all__ = ["FastMath"]
 
-_FAST = {
-    "exp": "fast_exp",
-    "tanh": "fast_tanh",
-    "erf": "fast_erf",
-    "nn.softmax": "nn.fast_softmax",
-}
-
 
 def _fast(node: Any) -> Any:
-    if not is_call(node, *_FAST) or str(dtype_of(node)) != "float32":
+    if not is_call(node, *FAST) or not has_fast_form(dtype_of(node)):
         return node
     attrs = {} if node.attrs is None else dict(node.attrs.items())
-    return make(_FAST[node.op.name], *node.args, **attrs).with_fields(span=node.span)
+    return make(FAST[node.op.name], *node.args, **attrs).with_fields(span=node.span)
 
 
 @relay_pass("FastMath", 4, ["InferType"])

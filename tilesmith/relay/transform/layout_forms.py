@@ -1,7 +1,6 @@
 """How tensors are held while layouts are converted, and what layouts calls state.
 
-A tensor that was NCHW and now is NHWC has the `Form` ``NCHW → NHWC``: what asks for it in its old
-layout gets a ``layout_transform``, what can do with the new one gets it as it is.
+What follows from a form alone is `relax/transform/layout_forms`, for both doors.
 """
 
 from __future__ import annotations
@@ -11,36 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tilesmith import tir
-from tilesmith.ir import IntImm
-from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.layout_forms import (
+    Form,
+    agrees,
+    check_even,
+    form_of,
+    rank,
+    sizes_of,
+)
 from tilesmith.relay.expr import Call
 from tilesmith.relay.op.view import make_call
 from tilesmith.relay.transform.infer_layout_utils import InferCorrectLayoutOutput
-from tilesmith.support.errors import ShapeError
 
 __all__ = [
     "Form", "Held", "StatedLayouts", "agrees", "form_of", "rank", "sizes_of", "stated_layouts",
     "transformed",
 ]  # fmt: skip
-
-
-class Form(NamedTuple):
-    """The layout that a tensor had, and the one that it has."""
-
-    old: str
-    new: str
-
-    def place(self, axis: int) -> int | None:
-        """Return where an axis is now; None if it is split."""
-        letter = self.old[axis]
-        names = list(tir.layout(self.new))
-        return None if letter.lower() in names else names.index(letter)
-
-    def places(self, axis: int) -> list[int]:
-        """Return where the parts of an axis are now."""
-        letter = self.old[axis]
-        names = list(tir.layout(self.new))
-        return [place for place, name in enumerate(names) if name.upper() == letter]
 
 
 @dataclass
@@ -67,69 +52,12 @@ class StatedLayouts(NamedTuple):
     output: str
 
 
-def form_of(old: str, new: str) -> Form | None:
-    """Return the form of a tensor that had one layout and has another; None if they are the same or
-    are not about the same axes.
-    """
-    if not old or not new or old == new or not old.isupper():
-        return None
-    axes = sorted([axis for axis in tir.layout(new) if axis.isupper()])
-    return Form(old, new) if sorted(old) == axes else None
-
-
-def sizes_of(info: Any) -> list[Any] | None:
-    """Return the sizes of a tensor, those that are known as int; None if there are none."""
-    if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr):
-        return None
-    return [one.value if isinstance(one, IntImm) else one for one in info.shape.values]
-
-
-def rank(expr: Any) -> int:
-    """Return the rank of a tensor, -1 if it is not known."""
-    return int(getattr(expr.struct_info, "ndim", -1))
-
-
 def transformed(expr: Any, source: str, target: str) -> Any:
     """Return a tensor in another layout. Raises ShapeError if an axis cannot be split evenly."""
     if source == target:
         return expr
-    _check_even(expr, source, target)
+    check_even(expr, source, target)
     return make_call("layout_transform", [expr], {"src_layout": source, "dst_layout": target})
-
-
-def _check_even(expr: Any, source: str, target: str) -> None:
-    """Refuse a transformation that would add elements: there is no way back from it."""
-    shape = sizes_of(expr.struct_info)
-    whole = tir.layout(source)
-    if shape is None or len(shape) != len(whole):
-        raise ShapeError(f"the tensor has rank {rank(expr)}, its layout {source} another one")
-    if any(name.islower() for name in whole):
-        return
-    for name, size in tir.layout(target).axes:
-        found = shape[whole.index_of(name.upper())]
-        if size and not (isinstance(found, int) and found % size == 0):
-            raise ShapeError(f"{found} elements along {name.upper()} do not fit {target}")
-
-
-def agrees(old: Any, new: Any, forms: Sequence[Form | None]) -> bool:
-    """Return whether a result is that of a call before, but for the layouts: of the same dtype, and
-    of the sizes that follow from the forms. Sizes that are not known are taken to agree.
-    """
-    if isinstance(old, TupleStructInfo) and isinstance(new, TupleStructInfo):
-        pairs = list(zip(old.fields, new.fields, forms))
-        return len(old.fields) == len(new.fields) and all(agrees(a, b, [c]) for a, b, c in pairs)
-    before, now = sizes_of(old), sizes_of(new)
-    if before is None or now is None or old.dtype != new.dtype:
-        return before is None and now is None
-    form = forms[0]
-    if form is not None:
-        if len(before) != len(form.old):
-            return False
-        way = tir.bijective_layout(form.old, form.new)
-        before = [getattr(one, "value", one) for one in way.forward_shape(before)]
-    if len(before) != len(now):
-        return False
-    return all(a == b for a, b in zip(before, now) if isinstance(a, int) and isinstance(b, int))
 
 
 def stated_layouts(

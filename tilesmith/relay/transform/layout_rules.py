@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from tilesmith import tir
 from tilesmith.relax.spec import Layout
+from tilesmith.relax.transform.layout_forms import moved, reduced, widths, without
 from tilesmith.relay.expr import Call, Tuple
 from tilesmith.relay.op.view import View, make_call
 from tilesmith.relay.transform.calls import attrs_of
@@ -176,8 +176,8 @@ def _along_axis(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     if data.form is None or axis is None:
         return None
     many = not isinstance(axis, int)
-    places = [data.form.place(one) for one in (axis if many else [axis])]
-    if None in places:
+    places = moved(data.form, axis if many else [axis])
+    if places is None:
         return None
     rest = [layouts.plain(one) for one in args[1:]]
     made = _made(call, [data.expr, *rest], axis=places if many else places[0])
@@ -207,17 +207,6 @@ def _concatenate(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     return Held(_made(call, [Tuple(operands)], axis=axis), form)
 
 
-def _without(form: Form, gone: set[str]) -> Form | None:
-    """Return the form of a tensor without some axes."""
-    kept = [
-        (str(size) if size else "") + name
-        for name, size in tir.layout(form.new).axes
-        if name.upper() not in gone
-    ]
-    old = "".join([name for name in form.old if name not in gone])
-    return form_of(old, "".join(kept))
-
-
 def _reduce(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, attrs = args[0].form, attrs_of(call)
     if form is None or len(args) != 1:
@@ -227,41 +216,33 @@ def _reduce(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     chosen = {one % len(form.old) for one in axes}
     if attrs.get("exclude"):
         chosen = set(range(len(form.old))) - chosen
-    places = sorted([place for one in chosen for place in form.places(one)])
-    is_split = len(places) != len(chosen)
-    if call.op.name in ("argmax", "argmin") and (is_split or len(chosen) != 1):
-        return None  # the place that is found would be another
-    if attrs["keepdims"] and is_split:
+    found = reduced(form, chosen, attrs["keepdims"], call.op.name in ("argmax", "argmin"))
+    if found is None:
         return None
-    gone = set() if attrs["keepdims"] else {form.old[one] for one in chosen}
-    changes = {"axis": places, "exclude": False}
-    return Held(_made(call, [args[0].expr], **changes), _without(form, gone))
+    changes = {"axis": found[0], "exclude": False}
+    return Held(_made(call, [args[0].expr], **changes), found[1])
 
 
 def _squeeze(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form, axes = args[0].form, call.attrs.axis
     if form is None or axes is None:
         return None
-    places = [form.place(one) for one in axes]
-    if None in places:
+    places = moved(form, axes)
+    if places is None:
         return None
     gone = {form.old[one] for one in axes}
-    return Held(_made(call, [args[0].expr], axis=places), _without(form, gone))
+    return Held(_made(call, [args[0].expr], axis=places), without(form, gone))
 
 
 def _pad(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
     form = args[0].form
     if form is None:
         return None
-    widths: list[Any] = [(0, 0)] * sum([len(form.places(one)) for one in range(len(form.old))])
-    for axis, width in enumerate(call.attrs.pad_width):
-        place = form.place(axis)
-        if place is not None:
-            widths[place] = width
-        elif tuple([int(one) for one in width]) != (0, 0):
-            return None
+    found = widths(form, call.attrs.pad_width)
+    if found is None:
+        return None
     rest = [layouts.plain(one) for one in args[1:]]
-    return Held(_made(call, [args[0].expr, *rest], pad_width=widths), form)
+    return Held(_made(call, [args[0].expr, *rest], pad_width=found), form)
 
 
 def _strided_slice(layouts: Layouts, call: Any, args: list[Held]) -> Held | None:
@@ -269,8 +250,8 @@ def _strided_slice(layouts: Layouts, call: Any, args: list[Held]) -> Held | None
     if form is None:
         return None
     axes = range(len(attrs.begin)) if attrs.axes is None else attrs.axes
-    places = [form.place(one) for one in axes]
-    if None in places:
+    places = moved(form, axes)
+    if places is None:
         return None
     return Held(_made(call, [args[0].expr], axes=places), form)
 

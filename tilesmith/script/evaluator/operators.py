@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import ExprOp, IntImm, PrimExpr, operators
+from tilesmith.ir import ExprOp, IntImm, PrimExpr, RelaxExpr, operators
 from tilesmith.ir.intrinsics import if_then_else, power
 from tilesmith.script.evaluator.evaluator import Evaluator, handles_node
 
@@ -144,6 +144,8 @@ def _compare_two(kind: type, left: Any, right: Any) -> Any:
 
 def _comparable(value: Any) -> bool:
     """True if a value can be compared with a scalar expression."""
+    if isinstance(value, RelaxExpr):
+        return False
     return isinstance(value, (ExprOp, bool, int, float)) or hasattr(value, "dtype")
 
 

@@ -37,7 +37,7 @@ from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.registry import find_converter
 from tilesmith.relax.frontend.onnx.schemas import check_by_schema
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor
-from tilesmith.relax.frontend.onnx.tensors import attribute_value, is_packed, tensor_array
+from tilesmith.relax.frontend.onnx.tensors import attribute_value, tensor_array
 from tilesmith.relax.frontend.onnx.values import Sizes, Weight
 from tilesmith.relax.frontend.options import fills_spans
 from tilesmith.relax.struct_info import TensorStructInfo
@@ -48,7 +48,6 @@ from tilesmith.support.errors import (
     OpNotImplemented,
     OutOfMemoryError,
     TilesmithError,
-    UnsupportedError,
 )
 from tilesmith.support.recursion import deep_recursion
 
@@ -129,7 +128,6 @@ class ONNXGraphImporter:
         self.weights: list[Weight] = []
         self.stored: Mapping[str, StoredTensor] = {}
         self.output_names: set[str] = set()
-        self.packed: set[str] = set()
         self._inlined: list[tuple[str, str]] = []
         self._arguments: Mapping[str, Any] | None = None  # attributes of the function around
         self._tensors_of: dict[int, tuple[Any, Any]] = {}
@@ -154,7 +152,7 @@ class ONNXGraphImporter:
         self.output_names = {item.name for item in model.graph.output}
         reader = InputReader(self.shapes, self.dtypes, self.sanitize)
         inputs = reader.read(model.graph)
-        values: dict[str, Any] = dict(zip(inputs, reader.variables))
+        values: dict[str, Any] = dict(inputs)
         self._add_initializers(model.graph, values)
         attrs = {"num_input": len(reader.variables)}
         scope = self.builder.function("main", list(reader.variables), attrs)
@@ -189,21 +187,12 @@ class ONNXGraphImporter:
         for tensor in graph.initializer:
             place = self.stored.get(tensor.name)
             array = tensor_array(tensor) if place is None else _read(tensor.name, place)
-            if is_packed(tensor.data_type):
-                self.packed.add(tensor.name)
-                self._check_packed_output(tensor.name)
             if self.keep_params:
                 weight = Weight(tensor.name, numpy.asarray(array))
                 self.weights.append(weight)
                 values[tensor.name] = weight
             else:
                 values[tensor.name] = Constant(array)
-
-    def _check_packed_output(self, name: str) -> None:
-        if name in self.output_names:
-            raise UnsupportedError(
-                f"the output '{name}' has elements smaller than a byte, which is not supported"
-            )
 
     def _weight_variables(self, scope: Any) -> list[Any]:
         used = [weight for weight in self.weights if weight.variable is not None]
@@ -329,11 +318,8 @@ class ONNXGraphImporter:
                 inputs.pop()
             found = {item.name: self._attribute(item, proto, index) for item in proto.attribute}
             found = {name: value for name, value in found.items() if value is not None}
-            if any(item.HasField("t") and is_packed(item.t.data_type) for item in proto.attribute):
-                self.packed.update(proto.output)
-                self._check_packed_output(proto.output[0])
             node = OnnxNode(self, proto, inputs, found, self.versions)
-            node.scope = values
+            node.scope, node.around = values, nodes
             results = self._convert_checked(node, index)
             for name, result in zip(proto.output, results):
                 if name:

@@ -29,25 +29,45 @@ class InputReader:
         self.variables: list[Var] = []
         self.named_sizes: dict[str, Any] = {}
 
-    def read(self, graph: Any) -> list[str]:
-        """Read the inputs and return their names; initializers are not inputs."""
+    def read(self, graph: Any) -> dict[str, Any]:
+        """Read the inputs and return name → variable; initializers are not inputs.
+
+        A sequence is a list with a variable for each element, for which ``shape_dict`` lists the
+        shapes; an optional input that ``shape_dict`` says is None is absent.
+        """
         stored = {tensor.name for tensor in graph.initializer}
         stored |= {sparse.values.name for sparse in graph.sparse_initializer}
         inputs = [item for item in graph.input if item.name not in stored]
         self._check_names([item.name for item in inputs])
+        kinds = {item.name: _plain_type(item, self.shapes) for item in inputs}
         for item in inputs:
-            self._bind_named_sizes(item)
+            if kinds[item.name] == "tensor":
+                self._bind_named_sizes(item)
         supply = NameSupply()
+        found: dict[str, Any] = {}
         for item in inputs:
-            name = _identifier(item.name) if self.sanitize else item.name
-            name = supply.fresh(name) if self.sanitize else name
-            shape, dtype = self._shape(item), self._dtype(item)
-            if shape is None:
-                info = TensorStructInfo(None, dtype)
+            kind = kinds[item.name]
+            if kind == "absent":
+                found[item.name] = None
+            elif kind == "sequence":
+                found[item.name] = [
+                    self._variable(
+                        f"{item.name}_{index}", self._sizes(shape, item.name), item, supply
+                    )
+                    for index, shape in enumerate(self.shapes[item.name])
+                ]
             else:
-                info = TensorStructInfo(ShapeExpr(shape), dtype)
-            self.variables.append(Var(name, info))
-        return [item.name for item in inputs]
+                found[item.name] = self._variable(item.name, self._shape(item), item, supply)
+        return found
+
+    def _variable(self, name: str, shape: Any, item: Any, supply: NameSupply) -> Var:
+        name = supply.fresh(_identifier(name)) if self.sanitize else name
+        sizes = None if shape is None else ShapeExpr(shape)
+        self.variables.append(Var(name, TensorStructInfo(sizes, self._dtype(item))))
+        return self.variables[-1]
+
+    def _sizes(self, shape: Any, name: str) -> list[Any]:
+        return [self._given_size(size, name) for size in shape]
 
     def _check_names(self, names: list[str]) -> None:
         for kind, given in (("shape_dict", self.shapes), ("dtype_dict", self.dtypes)):
@@ -139,15 +159,43 @@ class InputReader:
         return dtype_name(element, f"the input '{item.name}'")
 
 
+def _plain_type(item: Any, shapes: Mapping[str, Any]) -> str:
+    """Return what an input is, by its declaration and ``shape_dict``: "tensor", "sequence", or
+    "absent".
+    """
+    declared, kind = item.type, item.type.WhichOneof("value")
+    is_optional = kind == "optional_type"
+    if is_optional:
+        declared = declared.optional_type.elem_type
+        kind = declared.WhichOneof("value")
+    if is_optional and item.name in shapes and shapes[item.name] is None:
+        return "absent"
+    if kind in ("tensor_type", None):
+        if not is_optional or item.name in shapes or declared.tensor_type.HasField("shape"):
+            return "tensor"
+    if kind == "sequence_type" and item.name in shapes:
+        inner = declared.sequence_type.elem_type.WhichOneof("value")
+        given = shapes[item.name]
+        if inner == "tensor_type" and all(not isinstance(shape, int) for shape in given):
+            return "sequence"
+    what = "optional value" if is_optional else str(kind).removesuffix("_type").replace("_", " ")
+    raise UnsupportedError(
+        f"the input '{item.name}' is a {what} of which the model does not say what it consists",
+        notes=(
+            f"say it with shape_dict: {{'{item.name}': [(2, 3), (4,)]}} for a sequence of two "
+            "tensors, None for an optional input that is absent",
+            "or build the sequence inside of the model",
+        ),
+    )
+
+
 def _tensor_type(item: Any) -> Any:
-    kind = item.type.WhichOneof("value")
-    if kind not in ("tensor_type", None):
-        raise UnsupportedError(
-            f"the input '{item.name}' is a {kind.removesuffix('_type').replace('_', ' ')}; only "
-            "tensors can be inputs",
-            notes=("build the sequence inside of the model",),
-        )
-    return item.type.tensor_type
+    declared = item.type
+    if declared.WhichOneof("value") == "optional_type":
+        declared = declared.optional_type.elem_type
+    if declared.WhichOneof("value") == "sequence_type":
+        declared = declared.sequence_type.elem_type
+    return declared.tensor_type
 
 
 def _identifier(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import mmap
 import os
 from collections import Counter
@@ -15,7 +16,7 @@ from tilesmith.relax.frontend.onnx.external_data import (
     refuse_unread_data,
 )
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
-from tilesmith.relax.frontend.onnx.registry import find_converter
+from tilesmith.relax.frontend.onnx.registry import find_converter, supported_operators
 from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor, read_without_weights
 from tilesmith.support.errors import (
     FrontendError,
@@ -149,9 +150,7 @@ def _names(model: Any) -> Iterator[Any]:
 
 def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
     """Return domain → opset version, from the model's imports; ``opset`` replaces ONNX's own."""
-    versions = {
-        "" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports
-    }
+    versions = _imported(imports)
     if opset is not None:
         versions[""] = int(opset)
     version = versions.get("", 1)
@@ -163,6 +162,10 @@ def opset_versions(imports: Any, opset: int | None = None) -> dict[str, int]:
             notes=("export the model with one of these, or install a newer onnx",),
         )
     return versions
+
+
+def _imported(imports: Any) -> dict[str, int]:
+    return {"" if item.domain == "ai.onnx" else item.domain: int(item.version) for item in imports}
 
 
 def check_names(graph: Any) -> None:
@@ -210,8 +213,10 @@ def _subgraphs(node: Any) -> Iterator[Any]:
 def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None:
     """Raise OpNotImplemented, naming all operators without a converter and their nodes."""
     missing: dict[tuple[str, str], list[str]] = {}
+    functions = {(item.domain, item.name): item for item in model.functions}
+    seen = set()
 
-    def visit(nodes: Any, prefix: str) -> None:
+    def visit(nodes: Any, prefix: str, versions: dict[str, int]) -> None:
         for index, node in enumerate(nodes):
             domain = "" if node.domain == "ai.onnx" else node.domain
             if not is_known(node, versions.get(domain, 1)):
@@ -219,9 +224,14 @@ def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None
                     prefix + node_name(node, index)
                 )
             for graph in _subgraphs(node):
-                visit(graph.node, f"{prefix}{node_name(node, index)}/")
+                visit(graph.node, f"{prefix}{node_name(node, index)}/", versions)
+            key = (node.domain, node.op_type)
+            if key in functions and key not in seen:
+                seen.add(key)
+                own = {**versions, **_imported(functions[key].opset_import)}
+                visit(functions[key].node, f"{node.op_type}/", own)
 
-    visit(model.graph.node, "")
+    visit(model.graph.node, "", versions)
     if not missing:
         return
     lines = []
@@ -229,7 +239,7 @@ def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         version = versions.get(domain, 1)
         title = f"{domain}.{operator}" if domain else operator
-        lines.append(f"{title} (opset {version}): {shown}")
+        lines.append(f"{title} (opset {version}): {shown}{_advice(domain, operator)}")
     count = len(missing)
     raise OpNotImplemented(
         f"the model has {count} operator{'s' if count > 1 else ''} that cannot be imported",
@@ -239,6 +249,30 @@ def check_operators(model: Any, versions: dict[str, int], is_known: Any) -> None
             "(tilesmith.relax.frontend.onnx.supported_operators lists them)",
         ),
     )
+
+
+_OUTSIDE = {
+    **dict.fromkeys(
+        ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer"),
+        "it computes with texts: let your program do that, and give the model numbers",
+    ),
+    "ImageDecoder": "let your program decode the image, and give the model its pixels",
+    "CategoryMapper": "it maps texts: let your program do that, and give the model numbers",
+    "DictVectorizer": "it takes a map: give the model a tensor",
+}
+"""What to do instead of operators that no tensor program can have."""
+
+
+def _advice(domain: str, operator: str) -> str:
+    """Return what can be said about an operator without a converter, to follow its nodes."""
+    if operator in _OUTSIDE:
+        return f" ({_OUTSIDE[operator]})"
+    known = supported_operators()
+    elsewhere = [other for other, names in known.items() if operator in names]
+    if elsewhere:
+        return f" (known in the domain '{elsewhere[0] or 'ai.onnx'}')"
+    near = difflib.get_close_matches(operator, known.get(domain, ()), 1, 0.8)
+    return f" (is '{near[0]}' meant?)" if near else ""
 
 
 def node_name(node: Any, index: int) -> str:

@@ -57,6 +57,7 @@ class OnnxNode:
         self.versions = versions
         self.version = versions.get(self.domain, 1)
         self.scope: dict[str, Any] = {}  # values that subgraphs of the node may use
+        self.around: Any = ()  # the nodes of the graph that it is in
 
     # Inputs
 

@@ -19,9 +19,10 @@ __all__ = ["MICROSOFT", "Converter", "converter", "find_converter", "supported_o
 MICROSOFT = "com.microsoft"
 
 _FAMILIES = (
-    "activation", "contrib", "control", "convolution", "creation", "elementwise", "image",
-    "indexing", "linear", "manipulation", "normalization", "pooling", "quantization", "recurrent",
-    "reduction", "sampling", "search", "sequence", "signal",
+    "activation", "classical", "contrib", "control", "convolution", "counting", "creation",
+    "decoding", "elementwise", "gradient", "image", "indexing", "linear", "manipulation",
+    "normalization", "pooling", "qlinear", "quantization", "recurrent", "reduction", "sampling",
+    "search", "sequence", "signal", "training", "trees",
 )  # fmt: skip
 
 

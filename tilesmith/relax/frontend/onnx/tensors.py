@@ -19,17 +19,15 @@ _NAMES = {
     "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "BOOL": "bool",
     "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
     "FLOAT8E5M2": "float8_e5m2", "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
-    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT8E8M0": "float8_e8m0fnu", "FLOAT4E2M1": "float4_e2m1fn", "INT4": "int4",
+    "UINT4": "uint4", "INT2": "int2", "UINT2": "uint2",
 }  # fmt: skip
-
-
-PACKED = {"INT4": "int8", "UINT4": "uint8", "INT2": "int8", "UINT2": "uint8"}
-"""Small integers that are stored several to a byte: as constants they are unpacked to these."""
 
 
 def is_packed(element_type: int) -> bool:
     """Return whether elements of a type are smaller than a byte."""
-    return require_onnx().TensorProto.DataType.Name(element_type) in PACKED
+    name = require_onnx().TensorProto.DataType.Name(element_type)
+    return name in ("FLOAT4E2M1", "INT4", "UINT4", "INT2", "UINT2")
 
 
 def dtype_name(element_type: int, what: str) -> str:
@@ -55,7 +53,7 @@ def tensor_array(tensor: Any) -> Any:
     if isinstance(tensor, onnx.SparseTensorProto):
         return _dense(tensor)
     what = f"the tensor '{tensor.name}'"
-    name = _stored_dtype(tensor.data_type, what)
+    name = dtype_name(tensor.data_type, what)
     try:
         array = onnx.numpy_helper.to_array(tensor)
     except Exception as error:  # sizes that do not fit the data, wrong fields
@@ -66,13 +64,6 @@ def tensor_array(tensor: Any) -> Any:
     from tilesmith.runtime.dtype import DataType
 
     return array.astype(DataType(name).numpy(), copy=False)
-
-
-def _stored_dtype(element_type: int, what: str) -> str:
-    known = require_onnx().TensorProto.DataType
-    if element_type in known.values() and known.Name(element_type) in PACKED:
-        return PACKED[known.Name(element_type)]
-    return dtype_name(element_type, what)
 
 
 def _dense(sparse: Any) -> Any:

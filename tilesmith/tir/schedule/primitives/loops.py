@@ -207,14 +207,15 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
         if any(mentions(stmt.extent, {variable}) for variable in variables):
             name = stmt.loop_var.name
             raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
-    dtype = stmts[0].loop_var.dtype
+    dtype = max([stmt.loop_var.dtype for stmt in stmts], key=lambda one: one.bits)
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
     for stmt, count in reversed(list(zip(stmts, _iterations(loops[0], stmts)))):
-        value = floordiv(fused, extent)
-        mapping[stmt.loop_var] = value if stmt is stmts[0] else floormod(value, count)
-        extent = count * extent
+        value, wide = floordiv(fused, extent), cast(dtype, count)
+        index = value if stmt is stmts[0] else floormod(value, wide)
+        mapping[stmt.loop_var] = cast(stmt.loop_var.dtype, index)
+        extent = wide * extent
     if not is_const(extent):
         extent = analyzer_for(loops[0]).simplify(extent)
     domain = domain_around(loops[0])

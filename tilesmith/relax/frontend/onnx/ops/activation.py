@@ -132,6 +132,8 @@ def _prelu(node: OnnxNode) -> Any:
     if len(shape) == rank - 1 and rank > 1 and all(is_one(size) for size in shape[1:]):
         if not is_one(shape[0]):
             return op.nn.prelu(x, op.reshape(slope, [shape[0]]), 1)
+    if node.version < 7 and len(shape) == 1 and rank > 1 and not is_one(shape[0]):
+        return op.nn.prelu(x, slope, 1)  # one for each channel
     return _slope(x, slope)
 
 

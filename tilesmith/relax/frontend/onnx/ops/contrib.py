@@ -16,6 +16,8 @@ from tilesmith.relax.frontend.onnx.registry import MICROSOFT, converter
 from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeRequired, ShapeError
 
+__all__ = ["attend", "heads_of", "score_mask", "whole_bias"]
+
 
 @converter("Gelu", domain=MICROSOFT)
 def _gelu(node: OnnxNode) -> Any:
@@ -168,13 +170,13 @@ def _embed_layer_norm(node: OnnxNode) -> Any:
 # Attention
 
 
-def _heads(x: Any, count: int) -> Any:
+def heads_of(x: Any, count: int) -> Any:
     """Reshape (batch, sequence, hidden) → (batch, sequence, heads, head)."""
     batch, length, hidden = shape_of(x, 3)
     return op.reshape(x, [batch, length, count, hidden // count])
 
 
-def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
+def attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
     """Compute attention of queries, keys and values (batch, sequence, heads, head); join the
     heads.
     """
@@ -185,7 +187,7 @@ def _attend(node: OnnxNode, parts: list[Any], bias: Any) -> Any:
     return op.reshape(found, [batch, length, heads * head])
 
 
-def _mask(node: OnnxNode, index: int, dtype: Any) -> Any:
+def score_mask(node: OnnxNode, index: int, dtype: Any) -> Any:
     """Return the score offsets of a mask (batch, keys) or (batch, queries, keys) of 0 and 1."""
     if not node.has(index):
         return None
@@ -215,15 +217,15 @@ def _attention(node: OnnxNode) -> Any:
     parts, begin = [], 0
     for size in sizes:
         part = op.strided_slice(total, [2], [begin], [begin + size])
-        parts.append(node.emit(_heads(node.emit(part), count)))
+        parts.append(node.emit(heads_of(node.emit(part), count)))
         begin += size
-    bias = _mask(node, 3, dtype_of(x))
+    bias = score_mask(node, 3, dtype_of(x))
     if node.has(5):
         bias = node[5] if bias is None else op.add(bias, node[5])
-    return _attend(node, parts, None if bias is None else node.emit(_whole(bias, parts)))
+    return attend(node, parts, None if bias is None else node.emit(whole_bias(bias, parts)))
 
 
-def _whole(bias: Any, parts: list[Any]) -> Any:
+def whole_bias(bias: Any, parts: list[Any]) -> Any:
     """Broadcast a bias to the shape of the scores (batch, heads, queries, keys)."""
     batch, queries, heads, _ = shape_of(parts[0], 4)
     return op.broadcast_to(bias, [batch, heads, queries, shape_of(parts[1])[1]])
@@ -245,8 +247,8 @@ def _multi_head_attention(node: OnnxNode) -> Any:
             biased.append(node.emit(op.add(value, part)))
             begin += size
         values = biased
-    parts = [node.emit(_heads(value, count)) for value in values]
-    bias = _mask(node, 4, dtype_of(node[0]))
+    parts = [node.emit(heads_of(value, count)) for value in values]
+    bias = score_mask(node, 4, dtype_of(node[0]))
     if node.has(5):
         bias = node[5] if bias is None else op.add(bias, node[5])
-    return _attend(node, parts, None if bias is None else node.emit(_whole(bias, parts)))
+    return attend(node, parts, None if bias is None else node.emit(whole_bias(bias, parts)))

@@ -10,7 +10,15 @@ from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, PrimValue, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import Sizes, dtype_of, is_static, product
+from tilesmith.relax.frontend.onnx.tensors import dtype_name
+from tilesmith.relax.frontend.onnx.values import (
+    Sizes,
+    dtype_of,
+    is_static,
+    product,
+    scalar,
+    static_shape,
+)
 from tilesmith.support.errors import (
     FrontendError,
     OpAttributeInvalid,
@@ -90,9 +98,6 @@ _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLi
 @converter(*_RANDOM)
 def _random(node: OnnxNode) -> Any:
     """Draw numbers at import by the node's seed: a compiled model always gives the same ones."""
-    from tilesmith.relax.frontend.onnx.tensors import dtype_name
-    from tilesmith.relax.frontend.onnx.values import static_shape
-
     is_like = node.operator.endswith("Like")
     shape = static_shape(node[0], node.operator) if is_like else node.required("shape")
     to = node.attribute("dtype")
@@ -112,3 +117,23 @@ def _random(node: OnnxNode) -> Any:
     from tilesmith.runtime.dtype import DataType
 
     return Constant(numbers.astype(DataType(dtype).numpy()))
+
+
+@converter("Multinomial")
+def _multinomial(node: OnnxNode) -> Any:
+    """Draw classes by their unnormalised logarithms, with numbers drawn at import by the seed."""
+    seed = node.attribute("seed")
+    if seed is None:
+        raise node.unsupported(
+            "drawing at random without a seed", "give the node the attribute 'seed'"
+        )
+    x, count = node[0], int(node.attribute("sample_size", 1))
+    batch, classes = static_shape(x, "Multinomial", 2)
+    generator = numpy.random.default_rng(int(numpy.float32(seed).view("uint32")))
+    draws = Constant(generator.random((batch, count, 1)).astype("float32"))
+    shares = node.emit(op.nn.softmax(op.astype(x, "float32"), -1))
+    below = op.expand_dims(node.emit(op.cumsum(shares, 1)), 1)
+    place = op.sum(op.astype(op.less_equal(below, draws), "int32"), [2])
+    place = op.minimum(node.emit(place), scalar(classes - 1, "int32"))
+    to = int(node.attribute("dtype", 6))
+    return place if to == 6 else op.astype(place, dtype_name(to, "the result"))

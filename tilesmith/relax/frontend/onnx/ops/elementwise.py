@@ -15,7 +15,6 @@ from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, tens
 from tilesmith.relax.relations import prove_equal, sizes_of
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import UnsupportedError
 
 # One operator of the graph each
 
@@ -179,13 +178,36 @@ def _is_inf(node: OnnxNode) -> Any:
 
 @converter("Mod")
 def _mod(node: OnnxNode) -> Any:
-    return (op.mod if node.flag("fmod") else op.floor_mod)(node[0], node[1])
+    x, y = node[0], node[1]
+    if node.flag("fmod"):
+        return op.mod(x, y)
+    if not dtype_of(x).is_float:
+        return op.floor_mod(x, y)
+    # With the sign of the divisor, which may be infinite.
+    rest = node.emit(op.mod(x, y))
+    zero = scalar(0, dtype_of(x))
+    is_other = op.not_equal(op.less(rest, zero), op.less(y, zero))
+    is_other = op.logical_and(is_other, op.not_equal(rest, zero))
+    return op.where(is_other, op.add(rest, y), rest)
 
 
 @converter("BitShift")
 def _bit_shift(node: OnnxNode) -> Any:
-    direction = node.choice("direction", "", "LEFT", "RIGHT")
-    return (op.left_shift if direction == "LEFT" else op.right_shift)(node[0], node[1])
+    x, shift = node[0], node[1]
+    is_left = node.choice("direction", "", "LEFT", "RIGHT") == "LEFT"
+    function = op.left_shift if is_left else op.right_shift
+    dtype, known = dtype_of(x), node.known(1)
+    if known is not None and known.dtype != object and ((known >= 0) & (known < dtype.bits)).all():
+        return function(x, shift)
+    # Machines take a distance by its lowest bits; here nothing is left, or the sign alone.
+    is_far = op.greater_equal(shift, scalar(dtype.bits, dtype))
+    if dtype.is_int:
+        is_far = op.logical_or(is_far, op.less(shift, scalar(0, dtype)))
+    is_far = node.emit(is_far)
+    found = function(x, op.where(is_far, scalar(dtype.bits - 1, dtype), shift))
+    if dtype.is_int and not is_left:
+        return found
+    return op.where(is_far, scalar(0, dtype), found)
 
 
 def power(node: OnnxNode, base: Any, exponent: Any, known: Any) -> Any:
@@ -288,11 +310,8 @@ def cast(x: Any, dtype: Any, saturate: bool = True) -> Any:
         return x
     if dtype.is_bool:
         return op.not_equal(x, scalar(0, source))
-    if dtype == "float8_e8m0fnu" and source != dtype:
-        raise UnsupportedError(
-            "conversion to float8_e8m0fnu is not supported",
-            notes=("store the scales in another type",),
-        )
+    if dtype.is_integer and dtype.bits < 8 and not source.is_integer:
+        x = op.astype(x, "int32")  # of which the lowest bits remain
     if dtype.code.startswith("float8") and saturate and source.is_float and source.bits > 8:
         import ml_dtypes
 
@@ -302,17 +321,56 @@ def cast(x: Any, dtype: Any, saturate: bool = True) -> Any:
     return op.astype(x, dtype)
 
 
+def _to_scale(node: OnnxNode, x: Any) -> Any:
+    """Convert ``x`` to powers of two (float8_e8m0fnu), rounded as the node's attributes say: the
+    bits of its exponent.
+    """
+    bits = op.reinterpret(x if dtype_of(x) == "float32" else op.astype(x, "float32"), "int32")
+    bits = node.emit(bits)
+    one = scalar(1, "int32")
+    exponent = op.bitwise_and(op.right_shift(bits, scalar(23, "int32")), scalar(0xFF, "int32"))
+    exponent = node.emit(exponent)
+    mode = node.choice("round_mode", "up", "up", "down", "nearest")
+    threshold = {"up": 1, "nearest": 0x400000, "down": 0x800000}[mode]
+    fraction = op.bitwise_and(bits, scalar(0x7FFFFF, "int32"))
+    is_up = op.greater_equal(fraction, scalar(threshold, "int32"))
+    most = 0xFE if node.flag("saturate", True) else 0xFF
+    is_up = op.logical_and(is_up, op.less(exponent, scalar(most, "int32")))
+    if mode == "nearest":  # the smallest scale is not rounded up from exactly the middle
+        is_more = op.greater(fraction, scalar(threshold, "int32"))
+        is_up = op.logical_and(is_up, op.logical_or(is_more, op.greater_equal(exponent, one)))
+    code = op.astype(op.where(is_up, op.add(exponent, one), exponent), "uint8")
+    return op.reinterpret(node.emit(code), "float8_e8m0fnu")
+
+
+def _converted(node: OnnxNode, dtype: Any) -> Any:
+    x = node[0]
+    if dtype == "float8_e8m0fnu" and dtype_of(x) != dtype:
+        return _to_scale(node, x)
+    return cast(x, dtype, node.flag("saturate", True))
+
+
+@converter("BitCast")
+def _bit_cast(node: OnnxNode) -> Any:
+    x, dtype = node[0], DataType(dtype_name(int(node.required("to")), "the result"))
+    if dtype_of(x) == dtype:
+        return x
+    if dtype_of(x).is_bool:
+        return op.astype(x, dtype)  # a byte with 0 or 1
+    return op.reinterpret(x, dtype)
+
+
 @converter("Cast")
 def _cast(node: OnnxNode) -> Any:
     to = node.required("to")
     dtype = str(to).lower() if isinstance(to, str) else dtype_name(int(to), "the result")
     names = {"float": "float32", "double": "float64"}
-    return cast(node[0], names.get(dtype, dtype), node.flag("saturate", True))
+    return _converted(node, names.get(dtype, dtype))
 
 
 @converter("CastLike")
 def _cast_like(node: OnnxNode) -> Any:
-    return cast(node[0], dtype_of(node[1]), node.flag("saturate", True))
+    return _converted(node, dtype_of(node[1]))
 
 
 @converter("Where")

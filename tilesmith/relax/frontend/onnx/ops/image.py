@@ -14,6 +14,7 @@ from tilesmith.relax.frontend.onnx.ops.resizing import (
     nearest_places,
     resize_matrix,
 )
+from tilesmith.relax.frontend.onnx.ops.run_time_resize import RunTimeResize
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
@@ -97,6 +98,8 @@ def _same_size(old: Any, new: Any) -> bool:
 @converter("Resize", since=11)
 def _resize(node: OnnxNode) -> Any:
     x = node[0]
+    if any(_is_open(node, index) for index in (1, 2, 3)):
+        return _resize_at_run_time(node, x)
     plan = _Plan(node, x)
     if node.has(3) and (node.known(3) is None or node.known(3).size):
         policy = node.choice("keep_aspect_ratio_policy", "stretch", *_POLICIES)
@@ -104,7 +107,34 @@ def _resize(node: OnnxNode) -> Any:
     else:
         plan.by_scales([float(value) for value in node.constant(2, "scales").ravel()])
     region = node.constant(1, "roi").ravel().astype(float) if node.has(1) else None
-    settings = {
+    return _resized(node, x, plan, _settings(node), region)
+
+
+def _is_open(node: OnnxNode, index: int) -> bool:
+    """Return whether a parameter is computed when the model runs."""
+    known = node.known(index)
+    if not node.has(index) or (known is not None and known.dtype != object):
+        return False
+    return known is None and shape_of(node[index]) != [0]
+
+
+def _resize_at_run_time(node: OnnxNode, x: Any) -> Any:
+    rank = rank_of(x)
+    given = node.attribute("axes")
+    axes = [normal_axis(axis, rank) for axis in given] if given else list(range(rank))
+    settings = _settings(node)
+    is_cropped = settings["coordinates"] == "tf_crop_and_resize"
+    region = node[1] if node.has(1) and is_cropped else None
+    plan = RunTimeResize(node, x, axes, settings, region)
+    if node.has(3):
+        plan.by_sizes(node[3], node.choice("keep_aspect_ratio_policy", "stretch", *_POLICIES))
+    else:
+        plan.by_scales(node[2])
+    return plan.result()
+
+
+def _settings(node: OnnxNode) -> dict[str, Any]:
+    return {
         "mode": node.choice("mode", "nearest", "nearest", "linear", "cubic"),
         "coordinates": str(node.attribute("coordinate_transformation_mode", "half_pixel")),
         "rounding": str(node.attribute("nearest_mode", "round_prefer_floor")),
@@ -113,7 +143,6 @@ def _resize(node: OnnxNode) -> Any:
         "antialias": node.flag("antialias"),
         "outside": float(node.attribute("extrapolation_value", 0.0)),
     }
-    return _resized(node, x, plan, settings, region)
 
 
 _OLD = {
@@ -125,9 +154,14 @@ _OLD = {
 @converter("Resize", since=10)
 @converter("Upsample", since=9)
 def _resize_by_scales(node: OnnxNode) -> Any:
+    mode = node.choice("mode", "nearest", "nearest", "linear")
+    if _is_open(node, 1):
+        axes = list(range(rank_of(node[0])))
+        computed = RunTimeResize(node, node[0], axes, {"mode": mode, **_OLD}, None)
+        computed.by_scales(node[1])
+        return computed.result()
     plan = _Plan(node, node[0])
     plan.by_scales([float(value) for value in node.constant(1, "scales").ravel()])
-    mode = node.choice("mode", "nearest", "nearest", "linear")
     return _resized(node, node[0], plan, {"mode": mode, **_OLD}, None)
 
 

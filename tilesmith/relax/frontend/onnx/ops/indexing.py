@@ -9,6 +9,7 @@ import numpy
 from tilesmith.relax import op
 from tilesmith.relax.expr import Constant, ShapeExpr, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
+from tilesmith.relax.frontend.onnx.ops.run_time import long_vector, size_vector, spread
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     Size,
@@ -119,6 +120,8 @@ def _slice(node: OnnxNode) -> Any:
     x = node[0]
     rank = rank_of(x)
     count = shape_of(node[1])[0]
+    if any(node.has(index) and node.known(index) is None for index in (3, 4)):
+        return _slice_along_run_time_axes(node, x)
     axes = node.axes(3, rank)
     axes = list(range(int(count))) if axes is None else axes
     if len(axes) > rank or (isinstance(count, int) and len(axes) != count):
@@ -153,6 +156,21 @@ def _slice_at_run_time(node: OnnxNode, x: Any, axes: list[int], steps: list[int]
     for axis, step in zip(axes, steps):
         strides[axis] = step
     return op.dynamic_strided_slice(x, bounds[0], bounds[1], vector(strides))
+
+
+def _slice_along_run_time_axes(node: OnnxNode, x: Any) -> Any:
+    """Slice along axes, or by steps, that are computed when the model runs."""
+    rank = rank_of(x)
+    count = shape_of(node[1])[0]
+    if not isinstance(count, int):
+        raise node.unsupported("bounds whose number is not constant")
+    axes = node[3] if node.has(3) else vector(list(range(count)))
+    begin = spread(node, node[1], axes, rank, 0)
+    end = spread(node, node[2], axes, rank, _FAR)
+    steps = spread(node, node[4], axes, rank, 1) if node.has(4) else vector([1] * rank)
+    far = [scalar(-_FAR, "int64"), scalar(_FAR, "int64")]
+    begin, end = [node.emit(op.minimum(op.maximum(v, far[0]), far[1])) for v in (begin, end)]
+    return op.dynamic_strided_slice(x, begin, end, steps)
 
 
 @converter("Slice", since=1)
@@ -195,6 +213,8 @@ def _trilu_at_run_time(node: OnnxNode, x: Any, is_upper: bool) -> Any:
 @converter("OneHot")
 def _one_hot(node: OnnxNode) -> Any:
     indices, values = node[0], node[2]
+    if node.known(1) is None:
+        return _one_hot_at_run_time(node, indices, values)
     depth = int(node.number(1, "depth"))
     rank = rank_of(indices)
     if shape_of(values) != [2]:
@@ -217,6 +237,21 @@ def _one_hot(node: OnnxNode) -> Any:
         op.take(values, scalar(1, "int64"), 0),
     )
     return op.where(hit, on_value, off_value)
+
+
+def _one_hot_at_run_time(node: OnnxNode, indices: Any, values: Any) -> Any:
+    """Compare each index with the positions on the new axis, whose size is computed."""
+    rank = rank_of(indices)
+    axis = normal_axis(node.attribute("axis", -1), rank + 1)
+    (depth,) = node.run_time_sizes(long_vector(node, node[1]), "depth")
+    indices = node.emit(op.expand_dims(op.astype(indices, "int64"), axis))
+    extent = op.reshape(size_vector(node, [depth]), [])
+    behind = op.less(indices, scalar(0, "int64"))
+    places = op.where(behind, op.add(indices, extent), indices)
+    steps = op.arange(0, depth, 1, "int64")
+    steps = op.reshape(steps, [depth if i == axis else 1 for i in range(rank + 1)])
+    off, on = [op.take(values, scalar(place, "int64"), 0) for place in (0, 1)]
+    return op.where(op.equal(places, steps), on, off)
 
 
 @converter("NonZero")

@@ -12,6 +12,13 @@ from tilesmith.ir.operators import equal
 from tilesmith.relax import op
 from tilesmith.relax.expr import ShapeExpr, TupleGetItem
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis, stack_sizes
+from tilesmith.relax.frontend.onnx.ops.run_time import (
+    RunTimeAxes,
+    long_vector,
+    pad_at_run_time,
+    size_vector,
+    spread,
+)
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.symbolic import as_value
 from tilesmith.relax.frontend.onnx.values import (
@@ -23,6 +30,7 @@ from tilesmith.relax.frontend.onnx.values import (
     rank_of,
     scalar,
     shape_of,
+    vector,
 )
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
@@ -145,6 +153,10 @@ def _flatten(node: OnnxNode) -> Any:
 
 @converter("Squeeze")
 def _squeeze(node: OnnxNode) -> Any:
+    if node.attribute("axes") is None and node.has(1) and node.known(1) is None:
+        plan = RunTimeAxes(node, node[1], rank_of(node[0]))
+        sizes = plan.rest(size_vector(node, shape_of(node[0])))
+        return op.reshape(node[0], ShapeExpr(sizes))
     axes = node.axes(1, rank_of(node[0]))
     if axes is None:
         axes = [
@@ -156,6 +168,8 @@ def _squeeze(node: OnnxNode) -> Any:
 @converter("Unsqueeze")
 def _unsqueeze(node: OnnxNode) -> Any:
     axes = node.attribute("axes")
+    if axes is None and node.has(1) and node.known(1) is None:
+        return _unsqueeze_at_run_time(node)
     if axes is None:
         axes = [int(axis) for axis in node.constant(1, "axes").ravel()]
     rank = rank_of(node[0]) + len(axes)
@@ -163,6 +177,16 @@ def _unsqueeze(node: OnnxNode) -> Any:
     if len(set(axes)) != len(axes):
         raise OpAttributeInvalid(f"an axis occurs twice in {axes}")
     return op.expand_dims(node[0], axes) if axes else node[0]
+
+
+def _unsqueeze_at_run_time(node: OnnxNode) -> Any:
+    given = shape_of(node[1])
+    count = given[0] if given else 1
+    if not isinstance(count, int):
+        raise node.unsupported("a list of axes that is computed and has no fixed length")
+    plan = RunTimeAxes(node, node[1], rank_of(node[0]) + count)
+    sizes = plan.inserted(size_vector(node, shape_of(node[0])))
+    return op.reshape(node[0], ShapeExpr(sizes))
 
 
 @converter("Transpose")
@@ -314,6 +338,10 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wr
 def _pad(node: OnnxNode) -> Any:
     x = node[0]
     rank = rank_of(x)
+    if node.known(1) is None or (node.has(3) and node.known(3) is None):
+        return _pad_by_tensors(node, x)
+    if node.known(1).dtype == object:
+        return _pad_by_tensors(node, x)
     pads = [int(value) for value in node.constant(1, "pads").ravel()]
     axes = list(range(rank))
     if node.has(3):
@@ -355,6 +383,27 @@ def _pad_with_tensor(node: OnnxNode, x: Any, width: list[int], value: Any) -> An
     return op.where(op.astype(inside, "bool"), padded, op.astype(value, dtype_of(x)))
 
 
+def _pad_by_tensors(node: OnnxNode, x: Any) -> Any:
+    """Pad by amounts (or along axes) that are computed when the model runs."""
+    rank, pads = rank_of(x), long_vector(node, node[1])
+    total = shape_of(pads)[0]
+    if not isinstance(total, int):
+        raise node.unsupported("paddings whose number is not constant")
+    half = total // 2
+    parts = [op.strided_slice(pads, [0], [0], [half]), op.strided_slice(pads, [0], [half], [total])]
+    before, after = [node.emit(part) for part in parts]
+    if node.has(3):
+        before, after = [spread(node, part, node[3], rank, 0) for part in (before, after)]
+    elif half != rank:
+        raise OpAttributeInvalid(f"{total} paddings for {rank} axes")
+    value: Any = scalar(0, dtype_of(x))
+    if node.has(2):
+        value = op.reshape(node[2], [])
+        value = value if dtype_of(value) == dtype_of(x) else op.astype(value, dtype_of(x))
+    mode = node.choice("mode", "constant", *_MODES)
+    return pad_at_run_time(node, x, before, after, value, mode)
+
+
 @converter("Pad", since=1)
 def _pad_by_attributes(node: OnnxNode) -> Any:
     rank = rank_of(node[0])
@@ -370,16 +419,29 @@ def _center_crop_pad(node: OnnxNode) -> Any:
     x = node[0]
     rank, sizes = rank_of(x), shape_of(x)
     axes = node.axes(None, rank) or list(range(rank))
+    if node.known(1) is None or not all(isinstance(sizes[axis], int) for axis in axes):
+        return _center_at_run_time(node, x, axes)
     width = [0] * (2 * rank)
     for axis, wanted in zip(axes, node.constant(1, "shape").ravel()):
-        size = sizes[axis]
-        if not isinstance(size, int):
-            raise node.unsupported("an axis of symbolic size")
+        size: Any = sizes[axis]
         missing = int(wanted) - size
         # Cropping removes one more element at the end, padding adds one more there.
         before = missing // 2 if missing >= 0 else -(-missing // 2)
         width[2 * axis], width[2 * axis + 1] = before, missing - before
     return pad(x, width)
+
+
+def _center_at_run_time(node: OnnxNode, x: Any, axes: list[int]) -> Any:
+    rank, sizes = rank_of(x), shape_of(x)
+    given = long_vector(node, node[1])
+    missing = op.subtract(given, size_vector(node, [sizes[axis] for axis in axes]))
+    missing = spread(node, node.emit(missing), vector(axes), rank, 0)
+    two, zero = scalar(2, "int64"), scalar(0, "int64")
+    down = op.floor_divide(missing, two)
+    up = op.negative(op.floor_divide(op.negative(missing), two))
+    before = node.emit(op.where(op.less(missing, zero), up, down))
+    after = node.emit(op.subtract(missing, before))
+    return pad_at_run_time(node, x, before, after, scalar(0, dtype_of(x)), "constant")
 
 
 # Blocks

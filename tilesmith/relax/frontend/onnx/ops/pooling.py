@@ -152,7 +152,11 @@ def _max_pool_with_places(node: OnnxNode, x: Any, window: Window) -> Any:
 
 @converter("AveragePool")
 def _average_pool(node: OnnxNode) -> Any:
-    x = node[0]
+    return average_pool(node, node[0])
+
+
+def average_pool(node: OnnxNode, x: Any) -> Any:
+    """Return the means of windows of ``x``, as the node's attributes describe them."""
     window = Window(node, x)
     include = node.flag("count_include_pad")
     arguments = window.arguments(node)

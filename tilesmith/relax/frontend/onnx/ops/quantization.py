@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import convolve, with_bias
@@ -51,14 +49,15 @@ def _is_simple(value: Any) -> bool:
 
 
 def _zero_point(node: OnnxNode, scale: Any, dtype: Any) -> Any:
-    if node.has(2):
-        return node[2]
-    return op.zeros(shape_of(scale), dtype)
+    if not node.has(2):
+        return op.zeros(shape_of(scale), dtype)
+    zero = node[2]
+    if len(shape_of(zero)) == 1 and is_one(shape_of(zero)[0]):
+        return op.reshape(zero, [])  # one for all
+    return zero
 
 
 def _target(node: OnnxNode) -> Any:
-    if len(node.proto.input) > 2 and node.proto.input[2] in node.importer.packed:
-        raise node.unsupported("quantising to integers smaller than a byte")
     if node.has(2):
         return dtype_of(node[2])
     to = int(node.attribute("output_dtype", 0) or 0)
@@ -84,8 +83,7 @@ def _quantize_linear(node: OnnxNode) -> Any:
     scaled = op.round(scaled)
     if node.has(2):
         scaled = op.add(scaled, op.astype(_parameter(node, node[2], x, axis), dtype_of(x)))
-    limits = numpy.iinfo(dtype.numpy())
-    return op.astype(op.clip(scaled, int(limits.min), int(limits.max)), dtype)
+    return op.astype(op.clip(scaled, dtype.min_value, dtype.max_value), dtype)
 
 
 @converter("DequantizeLinear")

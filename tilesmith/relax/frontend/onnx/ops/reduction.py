@@ -7,9 +7,12 @@ from typing import Any
 
 from tilesmith.relax import op
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
+from tilesmith.relax.frontend.onnx.ops.run_time import RunTimeReduction
 from tilesmith.relax.frontend.onnx.registry import add_converter
 from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.runtime.dtype import DataType
 
+RunTime = Callable[[RunTimeReduction, OnnxNode, Any], Any]
 Reduction = Callable[[OnnxNode, Any, list[int], bool], Any]
 
 
@@ -133,12 +136,69 @@ _ELEMENTWISE_OF_ONE: dict[str, Callable[[Any], Any]] = {
 """What is left of a reduction over no axes: its function of a single element."""
 
 
+def _reduce_at_run_time(node: OnnxNode, name: str, axes: Any, keep: bool, keeps_sizes: bool) -> Any:
+    """Reduce over axes that are computed when the model runs."""
+    x = node[0]
+    if shape_of(axes) == [0]:
+        if keeps_sizes:
+            return _ELEMENTWISE_OF_ONE.get(name, lambda value: value)(x)
+        return _TABLE[name](node, x, list(range(rank_of(x))), keep)
+    dtype = wide = dtype_of(x)
+    if dtype.is_float and dtype.bits < 32:
+        wide = DataType("float32")
+    elif dtype.is_bool:
+        wide = DataType("uint8")
+    elif not dtype.is_float and name in (
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMean",
+    ):
+        wide = DataType("float64")
+    x = x if wide == dtype else node.emit(op.astype(x, wide))
+    reduction = RunTimeReduction(node, x, axes, keep)
+    found = reduction.shaped(_AT_RUN_TIME[name](reduction, node, x))
+    if wide == dtype:
+        return found
+    return op.astype(found, dtype)
+
+
+def _log_sum_exp_at_run_time(reduction: RunTimeReduction, node: OnnxNode, x: Any) -> Any:
+    top = reduction.combined(x, "max")
+    top = node.emit(op.where(op.isfinite(top), top, scalar(0, dtype_of(x))))
+    powers = node.emit(op.exp(op.subtract(x, reduction.spread(top))))
+    return op.add(op.log(reduction.combined(powers, "add")), top)
+
+
+def _sum_at_run_time(function: Callable[[Any], Any]) -> RunTime:
+    return lambda reduction, node, x: reduction.combined(function(x), "add")
+
+
+_AT_RUN_TIME: dict[str, RunTime] = {
+    "ReduceL1": _sum_at_run_time(op.abs),
+    "ReduceL2": lambda reduction, node, x: op.sqrt(reduction.combined(_square(x), "add")),
+    "ReduceLogSum": lambda reduction, node, x: op.log(reduction.combined(x, "add")),
+    "ReduceLogSumExp": _log_sum_exp_at_run_time,
+    "ReduceMax": lambda reduction, node, x: reduction.combined(x, "max"),
+    "ReduceMean": lambda reduction, node, x: op.divide(
+        reduction.combined(x, "add"), reduction.counted(dtype_of(x))
+    ),
+    "ReduceMin": lambda reduction, node, x: reduction.combined(x, "min"),
+    "ReduceProd": lambda reduction, node, x: reduction.combined(x, "mul"),
+    "ReduceSum": lambda reduction, node, x: reduction.combined(x, "add"),
+    "ReduceSumSquare": _sum_at_run_time(_square),
+}
+
+
 def _reduction(name: str, reduce: Reduction) -> Callable[[OnnxNode], Any]:
     """Register a reduction: axes are an attribute, from opset 13 (ReduceSum) or 18 on an input."""
 
     def convert(node: OnnxNode) -> Any:
         x = node[0]
         rank, keep = rank_of(x), node.flag("keepdims", True)
+        if node.attribute("axes") is None and node.has(1) and node.known(1) is None:
+            keeps_sizes = node.flag("noop_with_empty_axes")
+            return _reduce_at_run_time(node, name, node[1], keep, keeps_sizes)
         axes = node.axes(1, rank)
         if not axes:
             if node.flag("noop_with_empty_axes"):
@@ -156,13 +216,23 @@ for _name, _function in _TABLE.items():
 
 
 def _scan(function: Callable[..., Any]) -> Callable[[OnnxNode], Any]:
-    def convert(node: OnnxNode) -> Any:
-        x = node[0]
-        axis = normal_axis(int(node.number(1, "axis")), rank_of(x))
+    def along(node: OnnxNode, x: Any, axis: int) -> Any:
         is_reversed = node.flag("reverse")
         x = op.flip(x, axis) if is_reversed else x
         found = function(x, axis, dtype_of(x), node.flag("exclusive"))
-        return op.flip(found, axis) if is_reversed else found
+        return node.emit(op.flip(found, axis) if is_reversed else found)
+
+    def convert(node: OnnxNode) -> Any:
+        x = node[0]
+        rank = rank_of(x)
+        if node.known(1) is not None:
+            return along(node, x, normal_axis(int(node.number(1, "axis")), rank))
+        given = node.emit(op.astype(op.reshape(node[1], []), "int64"))
+        found = along(node, x, rank - 1)
+        for axis in range(rank - 1):  # for each axis, and the one that is asked for is chosen
+            hits = [op.equal(given, scalar(place, "int64")) for place in (axis, axis - rank)]
+            found = op.where(op.logical_or(*hits), along(node, x, axis), found)
+        return found
 
     return convert
 

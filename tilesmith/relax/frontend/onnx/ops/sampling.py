@@ -11,9 +11,10 @@ import numpy
 
 from tilesmith.ir.intrinsics import max_value
 from tilesmith.relax import op
-from tilesmith.relax.expr import Constant
+from tilesmith.relax.expr import Constant, ShapeExpr
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.convolution import kernel_shape, spatial_list, with_bias
+from tilesmith.relax.frontend.onnx.ops.run_time import size_vector
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import (
     dtype_of,
@@ -321,3 +322,75 @@ def _deform_conv(node: OnnxNode) -> Any:
     weights = op.reshape(weight, [1, groups, filters // groups, depth])
     total = node.emit(op.matmul(weights, columns))
     return with_bias(node.emit(op.reshape(total, [batch, filters, *result])), node.get(3))
+
+
+@converter("AffineGrid")
+def _affine_grid(node: OnnxNode) -> Any:
+    """Multiply the coordinates of all pixels, from -1 to 1, by a matrix for each image."""
+    theta, sizes = node[0], node.integers(1, "size")
+    spatial = list(reversed(sizes[2:]))  # x comes first, which is the last axis
+    rank = len(spatial)
+    if rank not in (2, 3) or shape_of(theta)[1:] != [rank, rank + 1]:
+        raise ShapeError(
+            f"its sizes {tuple(sizes)} do not fit matrices of the shape {tuple(shape_of(theta))}"
+        )
+    dtype = dtype_of(theta)
+    corners = node.flag("align_corners")
+    whole = ShapeExpr(sizes[2:])
+    columns = []
+    for place, size in enumerate(spatial):
+        steps = op.astype(op.arange(0, size, 1, "int64"), dtype)
+        extent = op.astype(op.reshape(size_vector(node, [size]), []), dtype)
+        one, two = scalar(1, dtype), scalar(2, dtype)
+        if corners:
+            step = op.divide(two, op.maximum(op.subtract(extent, one), one))
+            line = op.subtract(op.multiply(steps, step), one)
+        else:
+            doubled = op.add(op.multiply(steps, two), one)
+            line = op.subtract(op.divide(doubled, extent), one)
+        line = op.reshape(line, [size if i == rank - 1 - place else 1 for i in range(rank)])
+        columns.append(node.emit(op.broadcast_to(line, whole)))
+    columns.append(node.emit(op.ones(whole, dtype)))
+    points = op.reshape(op.stack(columns, rank), ShapeExpr([product(sizes[2:]), rank + 1]))
+    found = op.matmul(node.emit(points), op.permute_dims(theta, [0, 2, 1]))
+    return op.reshape(node.emit(found), ShapeExpr([shape_of(theta)[0], *sizes[2:], rank]))
+
+
+@converter("MaxRoiPool")
+def _max_roi_pool(node: OnnxNode) -> Any:
+    """Take the largest element of each part of each region: along rows, then along columns."""
+    x, regions = node[0], node[1]
+    sizes = static_shape(x, "MaxRoiPool", 4)[2:]
+    counts = [int(count) for count in node.required("pooled_shape")]
+    dtype = dtype_of(x)
+    lowest = scalar(-numpy.inf, dtype)
+    images = op.astype(op.take(regions, scalar(0, "int64"), 1), "int64")
+    found = node.emit(op.take(x, node.emit(images), 0))
+    masks = [_parts_of_regions(node, regions, i, counts[i], sizes[i]) for i in (0, 1)]
+    # (regions, channels, height, 1, width) by (regions, 1, 1, parts, width)
+    wide = op.where(op.expand_dims(masks[1], [1, 2]), op.expand_dims(found, 3), lowest)
+    found = node.emit(op.max(wide, [4]))
+    high = op.where(
+        op.expand_dims(masks[0], [1, 4]), op.expand_dims(found, 2), lowest
+    )  # (regions, channels, parts, height, columns)
+    found = node.emit(op.max(high, [3]))
+    return op.where(op.isfinite(found), found, scalar(0, dtype))
+
+
+def _parts_of_regions(node: OnnxNode, regions: Any, axis: int, count: int, size: int) -> Any:
+    """Return for each region and part which elements of an axis (0: rows) belong to it."""
+    scale = scalar(node.attribute("spatial_scale", 1.0), dtype_of(regions))
+    bounds = []
+    for column in (2 - axis, 4 - axis):
+        place = op.multiply(op.take(regions, scalar(column, "int64"), 1), scale)
+        place = op.floor(op.add(place, scalar(0.5, dtype_of(regions))))
+        bounds.append(node.emit(op.expand_dims(op.astype(place, "float32"), 1)))
+    one = scalar(1, "float32")
+    extent = op.maximum(op.add(op.subtract(bounds[1], bounds[0]), one), one)
+    step = node.emit(op.divide(extent, scalar(count, "float32")))
+    parts = Constant(numpy.arange(count, dtype="float32")[None])
+    first = op.add(op.floor(op.multiply(parts, step)), bounds[0])
+    last = op.add(op.ceil(op.multiply(op.add(parts, one), step)), bounds[0])
+    places = Constant(numpy.arange(size, dtype="float32"))
+    first, last = [op.expand_dims(node.emit(value), 2) for value in (first, last)]
+    return node.emit(op.logical_and(op.greater_equal(places, first), op.less(places, last)))

@@ -34,6 +34,8 @@ add_converter("ArgMin", _arg_extreme(op.argmin))
 def _top_k(node: OnnxNode) -> Any:
     x = node[0]
     count = node.attribute("k")  # before opset 10
+    if count is None and node.known(1) is None:
+        return _top_at_run_time(node, x)
     count = int(node.number(1, "k") if count is None else count)
     axis = node.axis(-1, rank_of(x))
     largest = node.flag("largest", True)
@@ -42,6 +44,16 @@ def _top_k(node: OnnxNode) -> Any:
         return op.zeros(sizes, dtype_of(x)), op.zeros(sizes, "int64")
     found = node.emit(op.topk(x, count, axis, "both", largest, "int64"))
     return TupleGetItem(found, 0), TupleGetItem(found, 1)
+
+
+def _top_at_run_time(node: OnnxNode, x: Any) -> Any:
+    """Sort all, and take as many as are asked for when the model runs."""
+    axis = node.axis(-1, rank_of(x))
+    largest = node.flag("largest", True)
+    (count,) = node.run_time_sizes(node[1], "k")
+    order = node.emit(op.argsort(x, axis, largest, "int64"))
+    order = node.emit(op.strided_slice(order, [axis], [0], [count], [1], True))
+    return op.gather_elements(x, order, axis), order
 
 
 @converter("Unique")

@@ -1,0 +1,34 @@
+"""Names of Relax that have no meaning here: launch graphs of GPUs, and makers' libraries."""
+
+from __future__ import annotations
+
+_GRAPHS = (
+    "graphs of launches need a CUDA device, and models run on the host so far",
+    "StaticPlanBlockMemory plans the memory that such graphs would need",
+)
+_IPC = (
+    "memory that processes share between GPUs is not there: models run in one process",
+    "relax.op.ccl keeps the operators as they are",
+)
+_TUNING = ("there is no tuning yet", 'get_pipeline("default_build") chooses schedules by rules')
+_LIBRARY = (
+    "its library is not a part of Tilesmith",
+    "relax.backend.register_patterns and FuseOpsByPattern find the parts, relax.ext.NAME "
+    "(register_func) makes modules of them",
+)
+
+RELAX: dict[str, tuple[str, str]] = {
+    "tvm.relax.transform:IPCAllReduceRewrite": _IPC,
+    "tvm.relax.transform:LowerGPUIPCAllocStorage": _IPC,
+    "tvm.relax.transform:RewriteCUDAGraph": _GRAPHS,
+    "tvm.relax.transform.ipc_allreduce_rewrite:IPCAllReduceRewrite": _IPC,
+    "tvm.relax.transform.lower_gpu_ipc_alloc_storage:LowerGPUIPCAllocStorage": _IPC,
+    "tvm.relax.transform.transform:RewriteCUDAGraph": _GRAPHS,
+    "tvm.relax.pipeline:static_shape_tuning_pipeline": _TUNING,
+    "tvm.relax.backend_tir.contrib:cutlass_fcodegen": _LIBRARY,
+    **{
+        f"tvm.relax.backend.contrib.{name}": _LIBRARY
+        for name in ("coreml", "cublas", "cudnn", "cutlass", "hipblas", "nnapi")
+    },
+}
+"""Name → reason and advice."""
