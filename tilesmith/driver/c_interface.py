@@ -101,7 +101,7 @@ class CInterface:
         if is_source:
             write_atomically(place, source)
         elif not is_local:
-            why = "objcopy was not found: kernels that two models of a program share collide"
+            why = "no objcopy takes the code: kernels that two models of a program share collide"
             record_fallback("code", str(place), why)
         if weights is not None and not embed:
             written.append(place.with_name(weights.file))
@@ -121,13 +121,14 @@ class CInterface:
         public = [*[name for name in by_name if name not in self.refused], *self.refused]
         wanted = public if names is None else list(names)
         reasons = dict(self.refused)
+        for name, one in by_name.items():
+            if one.metadata["has_frame"]:
+                reasons.setdefault(name, "sizes of its tensors depend on data")
         for name in wanted:
             if name not in public:
                 raise UnknownNameError(
                     f"the model has no function '{name}'", notes=(f"it has: {', '.join(public)}",)
                 )
-            if name in by_name and by_name[name].metadata["has_frame"]:
-                reasons[name] = "sizes of its tensors depend on data"
         bad = [name for name in wanted if name in reasons]
         if bad:
             others = [name for name in public if name not in reasons]

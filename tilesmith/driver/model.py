@@ -111,7 +111,8 @@ def _written_for_c(
     """Compile a model from the cache once more, and write it for C programs."""
     write = compile(path, target, input_shapes=shapes, cache=False).c_interface
     assert write is not None
-    return write(*arguments)
+    written: list[str] = write(*arguments)
+    return written
 
 
 def _cached(key: str) -> Executable | None:

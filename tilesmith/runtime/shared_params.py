@@ -113,7 +113,8 @@ def share_parameters(
     for key, value in known.items():
         if opened is not None and (str(value.dtype), value.shape) in wanted:
             found[str(value.dtype), value.shape, opened.digest(key, value)] = key
-    described, added = {}, {}
+    described: dict[str, Any] = {}
+    added: dict[str, Any] = {}
     for constant, value in parameters.items():
         digest = _digest(value)
         content = (str(value.dtype), value.shape, digest)
