@@ -5,12 +5,19 @@
 A mutant is one small change of one file (``mutants.py``). It is applied to a copy of the tree,
 never to the tree itself. Then, in this order:
 
-1. *Does it count?* Only a mutant whose line some program of the probe runs, and which changes what
-   the compiler makes of at least one of these programs (``mutation_probe.py``: any text on the way
-   to code, or a refusal). Others are left out as "not reached" or "no change".
-2. *Tests*: those named like the file, then those of its folder, then of its package, each with a
-   limit of time; the first failure ends it.
-3. *Fuzzing* for ``--fuzz-seconds``, up to the first finding that the unchanged tree does not have.
+1. *Does it count?* Only a mutant that some program of the probe runs, and which changes what the
+   compiler makes of at least one of these programs (``mutation_probe.py``: any text on the way to
+   code, or a refusal). Others are left out as "not reached" or "no change".
+2. *Tests*: those named like the file, then those of its folder, then of its package, within a limit
+   of time; the first failure ends it. Only tests that reach the mutant's block of statements run
+   (``mutation_reach.py``, ``mutation_tests.py``): others cannot notice it.
+3. *Fuzzing*, up to the first finding that the unchanged tree does not have: the programs that one
+   core runs in ``--fuzz-seconds`` without a mutant (processor time, with the little that recording
+   costs). Of these, too, only those run that reach the mutant's block. A mutant that survived a
+   shorter time in an earlier run is fuzzed for the rest.
+
+Which programs and tests reach what is recorded before the first mutant; a stopped run goes on there
+as well.
 
 What counts and is not noticed is a *survivor*. Some survivors change only how fast or long code is,
 never a result: who reads one says so in ``--verdicts`` (a JSON file: name of the mutant → reason),
@@ -23,37 +30,40 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import queue
 import random
 import re
-import shutil
-import subprocess
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutants import Mutant, compiles, mutants_of
+from mutation_records import Reach, files_of, nearest_tests, recorded
+from mutation_tree import PACKAGES, TOOLS, Settings, Tree
 
-PACKAGES = (
-    "tilesmith/tir/schedule", "tilesmith/tir/transform", "tilesmith/arith", "tilesmith/codegen",
-    "tilesmith/te",
-)  # fmt: skip
-COPIED = (
-    "tilesmith", "tests", "tools", "examples", "benchmarks", "docs", "pyproject.toml",
-    "CONTRIBUTING.md", "README.md",
-)  # fmt: skip
 _FUZZ = """
-import json, sys
-from tilesmith.testing.fuzz.campaign import Options, fuzz
-seconds, seed = float(sys.argv[1]), int(sys.argv[2])
-options = Options(seconds, seed, stop_at_first=True, shrink_seconds=0)
-found = fuzz(options)
-case = [(text, one["case"]) for text, one in found.findings.items()]
-print(json.dumps({"programs": found.counts["programs"], "found": case, "seconds": found.seconds}))
+import json, sys, time
+from tilesmith.testing.fuzz.isolated import IsolatedRunner
+given = json.load(sys.stdin)
+end, runner, found, programs = time.monotonic() + given["seconds"], IsolatedRunner(), None, 0
+for seed in given["seeds"]:
+    if time.monotonic() > end:
+        break
+    programs += 1
+    found = runner.run_seed(seed, None)["finding"]
+    if found is not None and found["signature"] != given["known"].get(str(seed)):
+        break
+    found = None
+runner.close()
+print(json.dumps({"programs": programs, "found": found and [found["signature"], found["case"]]}))
 """
 _AGAIN = """
 import json, sys
@@ -63,23 +73,13 @@ found = runner.run(json.load(sys.stdin))["finding"]
 runner.close()
 print(json.dumps(None if found is None else found["signature"]))
 """
-
-
-@dataclass
-class Settings:
-    """What a run does; ``tree`` is left as it is."""
-
-    tree: Path
-    output: Path
-    packages: tuple[str, ...] = PACKAGES
-    count: int = 20
-    seed: int = 1
-    probe_programs: int = 40
-    probe_seconds: float = 600.0
-    test_seconds: float = 600.0
-    fuzz_seconds: float = 600.0
-    workers: str = "1"
-    python: str = sys.executable
+_FIRST_FILES = 2
+"""How many files of tests run first."""
+_LISTING = threading.Lock()
+_PATIENCE = 5
+"""How many times longer fuzzing may take than without a mutant, on a busy machine."""
+_FILES = 6
+"""How many files of tests one process records."""
 
 
 @dataclass
@@ -91,146 +91,86 @@ class Record:
     status: str = ""  # "not reached", "no change", "counts", "breaks the import"
     tests: str = ""  # which tests noticed, "survived", or "" where they did not run
     fuzzing: str = ""  # the signature, "survived", or ""
-    programs: int = 0
+    programs: int = 0  # those that fuzzing ran
+    fuzz_seconds: float = 0.0  # the time whose programs it did not notice
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-class Tree:
-    """A copy of the tree in which one mutant at a time is applied.
-
-    A second copy, of the packages that are broken, stays as it is: a run measures the tree as it
-    was when the run began, also if it is edited meanwhile.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.place, self.unchanged = settings.output / "tree", settings.output / "unchanged"
-        for package in settings.packages:
-            if not (self.unchanged / package).exists():
-                shutil.copytree(settings.tree / package, self.unchanged / package)
-        for name in COPIED:
-            source, target = settings.tree / name, self.place / name
-            if source.is_dir() and not target.exists():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-            elif source.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, target)
-        for package in settings.packages:  # a run that was stopped may have left a mutant
-            for path in sorted((self.unchanged / package).rglob("*.py")):
-                name = path.relative_to(self.unchanged)
-                if (self.place / name).read_bytes() != path.read_bytes():
-                    self._write(str(name), path.read_text(encoding="utf-8"))
-
-    def _write(self, path: str, text: str) -> None:
-        """Write a file such that no compiled form of another text is taken for it."""
-        target = self.place / path
-        target.write_text(text, encoding="utf-8")
-        for compiled in target.parent.glob(f"__pycache__/{target.stem}.*.pyc"):
-            compiled.unlink()
-
-    def text(self, path: str) -> str:
-        """Return a file of the unchanged tree."""
-        return (self.unchanged / path).read_text(encoding="utf-8")
-
-    def apply(self, mutant: Mutant) -> None:
-        """Put a mutant into the copy."""
-        self._write(mutant.path, mutant.applied(self.text(mutant.path)))
-
-    def restore(self, mutant: Mutant) -> None:
-        """Take a mutant out of the copy."""
-        self._write(mutant.path, self.text(mutant.path))
-
-    def run(
-        self, arguments: list[str], seconds: float, given: str | None = None
-    ) -> tuple[int | None, str]:
-        """Run Python in the copy; return its exit code (None: it took too long) and its output."""
-        environment = {**os.environ, "PYTHONPATH": str(self.place), "TILESMITH_CACHE": "0"}
-        process = subprocess.Popen(
-            [self.settings.python, *arguments], cwd=self.place, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            output, _ = process.communicate(given, timeout=seconds)
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)  # with the workers that it has started
-            output, _ = process.communicate()
-            return None, output
 
 
 class Stages:
     """The steps for each mutant: probe, tests, fuzzing. Tests of this script replace them."""
 
-    def __init__(self, settings: Settings, tree: Tree) -> None:
-        self.settings, self.tree = settings, tree
-        self.lines: dict[str, set[int]] = {}
-        self.digests: list[str] = []
+    def __init__(self, settings: Settings, tree: Tree, reach: Reach) -> None:
+        self.settings, self.tree, self.reach = settings, tree, reach
 
-    def prepare(self) -> None:
-        """Look at what the unchanged tree does: the digests of the probe, and which lines run."""
-        kept = self.settings.output / "probe.json"
-        if not kept.exists():
-            lines = self.settings.output / "lines.json"
-            programs = ["--programs", str(self.settings.probe_programs)]
-            seconds = self.settings.probe_seconds
-            script = ["tools/mutation_probe.py", *programs]
-            code, output = self.tree.run(script, seconds)
-            traced, _ = self.tree.run([*script, "--lines", str(lines.resolve())], 10 * seconds)
-            if code != 0 or traced != 0:
-                raise SystemExit(f"the probe fails without a mutant:\n{output[-2000:]}")
-            found = {"digests": output.split(), "lines": json.loads(lines.read_text())}
-            kept.write_text(json.dumps(found))
-        known = json.loads(kept.read_text())
-        self.digests = known["digests"]
-        self.lines = {path: set(lines) for path, lines in known["lines"].items()}
+    def block(self, mutant: Mutant) -> int:
+        """Return the number of the block that a mutant changes."""
+        return self.reach.blocks.at(mutant.path, mutant.line)
 
     def is_reached(self, mutant: Mutant) -> bool:
-        """Return whether a program of the probe runs the mutant's line."""
-        end = mutant.line + mutant.before.count("\n")
-        return not self.lines.get(mutant.path, set()).isdisjoint(range(mutant.line, end + 1))
+        """Return whether a program of the probe runs the mutant's block."""
+        return bool(self.reach.of_probe(self.block(mutant)))
 
     def probe(self, mutant: Mutant) -> str:
         """Return "counts" if the mutant changes what becomes of a program of the probe."""
-        script = ["tools/mutation_probe.py", "--programs", str(len(self.digests))]
+        expected = self.reach.of_probe(self.block(mutant))
+        given = self.tree.place / "expected.json"
+        given.write_text(json.dumps(expected))
+        script = [str(TOOLS / "mutation_probe.py"), "--expected", str(given)]
         code, output = self.tree.run(script, self.settings.probe_seconds)
         if code is not None and code != 0:
             return "breaks the import"
-        return "no change" if output.split() == self.digests else "counts"
+        return "no change" if output.split() == list(expected.values()) else "counts"
 
     def tests(self, mutant: Mutant) -> str:
         """Return which tests notice the mutant, or "survived"."""
-        for places in nearest_tests(self.tree.place, mutant.path):
-            failed = self._failed(places)
-            while failed and self._fails_anyway(mutant, failed):
-                failed = self._failed(places)
-            if failed:
-                return failed
+        places: list[str] = []
+        for group in nearest_tests(self.tree.place, mutant.path):
+            files = files_of(self.tree.place, group)
+            places += [name for name in files if name not in places]
+        wanted = self.reach.of_tests(self.block(mutant), places)
+        inside = {name.partition("::")[0] for name in wanted}
+        places = [name for name in places if name in inside]
+        count = _FIRST_FILES
+        while places:  # more and more at once: starting takes long, and so does importing tests
+            now, places, count = places[:count], places[count:], 4 * count
+            here = [name for name in wanted if name.partition("::")[0] in now]
+            while failed := self._failed(now, here):
+                if not self._fails_anyway(mutant, failed):
+                    return failed
         return "survived"
 
-    def _failed(self, places: list[str]) -> str:
+    def _failed(self, places: list[str], wanted: list[str]) -> str:
         """Return the first test that fails now, of those that pass without a mutant; or ""."""
+        left = set(wanted).difference(self.failing())
+        if not left:
+            return ""
+        listed = self.tree.place / "wanted.json"
+        listed.write_text(json.dumps(sorted(left)))
         arguments = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         arguments += ["-n", self.settings.workers] if self.settings.workers != "1" else []
-        arguments += [f"--deselect={name}" for name in self.failing()]
+        arguments += ["-p", "mutation_tests", "--only-tests", str(listed)]
         code, output = self.tree.run([*arguments, *places], self.settings.test_seconds)
         if code in (0, 5):  # passed, or nothing to run
             return ""
         if code is None:
             return f"time limit in {places[0]}"
-        found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", output, re.MULTILINE)
-        return found[1] if found else f"{places[0]} cannot run"
+        found = re.search(r"^(?:FAILED|ERROR) (.*)$", output, re.MULTILINE)
+        if found is None:
+            return f"{places[0]} cannot run"
+        named = [name for name in left if found[1].startswith(name)]
+        return max(named, key=len) if named else found[1]
 
     def _fails_anyway(self, mutant: Mutant, failed: str) -> bool:
         """Return whether a test fails without the mutant too; it is left out from then on."""
-        if failed.startswith("time limit") or failed in self.failing():
+        if failed not in self.reach.tests or failed in self.failing():
             return False
         self.tree.restore(mutant)
-        again = self._failed([failed])
+        again = self._failed([failed.partition("::")[0]], [failed])
         self.tree.apply(mutant)
         if again:
-            listed = self.settings.output / "failing.json"
-            listed.write_text(json.dumps([*self.failing(), failed], indent=1))
+            with _LISTING:
+                listed = self.settings.output / "failing.json"
+                listed.write_text(json.dumps([*self.failing(), failed], indent=1))
         return bool(again)
 
     def failing(self) -> list[str]:
@@ -240,39 +180,28 @@ class Stages:
 
     def fuzzing(self, mutant: Mutant, record: Record) -> str:
         """Return what the fuzzer finds that the unchanged tree does not have, or "survived"."""
-        left, seed = self.settings.fuzz_seconds, self.settings.seed * 1_000_000
-        while left > 1:
-            code, output = self.tree.run(["-c", _FUZZ, str(left), str(seed)], 2 * left + 120)
+        start, limit = time.monotonic(), _PATIENCE * self.settings.fuzz_seconds
+        known = {str(line["seed"]): line["finding"] for line in self.reach.fuzzing}
+        until = self.settings.fuzz_seconds
+        seeds = self.reach.seeds(self.block(mutant), until, record.fuzz_seconds)
+        while seeds and (left := limit - (time.monotonic() - start)) > 1:
+            given = json.dumps({"seeds": seeds, "known": known, "seconds": left})
+            code, output = self.tree.run(["-c", _FUZZ], 2 * left + 300, given)
             if code != 0:
                 return "the fuzzer fails" if code is not None else "the fuzzer does not end"
             made = json.loads(output.splitlines()[-1])
-            left -= made["seconds"]
-            seed += made["programs"]
             record.programs += made["programs"]
-            for signature, case in made["found"]:
-                self.tree.restore(mutant)
-                _, again = self.tree.run(["-c", _AGAIN], 120, json.dumps(case))
-                self.tree.apply(mutant)
-                if again.splitlines()[-1:] != [json.dumps(signature)]:
-                    return str(signature)
+            if made["found"] is None:
+                break
+            signature, case = made["found"]
+            self.tree.restore(mutant)
+            _, again = self.tree.run(["-c", _AGAIN], 300, json.dumps(case))
+            self.tree.apply(mutant)
+            if again.splitlines()[-1:] != [json.dumps(signature)]:
+                return str(signature)
+            seeds = seeds[made["programs"] :]
+        record.fuzz_seconds = until
         return "survived"
-
-
-def nearest_tests(place: Path, path: str) -> Iterator[list[str]]:
-    """Yield groups of tests for a file of the package, the nearest first."""
-    parts = Path(path).with_suffix("").parts[1:]
-    name, folders = parts[-1].strip("_"), list(parts[:-1])
-    seen: set[Path] = set()
-    for count in range(len(folders), 0, -1):
-        folder = place / "tests" / Path(*folders[:count])
-        near = [one for one in sorted(folder.glob(f"test_*{name}*.py")) if one not in seen]
-        if near:
-            seen.update(near)
-            yield [str(one.relative_to(place)) for one in near]
-    for count in range(len(folders), 0, -1):
-        folder = place / "tests" / Path(*folders[:count])
-        if folder.is_dir():
-            yield [str(folder.relative_to(place))]
 
 
 def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:
@@ -286,10 +215,11 @@ def chosen(settings: Settings, root: Path) -> Iterator[Mutant]:
     yield from every
 
 
-def examine(mutant: Mutant, stages: Any, tree: Any) -> Record:
-    """Return what becomes of one mutant."""
-    record = Record(asdict(mutant), mutant.name)
-    if not compiles(mutant, tree.text(mutant.path)) or not stages.is_reached(mutant):
+def examine(mutant: Mutant, stages: Any, record: Record | None = None) -> Record:
+    """Return what becomes of one mutant; of one with a record, what further fuzzing finds."""
+    is_new, tree = record is None, stages.tree
+    record = record or Record(asdict(mutant), mutant.name)
+    if is_new and not (compiles(mutant, tree.text(mutant.path)) and stages.is_reached(mutant)):
         record.status = "not reached"
         return record
 
@@ -301,36 +231,85 @@ def examine(mutant: Mutant, stages: Any, tree: Any) -> Record:
 
     tree.apply(mutant)
     try:
-        record.status = timed("probe", lambda: stages.probe(mutant))
+        if is_new:
+            record.status = timed("probe", lambda: stages.probe(mutant))
+            if record.status == "counts":
+                record.tests = timed("tests", lambda: stages.tests(mutant))
         if record.status == "counts":
-            record.tests = timed("tests", lambda: stages.tests(mutant))
             record.fuzzing = timed("fuzzing", lambda: stages.fuzzing(mutant, record))
     finally:
         tree.restore(mutant)
     return record
 
 
-def run(settings: Settings, stages: Any, tree: Any, say: Callable[[str], None] = print) -> None:
-    """Examine mutants until ``count`` of them count; records that exist are taken as they are."""
+def run(
+    settings: Settings,
+    stages: Sequence[Any],
+    say: Callable[[str], None] = print,
+    verdicts: Collection[str] = (),
+) -> None:
+    """Examine mutants until ``count`` of them count, as many at once as there are stages; records
+    that exist are taken as they are, but who survived a shorter time is fuzzed for the rest, unless
+    there is a verdict.
+    """
     folder = settings.output / "records"
     folder.mkdir(parents=True, exist_ok=True)
-    stages.prepare()
-    counted = 0
-    for mutant in chosen(settings, tree.unchanged):
-        if counted >= settings.count:
-            break
+    idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for one in stages:
+        idle.put(one)
+
+    def look(mutant: Mutant) -> Record:
         kept = folder / f"{mutant.name}.json"
-        if kept.exists():
-            record = Record(**json.loads(kept.read_text()))
-        else:
-            record = examine(mutant, stages, tree)
-            if record.status != "not reached":
-                kept.write_text(json.dumps(asdict(record), indent=1))
-        if record.status != "counts":
-            continue
-        counted += 1
-        say(f"{counted}/{settings.count} {mutant.path}:{mutant.line} {mutant.kind}: "
-            f"tests: {record.tests[:60]}; fuzzing: {record.fuzzing[:60]}")  # fmt: skip
+        known = Record(**json.loads(kept.read_text())) if kept.exists() else None
+        if known is not None and (
+            known.fuzzing != "survived"
+            or known.fuzz_seconds >= settings.fuzz_seconds
+            or mutant.name in verdicts
+        ):
+            return known
+        mine = idle.get()
+        try:
+            record = examine(mutant, mine, known)
+        finally:
+            idle.put(mine)
+        if record.status != "not reached":
+            kept.write_text(json.dumps(asdict(record), indent=1))
+        return record
+
+    pending: deque[Future[Record]] = deque()
+    counted = 0
+    with ThreadPoolExecutor(len(stages)) as pool:
+        try:
+            for mutant in chosen(settings, stages[0].tree.unchanged):
+                pending.append(pool.submit(look, mutant))
+                while pending and (pending[0].done() or len(pending) >= _AHEAD * len(stages)):
+                    counted += _told(pending.popleft().result(), counted, settings.count, say)
+                if counted >= settings.count:
+                    break
+            while pending and counted < settings.count:  # there are no more mutants
+                counted += _told(pending.popleft().result(), counted, settings.count, say)
+            for future in pending:
+                future.cancel()
+        except BaseException:
+            for one in stages:
+                one.tree.stop()
+            for future in pending:
+                future.cancel()
+            raise
+
+
+_AHEAD = 5
+"""How many mutants a process may be ahead of the first that is not examined."""
+
+
+def _told(record: Record, before: int, count: int, say: Callable[[str], None]) -> bool:
+    """Say what became of a mutant; return whether it counts."""
+    if record.status != "counts":
+        return False
+    mutant = record.mutant
+    say(f"{before + 1}/{count} {mutant['path']}:{mutant['line']} {mutant['kind']}: "
+        f"tests: {record.tests[:60]}; fuzzing: {record.fuzzing[:60]}")  # fmt: skip
+    return True
 
 
 def report(output: Path, verdicts: dict[str, str]) -> dict[str, Any]:
@@ -386,19 +365,22 @@ def main() -> None:
     parser.add_argument("--test-seconds", type=float, default=600)
     parser.add_argument("--fuzz-seconds", type=float, default=600)
     parser.add_argument("--workers", default="1", help="processes of pytest")
+    parser.add_argument("--processes", type=int, default=1, help="mutants examined at once")
     parser.add_argument("--verdicts", type=Path, help="JSON: survivors that change no result, why")
     parser.add_argument("--report-only", action="store_true")
     given = parser.parse_args()
     settings = Settings(
         Path(__file__).resolve().parents[1], given.output.resolve(),
         tuple(given.package or PACKAGES), given.count, given.seed, given.probe_programs,
-        given.probe_seconds, given.test_seconds, given.fuzz_seconds, given.workers,
+        given.probe_seconds, given.test_seconds, given.fuzz_seconds, given.workers, given.processes,
     )  # fmt: skip
     settings.output.mkdir(parents=True, exist_ok=True)
-    if not given.report_only:
-        tree = Tree(settings)
-        run(settings, Stages(settings, tree), tree)
     verdicts = json.loads(given.verdicts.read_text()) if given.verdicts else {}
+    if not given.report_only:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+        trees = [Tree(settings, number) for number in range(settings.processes)]
+        reach = recorded(settings, trees)
+        run(settings, [Stages(settings, tree, reach) for tree in trees], print, verdicts)
     report(settings.output, verdicts)
     print((settings.output / "report.md").read_text())
 

@@ -373,3 +373,10 @@ def test_products_are_multiplied_out_where_terms_cancel() -> None:
     analyzer = Analyzer()
     assert analyzer.can_prove_equal((x + 1) * (y + 1) - x * y - x - y, 1)
     assert_structural_equal(analyzer.simplify((x + 1) * n + y - n), x * n + y)
+
+
+@pytest.mark.parametrize("wide", ["int64", "uint64"])
+def test_what_is_converted_is_simplified(wide: str) -> None:
+    """Only the converted value differs: the conversion is not taken for the same as before."""
+    x = Var("x", "int32")
+    assert_structural_equal(Analyzer().simplify(Cast(wide, x + 1 - 1)), Cast(wide, x))

@@ -10,7 +10,10 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
 import mutants  # noqa: E402
-from mutation_run import Settings, Stages, Tree, chosen, nearest_tests, report, run  # noqa: E402
+from mutation_reach import Blocks  # noqa: E402
+from mutation_records import Reach, nearest_tests  # noqa: E402
+from mutation_run import Stages, chosen, report, run  # noqa: E402
+from mutation_tree import Settings, Tree  # noqa: E402
 
 SOURCE = '''\
 """A docstring about 1 < 2."""
@@ -84,9 +87,6 @@ class ToyStages:
     def __init__(self, tree):
         self.tree, self.asked = tree, []
 
-    def prepare(self):
-        """Nothing to look at."""
-
     def is_reached(self, mutant):
         return mutant.line > 10
 
@@ -100,6 +100,7 @@ class ToyStages:
 
     def fuzzing(self, mutant, record):
         record.programs += 5
+        record.fuzz_seconds = self.tree.settings.fuzz_seconds
         return "survived" if mutant.line == 13 else "pass: tir.Simplify: wrong result"
 
 
@@ -115,15 +116,50 @@ def test_a_run_goes_on_where_it_stopped_with_the_tree_as_it_was(settings):
     tree = Tree(settings)
     settings.count = 4
     first, second = ToyStages(tree), ToyStages(tree)
-    run(settings, first, tree, lambda text: None)
+    run(settings, [first], lambda text: None)
     assert (settings.tree / "tilesmith/te/part.py").read_text() == SOURCE
     assert (tree.place / "tilesmith/te/part.py").read_text() == SOURCE
     settings.count = 100
     (settings.tree / "tilesmith/te/part.py").write_text("")  # edited meanwhile
-    run(settings, second, tree, lambda text: None)
+    run(settings, [second], lambda text: None)
     assert first.asked and set(first.asked).isdisjoint(second.asked)
     names = {one.stem for one in (settings.output / "records").iterdir()}
     assert names == {*first.asked, *second.asked}
+
+
+def test_who_survived_is_fuzzed_for_the_rest_of_a_longer_time(settings):
+    tree = Tree(settings)
+    settings.fuzz_seconds = 60
+    run(settings, [ToyStages(tree)], lambda text: None)
+    settings.fuzz_seconds = 600
+    again = ToyStages(tree)
+    verdicts = {one["name"]: "as good" for one in report(settings.output, {})["survivors"]}
+    run(settings, [again], lambda text: None, verdicts)
+    assert set(programs_of(settings)) == {("survived", 5), ("pass: tir.Simplify: wrong result", 5)}
+    run(settings, [again], lambda text: None)
+    assert not again.asked
+    assert set(programs_of(settings)) == {("survived", 10), ("pass: tir.Simplify: wrong result", 5)}
+
+
+def programs_of(settings):
+    records = [json.loads(one.read_text()) for one in (settings.output / "records").iterdir()]
+    counts = [one for one in records if one["status"] == "counts"]
+    return [(one["fuzzing"], one["programs"]) for one in counts]
+
+
+def test_several_mutants_at_once(settings):
+    trees = [Tree(settings), Tree(settings, 1)]
+    stages = [ToyStages(tree) for tree in trees]
+    said = []
+    run(settings, stages, said.append)
+    names = {one.stem for one in (settings.output / "records").iterdir()}
+    assert trees[0].place != trees[1].place
+    assert len(names) == sum(len(one.asked) for one in stages) > len(said) > 0
+    alone = ToyStages(trees[0])
+    settings.output = settings.output.with_name("again")
+    again = []
+    run(settings, [alone], again.append)
+    assert again == said and set(alone.asked) == names
 
 
 def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
@@ -135,7 +171,7 @@ def test_a_mutant_that_was_left_in_the_copy_is_taken_out(settings):
 
 def test_the_report_names_survivors(settings):
     tree = Tree(settings)
-    run(settings, ToyStages(tree), tree, lambda text: None)
+    run(settings, [ToyStages(tree)], lambda text: None)
     made = report(settings.output, {})
     assert made["counted"] > made["found by fuzzing"] > 0 and made["without effect"] > 0
     lines = {one["mutant"]["line"] for one in made["survivors"]}
@@ -154,11 +190,16 @@ def test_tests_that_fail_without_a_mutant_do_not_count(settings):
     place.parent.mkdir(parents=True)
     place.write_text(
         "from pathlib import Path\n"
+        "def test_elsewhere():\n    assert False\n"
         "def test_always():\n    assert False\n"
         "def test_text():\n    assert '< b and' in Path('tilesmith/te/part.py').read_text()\n"
     )
     tree = Tree(settings)
-    stages = Stages(settings, tree)
+    names = ("test_always", "test_text", "test_elsewhere")
+    tests = {f"tests/te/test_part.py::{name}": -1 for name in names}
+    tests["tests/te/test_part.py::test_elsewhere"] = 0  # does not reach the block
+    reach = Reach(Blocks(tree.unchanged, settings.packages), [], [], [], tests)
+    stages = Stages(settings, tree, reach)
     found = {one.after: one for one in mutants.mutants_of("tilesmith/te/part.py", SOURCE)}
     for after, expected in (
         ("a < b or not b == 0", "tests/te/test_part.py::test_text"),

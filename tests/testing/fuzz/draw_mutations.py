@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.testing.fuzz.mutations import module, replace
+from tests.testing.fuzz.mutations import LOOPS, module, replace
 from tilesmith.ir import Mul
 
 RFACTOR = "tir.schedule.primitives.rfactor"
@@ -311,6 +311,39 @@ def vectors_as_large_as_one_element() -> None:
         replace(owner, "memory_bits", lambda right: lambda dtype: right(dtype.element))
 
 
+def consumers_that_read_something_else() -> None:
+    """Blocks that come later count as consumers, whatever they read."""
+
+    def make(right: Any) -> Any:
+        def consumers_of(cursor: Any, scope: Any) -> Any:
+            blocks = scope.blocks_below()
+            return blocks[blocks.index(cursor) + 1 :]
+
+        return consumers_of
+
+    replace(module("tir.schedule.primitives.look"), "consumers_of", make)
+
+
+def loops_that_nobody_finds() -> None:
+    """``get_loops`` is always refused, and so is everything that begins with it."""
+    errors = module("tir.schedule.errors")
+
+    def get_loops(block: Any) -> Any:
+        raise errors.refuse("there are no loops", block)
+
+    module("tir.schedule.primitive").PRIMITIVES.get("get_loops").function = get_loops
+
+
+def splits_that_are_refused() -> None:
+    """No factor is accepted."""
+    errors = module("tir.schedule.errors")
+
+    def infer(cursor: Any, factors: Any) -> Any:
+        raise errors.refuse(f"factors {factors} are not positive", cursor)
+
+    module(LOOPS)._infer_factors = infer
+
+
 DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -319,6 +352,9 @@ DRAW_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (reverse_inline_with_swapped_indices, "primitive: ", "chains", "primitive"),
         (layouts_that_later_readers_do_not_know, "primitive: ", "chains", "primitive"),
         (layouts_behind_pointers, "primitive: ", "statements", "primitive"),
+        (consumers_that_read_something_else, "primitive: queries", "blocks", "primitive"),
+        (loops_that_nobody_finds, "primitive: ", "blocks", "primitive"),
+        (splits_that_are_refused, "primitive: ", "blocks", "primitive"),
         (triangles_taken_as_squares, "primitive: ", "statements", "primitive"),
         (memory_that_dies_inside_of_its_loop, "pass: tir.StorageRewrite", "chains", "pass"),
         (loop_partition_with_a_limit_one_too_high, "pass: tir.LoopPart", "conditions", "pass"),

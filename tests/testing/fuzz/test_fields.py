@@ -11,7 +11,7 @@ from tilesmith.testing.fuzz import intrinsics, layouts
 from tilesmith.testing.fuzz.cases import argument_sets, make_case, run_case
 from tilesmith.testing.fuzz.checks import Checker
 from tilesmith.testing.fuzz.fields import FIELDS
-from tilesmith.testing.fuzz.recipe import build
+from tilesmith.testing.fuzz.recipe import build, unbound_sizes
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -36,6 +36,28 @@ def test_all_forms_of_stages_are_drawn_and_run():
         "inside", "nested", "matched", "local", "branches", "assertion", "assumption", "nothing",
         "let", "shift", "loops", "wide", "scatter", "until", "view", "handed",
     }  # fmt: skip
+
+
+def test_a_constant_that_is_a_parameter_is_given_by_the_call():
+    """The same program with the constant computes the same."""
+    intrinsics.register()
+    lifted = [case for case in map(make_case, range(60)) if case["recipe"].get("scalars")]
+    assert {one["dtype"] for case in lifted for one in case["recipe"]["scalars"]} > {"float32"}
+    for case in lifted:
+        recipe, scalars = case["recipe"], case["recipe"]["scalars"]
+        text = json.dumps({**recipe, "scalars": []})
+        for number, one in enumerate(scalars):
+            constant = ["const", one["dtype"], one["value"]]
+            assert text.count(json.dumps(["scalar", number])) == 1
+            text = text.replace(json.dumps(["scalar", number]), json.dumps(constant))
+        plain = json.loads(text)
+        sizes = len(unbound_sizes(recipe))
+        got = Checker(build(recipe), argument_sets(recipe)).expected[0]
+        want = Checker(build(plain), argument_sets(plain)).expected[0]
+        assert [one["value"] for one in scalars] == got[sizes : sizes + len(scalars)]
+        del got[sizes : sizes + len(scalars)]
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def recipe_of(stage, **more):

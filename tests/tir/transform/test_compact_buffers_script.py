@@ -53,6 +53,9 @@ CASES = {
         "    else:\n        C[i, j] = A[i, j]\n        B[i, j] = C[i, j]",
         [1, 6],
     ),
+    "from one on": (
+        "for j in range(1, 16):\n    C[i, j] = A[i, j]\n    B[i, j] = C[i, j]", [1, 15],
+    ),
     "one index": (
         "for j in range(16):\n    if j == 3:\n        C[i, j] = A[i, j]\n        B[i, j] = C[i, j]",
         [1, 1],

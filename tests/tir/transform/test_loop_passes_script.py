@@ -112,6 +112,34 @@ def test_loop_variables_of_a_large_index_keep_their_type():
     assert small.loop_var.dtype == "int32"
 
 
+@pytest.mark.parametrize("is_load", [False, True])
+def test_what_changes_may_be_the_mask_alone(is_load):
+    """Places and values stay as they are; the mask names a variable that becomes a narrow one."""
+
+    @T.prim_func
+    def store(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.serial(T.int64(3)):
+            B.vstore(
+                [T.Ramp(0, 1, 8)], A.vload([T.Ramp(0, 1, 8)]),
+                predicate=T.get_active_lane_mask("uint1x8", i, T.int64(8)),
+            )  # fmt: skip
+
+    @T.prim_func
+    def load(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in T.serial(T.int64(3)):
+            value = A.vload(
+                [T.Ramp(0, 1, 8)], predicate=T.get_active_lane_mask("uint1x8", i, T.int64(8))
+            )
+            B.vstore([T.Ramp(0, 1, 8)], value)
+
+    before = load if is_load else store
+    after = apply(before, transform.NarrowDataType(32))
+    assert '"int64", i)' in after.script()
+    assert_same_results(before, after)
+
+
 def test_two_loops_of_one_variable_are_narrowed_apart():
     buffer, i, n = decl_buffer((8,), "int8"), Var("i", "int64"), Var("n", "int64")
 

@@ -16,6 +16,7 @@ from tilesmith.testing.fuzz.graph_checks import check_graph
 from tilesmith.testing.fuzz.loop_programs import build_loops
 from tilesmith.testing.fuzz.memory_programs import build_memory
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
+from tilesmith.testing.fuzz.scalars import lift_constants
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.tensor_programs import build_tensors
 from tilesmith.tir import PrimFunc
@@ -63,7 +64,7 @@ def make_case(seed: int, only: str | None = None, field: str | None = None) -> C
     count = rng.choice([0, 1, 2, 3, 4, 6, 8, 12]) if only != "primitive" else rng.randint(4, 14)
     chosen = rng.choices(kinds, weights, k=count)
     back_ends = ["llvm", "c"] if rng.random() < 0.2 else ["llvm"]
-    case = {
+    case: Case = {
         "seed": seed, "recipe": generate(seed), "only": only, "back_ends": back_ends,
         "steps": [[kind, rng.randrange(1 << 30)] for kind in chosen],
         "extra": [
@@ -72,6 +73,9 @@ def make_case(seed: int, only: str | None = None, field: str | None = None) -> C
         "config": dict([rng.choice(CONFIGS)]) if rng.random() < 0.25 else {},
     }  # fmt: skip
     apply_field(case, field or draw_field(random.Random(seed * 31 + 5)))
+    rng = random.Random(seed * 613 + 3)
+    if rng.random() < 0.15 and case.get("program") is None and case.get("device") is None:
+        lift_constants(case["recipe"], rng)
     return case
 
 

@@ -40,6 +40,7 @@ from tilesmith.testing.fuzz import values
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
+from tilesmith.testing.fuzz.query_checks import wrong_answer
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
@@ -309,14 +310,22 @@ class Checker:
                 if compare:
                     self.compare(sch.mod)
                     self.compare_orders(sch.mod)
+        with self.guarded("primitive", "queries"):
+            text = wrong_answer(sch.mod)
+            if text is not None:
+                raise Finding("", "", "a wrong answer", text)
         return sch.mod
 
     def _refused(self, kind: str, sch: Schedule, error: ScheduleError) -> None:
-        """Check that a refused primitive changed nothing; earlier calls of the sampler stay."""
+        """Check that a refused primitive changed nothing, and was not sure to work. Earlier calls
+        of the sampler stay.
+        """
         self.counts[f"refused {kind}"] += 1
         assert self.recorder is not None
         if sch.mod is not self.recorder.before:
             raise Finding("", "", "refused and changed the program", str(error))
+        if self.recorder.is_sure_to_work():
+            raise Finding("", "", f"{self.recorder.calls[-1][0]} is refused", str(error))
         self.recorder.calls.pop()
 
     def check_trace(self, result: IRModule) -> None:

@@ -74,6 +74,11 @@ class ExpressionBuilder:
     def make_axis(self, number: int) -> PrimExpr:
         return self.axes[number]
 
+    def make_scalar(self, number: int) -> PrimExpr:
+        """Return a parameter of the program (``scalars``)."""
+        scalar: PrimExpr = self.sizes.scalars[number]
+        return scalar
+
     def make_size(self, size: Any) -> PrimExpr:
         return self.sizes.expr(size)
 

@@ -51,6 +51,8 @@ class Sizes:
         self.dtype = recipe["index"]
         self.dims = recipe["dims"]
         self.variables = {name: Var(name, self.dtype) for name in recipe["symbolic"]}
+        scalars = enumerate(recipe.get("scalars", ()))
+        self.scalars = [Var(f"s{number}", one["dtype"]) for number, one in scalars]
 
     def expr(self, size: Size) -> PrimExpr:
         """Return the size as an expression of the index dtype; a constant where it is known."""
@@ -88,7 +90,8 @@ def outputs_of(recipe: Recipe) -> list[str]:
 
 def build(recipe: Recipe) -> PrimFunc | IRModule:
     """Return the function of a recipe; a module, if other functions do parts of its work. Its
-    parameters are scalars for symbolic sizes that are not a size of any buffer, inputs, outputs.
+    parameters are scalars for symbolic sizes that are not a size of any buffer, further scalars
+    (``scalars``), inputs, outputs.
     """
     sizes = Sizes(recipe)
     buffers: dict[str, Buffer] = {}
@@ -108,7 +111,7 @@ def build(recipe: Recipe) -> PrimFunc | IRModule:
     inner = [buffers[name] for name in buffers if name not in names and name not in unread]
     root = Block((), (), (), "root", stmt_seq(*nests), None, inner)
     scalars: list[Any] = [sizes.variables[name] for name in unbound_sizes(recipe)]
-    params = scalars + [buffers[name] for name in names]
+    params = scalars + sizes.scalars + [buffers[name] for name in names]
     main = PrimFunc(
         params,
         BlockRealize((), True, root),
@@ -160,6 +163,7 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
             tensors[tensor["name"]] = tensor
     inputs = {tensor["name"] for tensor in recipe["inputs"]}
     made: list[Argument] = [{"value": dims[name]} for name in unbound_sizes(recipe)]
+    made += [{"value": one["value"]} for one in recipe.get("scalars", ())]
     for name in parameters_of(recipe):
         tensor = tensors[name]
         argument: Argument = {

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.ir import IntImm
-from tilesmith.ir.queries import variables
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import nodes, variables
 from tilesmith.support.errors import ScheduleError
-from tilesmith.tir import PrimFunc, Schedule
+from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir.schedule import BlockRV, LoopRV
 from tilesmith.tir.schedule.primitive import PRIMITIVES
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
@@ -52,6 +53,28 @@ class Recorder:
         result = getattr(self.sch, method)(*given, **named)
         self.calls[-1] = (method, args, kwargs, result)
         return result
+
+    def is_sure_to_work(self) -> bool:
+        """Return whether nothing may refuse the latest call: a query about what the program has (a
+        block by its name, where only one has it), or a split of a plain loop.
+        """
+        method, args, more, _ = self.calls[-1]
+        if method == "split":
+            loop: For = self.sch.get(args[0])
+            is_plain = loop.kind is ForKind.SERIAL and not loop.annotations and not more
+            numbers = [factor for factor in args[1] if factor is not None]
+            is_known = all(isinstance(factor, int) and factor > 0 for factor in numbers)
+            return (
+                is_plain
+                and is_const(loop.min, 0)
+                and isinstance(loop.extent, IntImm)
+                and is_known
+                and len(numbers) == len(args[1]) - 1
+            )
+        if method != "get_block":
+            return _only_looks(method)
+        names = [one.name_hint for one in nodes(self.sch.mod["main"].body, Block)]
+        return names.count(args[0]) == 1
 
     def source(self) -> list[str]:
         """Return lines of Python that do the same with a schedule called ``sch``; queries whose
