@@ -11,7 +11,6 @@ inferred, the graph that it means is lowered, a gradient is asked for.
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Iterable
@@ -36,6 +35,7 @@ from tilesmith.support.errors import OpNotImplemented, TypeMismatchError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from generated_page import write_or_check
 from relay_examples import EXAMPLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "coverage" / "relay_operators.md"
@@ -249,17 +249,10 @@ def main() -> None:
     options = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     stale = [name for name in MISSING if name in Op.list_op_names()]
-    if stale:
-        print(f"MISSING has reasons for operators that are there: {', '.join(stale)}")
+    problems = f"MISSING has reasons for operators that are there: {', '.join(stale)}"
     known = names_of_page(old) if options.names is None else names_of_list(options.names)
     text = page(known)
-    if not options.check:
-        PAGE.write_text(text, encoding="utf-8")
-        print(PAGE)
-    elif stale or old != text:
-        changed = difflib.unified_diff(old.splitlines(), text.splitlines(), lineterm="", n=0)
-        print("\n".join(changed))
-        sys.exit("run: python tools/relay_operators.py")
+    write_or_check(PAGE, text, check=options.check, problems=problems if stale else "")
 
 
 if __name__ == "__main__":

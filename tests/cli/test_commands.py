@@ -78,6 +78,30 @@ def test_bounds_are_checked(tmp_path, images):
     assert refused.exit_code == 2 and "check" in refused.stderr
 
 
+def test_code_for_c_programs(compiled, tmp_path):
+    """Also of a model that is in the cache."""
+    arguments = ["compile", DIGITS, "-o", tmp_path / "m.o", "--input-shape", SHAPE, "--for-c"]
+    assert invoke(*arguments).exit_code == 0
+    header = (tmp_path / "m.h").read_text()
+    assert "int32_t m_main(" in header and "float32[2, 1, 8, 8]" in header
+    assert sorted(os.listdir(tmp_path)) == ["m.h", "m.o", "m.safetensors"]
+    assert_fails(invoke(*arguments, "--params", tmp_path / "w.safetensors"), "--for-c")
+
+
+def test_weights_that_models_share(tmp_path, images):
+    weights, sizes = tmp_path / "w.safetensors", []
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.tsm"
+        arguments = ["compile", DIGITS, "-o", path, "--input-shape", SHAPE, "--params", weights]
+        assert invoke(*arguments).exit_code == 0
+        sizes.append(weights.stat().st_size)
+        output = tmp_path / "y.npy"
+        assert invoke("run", path, "-i", tmp_path / "x.npy", "-o", output).exit_code == 0
+        np.testing.assert_allclose(np.load(output), expected(images), rtol=1e-4, atol=1e-5)
+    assert sizes[0] == sizes[1]
+    assert_fails(invoke(*arguments[:-1], tmp_path.parent / "w.safetensors"), "folder")
+
+
 def expected(images):
     session = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"])
     return session.run(None, {"image": images})[0]

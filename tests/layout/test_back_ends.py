@@ -64,6 +64,8 @@ ASKING = {
     "generate": "codegen",
     "kernel_object": "driver",
     "shared_objects": "driver",
+    "c_support": "driver",
+    "c_support_source": "driver",
     "toolchain": "driver",
     "load": "codegen",
     "runs_here": "codegen",

@@ -20,6 +20,7 @@ from tilesmith.cli.options import (
     target_option,
     writable_place,
 )
+from tilesmith.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from tilesmith.runtime.executable import Executable
@@ -41,6 +42,14 @@ if TYPE_CHECKING:
     " --report lists them.",
 )  # fmt: skip
 @click.option(
+    "--params", type=click.Path(path_type=Path), metavar="FILE",
+    help="Put the weights into this safetensors file, in the output's folder: models share it.",
+)  # fmt: skip
+@click.option(
+    "--for-c", is_flag=True,
+    help="Write MODEL.o, MODEL.h and the weights for C programs; for --target c also MODEL.c.",
+)  # fmt: skip
+@click.option(
     "--report", is_flag=True,
     help="Also tell what the compiler gave up or did in a slower way, and why.",
 )  # fmt: skip
@@ -55,6 +64,8 @@ def compile_command(
     target: str,
     input_shapes: InputShapes,
     bounds: str | None,
+    params: Path | None,
+    for_c: bool,
     report: bool,
     verbose: bool,
     as_json: bool,
@@ -66,7 +77,10 @@ def compile_command(
     from tilesmith.target import Target
 
     existing_file(model, "a model")
-    output = writable_place(output or model.with_suffix(".tsm"), model)
+    if params is not None and for_c:
+        raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
+    suffix = ".o" if for_c else ".tsm"
+    output = writable_place(output or model.with_suffix(suffix), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
     start = time.perf_counter()
     with (
@@ -80,7 +94,10 @@ def compile_command(
             str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds
         )
         with phase("saving"):
-            executable.save(str(output))
+            if for_c:
+                executable.export_c(output)
+            else:
+                executable.save(output, params=None if params is None else params.absolute())
     seconds = time.perf_counter() - start
     size = output.stat().st_size
     if as_json:

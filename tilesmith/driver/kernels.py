@@ -100,7 +100,7 @@ class KernelTable:
         self.jobs: dict[str, KernelJob] = {}
         """Job by key, in order of the first call; equal functions share one."""
         self._module = module
-        self._target = target
+        self.target = target
         self._symbols: dict[str, GlobalVar] = {}
 
     @property
@@ -112,7 +112,7 @@ class KernelTable:
         """Return the symbol of a kernel's object code; the first call adds the kernel."""
         found = self._symbols.get(kernel.name_hint)
         if found is None:
-            job = KernelJob(_with_callees(self._module, kernel.name_hint), self._target)
+            job = KernelJob(_with_callees(self._module, kernel.name_hint), self.target)
             job = self.jobs.setdefault(job.key, job)
             found = self._symbols[kernel.name_hint] = GlobalVar(job.symbol)
         return found

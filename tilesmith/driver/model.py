@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.observation import ObservedProgram
-from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -34,7 +35,7 @@ from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
-__all__ = ["compile", "import_model"]
+__all__ = ["compile", "import_model", "model_key"]
 
 MODEL_CACHE = DiskCache("models")
 
@@ -70,11 +71,12 @@ def compile(
     key = None
     settings = deciding_settings() if cache and path is not None and not params else None
     if cache and path is not None and not params and _can_be_cached(path, settings):
-        key = _model_key(path, chosen, input_shapes, settings or {})
+        key = model_key(path, chosen, input_shapes, settings or {})
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
             cached.observed_program = partial(_observed, path, chosen, input_shapes)
+            cached.c_interface = partial(_written_for_c, path, chosen, input_shapes)
             return cached
     if path is None and _is_tensor_program(model_or_module):
         from tilesmith.lowering import build as build_functions
@@ -100,11 +102,10 @@ def compile(
 
 def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
     """Return whether a key of the cache can tell all that decides what is compiled."""
-    from tilesmith.relax.frontend.onnx.op_converter import own_classes
-
+    converters = sys.modules.get("tilesmith.relax.frontend.onnx.op_converter")  # else nobody has any
     if settings is None:
         reason = "the PassContext holds a value that cannot be part of a cache key"
-    elif own_classes():
+    elif converters is not None and converters.own_classes():
         reason = "converters of the program's own take part, which no cache key can tell apart"
     else:
         return True
@@ -118,6 +119,16 @@ def _observed(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> O
     assert made is not None
     found: ObservedProgram = made()
     return found
+
+
+def _written_for_c(
+    path: Path, target: Target, shapes: Mapping[str, Any] | None, *arguments: Any
+) -> list[str]:
+    """Compile a model from the cache once more, and write it for C programs."""
+    write = compile(path, target, input_shapes=shapes, cache=False).c_interface
+    assert write is not None
+    written: list[str] = write(*arguments)
+    return written
 
 
 def _cached(key: str) -> Executable | None:
@@ -169,13 +180,13 @@ def _is_tensor_program(model: Any) -> bool:
     return isinstance(model, PrimFunc)
 
 
-def _model_key(
+def model_key(
     path: Path, target: Target, shapes: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> str:
     """Return a digest of a model file, the data files beside it, and the compilation's settings."""
     from tilesmith.relax.frontend.onnx import model_files
 
-    contents = [Path(file).read_bytes() for file in model_files(path)]
+    contents = [file_digest(file) for file in model_files(path)]  # files may exceed the memory
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
     if settings:
         described += json.dumps(settings, sort_keys=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.driver.c_interface import CInterface
 from tilesmith.driver.external import join_external
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
-from tilesmith.driver.graph_program import divide
+from tilesmith.driver.graph_program import Programs, divide
 from tilesmith.driver.graph_values import ConstantTable
 from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
 from tilesmith.driver.observed import KernelMarks, ObserverMarks
@@ -174,30 +176,57 @@ def build_graph(
     }
     context = PassContext.current()
 
+    settings = partial(_as_built, target, context)
+
     def sources() -> Mapping[str, Any]:
-        # with the settings that held when the model was built
-        with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
+        with settings():
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
 
-    load = part(record.load)
     executable = Executable(
         metadata,
         [*code.objects, *(linked if code.objects else ())],
         constants.arrays,
         sources,
-        load=load,
+        load=part(record.load),
         advice=code.advice,
         external=external,
     )
     executable.observed_program = cache(partial(_observed, given, target, context))
+
+    executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
+
+
+def _for_c(
+    lowered: list[GraphFunction],
+    divided: Programs,
+    kernels: KernelTable,
+    has_external: bool,
+    settings: Callable[[], AbstractContextManager[Any]],
+) -> Callable[..., list[str]]:
+    """Return the function that writes a model for C programs."""
+    names = {str(one.function.attrs["global_symbol"]): one for one in lowered}
+    return CInterface(
+        [one for name, one in names.items() if name not in divided.parts],
+        kernels,
+        dict.fromkeys(divided.entries, "it is run step by step by Tilesmith's runtime"),
+        has_external,
+        settings,
+    ).write
+
+
+@contextmanager
+def _as_built(target: Target, context: PassContext) -> Iterator[None]:
+    """Enter the settings that held when a model was built; its fallbacks are known already."""
+    with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
+        yield
 
 
 def _observed(module: IRModule, target: Target, context: PassContext) -> ObservedProgram:
     """Compile a model as it was, such that observers see its kernels."""
     marks = ObserverMarks()
-    with deep_recursion(), target, context.without_instruments(), capture_fallbacks():
+    with _as_built(target, context):
         return ObservedProgram(build_graph(module, target, None, marks), marks.calls)
 
 

@@ -7,6 +7,7 @@ The file is a plain zip archive whose members are stored uncompressed:
     library.so, code.0.o …   native code
     parameters.safetensors   constants; starts at a multiple of 64 and is used where it is mapped
 
+Constants that artifacts share lie in a file beside them instead (`shared_params.py`).
 The archive's comment holds the digest of the manifest. Everything is checked before anything is
 mapped or run: a truncated or changed file gives ArtifactError. (The digests find damage; they are
 not a signature.) An exported shared library carries such an archive at its end.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from tilesmith.runtime.params import ALIGNMENT, header_and_parts, read_tensors
+from tilesmith.runtime.shared_params import share_parameters, shared_parameters
 from tilesmith.support.errors import ArtifactError
 from tilesmith.support.files import PathLike, replace_file
 
@@ -60,18 +62,24 @@ def write_artifact(
     code: Mapping[str, bytes],
     parameters: Mapping[str, numpy.ndarray],
     prefix: bytes = b"",
+    shared: PathLike | None = None,
 ) -> None:
     """Write an artifact; `path` appears only when it is complete.
 
     `metadata` is JSON data; `code` maps names of members ("library.so", "code.0.o") to contents;
-    `prefix` is put in front of the archive.
+    `prefix` is put in front of the archive. The parameters go into the file `shared` if it is
+    given, relative to the artifact's folder.
     """
     for name in code:
         _check_name(name)
+    more = {}
+    if shared is not None:
+        more["shared_parameters"] = share_parameters(path, shared, parameters)
+        parameters = {}
     with replace_file(path) as file:
         file.write(prefix)
         before = {"size": len(prefix), "blake2b": _digest([prefix])}
-        _write_archive(file, metadata, code, parameters, before)
+        _write_archive(file, metadata, code, parameters, {"prefix": before, **more})
 
 
 def _write_archive(
@@ -79,7 +87,7 @@ def _write_archive(
     metadata: Mapping[str, Any],
     code: Mapping[str, bytes],
     parameters: Mapping[str, numpy.ndarray],
-    before: Mapping[str, Any],
+    more: Mapping[str, Any],
 ) -> None:
     import tilesmith
 
@@ -96,7 +104,7 @@ def _write_archive(
             "format_version": FORMAT_VERSION,
             "tilesmith_version": tilesmith.__version__,
             "members": members,
-            "prefix": before,
+            **more,
         }
         text = json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
         _write_member(archive, _MANIFEST, [text])
@@ -148,9 +156,12 @@ def has_artifact(path: PathLike) -> bool:
         return False
 
 
-def read_artifact(path: PathLike) -> Artifact:
+def read_artifact(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Artifact:
     """Read and check an artifact. Raises ArtifactError, which says what is wrong, where, and what
     to do.
+
+    ``params`` is the place of shared parameters if that is not the one that the artifact names, or
+    the arrays by name.
     """
     text = os.fspath(path)
     try:
@@ -160,7 +171,7 @@ def read_artifact(path: PathLike) -> Artifact:
                 raise ArtifactError(f"'{text}' is empty", notes=_ADVICE)
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with zipfile.ZipFile(file) as archive:
-                return _read(text, archive, mapping)
+                return _read(text, archive, mapping, params)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ArtifactError(f"cannot read the artifact '{text}': {reason}") from error
@@ -171,7 +182,12 @@ def read_artifact(path: PathLike) -> Artifact:
         ) from error
 
 
-def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
+def _read(
+    path: str,
+    archive: zipfile.ZipFile,
+    mapping: mmap.mmap,
+    params: PathLike | Mapping[str, Any] | None,
+) -> Artifact:
     places = _places(path, archive, mapping)
     if _MANIFEST not in places:
         raise ArtifactError(
@@ -204,6 +220,13 @@ def _read(path: str, archive: zipfile.ZipFile, mapping: mmap.mmap) -> Artifact:
     parameters = {} if tensors is None else read_tensors(tensors, f"'{path}', {PARAMETERS}")
     for name in places:
         _check_name(name)
+    shared = manifest.get("shared_parameters")
+    if shared is not None:
+        parameters.update(shared_parameters(path, shared, params))
+    elif params is not None:
+        raise ArtifactError(
+            f"'{path}' has its parameters inside", notes=("load it without params",)
+        )
     written_by = str(manifest.get("tilesmith_version", ""))
     return Artifact(path, metadata, places, parameters, written_by, mapping)
 

@@ -131,6 +131,8 @@ class Executable:
         done: not after loading."""
         self.observed_program: Callable[[], ObservedProgram] | None = None
         """Compiles the same model such that observers see its kernels; not after loading."""
+        self.c_interface: Callable[..., list[str]] | None = None
+        """Writes the model for C programs; not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -297,9 +299,11 @@ class Executable:
         text = _in_format(self._sources, fmt or next(iter(self._sources), ""))
         return text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
 
-    def save(self, path: PathLike, fmt: str = "") -> None:
+    def save(self, path: PathLike, fmt: str = "", *, params: PathLike | None = None) -> None:
         """Write an artifact (`.tsm`), completely or not at all; or the code alone, without
         constants, in a format of `get_source` ("o", "ll", …) that `fmt` or the suffix names.
+        ``params`` names a safetensors file, relative to the artifact's folder, for the constants:
+        several artifacts share it, and loaded models of one process share its memory.
 
         The code is a shared library where a linker is found, so that loading needs no compiler
         package; else object files, which llvmlite links when they are loaded. Code for another
@@ -307,17 +311,32 @@ class Executable:
         """
         fmt = fmt or os.path.splitext(os.fspath(path))[1].lstrip(".")
         if fmt in ("o", "obj", "ll", "asm", "s", "bc", "c"):
+            if params is not None:
+                raise UnsupportedError(
+                    f"code of format '{fmt}' has no parameters",
+                    notes=("save an artifact: save('model.tsm', params=…); or export_c",),
+                )
             write_atomically(
                 path, _in_format(self._sources, {"obj": "o", "s": "asm"}.get(fmt, fmt))
             )
             return
-        code = self._code_members()
+        shared = self._shared_bytes()
+        # programs of instructions call registered functions only
+        needs_code = bool(self._signatures) or not self._programs
+        if shared is None and not self._objects and needs_code:
+            raise _without_code("saved", self._sources, self._advice)
+        code = {f"code.{index}.o": content for index, content in enumerate(self._objects)}
+        if shared is not None:
+            code = {SHARED_LIBRARY: shared}
         parts = _with_external(self._external, self.metadata, code, self.constants)
-        write_artifact(path, *parts)
+        write_artifact(path, *parts, shared=params)
 
-    def export_library(self, file_name: PathLike, **options: Any) -> None:
+    def export_library(
+        self, file_name: PathLike, *, params: PathLike | None = None, **options: Any
+    ) -> None:
         """Write the model as one file: a shared library that also carries the metadata and the
-        constants, or an artifact when the suffix is `.tsm`. `load_module` reads both."""
+        constants, or an artifact when the suffix is `.tsm`. `load_module` reads both. ``params``
+        as in `save`."""
         path = os.fspath(file_name)
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
@@ -328,19 +347,24 @@ class Executable:
             if prefix is None:
                 raise MissingDependencyError("ziglang", purpose="exporting a shared library")
             parts = _with_external(self._external, self.metadata, {}, self.constants)
-            write_artifact(path, *parts, prefix)
+            write_artifact(path, *parts, prefix, params)
         else:
-            self.save(path)
+            self.save(path, params=params)
 
-    def _code_members(self) -> dict[str, bytes]:
-        shared = self._shared_bytes()
-        if shared is not None:
-            return {SHARED_LIBRARY: shared}
-        if not self._objects and self._programs and not self._signatures:
-            return {}  # programs of instructions, which call registered functions only
-        if not self._objects:
-            raise _without_code("saved", self._sources, self._advice)
-        return {f"code.{index}.o": content for index, content in enumerate(self._objects)}
+    def export_c(
+        self, path: PathLike, functions: Sequence[str] | None = None, *, embed: bool = False
+    ) -> list[str]:
+        """Write the model for C programs that know nothing of Tilesmith: object code ("m.o") or, of
+        a model built for the target "c", C source ("m.c"); a header "m.h" with a plain function for
+        each graph function (of ``functions``, all by default); and the parameters as
+        "m.safetensors", or inside of the code (``embed``). Return the paths of the files.
+        """
+        if self.c_interface is None or self._late:
+            raise UnsupportedError(
+                "a model that was loaded or put together cannot be exported to C",
+                notes=("build it again: relax.build(module, target).export_c(path)",),
+            )
+        return self.c_interface(path, functions, embed, self._constants)
 
     def _shared_bytes(self) -> bytes | None:
         if self._shared is None and self._objects and find_linkers():
@@ -364,10 +388,13 @@ class Executable:
         return has_artifact(path)
 
     @staticmethod
-    def load(path: PathLike) -> Executable:
+    def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Executable:
         """Load a saved model. Raises ArtifactError for a file that is truncated, changed, of
-        another version, or for another machine."""
-        artifact = read_artifact(path)
+        another version, or for another machine.
+
+        ``params``: where the shared parameters are, if they do not lie beside the artifact; or
+        arrays to take in their place, by the names of `constants`."""
+        artifact = read_artifact(path, params)
         where = os.fspath(path)
         with _named(where):
             described = artifact.metadata.get("external")
@@ -467,9 +494,10 @@ def with_parts(
     return made
 
 
-def load(path: PathLike) -> Executable:
-    """Load a model that `Executable.save` or `tilesmith compile` wrote."""
-    return Executable.load(path)
+def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Executable:
+    """Load a model that `Executable.save` or `tilesmith compile` wrote; ``params`` as
+    `Executable.load` takes them."""
+    return Executable.load(path, params)
 
 
 def _without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:

@@ -56,6 +56,15 @@ def digest(*parts: str | bytes | memoryview) -> str:
     return state.hexdigest()
 
 
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return the digest of a file's contents, which are read piece by piece."""
+    state = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            state.update(piece)
+    return state.hexdigest()
+
+
 def version_digest() -> str:
     """Return a digest of everything besides the input that generated code depends on: the versions
     of Tilesmith (in a checkout: its sources), llvmlite and Python, and the knobs that change code.

@@ -110,6 +110,18 @@ def link_relocatable(objects: Sequence[bytes], path: PathLike) -> None:
     _link(objects, path, lambda linker, inputs, out: linker.relocatable(inputs, out))
 
 
+def keep_public(path: PathLike, names: Sequence[str]) -> bool:
+    """Make all functions and variables of an object file local but those with these names (`m_*`
+    stands for all that begin with `m_`). Return False where no tool of this machine can.
+    """
+    for tool in ("objcopy", "llvm-objcopy"):
+        if shutil.which(tool):
+            words = [f"--keep-global-symbol={name}" for name in names]
+            if _run([tool, "--wildcard", *words, os.fspath(path)]) is None:
+                return True
+    return False
+
+
 def _link(objects: Sequence[bytes], path: PathLike, line: CommandLine) -> None:
     if not objects:
         raise CodegenError(f"there is no object code to link into '{os.fspath(path)}'")

@@ -78,6 +78,11 @@ class BackEnd:
     model is generated as one module."""
     shared_objects: Part[Callable[[Target], Sequence[bytes]]] | None = None
     """Object files that are linked once with all kernels: what launches parallel loops."""
+    c_support: Part[Callable[[str, bytes, Target], bytes]] | None = None
+    """(prefix of names, parameters to embed, target) → the object file that code needs beside
+    ``shared_objects`` in a C program without tvm-ffi's library. None: it cannot be used there."""
+    c_support_source: Part[Callable[[str, bytes], str]] | None = None
+    """The same as C source, of a back end whose code is C source."""
     toolchain: Part[Callable[[Target], str]] | None = None
     """What else the code depends on (a compiler, its version), for the keys of caches."""
 

@@ -14,6 +14,7 @@ LLVM = register_back_end(
         generate="tilesmith.codegen.llvm.code:generate",
         kernel_object="tilesmith.codegen.llvm.code:kernel_object",
         shared_objects="tilesmith.codegen.llvm.code:shared_objects",
+        c_support="tilesmith.codegen.llvm.c_support:c_support",
         runs_here="tilesmith.codegen.llvm.code:is_runnable",
         intrinsic_rules="tilesmith.tir.transform.intrinsics:LLVM_RULES",
         default_schedule="tilesmith.schedule_rules.default:schedule_for_cpu",

@@ -8,6 +8,7 @@ import pytest
 
 from tilesmith.relax.frontend.onnx import from_onnx
 from tilesmith.runtime.artifact import read_artifact, write_artifact
+from tilesmith.support.errors import ArtifactError
 from tilesmith.testing.fuzz.models import cases
 from tilesmith.testing.fuzz.models.arrays import ODD_ARRAYS, odd_arguments, plain_array
 from tilesmith.testing.fuzz.models.artifacts import ARTIFACT_MUTATIONS
@@ -90,6 +91,18 @@ def test_signed_changes_have_digests_that_fit(artifact, tmp_path):
             assert read_artifact(path).metadata == metadata
             differ += metadata != read_original(artifact, tmp_path)
     assert differ
+
+
+def test_shared_parameters_in_odd_places_are_refused(artifact, tmp_path):
+    path = tmp_path / "b.tsm"
+    messages = set()
+    for seed in range(40):
+        path.write_bytes(ARTIFACT_MUTATIONS["sign_shared"](Pick(seed), artifact))
+        with pytest.raises(ArtifactError) as caught:
+            read_artifact(path)
+        messages.add(str(caught.value).partition(":")[0])
+    assert any("cannot be the file of shared parameters" in text for text in messages)
+    assert any("what it says" in text or "damaged" in text for text in messages)
 
 
 def read_original(artifact, folder):

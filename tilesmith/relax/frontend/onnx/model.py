@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import mmap
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tilesmith.relax.frontend.onnx.external_data import (
     external_files,
@@ -28,6 +29,9 @@ __all__ = ["check_nodes", "check_operators", "load_model", "opset_versions"]
 
 NEWEST_OPSET = 27
 """Converters have been checked against operators up to this version; later ones are tried."""
+
+
+_Read = TypeVar("_Read")
 
 
 class LoadedModel(NamedTuple):
@@ -64,13 +68,23 @@ def model_files(path: str | os.PathLike[str]) -> list[Path]:
     A file without external data is not parsed, and onnx is not imported for it.
     """
     path = Path(path)
-    data = _read_file(path)
-    if b"location" not in data:  # every reference to external data has this key
+    if not _read_file(path, _has_location):
         return [path]
-    return [path, *external_files(_parse(data, f"'{path}'"), path)]
+    model = _parse(_read_file(path, read_without_weights), f"'{path}'")
+    own = path.resolve()  # where large weights of the model itself are
+    return [path, *[place for place in external_files(model, path) if place != own]]
 
 
-def _read_file(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
+def _has_location(path: Path) -> bool:
+    """Return whether a file has the key that every reference to external data has."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(b"location") >= 0
+
+
+def _read_file(path: Path, read: Callable[[Path], _Read]) -> _Read:
     try:
         return read(path)
     except OSError as error:

@@ -172,6 +172,32 @@ def sign_parameters(pick: Pick, data: bytes) -> bytes:
     return _signed(members)
 
 
+_PLACES = ("../../escape", "/etc/passwd", "/dev/zero", "", ".", "..", "absent.safetensors", "a\0b",
+           "x" * 300, "é/../..", 7, None)  # fmt: skip
+
+
+def sign_shared(pick: Pick, data: bytes) -> bytes:
+    """Say that the parameters are shared and lie in an odd place, with digests that fit; sometimes
+    the description of the tensors is changed, too.
+    """
+    members, _ = _read(data)
+    content = members.pop(_PARAMETERS, b"")
+    size = int.from_bytes(content[:8], "little")
+    head = _json(content[8 : 8 + size])
+    manifest = _json(members[_MANIFEST])
+    if not isinstance(head, dict) or not isinstance(manifest, dict):
+        raise NotApplicable
+    tensors = {
+        name: {"name": name, "dtype": "float32", "shape": [1], "blake2b": _digest(b"")}
+        for name in head
+    }
+    described: Any = {"file": pick.one(_PLACES), "tensors": tensors}
+    if pick.random() < 0.5:
+        described = _change_json(pick, described)
+    members[_MANIFEST] = json.dumps({**manifest, "shared_parameters": described}).encode()
+    return _signed(members)
+
+
 def before_archive(pick: Pick, data: bytes) -> bytes:
     """Put bytes in front of the archive or behind it."""
     odd = pick.randbytes(pick.one([1, 64, 1000]))
@@ -184,7 +210,7 @@ ARTIFACT_MUTATIONS: dict[str, Callable[[Pick, bytes], bytes]] = {
         function.__name__: function
         for function in (
             change_member, compress_members, change_comment, change_text, sign_manifest,
-            sign_metadata, sign_parameters, before_archive,
+            sign_metadata, sign_parameters, sign_shared, before_archive,
         )
     },
 }  # fmt: skip
