@@ -22,8 +22,7 @@ PROVIDERS: dict[str, str] = {
         for name in ("cblas", "ccompiler", "dnnl", "examplejson")
     },
     **{
-        f"relax.ext.{name}": f"tilesmith.relax.backend.contrib.{name}"
-        for name in ("cblas", "dnnl")
+        f"relax.ext.{name}": f"tilesmith.relax.backend.contrib.{name}" for name in ("cblas", "dnnl")
     },
     "runtime.": "tilesmith.runtime.builtins",
     **{

@@ -117,9 +117,7 @@ def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
     for window, places in _windows(attrs, grad, data):
         counts = [len(row) for row in places]
         if attrs.count_include_pad:
-            counts = [
-                _padded_count(attrs, data.shape[k + 2], at, k) for k, at in enumerate(window)
-            ]
+            counts = [_padded_count(attrs, data.shape[k + 2], at, k) for k, at in enumerate(window)]
         share = grad[(slice(None), slice(None), *window)] / max(math.prod(counts), 1)
         for at in itertools.product(*places):
             result[(slice(None), slice(None), *at)] += share
@@ -145,7 +143,9 @@ def _pool_expression(pool_type: str) -> Callable[..., Any]:
 
 
 def _pool_backward(kind: str, rank: int) -> OpFunction:
-    share = "goes to its first largest element" if kind == "max" else "is divided among its elements"
+    share = (
+        "goes to its first largest element" if kind == "max" else "is divided among its elements"
+    )
     return define(
         f"grad.{kind}_pool{rank}d_backward",
         "output_grad data",
