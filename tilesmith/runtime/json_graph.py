@@ -18,7 +18,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import READERS
