@@ -167,7 +167,10 @@ print(model(ts.nd.array(np.ones((3, 4), "float32"))).numpy().sum())
 
 
 @pytest.mark.parametrize("kind", ["source", "object"])
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="this machine has no compiler for C++")
+@pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")),
+    reason="this machine has no compiler for C++",
+)
 def test_cplusplus_with_variables_that_end_with_the_program(kind, tmp_path):
     """The destructor runs when the process ends, in which the model was loaded."""
     if kind == "source":
