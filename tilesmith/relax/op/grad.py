@@ -63,9 +63,11 @@ def _infer_like_data(rank: int) -> Any:
     wanted = "NC" + "DHW"[-rank:]
 
     def infer(call: Call) -> Any:
-        layout = call.attrs.layout
+        attrs: Any = call.attrs
+        op: Any = call.op
+        layout = attrs.layout
         if layout != wanted:
-            raise OpAttributeInvalid(f"{call.op.name} needs the layout {wanted}, got {layout}")
+            raise OpAttributeInvalid(f"{op.name} needs the layout {wanted}, got {layout}")
         return tensor(call, 1)
 
     return infer

@@ -43,10 +43,11 @@ class _AtInference(PyExprMutator):
 
     def visit_call_(self, op: Call) -> Any:
         call = super().visit_call_(op)
-        if isinstance(call, Call) and call.op is _BATCH_NORM and call.attrs.training:
-            attrs = {**dict(call.attrs.items()), "training": False}
-            return Call(call.op, list(call.args), attrs, call.sinfo_args, call.span)
-        return call
+        if not isinstance(call, Call) or call.op is not _BATCH_NORM:
+            return call
+        attrs: Any = call.attrs
+        given = {**dict(attrs.items()), "training": False}
+        return Call(call.op, list(call.args), given, call.sinfo_args, call.span)
 
 
 @module_pass(opt_level=0, name="SetupTrainer")

@@ -36,6 +36,7 @@ class _Lift:
 
     def __init__(self, function: Function) -> None:
         self.function = function
+        self.body: Any = function.body
         self.count = int(function.attrs["num_input"])
         self.weights = list(function.params[self.count :])
         self.lifted: list[Binding] = []
@@ -43,7 +44,7 @@ class _Lift:
 
     def _find(self) -> None:
         known = set(self.weights)
-        for block in self.function.body.blocks:
+        for block in self.body.blocks:
             if not isinstance(block, DataflowBlock):
                 continue
             for binding in block.bindings:
@@ -68,11 +69,11 @@ class _Lift:
         """Return the weights and lifted values that the remaining function takes."""
         lifted = {binding.var for binding in self.lifted}
         needed: dict[Var, None] = {}
-        for block in self.function.body.blocks:
+        for block in self.body.blocks:
             for binding in block.bindings:
                 if binding.var not in lifted:
                     needed.update(dict.fromkeys(used_vars(binding.value)))
-        needed.update(dict.fromkeys(used_vars(self.function.body.body)))
+        needed.update(dict.fromkeys(used_vars(self.body.body)))
         return [var for var in needed if var in lifted or var in self.weights]
 
     def transform_function(self, outputs: list[Var], symbol: str | None) -> Function:
@@ -109,7 +110,7 @@ class _Lift:
         """
         lifted = {id(binding) for binding in self.lifted}
         blocks = []
-        for block in self.function.body.blocks:
+        for block in self.body.blocks:
             kept = [binding for binding in block.bindings if id(binding) not in lifted]
             if kept:
                 kind = DataflowBlock if isinstance(block, DataflowBlock) else BindingBlock
@@ -117,7 +118,7 @@ class _Lift:
         params = [Var(var.name_hint, known_struct_info(var)) for var in outputs]
         given = dict(zip(outputs, params))
         values = given if own is None else {var: given[one] for var, one in own.items()}
-        body = SeqExpr(blocks, self.function.body.body, self.function.body.span)
+        body = SeqExpr(blocks, self.body.body, self.body.span)
         body = Substitution(values, {}).visit_with_new_scope(body)
         return self.function.with_fields(
             params=[*self.function.params[: self.count], *params], body=body

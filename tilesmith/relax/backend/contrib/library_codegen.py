@@ -24,10 +24,10 @@ _MATMUL, _TRANSPOSE, _CONVOLUTION = "relax.matmul", "relax.permute_dims", "relax
 def is_matrix_transpose(call: Call) -> bool:
     """Return whether a ``permute_dims`` exchanges the last two axes and no others."""
     info: Any = known_struct_info(call.args[0])
-    rank = info.ndim
+    attrs: Any = call.attrs
+    rank, axes = info.ndim, attrs.axes
     if rank < 2:
         return False
-    axes: Any = call.attrs.axes
     order = list(reversed(range(rank))) if axes is None else [int(axis) % rank for axis in axes]
     return order == [*range(rank - 2), rank - 1, rank - 2]
 
@@ -44,11 +44,11 @@ class _Writer:
         """Write a function; return its results."""
         for param in function.params:
             self.graph.input(param, param.name_hint)
-        for block in function.body.blocks:
+        body: Any = function.body
+        for block in body.blocks:
             for binding in block.bindings:
                 self._binding(binding.var, binding.value)
-        result = function.body.body
-        result = self.values.get(result, result)
+        result = self.values.get(body.body, body.body)
         results = list(result.fields) if isinstance(result, Tuple) else [result]
         return [self._operand(one) for one in results]
 
@@ -59,9 +59,9 @@ class _Writer:
             self.graph.alias(var, self._operand(value))
         elif isinstance(value, Call) and isinstance(value.op, Op):
             self._operator(var, value)
-        elif isinstance(value, Call) and isinstance(self.values.get(value.op), Function):
+        elif isinstance(value, Call) and isinstance(self._local(value), Function):
             inner = _Writer(self.graph.symbol, self.constant_names)
-            function = self.values[value.op]
+            function = self._local(value)
             results = inner.write(function)
             name, operands = str(function.attrs["Composite"]), self._operands(value.args)
             self.graph.kernel(var, name, operands, {}, inner.graph.described(results))
@@ -71,7 +71,11 @@ class _Writer:
                 "graphs for libraries do not have"
             )
 
-    def _operator(self, var: Var, call: Call) -> None:
+    def _local(self, call: Call) -> Any:
+        """Return the local function that a call is of, if it is one."""
+        return self.values.get(call.op) if isinstance(call.op, Var) else None
+
+    def _operator(self, var: Var, call: Any) -> None:
         name = call.op.name
         if name == _TRANSPOSE and is_matrix_transpose(call):
             self.values[var] = call
