@@ -119,3 +119,14 @@ def test_values_that_are_there(capsys):
     with pytest.raises(AssertionError, match="Assertion Failed: 3 < 2"):
         relax_numpy.relax_assert_op(False, "{} < {}", 3, 2)
     assert relax_numpy.relax_shape_to_tensor((2, 3)).numpy().tolist() == [2, 3]
+
+
+def test_code_generators_for_libraries(tvm):
+    import tvm.relax.backend.contrib.cblas as found
+
+    from tilesmith.relax.backend.contrib.cblas import partition_for_cblas
+
+    assert found.partition_for_cblas is partition_for_cblas
+    assert tvm.get_global_func("relax.ext.cblas")
+    with pytest.raises(ImportError, match="its library is not a part of Tilesmith"):
+        import tvm.relax.backend.contrib.cublas

@@ -170,6 +170,11 @@ def turned(function, order, back):
     return lambda x, *rest: function(x.permute(order), *rest).permute(back)
 
 
+def attended(query, key, value, **options):
+    parts = [one.permute(0, 2, 1, 3) for one in (query, key, value)]
+    return F.scaled_dot_product_attention(*parts, **options).permute(0, 2, 1, 3)
+
+
 CASES |= {
     **{
         name: (getattr(op, name), getattr(torch, name), [0.4 * f32(3, 4).clip(-2, 2)])
@@ -295,6 +300,52 @@ CASES |= {
     ),
     "avg_pool1d": (
         lambda x: op.nn.avg_pool1d(x, [2], [2]), lambda x: F.avg_pool1d(x, 2), [f32(2, 3, 6)],
+    ),
+    "max_pool3d": (
+        lambda x: op.exp(op.nn.max_pool3d(x, 3, 2, 1)),
+        lambda x: torch.exp(F.max_pool3d(x, 3, 2, 1)),
+        [f32(2, 1, 5, 4, 3)],
+    ),
+    "avg_pool3d": (
+        lambda x: op.exp(
+            op.nn.avg_pool3d(x, [3, 3, 2], [2, 2, 1], 1, ceil_mode=True, count_include_pad=True)
+        ),
+        lambda x: torch.exp(F.avg_pool3d(x, (3, 3, 2), (2, 2, 1), 1, ceil_mode=True)),
+        [f32(1, 2, 5, 4, 3)],
+    ),
+    "avg_pool3d_ndhwc": (
+        lambda x: op.exp(op.nn.avg_pool3d(x, 2, 2, 1, layout="NDHWC")),
+        turned(
+            lambda x: torch.exp(F.avg_pool3d(x, 2, 2, 1, count_include_pad=False)),
+            (0, 4, 1, 2, 3),
+            (0, 2, 3, 4, 1),
+        ),
+        [f32(1, 5, 4, 3, 2)],
+    ),
+    "attention": (
+        lambda q, k, v: op.exp(op.nn.attention(q, k, v, scale=0.7)),
+        lambda q, k, v: torch.exp(attended(q, k, v, scale=0.7)),
+        [f32(2, 5, 3, 4), f32(2, 7, 3, 4), f32(2, 7, 3, 6)],
+    ),
+    "attention_bias": (
+        lambda q, k, v, b: op.exp(op.nn.attention(q, k, v, b)),
+        lambda q, k, v, b: torch.exp(attended(q, k, v, attn_mask=b)),
+        [f32(2, 5, 3, 4), f32(2, 7, 3, 4), f32(2, 7, 3, 4), f32(2, 1, 5, 7)],
+    ),
+    "attention_causal": (
+        lambda q, k, v: op.exp(op.nn.attention(q, k, v, causal_mask="TopLeft")),
+        lambda q, k, v: torch.exp(attended(q, k, v, is_causal=True)),
+        [f32(1, 5, 2, 4), f32(1, 7, 2, 4), f32(1, 7, 2, 4)],
+    ),
+    "layout_transform": (
+        lambda x: op.exp(op.layout_transform(x, lambda i, j: (j, i // 3, i % 3))),
+        lambda x: torch.exp(x),
+        [f32(6, 5)],
+    ),
+    "layout_transform_padded": (
+        lambda x: op.exp(op.layout_transform(x, lambda i, j: (j, i // 4, i % 4), pad_value=0.0)),
+        lambda x: torch.exp(F.pad(x, (0, 0, 0, 1))),
+        [f32(7, 5)],
     ),
     "adaptive_avg_pool2d": (
         lambda x: op.nn.adaptive_avg_pool2d(x, [2, 3]),
@@ -453,8 +504,8 @@ def test_stopped_gradients_and_missing_ones():
     x = f32(3)
     _, (found,) = interpreter.run(transform.Gradient("main")(module), "main_adjoint", x)
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)
-    with pytest.raises(OpNotImplemented, match="avg_pool3d has no gradient"):
-        pooled = build(lambda a: op.nn.avg_pool3d(a, [2, 2, 2]), [f32(1, 1, 2, 2, 2)])
+    with pytest.raises(OpNotImplemented, match="max_pool2d_backward has no gradient"):
+        pooled = build(lambda a: grad.max_pool2d_backward(a, a), [f32(1, 1, 2, 2)])
         transform.Gradient("main")(pooled)
     builder = relax.BlockBuilder()
     vector = relax.Var("x", R.Tensor((3,), "float32"))

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+import tilesmith as ts
 from tilesmith import relax
+from tilesmith.ir import structural_equal
 from tilesmith.relax import analysis, interpreter, op, transform
+from tilesmith.runtime.registry import register_func
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
+from tilesmith.support.errors import TypeMismatchError, UnknownNameError
 
 rng = np.random.default_rng(0)
 
@@ -120,3 +124,120 @@ def test_parallel_products_are_combined():
     want = interpreter.run(module, "main", array)
     for a, b in zip(interpreter.run(combined, "main", array), want):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@I.ir_module
+class Steps:
+    """Two functions of the same weights; each also prepares something that the other does not."""
+
+    @R.function
+    def prefill(
+        x: R.Tensor((3, 4), "float32"), w: R.Tensor((5, 4), "float32"), b: R.Tensor((5,), "float32")
+    ):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            t = R.permute_dims(w)
+            shift = R.exp(b)
+            y = R.matmul(x, t)
+            z = R.add(y, shift)
+            R.output(z)
+        return z
+
+    @R.function
+    def decode(
+        x: R.Tensor((1, 4), "float32"),
+        weight: R.Tensor((5, 4), "float32"),
+        bias: R.Tensor((5,), "float32"),
+    ):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            other = R.negative(bias)
+            turned = R.permute_dims(weight)
+            again = R.permute_dims(weight)
+            y = R.matmul(x, turned)
+            z = R.add(y, R.matmul(x, again))
+            out = R.add(z, other)
+            R.output(out)
+        return out
+
+
+@I.ir_module
+class SharedSteps:
+    @R.function
+    def transform_params(
+        params: R.Tuple(R.Tensor((5, 4), "float32"), R.Tensor((5,), "float32")),
+    ):
+        with R.dataflow():
+            w = params[0]
+            b = params[1]
+            t = R.permute_dims(w)
+            gv = (b, t)
+            R.output(gv)
+        return gv
+
+    @R.function
+    def prefill(
+        x: R.Tensor((3, 4), "float32"), b: R.Tensor((5,), "float32"), t: R.Tensor((4, 5), "float32")
+    ):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            shift = R.exp(b)
+            y = R.matmul(x, t)
+            z = R.add(y, shift)
+            R.output(z)
+        return z
+
+    @R.function
+    def decode(
+        x: R.Tensor((1, 4), "float32"), b: R.Tensor((5,), "float32"), t: R.Tensor((4, 5), "float32")
+    ):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            other = R.negative(b)
+            y = R.matmul(x, t)
+            z = R.add(y, R.matmul(x, t))
+            out = R.add(z, other)
+            R.output(out)
+        return out
+
+
+@pytest.mark.parametrize("shared", [True, ["prefill", "decode"]])
+def test_functions_of_the_same_weights_share_a_transform(shared):
+    lifted = transform.LiftTransformParams(shared_transform=shared)(Steps)
+    analysis.assert_well_formed(lifted)
+    assert structural_equal(lifted, SharedSteps, True), lifted.script()
+    w, b = f32(5, 4), f32(5)
+    ready = interpreter.run(lifted, "transform_params", (w, b))
+    for name, rows in (("prefill", 3), ("decode", 1)):
+        x = f32(rows, 4)
+        want = interpreter.run(Steps, name, x, w, b)
+        np.testing.assert_allclose(interpreter.run(lifted, name, x, *ready), want, rtol=1e-5)
+
+
+def test_what_cannot_share_a_transform_is_refused():
+    module = Steps.shallow_copy()
+    module["other"] = weighted()["main"].with_attr("global_symbol", "other")
+    assert "transform_params" in transform.LiftTransformParams(["prefill"])(module)
+    module["other"] = Wasteful["inner"].with_attr("num_input", 1)
+    with pytest.raises(TypeMismatchError, match="'other' are not those of 'prefill'"):
+        transform.LiftTransformParams(True)(module)
+    with pytest.raises(UnknownNameError, match="main has no weights"):
+        transform.LiftTransformParams(["main"])(Wasteful)
+
+
+def test_lifted_transforms_run_one_weight_at_a_time():
+    """LiftTransformParams, LazyTransformParams, BundleModelParams, build, run."""
+    lifted = transform.LiftTransformParams(shared_transform=True)(Steps)
+    lazy = transform.LazyTransformParams("tests.chain.get", "tests.chain.set")(lifted)
+    built = relax.build(transform.BundleModelParams()(lazy), "llvm")
+    given, found = [f32(5, 4), f32(5)], {}
+    register_func("tests.chain.get", lambda number: relax.const(given[number]).data, override=True)
+    register_func(
+        "tests.chain.set", lambda number, one: found.update({number: one.numpy()}), override=True
+    )
+    machine = relax.VirtualMachine(built, ts.cpu())
+    machine["transform_params"]()
+    ready = tuple([ts.nd.array(found[number]) for number in sorted(found)])
+    x = f32(3, 4)
+    want = x @ given[0].T + np.exp(given[1])
+    np.testing.assert_allclose(machine["prefill"](ts.nd.array(x), ready).numpy(), want, rtol=1e-4)

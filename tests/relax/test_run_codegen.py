@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import tilesmith as ts
 from tilesmith import relax
+from tilesmith.codegen.c.source_module import PACKED_INTERFACE, packed_wrapper
+from tilesmith.contrib.cplusplus import compile_cplusplus
 from tilesmith.relax.dpl import is_op, wildcard
-from tilesmith.runtime import module_from_functions
+from tilesmith.runtime import load_static_library, module_from_functions
 from tilesmith.script import ir as I
 from tilesmith.script import relax as R
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError
@@ -133,3 +138,49 @@ def test_a_function_keeps_the_modules_that_it_calls():
     del module
     gc.collect()
     np.testing.assert_allclose(main(X).numpy(), np.maximum(X * 2, 0), rtol=1e-6)
+
+
+# C++, whose variables end with the program
+
+CPLUSPLUS = f"""#include <stdint.h>
+#include <cstdio>
+#include <string>
+#include <vector>
+{PACKED_INTERFACE}
+struct Log {{
+  std::vector<std::string> names;
+  ~Log() {{ std::printf("%d calls end well\\n", (int)names.size()); std::fflush(stdout); }}
+}};
+static Log log_of_calls;
+static int twice_(float* x, float* out) {{
+  log_of_calls.names.push_back("twice");
+  for (int i = 0; i < 12; ++i) out[i] = x[i] * 2;
+  return 0;
+}}
+{packed_wrapper("twice", "twice_", ["float", "float"])}"""
+
+LOAD = """
+import sys, numpy as np, tilesmith as ts
+model = ts.runtime.load_module(sys.argv[1])
+print(model(ts.nd.array(np.ones((3, 4), "float32"))).numpy().sum())
+"""
+
+
+@pytest.mark.parametrize("kind", ["source", "object"])
+@pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")),
+    reason="this machine has no compiler for C++",
+)
+def test_cplusplus_with_variables_that_end_with_the_program(kind, tmp_path):
+    """The destructor runs when the process ends, in which the model was loaded."""
+    if kind == "source":
+        module = ts.get_global_func("runtime.CSourceModuleCreate")(CPLUSPLUS, "cc", ["twice"], [])
+    else:
+        path = tmp_path / "twice.o"
+        path.write_bytes(compile_cplusplus(CPLUSPLUS))
+        module = load_static_library(str(path), ["twice"])
+    mod = relax.transform.AttachExternModules([module])(Calls)
+    path = str(tmp_path / "model.tsm")
+    relax.build(mod, "llvm").export_library(path)
+    done = subprocess.run([sys.executable, "-c", LOAD, path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "24.0\n1 calls end well\n"), done.stderr

@@ -8,6 +8,7 @@ __getattr__, __dir__ = lazy_attributes(
         "cblas": "tilesmith.contrib.cblas",
         "cc": "tilesmith.contrib.cc",
         "clang": "tilesmith.contrib.clang",
+        "cplusplus": "tilesmith.contrib.cplusplus",
         "cublas": "tilesmith.contrib.cublas",
         "cublaslt": "tilesmith.contrib.cublaslt",
         "cudnn": "tilesmith.contrib.cudnn",

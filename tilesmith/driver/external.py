@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilesmith import relax
+from tilesmith.contrib.cplusplus import is_cplusplus, link_cplusplus
 from tilesmith.ir import IRModule
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.runtime.external import ExternalModules, key_of, qualified
+from tilesmith.runtime.shared_library import shared_library
 
 __all__ = ["join_external"]
 
@@ -17,7 +19,7 @@ def join_external(module: IRModule) -> tuple[IRModule, ExternalModules | None, l
     """Return a module that calls the functions of its external modules by their full names, these
     modules, and their object code.
     """
-    modules = list(module.attrs.get("external_mods", ()))
+    modules = [_loaded_by_the_system(one) for one in module.attrs.get("external_mods", ())]
     if not modules:
         return module, None, []
     called = _called(module)
@@ -32,6 +34,14 @@ def join_external(module: IRModule) -> tuple[IRModule, ExternalModules | None, l
     for name in ("external_mods", "external_constants", "const_name_to_constant"):
         renamed = renamed.without_attr(name)
     return renamed, external, [code for one in modules for code in one.objects]
+
+
+def _loaded_by_the_system(module: Any) -> Any:
+    """Return a module of C++ as a shared library: its variables may end with the program."""
+    if not module.objects or not is_cplusplus(module.objects):
+        return module
+    names = ", ".join(module.function_names[:5]) or "an external module"
+    return shared_library(link_cplusplus(module.objects, name=names))
 
 
 def _constants(module: IRModule, modules: list[Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:

@@ -102,7 +102,8 @@ def compile(
 
 def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
     """Return whether a key of the cache can tell all that decides what is compiled."""
-    converters = sys.modules.get("tilesmith.relax.frontend.onnx.op_converter")  # else nobody has any
+    # a program that has converters of its own has imported the module
+    converters = sys.modules.get("tilesmith.relax.frontend.onnx.op_converter")
     if settings is None:
         reason = "the PassContext holds a value that cannot be part of a cache key"
     elif converters is not None and converters.own_classes():

@@ -13,10 +13,12 @@ A kernel is found by its name among those of the library, else among `COMMON`. O
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import READERS
@@ -25,9 +27,6 @@ from tilesmith.runtime.ndarray import NDArray, empty_cpu
 from tilesmith.runtime.packed_func import convert_to_packed
 from tilesmith.support.errors import ArtifactError, UnsupportedError
 from tilesmith.support.lazy import resolve
-
-if TYPE_CHECKING:
-    import numpy
 
 __all__ = ["COMMON", "LIBRARIES", "json_module"]
 
@@ -42,32 +41,61 @@ LIBRARIES: dict[str, str | dict[str, Kernel]] = {
 """Library → its kernels by name of operator, or where they are."""
 
 
-def _numpy_kernel(function: Callable[..., Any]) -> Kernel:
+def _elementwise(name: str) -> Kernel:
+    """Return the kernel of a function of numpy, which writes into the result's memory."""
+
     def run(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArray) -> None:
-        out.copyfrom(function(*[one.numpy() for one in operands]).astype(out.dtype, copy=False))
+        import numpy
+
+        views = [one.numpy_view() for one in operands]
+        getattr(numpy, name)(*views, out=out.numpy_view(), casting="unsafe")
 
     return run
 
 
 def _bias_add(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArray) -> None:
-    data, bias = operands[0].numpy(), operands[1].numpy()
-    after = data.ndim - 1 - int(attrs.get("axis", 1)) % data.ndim
-    out.copyfrom(data + bias.reshape(bias.shape + (1,) * after))
-
-
-def _maximum_zero(data: numpy.ndarray) -> numpy.ndarray:
     import numpy
 
-    found: numpy.ndarray = numpy.maximum(data, data.dtype.type(0))
-    return found
+    data, bias = operands[0].numpy_view(), operands[1].numpy_view()
+    after = data.ndim - 1 - int(attrs.get("axis", 1)) % data.ndim
+    wide = bias.reshape(bias.shape + (1,) * after)
+    numpy.add(data, wide, out=out.numpy_view(), casting="unsafe")
+
+
+def _relu(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArray) -> None:
+    import numpy
+
+    data = operands[0].numpy_view()
+    numpy.maximum(data, data.dtype.type(0), out=out.numpy_view())
+
+
+@functools.cache
+def _erf_series(degree: int) -> Any:
+    """Return the polynomial that equals erf between -6 and 6, up to rounding."""
+    import numpy
+
+    exact = numpy.vectorize(math.erf, otypes=["float64"])
+    return numpy.polynomial.Chebyshev.interpolate(exact, degree, (-6, 6))
+
+
+def _gelu(attrs: Mapping[str, Any], operands: Sequence[NDArray], out: NDArray) -> None:
+    import numpy
+
+    data = operands[0].numpy_view()
+    is_double = data.dtype.itemsize == 8
+    series = _erf_series(95 if is_double else 47)
+    scaled = numpy.clip(data.astype("float64") * math.sqrt(0.5), -6, 6)
+    share = (series(scaled) + 1) * 0.5
+    numpy.multiply(data, share, out=out.numpy_view(), casting="unsafe")
 
 
 COMMON: dict[str, Kernel] = {
-    "add": _numpy_kernel(lambda a, b: a + b),
-    "subtract": _numpy_kernel(lambda a, b: a - b),
-    "multiply": _numpy_kernel(lambda a, b: a * b),
+    "add": _elementwise("add"),
+    "subtract": _elementwise("subtract"),
+    "multiply": _elementwise("multiply"),
     "nn.bias_add": _bias_add,
-    "nn.relu": _numpy_kernel(_maximum_zero),
+    "nn.gelu": _gelu,
+    "nn.relu": _relu,
 }
 """What is added to the results of a library, by name of operator."""
 

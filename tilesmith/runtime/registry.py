@@ -21,6 +21,9 @@ PROVIDERS: dict[str, str] = {
         f"relay.ext.{name}": f"tilesmith.relay.backend.contrib.{name}"
         for name in ("cblas", "ccompiler", "dnnl", "examplejson")
     },
+    **{
+        f"relax.ext.{name}": f"tilesmith.relax.backend.contrib.{name}" for name in ("cblas", "dnnl")
+    },
     "runtime.": "tilesmith.runtime.builtins",
     **{
         f"vm.builtin.{name}": "tilesmith.runtime.builtins_nn"

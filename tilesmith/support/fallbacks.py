@@ -57,6 +57,7 @@ KINDS: dict[str, Kind] = {
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
     "specialisation": Kind("a model is compiled for the structure or the values of its inputs"),
     "measuring": Kind("a kernel is measured without what it computes", is_about_code=False),
+    "library": Kind("a part for a library is compiled instead, because the library is missing"),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

@@ -382,6 +382,49 @@ def test_states_of_a_model():
     )
 
 
+def test_batch_normalisation_trains_as_with_torch():
+    """Gradients go through the statistics of the batch; the moving ones are updated in each step,
+    and prediction uses them.
+    """
+    builder = relax.BlockBuilder()
+    shapes = {"x": (5, 3), "w": (3, 4), "gamma": (4,), "beta": (4,), "mean": (4,), "var": (4,)}
+    x, w, *rest = [relax.Var(name, R.Tensor(size, "float32")) for name, size in shapes.items()]
+    with builder.function("backbone", [x, w, *rest]):
+        with builder.dataflow():
+            hidden = builder.emit(relax.op.matmul(x, w))
+            normal = builder.emit(relax.op.nn.batch_norm(hidden, *rest, axis=1, training=True))
+            outputs = [builder.emit_output(normal[place]) for place in range(3)]
+        builder.emit_func_output(relax.Tuple(outputs))
+    mod = builder.get().with_attrs({"param_num": 3, "state_num": 2})
+    args = [R.Tensor((5, 4), "float32")] * 2
+    trainer = make_trainer(mod, losses.MSELoss(), SGD(0.1), args, zero_init_param_state=False)
+    weight = f32(3, 4)
+    trainer.load_params({"w": weight, "gamma": np.ones(4, "float32"), "beta": f32(4)})
+    beta = trainer.export_params()["beta"].numpy()
+    trainer.load_states({"mean": np.zeros(4, "float32"), "var": np.ones(4, "float32")})
+    linear, norm = torch.nn.Linear(3, 4, bias=False), torch.nn.BatchNorm1d(4)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor(weight.T))
+        norm.bias.copy_(torch.tensor(beta))
+    model = torch.nn.Sequential(linear, norm)
+    other = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(4):
+        data, target = f32(5, 3), f32(5, 4)
+        expected = F.mse_loss(model.train()(torch.tensor(data)), torch.tensor(target))
+        other.zero_grad()
+        expected.backward()
+        other.step()
+        found = trainer.update(data, target)
+        np.testing.assert_allclose(found.numpy(), expected.item(), rtol=1e-4)
+        states = trainer.export_states()
+        for name, wanted in (("mean", norm.running_mean), ("var", norm.running_var)):
+            np.testing.assert_allclose(states[name].numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    predicted = trainer.predict(data)
+    predicted = predicted[0] if not hasattr(predicted, "numpy") else predicted
+    wanted = model.eval()(torch.tensor(data)).detach().numpy()
+    np.testing.assert_allclose(predicted.numpy(), wanted, rtol=1e-3, atol=1e-4)
+
+
 def test_refused_modules():
     args = [R.Tensor((5, 3), "float32")] * 2
     assert SetupTrainer.ADJOINT_FUNC == "backbone_loss_adjoint"

@@ -10,9 +10,13 @@ num_args, TVMFFIAny* result)`, as everywhere; `PACKED_INTERFACE` declares what i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilesmith.codegen.c.helpers import FFI_TYPES
 from tilesmith.codegen.c_compiler import compile_source, missing_compiler
+from tilesmith.contrib.cc import get_cc
+from tilesmith.contrib.cplusplus import compile_cplusplus, link_cplusplus
+from tilesmith.runtime.library import Library
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.packed_func import convert_to_packed
 from tilesmith.runtime.registry import register_func
@@ -25,7 +29,12 @@ __all__ = ["PACKED_INTERFACE", "c_source_module", "packed_wrapper"]
 PACKED_INTERFACE = (
     FFI_TYPES
     + """\
-extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
+#ifdef __cplusplus
+#define TS_C extern "C"
+#else
+#define TS_C extern
+#endif
+TS_C void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 static void* ts_data(const TsAny* argument) {
   TsTensor* tensor = (TsTensor*)argument->v.p;
   if (argument->type_index == 70) tensor = (TsTensor*)((char*)argument->v.p + 24);
@@ -41,6 +50,8 @@ def packed_wrapper(name: str, function: str, types: Sequence[str]) -> str:
     ``name``.
     """
     lines = [
+        f"TS_C int32_t __tvm_ffi_{name}(void* self, const TsAny* args, int32_t count, "
+        "TsAny* result);",
         f"int32_t __tvm_ffi_{name}(void* self, const TsAny* args, int32_t count, TsAny* result) {{",
         "  (void)self; (void)result;",
         f"  if (count != {len(types)}) {{",
@@ -62,25 +73,28 @@ def packed_wrapper(name: str, function: str, types: Sequence[str]) -> str:
 def c_source_module(
     code: str, fmt: str = "c", func_names: Sequence[str] = (), const_vars: Sequence[str] = ()
 ) -> Module:
-    """Return a module of C source, compiled by the machine's compiler (or by zig's).
+    """Return a module of C source ("c"), compiled by the machine's compiler (or by zig's), or of
+    C++ ("cc"), which becomes a shared library.
 
     ``func_names`` are its functions, ``const_vars`` the constants that ``__init_NAME`` is given.
     Without a compiler it is source only. Raises CodegenError where the compiler refuses the source.
     """
     if fmt not in ("c", "cc"):
-        raise UnsupportedError(f"a module of source is written in 'c', not in '{fmt}'")
+        raise UnsupportedError(f"a module of source is written in 'c' or 'cc', not in '{fmt}'")
     target = Target("c")
-    advice = missing_compiler(target)
+    is_cc = fmt == "cc"
+    advice = ("" if get_cc() else "install g++ or clang++") if is_cc else missing_compiler(target)
     if advice:
         record_fallback("code", f"the C source of {', '.join(func_names)}", advice)
-    module = Module(
-        "c",
-        objects=[] if advice else [compile_source(code, target)],
-        function_names=list(func_names),
-        formats={"c": code},
-        runnable=not advice,
-        advice=advice,
-    )
+    common: dict[str, Any] = {"function_names": list(func_names), "formats": {fmt: code}}
+    if advice:
+        module = Module("c", **common, runnable=False, advice=advice)
+    elif is_cc:
+        content = link_cplusplus([compile_cplusplus(code)], name=", ".join(func_names))
+        library = Library.from_shared_bytes(content)
+        module = Module("shared_library", library=library, saved=content, **common)
+    else:
+        module = Module("c", objects=[compile_source(code, target)], **common)
     if const_vars:
         names = [str(name) for name in const_vars]
         module.set_function("get_const_vars", convert_to_packed(lambda: names))

@@ -18,8 +18,8 @@ _TUNING = (
 )
 _LIBRARY = (
     "its library is not a part of Tilesmith",
-    "relax.backend.register_patterns and FuseOpsByPattern find the parts, relax.ext.NAME "
-    "(register_func) makes modules of them",
+    "relax.backend.contrib.cblas calls OpenBLAS; relax.backend.register_patterns and "
+    "FuseOpsByPattern find parts for others, relax.ext.NAME (register_func) makes modules of them",
 )
 
 RELAX: dict[str, tuple[str, str]] = {

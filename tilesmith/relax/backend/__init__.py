@@ -8,6 +8,7 @@ _WHERE = {
     "get_pattern": "pattern_registry:get_pattern",
     "get_patterns_with_prefix": "pattern_registry:get_patterns_with_prefix",
     "register_patterns": "pattern_registry:register_patterns",
+    "contrib": "contrib",
     "dispatch_sampling": "dispatch_sampling",
     "dispatch_sort_scan": "dispatch_sort_scan",
     "pattern_registry": "pattern_registry",

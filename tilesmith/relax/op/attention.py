@@ -15,8 +15,10 @@ from tilesmith.relax.attrs import (
     optional_number,
     text,
 )
-from tilesmith.relax.expr import Call, known_struct_info
+from tilesmith.relax.expr import Call, const, known_struct_info
+from tilesmith.relax.op.activation import softmax
 from tilesmith.relax.op.agreement import attention_sizes, loss_sizes
+from tilesmith.relax.op.backward import composed
 from tilesmith.relax.op.common import (
     check_dtypes,
     check_ndim,
@@ -27,7 +29,11 @@ from tilesmith.relax.op.common import (
     tensor,
 )
 from tilesmith.relax.op.declaration import define
+from tilesmith.relax.op.elementwise import multiply, where
 from tilesmith.relax.op.grad import nll_loss_backward
+from tilesmith.relax.op.linear_algebra import matmul
+from tilesmith.relax.op.linear_maps import constant_sizes
+from tilesmith.relax.op.manipulate import permute_dims
 from tilesmith.relax.spec import Precision
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError, UnsupportedError
 
@@ -68,6 +74,26 @@ def _attention(attrs: Any, query: Any, key: Any, value: Any, bias: Any = None) -
     return (weights @ v).transpose(0, 2, 1, 3).astype(query.dtype)
 
 
+def _composed_attention(
+    attrs: Any, query: Any, key: Any, value: Any, bias: Any | None = None
+) -> Any:
+    """Compute attention by products and a softmax, of which its gradient is made."""
+    info: Any = known_struct_info(query)
+    q, k, v = [permute_dims(one, [0, 2, 1, 3]) for one in (query, key, value)]
+    scale = attrs.scale
+    if scale is None:
+        scale = 1 / math.sqrt(int(constant_sizes(query, "nn.attention")[3]))
+    scores: Any = multiply(matmul(q, permute_dims(k, [0, 1, 3, 2])), const(scale, info.dtype))
+    if bias is not None:
+        scores = scores + bias
+    if attrs.causal_mask is not None:
+        rows, columns = [constant_sizes(one, "nn.attention")[1] for one in (query, key)]
+        offset = columns - rows if attrs.causal_mask == "BottomRight" else 0
+        hidden = numpy.arange(columns)[None] > numpy.arange(rows)[:, None] + offset
+        scores = where(const(hidden), const(float("-inf"), info.dtype), scores)
+    return permute_dims(matmul(softmax(scores), v), [0, 2, 1, 3])
+
+
 attention = define(
     "nn.attention",
     "query key value bias?",
@@ -79,6 +105,7 @@ attention = define(
     schema=Schema(scale=optional_number(), causal_mask=text(None), window_size=optional_integer()),
     agreeing=attention_sizes,
     compute="topi.nn.attention",
+    gradient=composed(_composed_attention),
     precision=Precision.ALWAYS,
     evaluate=_attention,
 )

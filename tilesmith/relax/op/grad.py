@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -57,10 +59,18 @@ def window_schema(rank: int) -> Schema:
     )
 
 
-def _infer_like_data(call: Call) -> Any:
-    if "layout" in call.attrs and call.attrs.layout != "NCHW":
-        raise OpAttributeInvalid(f"{call.op.name} needs the layout NCHW, got {call.attrs.layout}")
-    return tensor(call, 1)
+def _infer_like_data(rank: int) -> Any:
+    wanted = "NC" + "DHW"[-rank:]
+
+    def infer(call: Call) -> Any:
+        attrs: Any = call.attrs
+        op: Any = call.op
+        layout = attrs.layout
+        if layout != wanted:
+            raise OpAttributeInvalid(f"{op.name} needs the layout {wanted}, got {layout}")
+        return tensor(call, 1)
+
+    return infer
 
 
 def _places(attrs: Any, size: int, count: int, axis: int) -> Any:
@@ -73,23 +83,26 @@ def _places(attrs: Any, size: int, count: int, axis: int) -> Any:
     return numpy.where((index >= 0) & (index < size), index, -1)
 
 
-def _windows(attrs: Any, grad: Any, data: Any) -> Any:
-    rows = _places(attrs, data.shape[2], grad.shape[2], 0)
-    columns = _places(attrs, data.shape[3], grad.shape[3], 1)
-    return rows, columns
+def _windows(attrs: Any, grad: Any, data: Any) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
+    """Yield each window, and along each axis the places of its elements in the data."""
+    rank = data.ndim - 2
+    places = [_places(attrs, data.shape[k + 2], grad.shape[k + 2], k) for k in range(rank)]
+    for window in numpy.ndindex(*grad.shape[2:]):
+        rows = [places[k][window[k]] for k in range(rank)]
+        yield window, [row[row >= 0] for row in rows]
 
 
 def _max_backward(attrs: Any, grad: Any, data: Any) -> Any:
-    rows, columns = _windows(attrs, grad, data)
     result = numpy.zeros(data.shape, "float64")
-    for n, c, y, x in numpy.ndindex(*grad.shape):
-        best, place = -numpy.inf, None
-        for i in rows[y]:
-            for j in columns[x]:
-                if i >= 0 and j >= 0 and (place is None or data[n, c, i, j] > best):
-                    best, place = data[n, c, i, j], (i, j)
-        if place is not None:
-            result[n, c, place[0], place[1]] += grad[n, c, y, x]
+    for window, places in _windows(attrs, grad, data):
+        if not all(map(len, places)):
+            continue
+        grid = numpy.ix_(*places)
+        for n, c in numpy.ndindex(*data.shape[:2]):
+            part = data[n, c][grid]
+            best = numpy.unravel_index(numpy.argmax(part), part.shape)
+            at = tuple([row[i] for row, i in zip(places, best)])
+            result[(n, c, *at)] += grad[(n, c, *window)]
     return result.astype(data.dtype)
 
 
@@ -97,21 +110,19 @@ def _padded_count(attrs: Any, size: int, window: int, axis: int) -> int:
     """Return how many elements of a window lie within the padded data."""
     start = window * attrs.strides[axis] - attrs.padding[axis]
     places = start + numpy.arange(attrs.pool_size[axis]) * attrs.dilation[axis]
-    return int((places < size + attrs.padding[axis + 2]).sum())
+    after = attrs.padding[axis + len(attrs.pool_size)]
+    return int((places < size + after).sum())
 
 
 def _avg_backward(attrs: Any, grad: Any, data: Any) -> Any:
-    rows, columns = _windows(attrs, grad, data)
     result = numpy.zeros(data.shape, "float64")
-    for y, x in numpy.ndindex(*grad.shape[2:]):
-        own_rows, own_columns = rows[y][rows[y] >= 0], columns[x][columns[x] >= 0]
-        count = len(own_rows) * len(own_columns)
+    for window, places in _windows(attrs, grad, data):
+        counts = [len(row) for row in places]
         if attrs.count_include_pad:
-            count = _padded_count(attrs, data.shape[2], y, 0)
-            count *= _padded_count(attrs, data.shape[3], x, 1)
-        for i in own_rows:
-            for j in own_columns:
-                result[:, :, i, j] += grad[:, :, y, x] / max(count, 1)
+            counts = [_padded_count(attrs, data.shape[k + 2], at, k) for k, at in enumerate(window)]
+        share = grad[(slice(None), slice(None), *window)] / max(math.prod(counts), 1)
+        for at in itertools.product(*places):
+            result[(slice(None), slice(None), *at)] += share
     return result.astype(data.dtype)
 
 
@@ -133,29 +144,25 @@ def _pool_expression(pool_type: str) -> Callable[..., Any]:
     return expression
 
 
-max_pool2d_backward = define(
-    "grad.max_pool2d_backward",
-    "output_grad data",
-    _infer_like_data,
-    description=(
-        "The gradient of ``max_pool2d`` by its data: each window's goes to its first largest "
-        "element."
-    ),
-    schema=window_schema(2),
-    compute=_pool_expression("max"),
-    evaluate=_max_backward,
-)
-avg_pool2d_backward = define(
-    "grad.avg_pool2d_backward",
-    "output_grad data",
-    _infer_like_data,
-    description=(
-        "The gradient of ``avg_pool2d`` by its data: each window's is divided among its elements."
-    ),
-    schema=window_schema(2),
-    compute=_pool_expression("avg"),
-    evaluate=_avg_backward,
-)
+def _pool_backward(kind: str, rank: int) -> OpFunction:
+    share = (
+        "goes to its first largest element" if kind == "max" else "is divided among its elements"
+    )
+    return define(
+        f"grad.{kind}_pool{rank}d_backward",
+        "output_grad data",
+        _infer_like_data(rank),
+        description=f"The gradient of ``{kind}_pool{rank}d`` by its data: each window's {share}.",
+        schema=window_schema(rank),
+        compute=_pool_expression(kind),
+        evaluate=_max_backward if kind == "max" else _avg_backward,
+    )
+
+
+max_pool2d_backward = _pool_backward("max", 2)
+avg_pool2d_backward = _pool_backward("avg", 2)
+max_pool3d_backward = _pool_backward("max", 3)
+avg_pool3d_backward = _pool_backward("avg", 3)
 
 
 # Indices

@@ -47,6 +47,7 @@ from tilesmith.relax.op.linear_maps import (
     constant_sizes,
     largest_parts,
     mean_parts,
+    moved_back,
     resized,
 )
 from tilesmith.relax.op.manipulate import broadcast_to, flip, permute_dims, split
@@ -79,6 +80,7 @@ def _unary(name: str, derived: Callable[[Any, Any], Any]) -> None:
     set_gradient(name, lambda var, call, grad, ctx: [derived(grad, call.args[0])])
 
 
+set_gradient("layout_transform", lambda var, call, grad, ctx: [moved_back(call, grad)])
 _unary("acos", lambda g, x: -g / sqrt(1 - x * x))
 _unary("asin", lambda g, x: g / sqrt(1 - x * x))
 _unary("atan", lambda g, x: g / (x * x + 1))
@@ -399,23 +401,23 @@ def _convolutions() -> None:
 _convolutions()
 
 
-def _turned_pool(kind: str) -> Gradient:
-    """Return the gradient of pools over two axes: other layouts by turning the axes."""
-    function = getattr(pooling, f"{kind}_pool2d")
-    plain = function.op.spec.gradient
+def _turned_pool(kind: str, rank: int) -> Gradient:
+    """Return the gradient of pools over several axes: other layouts by turning the axes."""
+    function = getattr(pooling, f"{kind}_pool{rank}d")
+    plain, primal = function.op.spec.gradient, "NC" + SPATIAL[rank]
 
     def turned(attrs: Any, x: Any) -> Any:
-        order = [attrs.layout.index(axis) for axis in "NCHW"]
+        order = [attrs.layout.index(axis) for axis in primal]
         out = attrs.out_layout or attrs.layout
-        given = {**dict(attrs.items()), "layout": "NCHW", "out_layout": None}
+        given = {**dict(attrs.items()), "layout": primal, "out_layout": None}
         found = function(permute_dims(x, order), **given)
-        return permute_dims(found, ["NCHW".index(axis) for axis in out])
+        return permute_dims(found, [primal.index(axis) for axis in out])
 
     other = composed(turned)
 
     def gradient(orig_var: Any, orig_call: Any, output_grad: Any, ctx: Any) -> list[Any]:
         attrs = orig_call.attrs
-        is_plain = attrs.layout == "NCHW" and attrs.out_layout in (None, "NCHW")
+        is_plain = attrs.layout == primal and attrs.out_layout in (None, primal)
         return (plain if is_plain else other)(orig_var, orig_call, output_grad, ctx)
 
     return gradient
@@ -466,7 +468,8 @@ def _adaptive_pool(kind: str, rank: int) -> Gradient:
 
 
 for _kind in ("max", "avg"):
-    set_gradient(f"nn.{_kind}_pool2d", _turned_pool(_kind))
+    set_gradient(f"nn.{_kind}_pool2d", _turned_pool(_kind, 2))
+    set_gradient(f"nn.{_kind}_pool3d", _turned_pool(_kind, 3))
     set_gradient(f"nn.{_kind}_pool1d", _narrow_pool(_kind))
     for _rank in SPATIAL:
         set_gradient(f"nn.adaptive_{_kind}_pool{_rank}d", _adaptive_pool(_kind, _rank))

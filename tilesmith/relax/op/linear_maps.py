@@ -19,14 +19,17 @@ from tilesmith.relax.expr import Constant, known_struct_info
 from tilesmith.relax.op.common import sizes_of
 from tilesmith.relax.op.elementwise import astype, where
 from tilesmith.relax.op.image import axis_weights
-from tilesmith.relax.op.index import take
+from tilesmith.relax.op.index import strided_slice, take
 from tilesmith.relax.op.linear_algebra import matmul
-from tilesmith.relax.op.manipulate import permute_dims
+from tilesmith.relax.op.manipulate import layout_transform, permute_dims
 from tilesmith.relax.op.statistical import max as greatest
 from tilesmith.relax.op.views import reshape
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["along_axis", "channel_sums", "constant_sizes", "largest_parts", "mean_parts", "resized"]
+__all__ = [
+    "along_axis", "channel_sums", "constant_sizes", "largest_parts", "mean_parts", "moved_back",
+    "resized",
+]  # fmt: skip
 
 
 def constant_sizes(expr: Any, what: str) -> list[int]:
@@ -103,3 +106,14 @@ def channel_sums(x: Any, axis: int, size: int) -> Any:
     places = numpy.arange(count)
     distance = places[None, :] - places[:, None]
     return along_axis(x, axis, (distance >= -((size - 1) // 2)) & (distance <= size // 2))
+
+
+def moved_back(call: Any, grad: Any) -> Any:
+    """Return the gradient of a ``layout_transform`` by its data: the elements go back; what is
+    padded is left out.
+    """
+    sizes = constant_sizes(call.args[0], "layout_transform")
+    inverse, _ = call.attrs.index_map.non_surjective_inverse(sizes)
+    found = layout_transform(grad, inverse)
+    axes = list(range(len(sizes)))
+    return strided_slice(found, axes, [0] * len(sizes), sizes)

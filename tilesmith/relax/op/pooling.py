@@ -19,7 +19,13 @@ from tilesmith.relax.op.convolution import (
     to_primal_array,
 )
 from tilesmith.relax.op.declaration import OpFunction, define
-from tilesmith.relax.op.grad import avg_pool2d_backward, max_pool2d_backward, window_schema
+from tilesmith.relax.op.grad import (
+    avg_pool2d_backward,
+    avg_pool3d_backward,
+    max_pool2d_backward,
+    max_pool3d_backward,
+    window_schema,
+)
 from tilesmith.relax.op.layouts import from_primal, parse_layout, to_primal
 from tilesmith.relax.spec import Gradient, Layout, Precision, topi
 from tilesmith.support.errors import UnsupportedError
@@ -173,10 +179,10 @@ def _gradient(backward: OpFunction) -> Gradient:
 
 max_pool1d = _pool("max", 1)
 max_pool2d = _pool("max", 2, Precision.FOLLOW, _gradient(max_pool2d_backward))
-max_pool3d = _pool("max", 3)
+max_pool3d = _pool("max", 3, gradient=_gradient(max_pool3d_backward))
 avg_pool1d = _pool("avg", 1)
 avg_pool2d = _pool("avg", 2, gradient=_gradient(avg_pool2d_backward))
-avg_pool3d = _pool("avg", 3)
+avg_pool3d = _pool("avg", 3, gradient=_gradient(avg_pool3d_backward))
 
 
 # Adaptive pooling: part i of n has the elements from floor(i*size/n) to ceil((i+1)*size/n).

@@ -7,13 +7,17 @@ from typing import Any
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.transform import module_pass
 from tilesmith.relax import transform
-from tilesmith.relax.expr import Function
+from tilesmith.relax.expr import Call, Function
+from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.relax.op.declaration import find_function
 from tilesmith.relax.training.loss import Loss
 from tilesmith.relax.training.optimizer import Optimizer
 from tilesmith.relax.training.utils import AppendLoss
 from tilesmith.support.errors import TypeMismatchError, UnknownNameError
 
 __all__ = ["ADJOINT", "BACKBONE", "BACKBONE_LOSS", "PREDICT", "UPDATE_PARAMS", "SetupTrainer"]
+
+_BATCH_NORM = find_function("nn.batch_norm").op
 
 PREDICT = "predict"
 BACKBONE = "backbone"
@@ -34,6 +38,18 @@ def _count(mod: IRModule, key: str) -> int:
     return int(mod.attrs[key])
 
 
+class _AtInference(PyExprMutator):
+    """Lets batch normalisation use the moving statistics."""
+
+    def visit_call_(self, op: Call) -> Any:
+        call = super().visit_call_(op)
+        if not isinstance(call, Call) or call.op is not _BATCH_NORM:
+            return call
+        attrs: Any = call.attrs
+        given = {**dict(attrs.items()), "training": False}
+        return Call(call.op, list(call.args), given, call.sinfo_args, call.span)
+
+
 @module_pass(opt_level=0, name="SetupTrainer")
 class SetupTrainer:
     """Adds to a model what training needs: its loss, the gradients, and the optimizer.
@@ -43,7 +59,7 @@ class SetupTrainer:
     takes, then the states' new values. ``loss_args`` are struct info (or variables) of the loss's
     parameters. The result has
 
-    * ``predict``, the model at inference;
+    * ``predict``, the model at inference: batch normalisation uses the moving statistics;
     * ``backbone_loss`` and ``backbone_loss_adjoint``, which takes the model's parameters and the
       targets, and returns the loss (in a tuple with the new states, if there are any) and the
       gradients of the parameters;
@@ -85,11 +101,14 @@ class SetupTrainer:
         backbone, params, states = self._check(mod)
         inputs = len(backbone.params) - params - states
         mod = mod.shallow_copy()
-        mod[GlobalVar(PREDICT)] = backbone.with_attr("global_symbol", PREDICT)
+        predict = _AtInference(mod).visit_expr(backbone)
+        mod[GlobalVar(PREDICT)] = predict.with_attr("global_symbol", PREDICT)
         mod = transform.DecomposeOpsForInference(PREDICT)(mod)
         loss = self.loss(*self.loss_args)
         append: Any = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, BACKBONE_LOSS)
         mod = append(mod)
+        # batch normalisation in training has no gradient as a whole, the arithmetic has
+        mod = transform.DecomposeOpsForTraining(BACKBONE_LOSS)(mod)
         joined = mod[BACKBONE_LOSS]
         assert isinstance(joined, Function)
         trained = joined.params[inputs : inputs + params]

@@ -1,6 +1,4 @@
-"""Passes over parameters and results: bundling, removal of unused ones, lifting of weight
-computations.
-"""
+"""Passes over parameters and results: bundling, removal of unused ones, new struct info."""
 
 from __future__ import annotations
 
@@ -9,16 +7,12 @@ from typing import Any
 
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.relax import op as operators
-from tilesmith.relax.analysis import all_global_vars, bindings_of, is_impure_call, used_vars
+from tilesmith.relax.analysis import all_global_vars, bindings_of, used_vars
 from tilesmith.relax.analysis.unused import remove_all_unused
-from tilesmith.relax.binding import Substitution, copy_with_new_vars
+from tilesmith.relax.binding import Substitution
 from tilesmith.relax.expr import (
-    Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
     Function,
     SeqExpr,
     Tuple,
@@ -31,9 +25,6 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.relations import symbolic_vars
 from tilesmith.relax.struct_info import StructInfo, TupleStructInfo
-from tilesmith.support.errors import UnknownNameError
-
-_STOP = operators.builtin.stop_lift_params.op
 
 
 def _private(mod: IRModule) -> dict[GlobalVar, Function]:
@@ -253,120 +244,4 @@ def update_param_struct_info(
             mod[name] = Function(
                 params, body, None, function.is_pure, function.attrs, function.span
             )
-    return mod
-
-
-# Work on weights ahead of time
-
-
-class _Lift:
-    """Splits a function into the part that depends on weights alone and the rest."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        self.count = int(function.attrs["num_input"])
-        self.weights = list(function.params[self.count :])
-        self.lifted: list[Binding] = []
-        self._find()
-
-    def _find(self) -> None:
-        known = set(self.weights)
-        for block in self.function.body.blocks:
-            if not isinstance(block, DataflowBlock):
-                continue
-            for binding in block.bindings:
-                reads = used_vars(binding.value)
-                if not reads or not all(var in known for var in reads):
-                    continue
-                value = binding.value
-                if isinstance(value, Call) and (value.op is _STOP or is_impure_call(value)):
-                    continue
-                if not isinstance(value, (Call, Tuple, TupleGetItem)):
-                    continue
-                if not isinstance(binding.var, DataflowVar):
-                    continue
-                self.lifted.append(binding)
-                known.add(binding.var)
-
-    def handed_over(self) -> list[Var]:
-        """Return the weights and lifted values that the remaining function takes."""
-        lifted = {binding.var for binding in self.lifted}
-        needed: dict[Var, None] = {}
-        for block in self.function.body.blocks:
-            for binding in block.bindings:
-                if binding.var not in lifted:
-                    needed.update(dict.fromkeys(used_vars(binding.value)))
-        needed.update(dict.fromkeys(used_vars(self.function.body.body)))
-        return [var for var in needed if var in lifted or var in self.weights]
-
-    def transform_function(self, outputs: list[Var], symbol: str | None) -> Function:
-        """Return the function from the tuple of weights to the tuple that the remaining function
-        takes.
-        """
-        info = TupleStructInfo(tuple([known_struct_info(param) for param in self.weights]))
-        whole = Var("params", info)
-        used = {var for binding in self.lifted for var in used_vars(binding.value)} | set(outputs)
-        first = [
-            VarBinding(
-                DataflowVar(param.name_hint, known_struct_info(param)), TupleGetItem(whole, i)
-            )
-            for i, param in enumerate(self.weights)
-        ]
-        values = {p: b.var for p, b in zip(self.weights, first)}
-        rename = Substitution(values, {})
-        rename.builder_.begin_dataflow_block()
-        for param, binding in zip(self.weights, first):
-            if param in used:
-                rename.builder_.emit_normalized(binding)
-        for binding in self.lifted:
-            rename.visit_binding(binding)
-        result = Tuple([rename.visit_expr(var) for var in outputs])
-        final = rename.builder_.emit_output(result)
-        block = rename.builder_.end_block()
-        attrs = {} if symbol is None else {"global_symbol": symbol}
-        function = Function([whole], SeqExpr([block], final), None, True, attrs)
-        return copy_with_new_vars(function)
-
-    def rest(self, outputs: list[Var]) -> Function:
-        """Return the remaining function, which takes this tuple instead of the weights."""
-        lifted = {id(binding) for binding in self.lifted}
-        blocks = []
-        for block in self.function.body.blocks:
-            kept = [binding for binding in block.bindings if id(binding) not in lifted]
-            if kept:
-                kind = DataflowBlock if isinstance(block, DataflowBlock) else BindingBlock
-                blocks.append(kind(tuple(kept), block.span))
-        params = [Var(var.name_hint, known_struct_info(var)) for var in outputs]
-        values = dict(zip(outputs, params))
-        body = SeqExpr(blocks, self.function.body.body, self.function.body.span)
-        body = Substitution(values, {}).visit_with_new_scope(body)
-        return self.function.with_fields(
-            params=[*self.function.params[: self.count], *params], body=body
-        )
-
-
-@compiler_pass("LiftTransformParams")
-def lift_transform_params(mod: IRModule, shared_transform: Any = False) -> IRModule:
-    """Moves computations that depend on weights alone (parameters after the first ``num_input``)
-    into a function ``NAME_transform_params``: it maps the tuple of weights to the tuple that the
-    remaining function takes.
-
-    ``relax.op.stop_lift_params`` keeps a value where it is.
-    """
-    if shared_transform:
-        raise UnknownNameError(
-            "LiftTransformParams: one transform for several functions is not supported",
-            notes=("run it on a module with one function that has num_input",),
-        )
-    for name, function in list(mod.functions.items()):
-        if not isinstance(function, Function) or "num_input" not in function.attrs:
-            continue
-        if function.body is None or len(function.params) <= int(function.attrs["num_input"]):
-            continue
-        split = _Lift(function)
-        outputs = split.handed_over()
-        symbol = f"{name.name_hint}_transform_params"
-        public = symbol if "global_symbol" in function.attrs else None
-        mod[symbol] = split.transform_function(outputs, public)
-        mod[name] = split.rest(outputs)
     return mod

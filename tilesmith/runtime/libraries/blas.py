@@ -118,7 +118,9 @@ def find_mkl() -> Blas:
 def cblas_matmul(
     lhs: NDArray, rhs: NDArray, out: NDArray, transa: bool = False, transb: bool = False
 ) -> None:
-    """Store the product of two matrices, or of each pair in two batches, by OpenBLAS."""
+    """Store the product of two matrices, of each pair in two batches, or of a batch and one
+    matrix, by OpenBLAS.
+    """
     _multiply(find_openblas(), lhs, rhs, out, transa, transb)
 
 
@@ -184,7 +186,7 @@ def _sizes(
     """Return rows, columns and depth of a product, after a check of all shapes."""
     a = left.shape[-2:][::-1] if transa else left.shape[-2:]
     b = right.shape[-2:][::-1] if transb else right.shape[-2:]
-    batches = {array.shape[:-2] for array in (left, right)} - {(1,)}
+    batches = {array.shape[:-2] for array in (left, right)} - {(), (1,)}
     fits = a[1] == b[0] and out.shape[-2:] == (a[0], b[1]) and len(batches) <= 1
     if not fits or (batches and batches != {out.shape[:-2]}):
         raise ShapeError(
@@ -205,11 +207,16 @@ def _multiply(
     left, right = _compact(lhs), _compact(rhs)
     target, is_own = _output(out)
     rows, columns, depth = _sizes(left, right, target, transa, transb)
+    result = target
+    if right.ndim == 2 < left.ndim and not transa:
+        # one matrix for the whole batch: its rows are those of one tall matrix
+        left, result = left.reshape(-1, depth), target.reshape(-1, columns)
+        rows = result.shape[0]
     if target.size and not depth:
         target[...] = 0
     elif target.size:
         lefts, rights, targets = [
-            array.reshape(-1, *array.shape[-2:]) for array in (left, right, target)
+            array.reshape(-1, *array.shape[-2:]) for array in (left, right, result)
         ]
         for number, result in enumerate(targets):
             a, b = [array[number if len(array) > 1 else 0] for array in (lefts, rights)]

@@ -119,12 +119,14 @@ def pool_grad(
     layout: str = "NCHW",
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Return the gradient of `pool2d` by its data, from the gradient by its result.
+    """Return the gradient of `pool2d`, or of `pool3d` with a layout of its axes, by its data, from
+    the gradient by its result.
 
     "max": a window's gradient goes to its first largest element; "avg": it is divided among the
     elements that counted in the mean.
     """
-    windows = windows_of(layout, 2, kernel, stride, dilation, padding)
+    rank = len([axis for axis in layout if axis.isupper()]) - 2
+    windows = windows_of(layout, rank, kernel, stride, dilation, padding)
     gradient = _Gradient(grads, data, windows)
     if pool_type == "max":
         return gradient.of_max()

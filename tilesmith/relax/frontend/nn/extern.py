@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilesmith.contrib.cc import create_shared, get_cc
+from tilesmith.contrib.cc import get_cc
+from tilesmith.contrib.cplusplus import is_cplusplus, link_cplusplus
 from tilesmith.contrib.programs import run_program
 from tilesmith.runtime.module import Module as RuntimeModule
 from tilesmith.runtime.module import load_static_library
@@ -186,16 +187,11 @@ class SourceModule(ExternModule):
 
 def _load(path: Path, names: list[str], compiler: str | None) -> RuntimeModule:
     """Load an object file: C++, whose variables end with the program, as a shared library."""
-    content = path.read_bytes()
-    if b"__gxx_personality" not in content and b"__cxa_atexit" not in content:
+    objects = [path.read_bytes()]
+    if not is_cplusplus(objects):
         return load_static_library(str(path), func_names=names)
-    if compiler is None:
-        raise MissingDependencyError("g++", purpose=f"linking the C++ code of '{path.name}'")
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "code.so"
-        create_shared(str(library), [str(path)], options=["-lstdc++"], cc=compiler)
-        made: RuntimeModule = shared_library(library.read_bytes())
-        return made
+    made: RuntimeModule = shared_library(link_cplusplus(objects, compiler, f"'{path.name}'"))
+    return made
 
 
 def _check_format(source_format: str) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from tilesmith.ir import IntImm, Op
-from tilesmith.ir.module import plain_value
-from tilesmith.relax.expr import known_struct_info
-from tilesmith.relax.struct_info import ShapeExpr, TensorStructInfo
+from tilesmith.ir import Op
+from tilesmith.relax.backend.contrib.library_graph import LibraryGraph
 from tilesmith.relay.expr import Call, Constant, Tuple, Var
 from tilesmith.relay.function import Function
 from tilesmith.relay.walks import post_order
@@ -20,94 +17,52 @@ from tilesmith.support.errors import UnsupportedError
 __all__ = ["constants_of", "graph_of", "register_json_codegen"]
 
 
-def _description(expr: Any, symbol: str) -> dict[str, Any]:
-    info = known_struct_info(expr)
-    sizes: list[Any] = [None]
-    if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr):
-        sizes = [getattr(size, "value", None) for size in info.shape.values]
-    if not isinstance(info, TensorStructInfo) or None in sizes:
-        raise UnsupportedError(
-            f"'{symbol}': a value is {info}",
-            notes=("a graph in JSON has tensors of known sizes",),
-        )
-    return {"shape": [sizes], "dtype": [str(info.dtype)]}
-
-
-def _plain(value: Any) -> Any:
-    value = plain_value(value)
-    if isinstance(value, IntImm):
-        return value.value
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-
-
 class _Writer:
-    """Writes the nodes of one function; ``names`` counts the constants of all."""
+    """Writes the nodes of one function; ``constants`` holds those of all functions."""
 
     def __init__(self, symbol: str, constants: dict[str, Constant]) -> None:
-        self.symbol = symbol
+        self.graph = LibraryGraph(symbol)
         self.constants = constants
-        self.nodes: list[dict[str, Any]] = []
-        self.places: dict[int, int] = {}
 
-    def graph(self, function: Function) -> dict[str, Any]:
-        """Return the graph of a function."""
+    def write(self, function: Function) -> list[Any]:
+        """Write a function; return its results."""
         for param in function.params:
-            self._add(param, {"op": "input", "name": param.name_hint})
-        order = post_order(function.body, lambda one: not isinstance(one, Function))
-        for node in order:
+            self.graph.input(param, param.name_hint)
+        for node in post_order(function.body, lambda one: not isinstance(one, Function)):
             self._node(node)
         body = function.body
-        results = body.fields if isinstance(body, Tuple) else (body,)
-        arguments = [place for place, one in enumerate(self.nodes) if one["op"] != "kernel"]
-        return {
-            "nodes": self.nodes,
-            "arg_nodes": arguments,
-            "heads": [[self.places[id(one)], 0, 0] for one in results],
-            "node_row_ptr": list(range(len(self.nodes) + 1)),
-        }
-
-    def _add(self, node: Any, described: dict[str, Any]) -> None:
-        described.setdefault("attrs", {}).update(_description(node, self.symbol))
-        self.places[id(node)] = len(self.nodes)
-        self.nodes.append(described)
+        return list(body.fields) if isinstance(body, Tuple) else [body]
 
     def _node(self, node: Any) -> None:
         if isinstance(node, Constant):
-            name = f"{self.symbol}_const_{len(self.constants)}"
+            name = f"{self.graph.symbol}_const_{len(self.constants)}"
             self.constants[name] = node
-            self._add(node, {"op": "const", "name": name})
+            self.graph.constant(node, name)
         elif isinstance(node, Call):
             self._call(node)
         elif not isinstance(node, (Op, Var, Tuple, Function)):
             raise UnsupportedError(
-                f"'{self.symbol}' holds a {type(node).__name__}, which graphs in JSON do not have"
+                f"'{self.graph.symbol}' holds a {type(node).__name__}, which graphs in JSON do not"
+                " have"
             )
 
     def _call(self, call: Call) -> None:
-        described: dict[str, Any] = {
-            "op": "kernel",
-            "inputs": [[self.places[id(arg)], 0, 0] for arg in call.args],
-            "attrs": {"num_inputs": len(call.args), "num_outputs": 1},
-        }
         op: Any = call.op
         if isinstance(op, Op):
-            described["name"] = op.name
             attrs: Any = call.attrs or {}
-            described["attrs"].update({key: _plain(attrs[key]) for key in attrs})
+            self.graph.kernel(call, op.name, call.args, {key: attrs[key] for key in attrs})
         else:
-            described["name"] = str(op.attrs["Composite"])
-            described["graph"] = _Writer(self.symbol, self.constants).graph(op)
-        self._add(call, described)
+            inner = _Writer(self.graph.symbol, self.constants)
+            results = inner.write(op)
+            described = inner.graph.described(results)
+            self.graph.kernel(call, str(op.attrs["Composite"]), call.args, {}, described)
 
 
 def graph_of(function: Function, library: str) -> tuple[str, dict[str, Constant]]:
     """Return a function as JSON, and its constants by name."""
-    symbol = str(function.attrs["global_symbol"])
     constants: dict[str, Constant] = {}
-    graph = _Writer(symbol, constants).graph(function)
-    return json.dumps({"symbol": symbol, "library": library, **graph}, indent=1), constants
+    writer = _Writer(str(function.attrs["global_symbol"]), constants)
+    return writer.graph.text(library, writer.write(function)), constants
 
 
 def constants_of(function: Function, library: str) -> dict[str, Any]:

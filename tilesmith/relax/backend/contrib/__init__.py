@@ -1,0 +1,8 @@
+"""Code generators for parts of graphs: libraries that compute them where the program runs."""
+
+from tilesmith.support.lazy import lazy_attributes
+
+__getattr__, __dir__ = lazy_attributes(
+    __name__,
+    {name: f"{__name__}.{name}" for name in ("cblas", "dnnl", "library_codegen", "library_graph")},
+)
