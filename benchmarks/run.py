@@ -439,14 +439,14 @@ def torch_zoo(
             finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode:  # one model's failure is a result, not the end
             failures = {"all": finished.stderr[-2000:]}
-            results[name] = {"latency": {}, "seconds": {}, "largest_error": {}, "failures": failures,
-                             "times_as_fast": {}}  # fmt: skip
+            empty = dict.fromkeys(("latency", "seconds", "largest_error", "times_as_fast"), {})
+            results[name] = {**empty, "failures": failures}
         else:
             results[name] = json.loads(finished.stdout.splitlines()[-1])
     columns = [OURS, *["tilesmith dynamic"] * dynamic, "torch", *[RIVAL] * rival]
     heads = ["", *columns, "× torch", *[f"× {RIVAL}"] * rival, *["dynamic ÷ static"] * dynamic]
     report.show(
-        f"models in torch, batch {batch}, {threads} threads, in turns; ×: times as fast as the rival",
+        f"models in torch, batch {batch}, {threads} threads, in turns; ×: as fast as the rival",
         [*heads, "error", "import", "compile"],
         [torch_row(name, record, columns) for name, record in results.items()],
     )

@@ -117,7 +117,7 @@ class Case:
         return executable, run, expected, seconds
 
     def onnxruntime(self, folder: Path) -> Run:
-        """Return a function that runs the model in onnxruntime; raises what torch's exporter does."""
+        """Return a function that runs the model in onnxruntime; or raise as torch does."""
         import onnxruntime
 
         path = folder / "model.onnx"

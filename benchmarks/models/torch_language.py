@@ -1,5 +1,5 @@
-"""Well-known language models in plain torch, with random weights: their sizes are arguments, so that
-tests take small ones.
+"""Well-known language models in plain torch, with random weights: their sizes are arguments, so
+that tests take small ones.
 """
 
 from __future__ import annotations

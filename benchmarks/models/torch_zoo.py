@@ -1,12 +1,12 @@
-"""The models in plain torch by name, each of a realistic size and of the smallest with all its parts.
+"""The models in plain torch by name, each of a realistic size and of a small one with all parts.
 
     from benchmarks.models.torch_zoo import ZOO
     entry = ZOO["resnet18"]
     model, inputs = entry.build(batch=1)        # in evaluation mode, weights from a seed
     model, inputs = entry.build_small()         # what the tests import
 
-Inputs are what ``torch.export.export`` takes. ``dynamic`` names the sizes that may be left open: for
-each input (in a tuple, as the inputs are) the label of an axis by its place, and its largest size.
+Inputs are what ``torch.export.export`` takes. ``dynamic`` names the sizes that may be left open:
+for each input (in a tuple, as the inputs are) the label of an axis by its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMITS = {"batch": 64, "length": 512, "old": 512}
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: how it is made, and what it takes for a size of batch (that of Llama is always 1)."""
+    """A model: how it is made, and what it takes for a batch (that of Llama is always 1)."""
 
     make: Callable[[], nn.Module]
     inputs: Callable[[int], Inputs]

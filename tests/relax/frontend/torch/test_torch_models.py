@@ -13,7 +13,6 @@ from tilesmith import relax
 from tilesmith.relax.frontend.torch import from_exported_program
 from tilesmith.relax.interpreter import run
 
-
 NAMES = [name for name in ZOO if name != "llama"]  # whose cache is in buffers, see below
 COMPILED = ("resnet18", "bert_base", "lstm")
 

@@ -4,16 +4,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from tilesmith.testing.fuzz.models import cases, graph_operators  # noqa: E402, F401
-from tilesmith.testing.fuzz.models.actions import run_case  # noqa: E402
-from tilesmith.testing.fuzz.models.campaign import Options  # noqa: E402
-from tilesmith.testing.fuzz.models.graph import GROWERS, Graph  # noqa: E402
-from tilesmith.testing.fuzz.models.pick import NotApplicable, Pick  # noqa: E402
-from tilesmith.testing.fuzz.models.reference import difference  # noqa: E402
-from tilesmith.testing.fuzz.models.torch_graph import (  # noqa: E402
+from tilesmith.testing.fuzz.models import cases
+from tilesmith.testing.fuzz.models.actions import run_case
+from tilesmith.testing.fuzz.models.campaign import Options
+from tilesmith.testing.fuzz.models.graph import GROWERS, Graph
+from tilesmith.testing.fuzz.models.pick import NotApplicable, Pick
+from tilesmith.testing.fuzz.models.reference import difference
+from tilesmith.testing.fuzz.models.torch_graph import (
     TorchGraph,
     exported,
     graph_inputs,

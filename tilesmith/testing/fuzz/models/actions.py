@@ -80,7 +80,9 @@ def act(case: cases.Case, path: Path | None, saved: Path, note: Note) -> Record:
         return {"artifact": _artifact, "torch": _torch}.get(kind, _model)(case, path, begin)
     except BaseException as error:  # whatever it is, it is the outcome of the case
         record = judge(error, phase)
-        if case["kind"] in ("graph", "torch") and record["outcome"] == "typed":  # drawn graphs are valid
+        if (
+            case["kind"] in ("graph", "torch") and record["outcome"] == "typed"
+        ):  # drawn graphs are valid
             text = f"{record['error']}: {record['message']}"
             return failure("refused", text, phase, traceback.format_exc())
         return record

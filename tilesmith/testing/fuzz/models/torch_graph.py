@@ -75,7 +75,9 @@ class TorchGraph(torch.nn.Module):
         is_number = array.ndim == 0 or array.dtype.kind == "i" or operator == "Resize"
         if place not in NUMBERS.get(operator, ()) or not is_number:
             return getattr(self, name)
-        return array[()] if array.dtype.itemsize == 1 else array.tolist()  # the type of bytes counts
+        return (
+            array[()] if array.dtype.itemsize == 1 else array.tolist()
+        )  # the type of bytes counts
 
 
 def graph_inputs(model: ModelProto, sizes: dict[str, int]) -> list[numpy.ndarray]:

@@ -1,8 +1,8 @@
-"""What the operators of drawn graphs are in torch: a function for each, of its inputs and attributes.
+"""What the operators of drawn graphs are in torch: functions of their inputs and attributes.
 
 Inputs are tensors, or plain numbers and lists where the graph stores them and ``NUMBERS`` says so
-(bytes are scalars of numpy); sizes that a model computes are lists, whose elements torch may know as
-symbols.
+(bytes are scalars of numpy); sizes that a model computes are lists, whose elements torch may know
+as symbols.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "Expand": (1,), "Tile": (1,), "Resize": (2,), "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2), "Trilu": (1,),
 }  # fmt: skip
-"""Places of inputs that torch takes as numbers, where the graph stores them as numbers or as vectors
-of integers."""
+"""Places of inputs that torch takes as numbers, where the graph stores them as numbers or as
+vectors of integers."""
 
 OPERATORS: dict[str, Operator] = {
     "Abs": torch.abs,
