@@ -421,5 +421,75 @@ def relay_door(
     click.echo(report.save("relay", saved, path, threads=threads, rounds=rounds))
 
 
+def torch_row(name: str, record: dict[str, Any], contestants: list[str]) -> list[str]:
+    """One line of the table of models in torch."""
+    cells = [name]
+    for contestant in contestants:
+        timing = record["latency"].get(contestant)
+        cells.append(format_seconds(timing["median_ms"] / 1e3) if timing else "-")
+    for rival in ("torch", RIVAL):
+        if rival in contestants:
+            factor = record["times_as_fast"].get(rival)
+            cells.append(f"{factor:.2f}" if factor else "-")
+    if "tilesmith dynamic" in contestants:
+        factor = record.get("dynamic_to_static")
+        cells.append(f"{factor:.2f}" if factor else "-")
+    error = record["largest_error"].get(OURS)
+    cells.append("-" if error is None else f"{error:.1e}")
+    seconds = record["seconds"].get(OURS)
+    cells += [f"{seconds[key]:.1f} s" if seconds else "-" for key in ("import", "compile")]
+    return cells
+
+
+@main.command("torch")
+@click.option("--models", default="", help="Names, separated by commas; default: all.")
+@click.option("--batch", default=1, show_default=True)
+@click.option("--dynamic", is_flag=True, help="Also with sizes that are left open, and the ratio.")
+@click.option("--onnxruntime/--no-onnxruntime", "rival", default=True, show_default=True)
+@click.option("--profile", is_flag=True, help="Also a table of the kernels of each model.")
+@threads_option
+@rounds_option
+@json_option
+def torch_zoo(
+    models: str, batch: int, dynamic: bool, rival: bool, profile: bool, threads: int, rounds: int,
+    path: Path | None,
+) -> None:  # fmt: skip
+    """Measure models in plain torch, each in a process of its own: import, compile (no caches),
+    errors and latencies against eager torch.
+    """
+    from benchmarks.models.torch_zoo import ZOO
+
+    names = models.split(",") if models else list(ZOO)
+    if unknown := [name for name in names if name not in ZOO]:
+        raise click.BadParameter(f"no {unknown[0]}; there are {', '.join(ZOO)}")
+    options = ["--batch", batch, "--threads", threads, "--rounds", rounds]
+    options += ["--dynamic"] * dynamic + ["--profile"] * profile
+    options += ["--onnxruntime" if rival else "--no-onnxruntime"]
+    results: dict[str, Any] = {}
+    for name in names:
+        command = [sys.executable, "-m", "benchmarks.torch_models", name, *map(str, options)]
+        with status(f"measuring {name}"):
+            finished = subprocess.run(command, capture_output=True, text=True)
+        if finished.returncode:  # one model's failure is a result, not the end
+            failures = {"all": finished.stderr[-2000:]}
+            empty = dict.fromkeys(("latency", "seconds", "largest_error", "times_as_fast"), {})
+            results[name] = {**empty, "failures": failures}
+        else:
+            results[name] = json.loads(finished.stdout.splitlines()[-1])
+    columns = [OURS, *["tilesmith dynamic"] * dynamic, "torch", *[RIVAL] * rival]
+    heads = ["", *columns, "× torch", *[f"× {RIVAL}"] * rival, *["dynamic ÷ static"] * dynamic]
+    report.show(
+        f"models in torch, batch {batch}, {threads} threads, in turns; ×: as fast as the rival",
+        [*heads, "error", "import", "compile"],
+        [torch_row(name, record, columns) for name, record in results.items()],
+    )
+    report_failures(results)
+    for name, record in results.items():
+        if "profile" in record:
+            click.echo(f"\n{name}\n{record['profile']}")
+    settings = {"threads": threads, "rounds": rounds, "batch": batch}
+    click.echo(report.save("torch", results, path, **settings))
+
+
 if __name__ == "__main__":
     main(prog_name="python -m benchmarks.run")

@@ -92,7 +92,7 @@ def tir_command(
 )
 @click.option("--seed", type=int, help="Of the first case; default: from the clock.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--kind", help="Only cases of one kind (model, graph, artifact, …).")
+@click.option("--kind", help="Only cases of one kind (model, graph, torch, …).")
 @click.option(
     "--level", type=click.Choice(["node", "attribute", "byte"]), help="Only such changes of models."
 )
@@ -106,18 +106,19 @@ def models_command(
     context: click.Context, cases: int | None, minutes: float | None, seed: int | None, jobs: int,
     kind: str | None, level: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
-    """Change models, compiled models and arrays, draw graphs of operators, and look at what becomes
-    of them.
+    """Change models, compiled models and arrays, draw graphs of operators (of ONNX, and of torch
+    where that is installed), and look at what becomes of them.
 
     Each case runs in a process of its own, with limits of time and memory. Failures: the process
     dies or does not end, an error is not one of Tilesmith's or does not explain itself, a result is
-    not onnxruntime's. The exit code is 1 when something failed; each failure is reduced and saved.
-    A run that is interrupted shows what it did until then; the exit code is 130 (Ctrl-C) or 143
-    (SIGTERM).
+    not that of onnxruntime or torch. The exit code is 1 when something failed; each failure is
+    reduced and saved. A run that is interrupted shows what it did until then; the exit code is 130
+    (Ctrl-C) or 143 (SIGTERM).
     """
     import time
 
     from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
+    from tilesmith.relax.frontend.torch.torch_package import require_torch
     from tilesmith.support.progress import progress
 
     require_onnx()
@@ -126,6 +127,8 @@ def models_command(
 
     if kind is not None and kind not in KINDS:
         raise click.BadParameter(f"there are {', '.join(KINDS)}", param_hint="--kind")
+    if kind == "torch":
+        require_torch()
     if minutes is None and cases is None:
         minutes = 1.0
     chosen = int(time.time()) % 10**6 * 1000 if seed is None else seed

@@ -259,6 +259,10 @@ def test_what_a_model_writes_to_is_returned_after_its_results():
         (lambda x: x.unfold(1, 3, 2), (2, 8)),
         (lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.0, 0.5])), (3, 4)),
         (lambda x: torch.kthvalue(x, 2, 1)[0], (3, 4)),
+        (lambda x: torch.linalg.vector_norm(x, 2, (0, -1), True), (2, 3, 4)),
+        (lambda x: torch.norm(x, dim=1) + torch.linalg.vector_norm(x, 3, 1), (3, 4)),
+        (lambda x: torch.linalg.vector_norm(x, float("-inf")), (3, 4)),
+        (lambda x: torch.linalg.vector_norm(x, 0) + x.norm(1), ()),
     ],
 )
 def test_an_operator_agrees_with_torch(function, shape):

@@ -51,7 +51,7 @@ def _make_file(case: cases.Case, saved: Path, folder: Path) -> Path | None:
     kind = case["kind"]
     if kind == "model":
         return cases.make_model(case, folder)
-    if kind == "graph":
+    if kind in ("graph", "torch"):
         return cases.make_graph(case, folder)
     if kind == "artifact":
         return cases.make_artifact(case, saved, folder)
@@ -77,10 +77,12 @@ def act(case: cases.Case, path: Path | None, saved: Path, note: Note) -> Record:
             return _array_file(case, path, saved, begin)
         if case["through"] == "command":
             return _command(case, path, begin)
-        return (_artifact if kind == "artifact" else _model)(case, path, begin)
+        return {"artifact": _artifact, "torch": _torch}.get(kind, _model)(case, path, begin)
     except BaseException as error:  # whatever it is, it is the outcome of the case
         record = judge(error, phase)
-        if case["kind"] == "graph" and record["outcome"] == "typed":  # drawn graphs are valid
+        if (
+            case["kind"] in ("graph", "torch") and record["outcome"] == "typed"
+        ):  # drawn graphs are valid
             text = f"{record['error']}: {record['message']}"
             return failure("refused", text, phase, traceback.format_exc())
         return record
@@ -135,6 +137,12 @@ def _model(case: cases.Case, path: Path, note: Note) -> Record:
     results = _flat(executable(*arguments))
     note("compare")
     return compare(path, arguments, results)
+
+
+def _torch(case: cases.Case, path: Path, note: Note) -> Record:
+    from tilesmith.testing.fuzz.models.torch_graph import compare_with_torch  # imports torch
+
+    return compare_with_torch(path, cases.size_of(case), note)
 
 
 def _command(case: cases.Case, path: Path, note: Note) -> Record:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ _MODULE = "tilesmith.testing.fuzz.models.server"
 @dataclass
 class Options:
     """The settings of a run. It ends after so many cases or seconds, whichever comes first. With
-    ``own_models`` it leaves those of onnx out, and its servers start sooner; ``command`` names the
-    command line ("module:name"), through which some cases go.
+    ``own_models`` it leaves those of onnx and graphs in torch out, and its servers start sooner;
+    ``command`` names the command line ("module:name"), through which some cases go.
     """
 
     cases: int | None = None
@@ -44,6 +45,12 @@ class Options:
     command: str | None = None
     case_seconds: float = 60.0
     case_memory: int = 3 << 30
+
+    @property
+    def has_torch(self) -> bool:
+        """Whether graphs in torch are drawn: asked for, or where torch is installed."""
+        is_drawn = self.kind is None and not self.own_models
+        return self.kind == "torch" or is_drawn and find_spec("torch") is not None
 
 
 @dataclass
@@ -96,6 +103,8 @@ class Runner:
         ]  # fmt: skip
         if options.own_models:
             self._arguments.append("--own-models")
+        if options.has_torch:
+            self._arguments.append("--torch")
         if options.command:
             self._arguments += ["--command", options.command]
         if options.patch:
@@ -248,7 +257,8 @@ def _saved(options: Options, folder: Path) -> Path:
     saved = folder / "saved"
     saved.mkdir()
     runner = Runner(
-        dataclasses.replace(options, patch=None, own_models=True, case_memory=8 << 30), saved
+        dataclasses.replace(options, patch=None, own_models=True, kind=None, case_memory=8 << 30),
+        saved,
     )
     try:
         record, _ = runner.ask({"save": True})

@@ -32,9 +32,12 @@ __all__ = [
 
 Case = dict[str, Any]
 
-KINDS = {"model": 74, "artifact": 10, "arguments": 9, "tensors": 3, "file": 4, "graph": 40}
+KINDS = {
+    "model": 74, "artifact": 10, "arguments": 9, "tensors": 3, "file": 4, "graph": 40, "torch": 12,
+}  # fmt: skip
 """Kinds of cases, with how often they are drawn: damaged models, compiled models, arguments of a
-compiled model, tensors made of odd things, files of arrays, and graphs of random operators."""
+compiled model, tensors made of odd things, files of arrays, graphs of random operators, and such
+graphs written in torch."""
 
 _STEPS = (2, 14)
 """The least and most operators of a graph."""
@@ -52,13 +55,17 @@ def draw_case(
     level: str | None = None,
     own_models: bool = False,
     has_command: bool = True,
+    has_torch: bool = True,
 ) -> Case:
     """Return the case of a seed; ``kind`` and ``level`` choose among those that can be drawn. With
     ``own_models`` it begins with a model that is written here, without ``has_command`` it does not
-    use the command line.
+    use the command line, without ``has_torch`` a graph stays one of ONNX unless ``kind`` says so.
     """  # fmt: skip
     pick = Pick(seed)
+    chosen = kind
     kind = kind or _weighted(pick, KINDS)
+    if kind == "torch" and chosen is None and not has_torch:
+        kind = "graph"
     if kind == "file" and not has_command:
         kind = "arguments"
     case: Case = {"seed": seed, "kind": kind, "mutations": []}
@@ -69,7 +76,7 @@ def draw_case(
         wanted = level or _weighted(pick, _LEVELS)
         names = [name for name, (each, _) in MUTATIONS.items() if each == wanted]
         count = pick.choices([0, 1, 2, 3, 5], [3, 50, 27, 14, 6])[0]
-    elif kind == "graph":
+    elif kind in ("graph", "torch"):
         case["base"], case["through"], names = "graph", "python", ["grow"]
         count = pick.randint(*_STEPS)
     elif kind == "artifact":

@@ -42,8 +42,12 @@ _WARMING = ("conv", "matmul_dynamic", "reduce", "gather")
 class Server:
     """Answers requests by forking; see ``handle`` for what can be asked."""
 
-    def __init__(self, saved: Path, seconds: float, memory: int, own_models: bool = False) -> None:
+    def __init__(
+        self, saved: Path, seconds: float, memory: int, own_models: bool = False,
+        has_torch: bool = False,
+    ) -> None:  # fmt: skip
         self.own_models = own_models
+        self.has_torch = has_torch
         self.saved = saved
         self.seconds = seconds
         self.memory = memory
@@ -58,7 +62,9 @@ class Server:
         if case is None:
             kind, level = request.get("kind"), request.get("level")
             has_command = actions.command is not None
-            case = draw_case(request["seed"], kind, level, self.own_models, has_command)
+            case = draw_case(
+                request["seed"], kind, level, self.own_models, has_command, self.has_torch
+            )
         names = request.get("names")
 
         def work(folder: Path, note: Callable[[str], None]) -> dict[str, Any]:
@@ -112,8 +118,8 @@ class Server:
                 record = json.loads(text)
         if record is None:
             output = outside.read_text(errors="replace") if outside.exists() else ""
-            if phase == "compare":  # the rival died, not we
-                record = {"outcome": "ok", "phase": phase, "reason": "onnxruntime dies"}
+            if phase in ("compare", "export"):  # the rival died, not we
+                record = {"outcome": "ok", "phase": phase, "reason": "the rival dies"}
             else:
                 record = of_signal(status, phase, output)
         found = sorted(path for path in inside.iterdir() if path.is_file())
@@ -198,7 +204,7 @@ def _end_group(child: int) -> None:
         return
 
 
-def _warm_up(own_models: bool) -> None:
+def _warm_up(own_models: bool, has_torch: bool) -> None:
     """Import what cases use and compile a few models, so that children do not have to."""
     from tilesmith.driver.model import compile as compile_model
     from tilesmith.relax.frontend.onnx import supported_operators
@@ -219,6 +225,10 @@ def _warm_up(own_models: bool) -> None:
                 raise
     for name in _WARMING:
         compile_model(load_base(name), cache=False)
+    if has_torch:
+        from tilesmith.testing.fuzz.models.torch_graph import warm_up
+
+        warm_up()
     gc.freeze()  # the collector of a child does not touch, and so copy, what is here
 
 
@@ -235,12 +245,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--memory", type=int, default=3 << 30)
     parser.add_argument("--own-models", action="store_true")
+    parser.add_argument("--torch", action="store_true")
     parser.add_argument("--command")
     parser.add_argument("--patch")
     options = parser.parse_args()
 
     def start() -> None:
-        _warm_up(options.own_models)
+        _warm_up(options.own_models, options.torch)
         if options.command:
             actions.command = _named(options.command)
         if options.patch:
@@ -248,7 +259,9 @@ def main() -> None:
 
     # So that whoever is asked to end ends the child, too, and removes its folder.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    server = Server(options.saved, options.seconds, options.memory, options.own_models)
+    server = Server(
+        options.saved, options.seconds, options.memory, options.own_models, options.torch
+    )
     serve(server.handle, start)
 
 

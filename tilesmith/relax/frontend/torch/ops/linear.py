@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -19,6 +20,7 @@ from tilesmith.relax.frontend.torch.node import (
     reshape,
     shape_of,
 )
+from tilesmith.relax.frontend.torch.ops.reduction import extreme
 from tilesmith.relax.frontend.torch.registry import converter
 from tilesmith.runtime.dtype import DataType
 
@@ -143,20 +145,34 @@ def _masked(node: AtenNode, scores: Any, query: Any, key: Any, dtype: Any) -> An
 # Distances
 
 
-def distances(node: AtenNode, difference: Any, p: float) -> Any:
-    """Return the p-norms of vectors along the last axis."""
+def distances(
+    node: AtenNode, difference: Any, p: float, axes: Sequence[int] = (-1,), keep: bool = False
+) -> Any:
+    """Return the p-norms of vectors along axes."""
     dtype = dtype_of(difference)
     size = node.emit(op.abs(difference))
     if p == 0:
-        return op.sum(op.astype(op.not_equal(size, number(0, dtype)), dtype), [-1])
+        return op.sum(op.astype(op.not_equal(size, number(0, dtype)), dtype), axes, keep)
     if p == 1:
-        return op.sum(size, [-1])
+        return op.sum(size, axes, keep)
     if math.isinf(p):
-        return op.max(size, [-1])
+        return extreme(node, size, list(axes), keep, p > 0)
     if p == 2:
-        return op.sqrt(op.sum(op.multiply(size, size), [-1]))
-    total = op.sum(op.power(size, number(p, dtype)), [-1])
+        return op.sqrt(op.sum(op.multiply(size, size), axes, keep))
+    total = op.sum(op.power(size, number(p, dtype)), axes, keep)
     return op.power(total, number(1 / p, dtype))
+
+
+@converter("linalg_vector_norm")
+def _vector_norm(node: AtenNode) -> Any:
+    x = node.tensor("self", node.dtype)
+    if _is_empty(x):
+        return full_like_shape(node.shape, 0, node.dtype)
+    rank = rank_of(x)
+    x = x if rank else reshape(x, [1])
+    axes = node.axes("dim", rank) if rank else [0]
+    keep = bool(rank and node.get("keepdim", False))
+    return distances(node, x, float(node.get("ord", 2)), axes, keep)
 
 
 @converter("_cdist_forward")
