@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 20,
     "lowering": 11,
-    "relax": 414,
+    "relax": 413,
     "schedule_rules": 17,
     "script": 37,
     "target": 10,

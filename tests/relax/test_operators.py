@@ -257,6 +257,16 @@ CASES = {
     "one_hot": (op.one_hot, [i64(3, 2)], {"on_value": 1, "off_value": 0, "depth": 4}),
     "checked_lengths": (op.checked_lengths, [np.array([0, 5, 3])], {"size": (5,)}),
     "quantize": (op.quantize, [f32(3, 5) * 3, positive(5), i32(5)], {"axis": 1}),
+    "quantize_scalar": (
+        op.quantize,
+        [f32() * 3, np.float32(0.1), np.int32(3)],
+        {"out_dtype": "uint8"},
+    ),
+    "dequantize_scalar": (
+        op.dequantize,
+        [np.array(9, "uint8"), np.float32(0.1), np.int32(3)],
+        {},
+    ),
     "quantize_halves": (
         op.quantize,
         [np.arange(-4, 5, dtype="float32") / 2, np.float32(1), np.uint8(3)],

@@ -86,10 +86,11 @@ def vectors_along(axes: Callable[[Any], Sequence[int]]) -> Callable[[Call], Agre
         data = _sizes(call, 0)
         if data is None:
             return
-        along = [data[axis] for axis in axes(_attrs(call))]
         for index in range(1, len(call.args)):
-            name = call.op.spec.arguments[index].name
-            yield from _equal(f"'{name}'", _sizes(call, index), along)
+            sizes = _sizes(call, index)
+            if sizes:
+                along = [data[axis] for axis in axes(_attrs(call))]
+                yield from _equal(f"'{call.op.spec.arguments[index].name}'", sizes, along)
 
     return agreeing
 

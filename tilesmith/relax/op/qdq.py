@@ -19,7 +19,8 @@ def _infer_quantize(call: Call) -> Any:
     data = tensor(call, 0)
     for index in (1, 2):
         check_ndim(call, index, tensor(call, index), 0, 1)
-    check_axis(call, call.attrs.axis, data.ndim)
+    if any(tensor(call, index).ndim != 0 for index in (1, 2)):  # else no axis is meant
+        check_axis(call, call.attrs.axis, data.ndim)
     out = call.attrs.out_dtype
     if out is None:
         raise TypeMismatchError(f"{call.op.name} needs out_dtype")

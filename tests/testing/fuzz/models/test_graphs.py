@@ -7,7 +7,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from tilesmith.testing.fuzz.models import cases, graph_operators
+from tilesmith.driver import model
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.testing.fuzz.models import actions, cases, graph_operators
 from tilesmith.testing.fuzz.models.graph import GROWERS, Graph, combined
 from tilesmith.testing.fuzz.models.pick import NotApplicable, Pick
 
@@ -21,11 +23,11 @@ def drawn(seed, monkeypatch=None, folder=None):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_graphs_are_valid_and_bounded(seed, tmp_path):
-    case, model = drawn(seed, folder=tmp_path)
-    onnx.checker.check_model(model, full_check=True)
+    case, drawn_model = drawn(seed, folder=tmp_path)
+    onnx.checker.check_model(drawn_model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    session = onnxruntime.InferenceSession(drawn_model.SerializeToString(), options)
     random = np.random.default_rng(seed)
     size = cases.size_of(case)
     feed = {
@@ -78,3 +80,13 @@ def test_labels_of_sizes():
     assert graph_operators.broadcast(("N", 1, 3), (4, 1)) == ("N", 4, 3)
     with pytest.raises(NotApplicable):
         graph_operators.broadcast(("N", 2), ("M", 2))
+
+
+def test_a_valid_graph_that_is_refused_is_a_finding(tmp_path, monkeypatch):
+    def refuse(path):
+        raise UnsupportedError("no such operator")
+
+    monkeypatch.setattr(model, "import_model", refuse)
+    case = cases.draw_case(3, "graph")
+    record = actions.run_case(case, tmp_path, tmp_path, lambda phase: None)
+    assert record["outcome"] == "refused" and "no such operator" in record["signature"]

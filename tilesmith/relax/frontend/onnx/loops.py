@@ -1,5 +1,5 @@
-"""Loops whose number of iterations is known only when the model runs: functions that call
-themselves.
+"""Loops whose number of iterations is known only when the model runs, or large: functions that
+call themselves.
 
     def loop(i, go, limit, x, scanned, captured):
         if go and i < limit:
@@ -10,6 +10,7 @@ themselves.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ from tilesmith.relax.struct_info import (
 )
 from tilesmith.support.errors import FrontendError
 
-__all__ = ["run_time_loop"]
+__all__ = ["counted_loop", "run_time_loop"]
 
 _FOREVER = (1 << 63) - 1
 
@@ -77,52 +78,90 @@ class _Body:
         return {size for cast in casts for size in symbolic_vars(cast.struct_info)} - outer
 
 
+Iteration = Callable[[Var, Var, list[Var]], Sequence[Any]]
+"""Emits one iteration for its number, whether it goes on, and the states; returns whether the next
+one runs, the new states, and what is collected."""
+
+
 def run_time_loop(node: OnnxNode, graph: Any) -> tuple[Any, ...]:
     """Convert a Loop node whose limit or condition is not known at import."""
-    return _Builder(node, graph).build()
+    given = node.inputs[2:]
+    if any(value is None or isinstance(value, list) for value in given):
+        raise node.unsupported(
+            "a loop that carries a sequence and whose number of iterations is known only when"
+            " the model runs",
+            "give it a number of iterations that is a constant, or carry a tensor instead",
+        )
+    limit, goes_on = _number(node, 0, "int64", _FOREVER), _number(node, 1, "bool", True)
+
+    def iteration(i: Var, goes_on: Var, states: list[Var]) -> Sequence[Any]:
+        outputs = node.importer.import_subgraph(graph, node.scope, [i, goes_on, *states])
+        if len(outputs) <= len(states):
+            raise FrontendError(
+                f"its body has {len(outputs)} outputs; a condition and {len(states)} values are"
+                " needed"
+            )
+        return outputs
+
+    first = [node.importer.tensor(value) for value in given]
+    return _Builder(node, limit, goes_on, first, iteration).build()
+
+
+def counted_loop(
+    node: OnnxNode,
+    count: Any,
+    first: Sequence[Any],
+    step: Callable[[Var, list[Var]], tuple[Sequence[Any], Sequence[Any]]],
+) -> tuple[list[Any], list[Any]]:
+    """Emit a loop of as many iterations as a size says (symbolic, or a number).
+
+    ``step(i, states)`` emits one iteration and returns the new states and what is collected.
+    Returns the last states, and what was collected, each along a new first axis of size ``count``.
+    """
+    number = node.emit(op.shape_to_tensor(ShapeExpr([count])))
+    limit = node.emit(op.reshape(number, []))
+
+    def iteration(i: Var, goes_on: Var, states: list[Var]) -> Sequence[Any]:
+        following, collected = step(i, states)
+        return [scalar(True, "bool"), *following, *collected]
+
+    builder = _Builder(node, limit, scalar(True, "bool"), list(first), iteration)
+    found = builder.build()
+    states, collected = list(found[: len(first)]), found[len(first) :]
+    cast = node.importer.builder.match_cast
+    return states, [
+        cast(value, _info([count, *shape_of(value)[1:]], dtype_of(value))) for value in collected
+    ]
+
+
+def _number(node: OnnxNode, index: int, dtype: str, default: Any) -> Any:
+    if not node.has(index):
+        return scalar(default, dtype)
+    value = node[index]
+    if rank_of(value):
+        value = op.reshape(value, [])
+    return node.emit(value if dtype_of(value) == dtype else op.astype(value, dtype))
 
 
 class _Builder:
-    def __init__(self, node: OnnxNode, graph: Any) -> None:
-        self.node, self.graph = node, graph
+    def __init__(
+        self, node: OnnxNode, limit: Any, goes_on: Any, first: list[Any], iteration: Iteration
+    ) -> None:
+        self.node, self.iteration = node, iteration
         self.importer, self.builder = node.importer, node.importer.builder
-        given = node.inputs[2:]
-        if any(value is None or isinstance(value, list) for value in given):
-            raise node.unsupported(
-                "a loop that carries a sequence and whose number of iterations is known only when"
-                " the model runs",
-                "give it a number of iterations that is a constant, or carry a tensor instead",
-            )
-        self.first = [node.importer.tensor(value) for value in given]
-        self.limit = self._number(0, "int64", _FOREVER)
-        self.goes_on = self._number(1, "bool", True)
+        self.first, self.limit, self.goes_on = first, limit, goes_on
         self.own: set[Any] = set()  # the sizes that change
-        self.infos = [_info(shape_of(value), dtype_of(value)) for value in self.first]
-
-    def _number(self, index: int, dtype: str, default: Any) -> Any:
-        if not self.node.has(index):
-            return scalar(default, dtype)
-        value = self.node[index]
-        if rank_of(value):
-            value = op.reshape(value, [])
-        return self.node.emit(value if dtype_of(value) == dtype else op.astype(value, dtype))
+        self.infos = [_info(shape_of(value), dtype_of(value)) for value in first]
 
     # The body
 
     def body(self, i: Var, goes_on: Var, states: list[Var]) -> _Body:
         """Convert one iteration, into a block of its own."""
         with self.importer.separate_block() as block:
-            outputs = self.importer.import_subgraph(
-                self.graph, self.node.scope, [i, goes_on, *states]
-            )
+            outputs = self.iteration(i, goes_on, states)
             if any(value is None or isinstance(value, list) for value in outputs):
                 raise self.node.unsupported("a loop with a sequence as result")
             count = 1 + len(states)
-            if len(outputs) < count:
-                raise FrontendError(
-                    f"its body has {len(outputs)} outputs; a condition and {len(states)} values are"
-                    " needed"
-                )
             tensors = [self.importer.tensor(value) for value in outputs]
             if rank_of(tensors[0]):
                 tensors[0] = self.node.emit(op.reshape(tensors[0], []))

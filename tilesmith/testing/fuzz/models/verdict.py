@@ -12,10 +12,10 @@ from tilesmith.support.errors import InternalError, TilesmithError
 
 __all__ = ["FAILURES", "OUTCOMES", "failure", "judge", "of_signal", "stack_frame"]
 
-FAILURES = ("crash", "hang", "memory", "untyped", "vague", "differs", "broken")
+FAILURES = ("crash", "hang", "memory", "untyped", "vague", "differs", "refused", "broken")
 """Outcomes that are findings: the process dies; it does not end; it takes all memory that it may
 have; it raises what is no error of ours; an error of ours is only a wrapped one of Python; the
-result is not onnxruntime's; the fuzzer itself failed."""
+result is not onnxruntime's; a model that is valid is refused; the fuzzer itself failed."""
 OUTCOMES = ("ok", "same", "typed", *FAILURES)
 """``same``: onnxruntime computes the same; ``typed``: an error of ours."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.relax import op
-from tilesmith.relax.expr import Constant, If, SeqExpr, Tuple, TupleGetItem
-from tilesmith.relax.frontend.onnx.loops import run_time_loop
+from tilesmith.relax.expr import Constant, If, SeqExpr, ShapeExpr, Tuple, TupleGetItem
+from tilesmith.relax.frontend.onnx.loops import counted_loop, run_time_loop
 from tilesmith.relax.frontend.onnx.node import OnnxNode, normal_axis
 from tilesmith.relax.frontend.onnx.registry import converter
 from tilesmith.relax.frontend.onnx.values import as_array, rank_of, scalar, shape_of
@@ -147,8 +147,16 @@ def _unrolled_scan(node: OnnxNode, inputs: list[Any]) -> tuple[Any, ...]:
     name = "directions" if node.version < 9 else "scan_input_directions"
     reverse = _directions(node, name, count)
     length = shape_of(sequences[0])[axes[0]]
+    turned = _directions(node, "scan_output_directions", len(body.output) - len(states))
+    out_axes = _directions(node, "scan_output_axes", len(body.output) - len(states))
     if not isinstance(length, int) or length > MOST_ITERATIONS:
-        raise node.unsupported(f"a scan over an axis of size {length}")
+        places = list(zip(sequences, axes, reverse))
+        states, stacked = _looped_scan(node, body, length, states, places)
+        ordered = [
+            node.emit(op.flip(value, 0)) if is_reversed else value
+            for value, is_reversed in zip(stacked, turned)
+        ]
+        return (*states, *[_first_to(node, one, axis) for one, axis in zip(ordered, out_axes)])
     collected: list[list[Any]] = [[] for _ in range(len(body.output) - len(states))]
     for step in range(length):
         parts = []
@@ -161,11 +169,41 @@ def _unrolled_scan(node: OnnxNode, inputs: list[Any]) -> tuple[Any, ...]:
             values.append(value)
     if length == 0:
         raise node.unsupported("a scan over an axis of size 0")
-    turned = _directions(node, "scan_output_directions", len(collected))
-    out_axes = _directions(node, "scan_output_axes", len(collected))
     results = []
     for values, is_reversed, axis in zip(collected, turned, out_axes):
         rank = rank_of(node.importer.tensor(values[0])) + 1
         ordered = values[::-1] if is_reversed else values
         results.append(_stacked(node, ordered, normal_axis(axis, rank)))
     return (*states, *results)
+
+
+def _looped_scan(
+    node: OnnxNode, body: Any, length: Any, states: list[Any], sequences: list[tuple[Any, int, int]]
+) -> tuple[list[Any], list[Any]]:
+    """Emit a scan as a loop over sequences, each with its axis and whether it is read backwards;
+    return the last states, and what is collected along a first axis.
+    """
+    count = node.emit(op.reshape(op.shape_to_tensor(ShapeExpr([length])), []))
+    first = [node.importer.tensor(value) for value in states]
+
+    def step(i: Any, states: list[Any]) -> tuple[list[Any], list[Any]]:
+        parts = []
+        for value, axis, is_reversed in sequences:
+            place = i
+            if is_reversed:
+                place = node.emit(op.subtract(op.subtract(count, scalar(1, "int64")), i))
+            parts.append(node.emit(op.take(value, place, axis)))
+        outputs = node.importer.import_subgraph(body, node.scope, [*states, *parts])
+        tensors = [node.importer.tensor(value) for value in outputs]
+        return tensors[: len(states)], tensors[len(states) :]
+
+    return counted_loop(node, length, first, step)
+
+
+def _first_to(node: OnnxNode, value: Any, axis: int) -> Any:
+    """Return a value whose first axis becomes another one."""
+    rank = rank_of(value)
+    place = normal_axis(axis, rank)
+    order = list(range(1, rank))
+    order.insert(place, 0)
+    return node.emit(op.permute_dims(value, order)) if place else value

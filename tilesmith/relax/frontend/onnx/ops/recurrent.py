@@ -1,19 +1,25 @@
-"""RNN, GRU and LSTM, unrolled over the steps of the sequence."""
+"""RNN, GRU and LSTM: unrolled over the steps of short sequences; longer ones, and those of a length
+that is known only when the model runs, become loops.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from tilesmith.relax import op
+from tilesmith.relax.expr import Constant, ShapeExpr, const
+from tilesmith.relax.frontend.onnx.loops import counted_loop
 from tilesmith.relax.frontend.onnx.node import OnnxNode
 from tilesmith.relax.frontend.onnx.ops.activation import ACTIVATIONS
 from tilesmith.relax.frontend.onnx.registry import converter
-from tilesmith.relax.frontend.onnx.values import dtype_of, rank_of, scalar, shape_of
+from tilesmith.relax.frontend.onnx.values import as_array, dtype_of, rank_of, scalar, shape_of
 from tilesmith.support.errors import OpAttributeInvalid, ShapeError
 
-MOST_STEPS = 1000
-"""Longer sequences are not unrolled."""
+MOST_STEPS = 64
+"""Longer sequences are not unrolled: each step is compiled."""
 
 _ACTIVATIONS_WITH_ALPHA = (
     "affine",
@@ -31,7 +37,7 @@ Step = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
 class Recurrence:
     """One direction of a recurrent operator: its weights and activations.
 
-    Weights are (gates * hidden, inputs) for the input, (gates * hidden, hidden) for the state.
+    Weights are (inputs, gates * hidden) for the input, (hidden, gates * hidden) for the state.
     """
 
     def __init__(self, node: OnnxNode, direction: int, gates: int, functions: list[Any]) -> None:
@@ -39,22 +45,41 @@ class Recurrence:
         self.gates = gates
         self.activations = functions
         self.clip = node.attribute("clip")
-        self.input_weights = self._of_direction(node[1], direction)
-        self.state_weights = self._of_direction(node[2], direction)
-        self.hidden = int(shape_of(self.state_weights)[1])
+        self.hidden = int(shape_of(node[2], 3)[2])
+        self.input_weights = self._turned(1, direction)
+        self.state_weights = self._turned(2, direction)
         self.input_bias = self.state_bias = None
         if node.has(3):
-            both = self._of_direction(node[3], direction)
+            both = self.of_direction(3, direction)
             size = gates * self.hidden
-            self.input_bias = node.emit(op.strided_slice(both, [0], [0], [size]))
-            self.state_bias = node.emit(op.strided_slice(both, [0], [size], [2 * size]))
+            self.input_bias = self.part(both, 0, 0, size)
+            self.state_bias = self.part(both, 0, size, 2 * size)
 
-    def _of_direction(self, value: Any, direction: int) -> Any:
-        return self.node.emit(op.take(value, scalar(direction, "int64"), 0))
+    def of_direction(self, index: int, direction: int) -> Any:
+        """Return what an input has for a direction: a constant if that is known at import, so that
+        it is one inside of a loop, too.
+        """
+        known = self.node.known(index)
+        if known is not None:
+            return const(numpy.ascontiguousarray(known[direction]))
+        return self.node.emit(op.take(self.node[index], scalar(direction, "int64"), 0))
+
+    def _turned(self, index: int, direction: int) -> Any:
+        weights = self.of_direction(index, direction)
+        if isinstance(weights, Constant):
+            return const(numpy.ascontiguousarray(as_array(weights).T))
+        return self.node.emit(op.permute_dims(weights))
+
+    def part(self, value: Any, axis: int, first: int, last: int) -> Any:
+        """Return the elements from ``first`` to ``last``, exclusive, along an axis."""
+        if isinstance(value, Constant):
+            array = as_array(value)
+            return const(numpy.ascontiguousarray(numpy.take(array, range(first, last), axis)))
+        return self.node.emit(op.strided_slice(value, [axis], [first], [last]))
 
     def from_inputs(self, steps: Any) -> Any:
         """Return the gates' contributions from the inputs of all steps (steps, batch, inputs)."""
-        product = op.matmul(steps, op.permute_dims(self.input_weights))
+        product = op.matmul(steps, self.input_weights)
         return self.node.emit(
             product if self.input_bias is None else op.add(product, self.input_bias)
         )
@@ -66,10 +91,10 @@ class Recurrence:
         weights, bias = self.state_weights, self.state_bias
         last = self.gates if last is None else last
         if (first, last) != (0, self.gates):
-            bounds = [first * self.hidden], [last * self.hidden]
-            weights = self.node.emit(op.strided_slice(weights, [0], *bounds))
-            bias = None if bias is None else self.node.emit(op.strided_slice(bias, [0], *bounds))
-        product = op.matmul(state, op.permute_dims(weights))
+            bounds = first * self.hidden, last * self.hidden
+            weights = self.part(weights, 1, *bounds)
+            bias = None if bias is None else self.part(bias, 0, *bounds)
+        product = op.matmul(state, weights)
         return self.node.emit(product if bias is None else op.add(product, bias))
 
     def gate(self, total: Any, index: int) -> Any:
@@ -123,8 +148,8 @@ def _run(
     _check_shapes(node, gates, len(turned), states, batch_first)
     x = node.emit(op.permute_dims(node[0], [1, 0, 2])) if batch_first else node[0]
     length, batch, _ = shape_of(x, 3)
-    if not isinstance(length, int) or not 1 <= length <= MOST_STEPS:
-        raise node.unsupported(f"a sequence of {length} steps, which are unrolled,")
+    if isinstance(length, int) and length == 0:
+        raise node.unsupported("a sequence without steps")
     functions = _functions(node, defaults, len(turned))
     outputs, lasts = [], []
     for number, is_reversed in enumerate(turned):
@@ -177,43 +202,79 @@ def _initial(
     return node.emit(op.full([batch, recurrence.hidden], scalar(0, dtype), dtype))
 
 
+class _Steps:
+    """The steps of one direction: what the inputs give to them, and how long each sequence is."""
+
+    def __init__(self, node: OnnxNode, recurrence: Recurrence, x: Any, step: Step) -> None:
+        self.node, self.step, self.dtype = node, step, dtype_of(x)
+        self.length = shape_of(x)[0]
+        self.total = recurrence.from_inputs(x)
+        self.lengths = None
+        if node.has(4):
+            checked = node.emit(op.checked_lengths(node[4], [self.length]))
+            self.lengths = node.emit(op.expand_dims(checked, 1))
+
+    def run(self, place: Any, state: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """Emit the step at a place (a scalar of int64); return its output and the new states."""
+        node, lengths = self.node, self.lengths
+        new = self.step(node.emit(op.take(self.total, place, 0)), state)
+        if lengths is None:
+            return new[0], new
+        # Past its end a sequence keeps its state, and its output is 0.
+        limit = place if dtype_of(lengths) == "int64" else op.astype(place, dtype_of(lengths))
+        runs = node.emit(op.greater(lengths, limit))
+        state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
+        return op.where(runs, new[0], scalar(0, self.dtype)), state
+
+    def last(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the last states; a sequence without steps has none: 0, as onnxruntime gives."""
+        if self.lengths is None:
+            return state
+        runs = self.node.emit(op.greater(self.lengths, scalar(0, dtype_of(self.lengths))))
+        zero = scalar(0, self.dtype)
+        return tuple([self.node.emit(op.where(runs, value, zero)) for value in state])
+
+
 def _over_steps(
     node: OnnxNode, recurrence: Recurrence, x: Any, state: Any, step: Step, is_reversed: bool
-) -> tuple[list[Any], tuple[Any, ...]]:
-    """Return the outputs of all steps in time order, and the states after the last one."""
-    length = shape_of(x)[0]
-    total = recurrence.from_inputs(x)
-    lengths = None
-    if node.has(4):
-        checked = node.emit(op.checked_lengths(node[4], [length]))
-        lengths = node.emit(op.expand_dims(checked, 1))
-    order = range(length - 1, -1, -1) if is_reversed else range(length)
-    outputs: list[Any] = [None] * length
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the outputs of all steps (steps, batch, hidden) in time order, and the states after
+    the last one.
+    """
+    steps = _Steps(node, recurrence, x, step)
+    if not isinstance(steps.length, int) or steps.length > MOST_STEPS:
+        return _in_a_loop(node, steps, state, is_reversed)
+    order = range(steps.length - 1, -1, -1) if is_reversed else range(steps.length)
+    outputs: list[Any] = [None] * steps.length
     state = tuple(state)
     for place in order:
-        given = node.emit(op.take(total, scalar(place, "int64"), 0))
-        new = step(given, state)
-        if lengths is None:
-            outputs[place], state = new[0], new
-            continue
-        # Past its end a sequence keeps its state, and its output is 0.
-        runs = node.emit(op.greater(lengths, scalar(place, dtype_of(lengths))))
-        state = tuple([node.emit(op.where(runs, a, b)) for a, b in zip(new, state)])
-        outputs[place] = op.where(runs, new[0], scalar(0, dtype_of(x)))
-    if lengths is not None:
-        # A sequence without steps has no last output: 0, as onnxruntime gives.
-        runs = node.emit(op.greater(lengths, scalar(0, dtype_of(lengths))))
-        zero = scalar(0, dtype_of(x))
-        state = tuple([node.emit(op.where(runs, last, zero)) for last in state])
-    return outputs, state
+        outputs[place], state = steps.run(scalar(place, "int64"), state)
+    rows = [op.expand_dims(output, 0) for output in outputs]
+    return node.emit(op.concat(rows, 0)), steps.last(state)
+
+
+def _in_a_loop(
+    node: OnnxNode, steps: _Steps, state: Any, is_reversed: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    number = node.emit(op.shape_to_tensor(ShapeExpr([steps.length])))
+    count = node.emit(op.reshape(number, []))
+
+    def one(i: Any, states: list[Any]) -> tuple[Any, Any]:
+        place = i
+        if is_reversed:
+            place = node.emit(op.subtract(op.subtract(count, scalar(1, "int64")), i))
+        output, following = steps.run(place, tuple(states))
+        return following, [output]
+
+    last, (outputs,) = counted_loop(node, steps.length, state, one)
+    if is_reversed:
+        outputs = node.emit(op.flip(outputs, 0))
+    return outputs, steps.last(tuple(last))
 
 
 def _results(node: OnnxNode, outputs: list[Any], lasts: list[Any], batch_first: bool) -> Any:
-    steps = []
-    for parts in zip(*outputs):  # one step: all directions
-        joined = op.concat([op.expand_dims(part, 0) for part in parts], 0)
-        steps.append(op.expand_dims(joined, 0))
-    whole = node.emit(op.concat(steps, 0))  # (steps, directions, batch, hidden)
+    parts = [op.expand_dims(one, 1) for one in outputs]
+    whole = node.emit(op.concat(parts, 1))  # (steps, directions, batch, hidden)
     if batch_first:
         whole = op.permute_dims(whole, [2, 0, 1, 3])
     results = [whole]
@@ -294,9 +355,6 @@ def _peepholes(node: OnnxNode, recurrence: Recurrence, direction: int) -> dict[i
     """Return gate → weights of the cell: input, output, forget gate in this order."""
     if not node.has(7):
         return {}
-    weights = node.emit(op.take(node[7], scalar(direction, "int64"), 0))
+    weights = recurrence.of_direction(7, direction)
     size = recurrence.hidden
-    return {
-        gate: node.emit(op.strided_slice(weights, [0], [gate * size], [(gate + 1) * size]))
-        for gate in range(3)
-    }
+    return {gate: recurrence.part(weights, 0, gate * size, (gate + 1) * size) for gate in range(3)}
