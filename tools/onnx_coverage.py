@@ -8,9 +8,9 @@
                                                     # counts as passed; fail if one does not (CI)
 
 Every test is compiled to native code by `tilesmith.driver.onnx_backend` and runs in a worker
-process, of low priority, with a time limit. Results are kept in a file, line by line, so that a run
-that was broken off goes on where it was. `tools/onnx_exclusions.txt` lists what cannot pass, with
-reasons.
+process with a time limit, of low priority unless it is a sample. Results are kept in a file, line
+by line, so that a run that was broken off goes on where it was. `tools/onnx_exclusions.txt` lists
+what cannot pass, with reasons.
 """
 
 from __future__ import annotations
@@ -193,8 +193,9 @@ def _operator(case: Any) -> str:
 class Worker:
     """A process that runs tests; it is started anew after a crash or when the time is over."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, niceness: int) -> None:
         self.limit = limit
+        self.niceness = niceness
         self.process: Any = None
         self.cases = self._start()
 
@@ -211,7 +212,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            preexec_fn=lambda: os.nice(10),
+            preexec_fn=lambda: os.nice(self.niceness),
         )
         found: dict[str, str] = json.loads(self._line(300.0) or "{}")
         return found
@@ -382,7 +383,8 @@ def main() -> int:
     if options.worker:
         work()
         return 0
-    worker = Worker(options.limit)
+    # A check has a time limit; a run of everything shall not be in the way of others.
+    worker = Worker(options.limit, niceness=0 if options.sample else 10)
     try:
         return _command(worker, options)
     finally:

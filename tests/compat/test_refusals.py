@@ -16,7 +16,7 @@ NAMES = [key for key in REFUSALS if ":" in key]
 MODULES = [key for key in REFUSALS if ":" not in key]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def installed():
     alias.install()
     yield

@@ -89,7 +89,7 @@ def test_arguments_are_converted():
         a: relax.Expr,
         b: relax.Expr | None,
         c: list[relax.Expr],
-        d: int,  # noqa: UP
+        d: int,
     ):
         return a, b, c, d
 

@@ -22,8 +22,9 @@ as JSON data, between which stand calls of native parts (`CompiledFunction`).
           | {"kind": "tuple", "fields": [TYPE, …]} | {"kind": "object"}
 
 The data are turned into instructions once, when the model is loaded: Python functions of a frame,
-in a list, with jumps for choices. One loop (`_execute`) carries them out and keeps the frames of
-calls that are open itself, so that programs may call themselves as deeply as memory allows.
+in a list, with jumps for choices. One loop (`program_frames.execute`) carries them out and keeps
+the frames of calls that are open itself, so that programs may call themselves as deeply as memory
+allows.
 """
 
 from __future__ import annotations
@@ -39,12 +40,18 @@ from tilesmith.runtime.external import find_external
 from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.program_calls import INSTRUMENT, JUMPS, SKIPPED, observed, symbol_of
+from tilesmith.runtime.program_frames import (
+    Evaluate,
+    Frame,
+    Instruction,
+    UnknownSizeError,
+    execute,
+)
 from tilesmith.runtime.program_host import HOST, OPERATIONS
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import (
     ArtifactError,
-    ExecutionError,
     ShapeError,
     TypeMismatchError,
     UnknownNameError,
@@ -56,85 +63,6 @@ __all__ = ["Closure", "Program", "as_value"]
 Data = Mapping[str, Any]
 
 _MOST_REGISTERS = 10_000_000
-
-_DEEPEST = 400_000
-"""So many calls may be open at a time; more of them have no end, most likely."""
-
-
-class _Frame:
-    """The values and sizes of one call."""
-
-    __slots__ = ("code", "later", "place", "put", "registers", "result", "saved", "sizes")
-
-    def __init__(self, registers: int, code: list[Instruction]) -> None:
-        self.code = code
-        self.place = 0
-        self.registers: list[Any] = [None] * registers
-        self.result: Any = None
-        self.put: Callable[[_Frame, Any], None] = _ignore
-        """Receives the result of the call that the frame waits for."""
-        self.saved: list[dict[str, int]] = []
-        """The sizes that were known before the choices that are being carried out."""
-        self.sizes: dict[str, int] = {}
-        self.later: list[Callable[[], None]] | None = []
-        """Comparisons with sizes that a later parameter tells; None after the parameters."""
-
-    def compare(self, size: Evaluate, value: int, where: str) -> None:
-        """Raise a ShapeError unless a size has a value."""
-        try:
-            wanted = size(self)
-        except _UnknownSizeError:
-            if self.later is None:
-                raise
-            self.later.append(lambda: self.compare(size, value, where))
-            return
-        if wanted != value:
-            raise ShapeError(f"{where}, expected {wanted}")
-
-    def end_parameters(self) -> None:
-        """Make the comparisons that were left open."""
-        later, self.later = self.later or [], None
-        for one in later:
-            one()
-
-
-class _UnknownSizeError(ShapeError):
-    """A size is needed that nothing has told."""
-
-
-Evaluate = Callable[[_Frame], Any]
-
-Instruction = Callable[[_Frame], "_Frame | bool | None"]
-"""Does one thing. It returns the frame of a function that is to be carried out next, True at the
-end of its own function, else None."""
-
-
-def _ignore(frame: _Frame, value: Any) -> None:
-    """Receive nothing."""
-
-
-def _execute(frame: _Frame) -> Any:
-    """Carry out the instructions of a frame and of all that it calls; return its result."""
-    waiting: list[_Frame] = []
-    while True:
-        instruction = frame.code[frame.place]
-        frame.place += 1
-        entered = instruction(frame)
-        if entered is None:
-            continue
-        if entered is True:
-            if not waiting:
-                return frame.result
-            result, frame = frame.result, waiting.pop()
-            frame.put(frame, result)
-            continue
-        waiting.append(frame)
-        frame = entered  # type: ignore[assignment]
-        if len(waiting) > _DEEPEST:
-            raise ExecutionError(
-                f"the program has {_DEEPEST} calls open: does it call itself without an end?",
-                notes=("a loop of tensors becomes native code when its last step is the call",),
-            )
 
 
 class Closure:
@@ -202,15 +130,15 @@ class Program:
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(inputs)}",
                 notes=(f"inputs: {', '.join(self.input_names)}",),
             )
-        return _execute(self.enter([as_value(value) for value in values]))
+        return execute(self.enter([as_value(value) for value in values]))
 
-    def enter(self, values: Sequence[Any]) -> _Frame:
+    def enter(self, values: Sequence[Any]) -> Frame:
         """Return the frame of a call, with checked arguments."""
         if len(values) != len(self._params):
             raise TypeMismatchError(
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(values)}"
             )
-        frame = _Frame(self._registers, self._code)
+        frame = Frame(self._registers, self._code)
         for number, (value, check) in enumerate(zip(values, self._params)):
             check(frame, value, f"'{self.name}': input '{self.input_names[number]}'")
             frame.registers[number] = value
@@ -268,9 +196,9 @@ class _Reader:
         if isinstance(data, str):
             name = data
 
-            def known(frame: _Frame) -> Any:
+            def known(frame: Frame) -> Any:
                 if name not in frame.sizes:
-                    raise _UnknownSizeError(f"the size '{name}' is not known when it is needed")
+                    raise UnknownSizeError(f"the size '{name}' is not known when it is needed")
                 return frame.sizes[name]
 
             return known
@@ -282,7 +210,7 @@ class _Reader:
             raise TypeError(f"{data!r} is not a size")
         return lambda frame: data
 
-    def type(self, data: Data) -> Callable[[_Frame, Any, str], None]:
+    def type(self, data: Data) -> Callable[[Frame, Any, str], None]:
         """Read a type: a function that checks a value and learns the sizes that stand alone."""
         kind = data["kind"]
         if kind == "tensor":
@@ -291,7 +219,7 @@ class _Reader:
             sizes = None if data["shape"] is None else self._sizes(data["shape"])
             rank = int(data["ndim"])
 
-            def check_shape(frame: _Frame, value: Any, what: str) -> None:
+            def check_shape(frame: Frame, value: Any, what: str) -> None:
                 if not isinstance(value, (tuple, list)):
                     raise TypeMismatchError(f"{what} is a {type(value).__name__}, not a shape")
                 if rank not in (-1, len(value)):
@@ -303,7 +231,7 @@ class _Reader:
         if kind == "prim":
             value_of = None if data["value"] is None else self._sizes([data["value"]])
 
-            def check_number(frame: _Frame, value: Any, what: str) -> None:
+            def check_number(frame: Frame, value: Any, what: str) -> None:
                 if not isinstance(value, (bool, int, float)):
                     raise TypeMismatchError(f"{what} is a {type(value).__name__}, not a number")
                 if value_of is not None:
@@ -313,7 +241,7 @@ class _Reader:
         if kind == "tuple":
             fields = [self.type(one) for one in data["fields"]]
 
-            def check_tuple(frame: _Frame, value: Any, what: str) -> None:
+            def check_tuple(frame: Frame, value: Any, what: str) -> None:
                 if value is None and not fields:
                     return
                 if not isinstance(value, tuple) or len(value) != len(fields):
@@ -326,12 +254,12 @@ class _Reader:
             raise ValueError(f"unknown kind of type '{kind}'")
         return lambda frame, value, what: None
 
-    def _tensor_type(self, data: Data) -> Callable[[_Frame, Any, str], None]:
+    def _tensor_type(self, data: Data) -> Callable[[Frame, Any, str], None]:
         dtype = DataType(data["dtype"]) if data["dtype"] else None
         rank = int(data["ndim"])
         sizes = None if data["shape"] is None else self._sizes(data["shape"])
 
-        def check(frame: _Frame, value: Any, what: str) -> None:
+        def check(frame: Frame, value: Any, what: str) -> None:
             if not isinstance(value, NDArray):
                 raise TypeMismatchError(f"{what} is a {type(value).__name__}, not a tensor")
             if dtype is not None and DataType(value.dtype) is not dtype:
@@ -343,10 +271,10 @@ class _Reader:
 
         return check
 
-    def _sizes(self, data: Sequence[Any]) -> Callable[[_Frame, Any, str], None]:
+    def _sizes(self, data: Sequence[Any]) -> Callable[[Frame, Any, str], None]:
         expected = [(one if isinstance(one, str) else None, self.size(one)) for one in data]
 
-        def check(frame: _Frame, values: Any, what: str) -> None:
+        def check(frame: Frame, values: Any, what: str) -> None:
             if len(values) != len(expected):
                 raise ShapeError(f"{what} has {len(values)} axes, expected {len(expected)}")
             for (name, _), value in zip(expected, values):
@@ -393,7 +321,7 @@ class _Reader:
         constant = self._constants[place]  # a wrong number is refused here
         made: list[Any] = []
 
-        def run(frame: _Frame) -> Any:
+        def run(frame: Frame) -> Any:
             if not made:
                 made.append(array(constant))
             return made[0]
@@ -430,7 +358,7 @@ class _Reader:
         value = self._steps(body, made)
         check = self.type(result)
 
-        def end(frame: _Frame) -> bool:
+        def end(frame: Frame) -> bool:
             frame.result = value(frame)
             check(frame, frame.result, what)
             return True
@@ -449,18 +377,18 @@ class _Reader:
                 code.append(_STEPS[step["do"]](self, step))
         return self.value(body["value"])
 
-    def _put(self, step: Data) -> Callable[[_Frame, Any], None]:
+    def _put(self, step: Data) -> Callable[[Frame, Any], None]:
         """Return what puts a value into a register and checks it where it has a type."""
         place = self._place(step["to"])
         if "type" not in step:
 
-            def put(frame: _Frame, made: Any) -> None:
+            def put(frame: Frame, made: Any) -> None:
                 frame.registers[place] = made
 
             return put
         check, what = self.type(step["type"]), str(step.get("what", ""))
 
-        def put_checked(frame: _Frame, made: Any) -> None:
+        def put_checked(frame: Frame, made: Any) -> None:
             check(frame, made, what)
             frame.registers[place] = made
 
@@ -481,7 +409,7 @@ class _Reader:
         arguments = self.value(step["arguments"])
         put, symbol = self._put(step), symbol_of(step["callee"])
 
-        def run(frame: _Frame) -> _Frame | None:
+        def run(frame: Frame) -> Frame | None:
             function, given = callee(frame), arguments(frame)
             while isinstance(function, Closure):
                 given = (*function.first, *given)
@@ -502,7 +430,7 @@ class _Reader:
         arguments = self.value(step["arguments"])
         places = [self._place(place) for place in step["to"]]
 
-        def run(frame: _Frame) -> None:
+        def run(frame: Frame) -> None:
             results = observed(name, find(name), arguments(frame), is_part=True)
             for place, result in zip(places, results):
                 frame.registers[place] = result
@@ -524,15 +452,15 @@ class _Reader:
         code.append(lambda frame: put(frame, otherwise(frame)))
         end = len(code)
 
-        def branch(frame: _Frame) -> None:
+        def branch(frame: Frame) -> None:
             frame.saved.append(dict(frame.sizes))
             if not _truth(condition(frame)):
                 frame.place = jump_at + 1
 
-        def jump(frame: _Frame) -> None:
+        def jump(frame: Frame) -> None:
             frame.place = end
 
-        def forget(frame: _Frame) -> None:
+        def forget(frame: Frame) -> None:
             frame.sizes = frame.saved.pop()
 
         code[branch_at], code[jump_at] = branch, jump
@@ -548,7 +476,7 @@ class _Reader:
         fields = out["fields"] if out["kind"] == "tuple" else [out]
         made = [(self.shape(one["shape"], one), DataType(one["dtype"])) for one in fields]
 
-        def run(frame: _Frame) -> Any:
+        def run(frame: Frame) -> Any:
             outputs = tuple([empty_cpu(shape(frame), dtype) for shape, dtype in made])
             callee(frame)(*arguments(frame), *outputs)
             return outputs if out["kind"] == "tuple" else outputs[0]
@@ -578,7 +506,7 @@ def _registered(name: str) -> Callable[..., Any]:
     return lambda *arguments: _as_result(found(*arguments))
 
 
-def _nothing(frame: _Frame) -> None:
+def _nothing(frame: Frame) -> None:
     """Do nothing: stands where an instruction will be."""
 
 
