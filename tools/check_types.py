@@ -18,7 +18,7 @@ STRICT = ("arith", "codegen", "compat", "error", "inspect", "ir", "runtime", "su
 BUDGET = {
     "cli": 5,
     "contrib": 1,
-    "driver": 20,
+    "driver": 19,
     "lowering": 11,
     "relax": 404,
     "schedule_rules": 17,
