@@ -477,6 +477,8 @@ def _turned(module: IRModule) -> IRModule:
     made = module.shallow_copy()
     changed = False
     for variable, function in module.functions.items():
+        if not isinstance(function, PrimFunc):
+            continue
         body = _Turner().visit(function.body)
         if body is not function.body:
             made[variable] = function.with_body(body)
@@ -496,7 +498,8 @@ def _has_threads(module: IRModule) -> bool:
                 look(child)
 
     for function in module.functions.values():
-        look(function.body)
+        if isinstance(function, PrimFunc):
+            look(function.body)
     return found
 
 

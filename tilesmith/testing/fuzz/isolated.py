@@ -110,7 +110,8 @@ class IsolatedRunner:
     def replay(self, path: Path) -> str | None:
         """Run the test of a replay file; return the failure, or None."""
         try:
-            return self._request({"replay": str(path)})["failed"]
+            failed: str | None = self._request({"replay": str(path)})["failed"]
+            return failed
         except CodegenError as error:
             if "worker" not in error.message:
                 raise
