@@ -40,6 +40,12 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.grad.no_grad": _unary(op.grad.no_grad, 2, 3),
     "relax.grad.start_checkpoint": _unary(op.grad.start_checkpoint, 2, 3),
     "relax.grad.end_checkpoint": _unary(op.grad.end_checkpoint, 2, 3),
+    "relax.grad.avg_pool3d_backward": lambda: op.grad.avg_pool3d_backward(
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 3, 3, 3)
+    ),
+    "relax.grad.max_pool3d_backward": lambda: op.grad.max_pool3d_backward(
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 3, 3, 3)
+    ),
     "relax.grad.take_backward": lambda: op.grad.take_backward(
         tensor(7, 3), tensor(5, 3), tensor(7, dtype="int64"), axis=0
     ),
