@@ -26,6 +26,13 @@ def _unary(function: Callable[..., Any], *shape: int, **attributes: Any) -> Call
     return lambda: function(tensor(*shape), **attributes)
 
 
+def _pooled(function: Callable[..., Any]) -> Any:
+    """Return the gradient of windows of 2 x 2 x 2 elements."""
+    return function(
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 6, 6, 6), pool_size=(2, 2, 2), strides=(2, 2, 2)
+    )
+
+
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.builtin.stop_lift_params": _unary(op.builtin.stop_lift_params, 2, 3),
     "relax.ones": lambda: op.ones((2, 3)),
@@ -52,6 +59,8 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.grad.nll_loss_backward": lambda: op.grad.nll_loss_backward(
         tensor(), tensor(4, 3), tensor(4, dtype="int64")
     ),
+    "relax.grad.max_pool3d_backward": lambda: _pooled(op.grad.max_pool3d_backward),
+    "relax.grad.avg_pool3d_backward": lambda: _pooled(op.grad.avg_pool3d_backward),
     "relax.layout_transform": _unary(op.layout_transform, 4, 6, index_map=lambda i, j: (j, i)),
     "relax.flatten": _unary(op.flatten, 2, 3),
     "relax.variance": _unary(op.variance, 2, 3, axis=1),
