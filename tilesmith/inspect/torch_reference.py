@@ -52,7 +52,7 @@ def _run(program: Any, inputs: Mapping[str, Any]) -> dict[Any, Any]:
 
 def _input(program: Any, spec: Any, inputs: Mapping[str, Any]) -> Any:
     """Return what a placeholder of the graph gets: an input, or what the program stores."""
-    name = getattr(spec.arg, "name", None)
+    name = str(getattr(spec.arg, "name", ""))
     if name in inputs:
         return _tensor(inputs[name])
     if spec.target in program.state_dict:
