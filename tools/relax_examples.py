@@ -26,6 +26,13 @@ def _unary(function: Callable[..., Any], *shape: int, **attributes: Any) -> Call
     return lambda: function(tensor(*shape), **attributes)
 
 
+def _pooled(function: Callable[..., Any]) -> Any:
+    """Return the gradient of windows of 2 x 2 x 2 elements."""
+    return function(
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 6, 6, 6), pool_size=(2, 2, 2), strides=(2, 2, 2)
+    )
+
+
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.builtin.stop_lift_params": _unary(op.builtin.stop_lift_params, 2, 3),
     "relax.ones": lambda: op.ones((2, 3)),
@@ -40,11 +47,11 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.grad.no_grad": _unary(op.grad.no_grad, 2, 3),
     "relax.grad.start_checkpoint": _unary(op.grad.start_checkpoint, 2, 3),
     "relax.grad.end_checkpoint": _unary(op.grad.end_checkpoint, 2, 3),
-    "relax.grad.max_pool3d_backward": lambda: op.grad.max_pool3d_backward(
-        tensor(1, 2, 2, 2, 2), tensor(1, 2, 4, 4, 4), pool_size=(2, 2, 2), strides=(2, 2, 2)
-    ),
     "relax.grad.avg_pool3d_backward": lambda: op.grad.avg_pool3d_backward(
-        tensor(1, 2, 2, 2, 2), tensor(1, 2, 4, 4, 4), pool_size=(2, 2, 2), strides=(2, 2, 2)
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 3, 3, 3)
+    ),
+    "relax.grad.max_pool3d_backward": lambda: op.grad.max_pool3d_backward(
+        tensor(1, 2, 3, 3, 3), tensor(1, 2, 3, 3, 3)
     ),
     "relax.grad.take_backward": lambda: op.grad.take_backward(
         tensor(7, 3), tensor(5, 3), tensor(7, dtype="int64"), axis=0
@@ -52,6 +59,8 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.grad.nll_loss_backward": lambda: op.grad.nll_loss_backward(
         tensor(), tensor(4, 3), tensor(4, dtype="int64")
     ),
+    "relax.grad.max_pool3d_backward": lambda: _pooled(op.grad.max_pool3d_backward),
+    "relax.grad.avg_pool3d_backward": lambda: _pooled(op.grad.avg_pool3d_backward),
     "relax.layout_transform": _unary(op.layout_transform, 4, 6, index_map=lambda i, j: (j, i)),
     "relax.flatten": _unary(op.flatten, 2, 3),
     "relax.variance": _unary(op.variance, 2, 3, axis=1),

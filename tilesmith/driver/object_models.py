@@ -76,7 +76,7 @@ def _with_sizes(module: IRModule, shapes: Mapping[str, Any]) -> IRModule:
                 f"input_shapes names '{name}', which is not an input of the model",
                 notes=("inputs: " + ", ".join(inputs),),
             )
-        declared: list[Any] = sizes_of(inputs[name]) or []
+        declared: list[Any] = list(sizes_of(inputs[name]) or [])
         if len(declared) != len(shape):
             raise FrontendError(
                 f"input_shapes gives {len(shape)} sizes for '{name}', the model has {len(declared)}"

@@ -52,8 +52,8 @@ def _run(program: Any, inputs: Mapping[str, Any]) -> dict[Any, Any]:
 
 def _input(program: Any, spec: Any, inputs: Mapping[str, Any]) -> Any:
     """Return what a placeholder of the graph gets: an input, or what the program stores."""
-    name = getattr(spec.arg, "name", None)
-    if name is not None and name in inputs:
+    name = str(getattr(spec.arg, "name", ""))
+    if name in inputs:
         return _tensor(inputs[name])
     if spec.target in program.state_dict:
         return program.state_dict[spec.target]

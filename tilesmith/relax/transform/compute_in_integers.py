@@ -69,7 +69,8 @@ class _Weights(NamedTuple):
 
     def integers(self) -> numpy.ndarray:
         """Return the integers without their zero points."""
-        return self.values.astype("int32") - self.points
+        found: numpy.ndarray = self.values.astype("int32") - self.points
+        return found
 
     def factors(self, axis: int) -> numpy.ndarray | None:
         """Return the scales along an axis; None if they differ along another one."""
@@ -80,6 +81,10 @@ class _Weights(NamedTuple):
 def _info(expr: Any) -> TensorStructInfo | None:
     info = known_struct_info(expr)
     return info if isinstance(info, TensorStructInfo) else None
+
+
+def _any_info(expr: Any) -> Any:
+    return known_struct_info(expr)
 
 
 def _is_float32(call: Call) -> bool:
@@ -159,7 +164,7 @@ class _Integers(PyExprMutator):
                 axes = value.attrs.axes
                 order = None if axes is None else [int(axis) for axis in axes]
                 return inner.changed(lambda array: array.transpose(order))
-            shape = known_struct_info(value).concrete_shape
+            shape = _any_info(value).concrete_shape
             return None if shape is None else inner.changed(lambda array: array.reshape(shape))
         call = self.dequantised(value)
         if call is None:
@@ -186,7 +191,7 @@ class _Integers(PyExprMutator):
             return wide
         return self.builder_.emit(operators.subtract(wide, const(data.point, "int32")))
 
-    def product_of(self, call: Call, in_axis: int, out_axis: int, attrs: Any) -> Any:
+    def product_of(self, call: Any, in_axis: int, out_axis: int, attrs: Any) -> Any:
         """Return a product of integers, times the scales: ``in_axis`` is that of the outputs in the
         weight, ``out_axis`` that in the result.
         """
@@ -204,14 +209,14 @@ class _Integers(PyExprMutator):
         total = Call(call.op, [self.wide(data), const(integers)], attrs)
         real = self.builder_.emit(operators.astype(self.builder_.emit(total), "float32"))
         factor = (scales * data.scale).astype("float32")
-        shape = [1] * known_struct_info(call).ndim
+        shape = [1] * _any_info(call).ndim
         if (factor != factor[0]).any():
             shape[out_axis] = -1
         else:
             factor = factor[:1]
         return operators.multiply(real, const(factor.reshape(shape)))
 
-    def convolution(self, call: Call) -> Any:
+    def convolution(self, call: Any) -> Any:
         attrs: Any = call.attrs
         layouts = attrs.kernel_layout, attrs.out_layout or attrs.data_layout
         if not all(layout.isalpha() for layout in layouts):
@@ -224,14 +229,14 @@ class _Integers(PyExprMutator):
             return None
         return self.product_of(call, kernel, out, {**dict(attrs.items()), "out_dtype": "int32"})
 
-    def product(self, call: Call) -> Any:
+    def product(self, call: Any) -> Any:
         info = _info(call.args[1])
-        if info is None or info.ndim != 2 or known_struct_info(call.args[0]).ndim < 2:
+        if info is None or info.ndim != 2 or _any_info(call.args[0]).ndim < 2:
             return None
         attrs = dict(call.attrs.items())
         return self.product_of(call, 1, -1, {**attrs, "out_dtype": "int32"})
 
-    def bias(self, call: Call) -> Any:
+    def bias(self, call: Any) -> Any:
         """(n * f) + dequantize(b, f) -> (n + b) * f, for sums of products n."""
         for one, other in (call.args, call.args[::-1]):
             product = self.value(one)
@@ -260,7 +265,7 @@ class _Integers(PyExprMutator):
             return False
         return self.rules[total.op] in (self.convolution, self.product)
 
-    def moved(self, call: Call) -> Any:
+    def moved(self, call: Any) -> Any:
         """Move bytes instead of floats."""
         data = self.data(call.args[0])
         info = _info(call)
@@ -268,14 +273,14 @@ class _Integers(PyExprMutator):
             return None
         source: Any = self.dequantised(call.args[0])
         small = self.builder_.emit(Call(call.op, [data.data, *call.args[1:]], call.attrs))
-        points = known_struct_info(source.args[2]).dtype
+        points = _any_info(source.args[2]).dtype
         scale, point = const(data.scale), const(data.point, str(points))
         return operators.dequantize(small, scale, point, -1, "float32")
 
-    def back(self, call: Call) -> Any:
+    def back(self, call: Any) -> Any:
         """quantize(dequantize(x, s, z), s, z) -> x"""
         data = self.data(call.args[0])
-        if data is None or known_struct_info(data.data).dtype != call.attrs.out_dtype:
+        if data is None or _any_info(data.data).dtype != call.attrs.out_dtype:
             return None
         scale, point = [self.numbers(arg) for arg in call.args[1:3]]
         if scale is None or point is None or scale.size != 1 or point.size != 1:

@@ -68,15 +68,15 @@ class BytePacking(NamedTuple):
         made = self._corrected(made, data, values.sum((1, 2, 3), dtype="int64"))
         if not taken.any():
             return made
-        sums = self.builder.call_te(
+        sums: Any = self.builder.call_te(
             topi.nn.window_sums_nhwc, data.data, list(weights.shape[2:]), *options, point, groups,
             primfunc_name_hint="window_sums",
         )  # fmt: skip
         sums = self.builder.emit(sums)
         if not data.is_fixed:
             count = int(numpy.prod(weights.shape[1:]))
-            point = self.builder.emit(operators.multiply(data.zero_point, const(count, "int32")))
-            sums = self.builder.emit(operators.subtract(sums, point))
+            more = self.builder.emit(operators.multiply(data.zero_point, const(count, "int32")))
+            sums = self.builder.emit(operators.subtract(sums, more))
         if groups > 1:
             sums = self.builder.emit(operators.repeat(sums, len(weights) // groups, 3))
         return self._with(made, sums, taken)
@@ -107,8 +107,8 @@ class BytePacking(NamedTuple):
             made = operators.subtract(self.builder.emit(made), wrong)
         if data.is_fixed:
             return made
-        wrong = operators.multiply(data.zero_point, const(sums.astype("int32")))
-        return operators.subtract(self.builder.emit(made), self.builder.emit(wrong))
+        moved = operators.multiply(data.zero_point, const(sums.astype("int32")))
+        return operators.subtract(self.builder.emit(made), self.builder.emit(moved))
 
     def _with(self, made: Any, sums: Any, taken: numpy.ndarray) -> Any:
         """Return sums of products with those of what was taken from the weights."""

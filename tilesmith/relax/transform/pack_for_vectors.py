@@ -212,11 +212,11 @@ class _Pack(PyExprMutator):
 
     # Operators
 
-    def convolution(self, call: Call) -> Any:
+    def convolution(self, call: Any) -> Any:
         made = self.packed_convolution(call)
         return None if made is None else self.back(made)
 
-    def packed_convolution(self, call: Call) -> Any:
+    def packed_convolution(self, call: Any) -> Any:
         """Return a convolution of packed weights, with its channels last."""
         data, weight = call.args[:2]
         attrs, sizes = call.attrs, _sizes(data)
@@ -361,7 +361,7 @@ class _Pack(PyExprMutator):
         made = (self.transposed_convolution if transposes else self.convolution)(wide)
         return None if made is None else operators.squeeze(self.builder_.emit(made), [2])
 
-    def product(self, call: Call) -> Any:
+    def product(self, call: Any) -> Any:
         data, weight = call.args[:2]
         if not isinstance(weight, Constant):
             return None  # a product of two values: there are no weights to pack
@@ -421,7 +421,7 @@ class _Pack(PyExprMutator):
         array = _values(arg)
         return const(array.transpose(1, 2, 0)) if len(sizes) == 3 else arg
 
-    def pooling(self, call: Call) -> Any:
+    def pooling(self, call: Any) -> Any:
         data = self.known(call.args[0])
         if data is None:
             return None
@@ -431,7 +431,7 @@ class _Pack(PyExprMutator):
         attrs = {**dict(call.attrs.items()), "layout": "NHWC", "out_layout": "NHWC"}
         return self.back(Call(call.op, [data], attrs))
 
-    def mean(self, call: Call) -> Any:
+    def mean(self, call: Any) -> Any:
         data = self.known(call.args[0])
         axes = call.attrs.axis
         if data is None or axes is None or sorted(int(axis) % 4 for axis in axes) != [2, 3]:

@@ -106,7 +106,9 @@ def _prelu(x: Any, slope: Any) -> Any:
 
 @_operator("Cast")
 def _cast(x: Any, *, to: int) -> Any:
-    return x.to({TensorProto.FLOAT: torch.float32, TensorProto.FLOAT16: torch.float16}[to])
+    return x.to(
+        {int(TensorProto.FLOAT): torch.float32, int(TensorProto.FLOAT16): torch.float16}[to]
+    )
 
 
 @_operator("QuantizeLinear")
@@ -216,12 +218,14 @@ def _reduction(function: Operator, x: Any, axes: list[int], *, keepdims: int) ->
     return function(x, axes, keepdim=bool(keepdims))
 
 
-for _name, _function in {
+_REDUCTIONS: dict[str, Any] = {
     "ReduceSum": torch.sum, "ReduceMean": torch.mean, "ReduceMax": torch.amax,
     "ReduceMin": torch.amin, "ReduceLogSumExp": torch.logsumexp,
     "ReduceL2": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 2, axes, keepdim),
     "ReduceSumSquare": lambda x, axes, keepdim: x.square().sum(axes, keepdim),
-}.items():  # fmt: skip
+}  # fmt: skip
+
+for _name, _function in _REDUCTIONS.items():
     OPERATORS[_name] = functools.partial(_reduction, _function)
 
 

@@ -40,7 +40,7 @@ def _gradient(node: OnnxNode) -> Any:
     wanted = list(params[: len(node.required("xs"))])
     captured = [var for var in free_vars(SeqExpr([block], y)) if var not in params]
     whole = Function([*params, *captured], SeqExpr([block], y), known_struct_info(y), True, {})
-    derived = differentiate(whole, wanted, 0)
+    derived = differentiate(whole, wanted, 0, builder)
     name = GlobalVar(builder.get_unique_name("gradient"))
     builder.update_func(name, derived)
     name.describe(derived.struct_info)
