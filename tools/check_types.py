@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 19,
     "lowering": 11,
-    "relax": 404,
+    "relax": 397,
     "schedule_rules": 17,
     "script": 37,
     "target": 10,
