@@ -59,8 +59,6 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.grad.nll_loss_backward": lambda: op.grad.nll_loss_backward(
         tensor(), tensor(4, 3), tensor(4, dtype="int64")
     ),
-    "relax.grad.max_pool3d_backward": lambda: _pooled(op.grad.max_pool3d_backward),
-    "relax.grad.avg_pool3d_backward": lambda: _pooled(op.grad.avg_pool3d_backward),
     "relax.layout_transform": _unary(op.layout_transform, 4, 6, index_map=lambda i, j: (j, i)),
     "relax.flatten": _unary(op.flatten, 2, 3),
     "relax.variance": _unary(op.variance, 2, 3, axis=1),
