@@ -26,13 +26,6 @@ def _unary(function: Callable[..., Any], *shape: int, **attributes: Any) -> Call
     return lambda: function(tensor(*shape), **attributes)
 
 
-def _pooled(function: Callable[..., Any]) -> Any:
-    """Return the gradient of windows of 2 x 2 x 2 elements."""
-    return function(
-        tensor(1, 2, 3, 3, 3), tensor(1, 2, 6, 6, 6), pool_size=(2, 2, 2), strides=(2, 2, 2)
-    )
-
-
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "relax.builtin.stop_lift_params": _unary(op.builtin.stop_lift_params, 2, 3),
     "relax.ones": lambda: op.ones((2, 3)),
