@@ -31,7 +31,9 @@ STAY = {
     "checked_lengths": "checked_lengths",
     "quantize": "quantize",
     "quantize_halves": "quantize",
+    "quantize_scalar": "quantize",
     "dequantize": "dequantize",
+    "dequantize_scalar": "dequantize",
 }
 
 
