@@ -15,7 +15,7 @@ from tilesmith.driver.relay_passes import chosen_passes, requested
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.transform import Sequential
-from tilesmith.lowering.functions import check_options
+from tilesmith.lowering.functions import CompilingForBoard, check_options
 from tilesmith.relay import transform as relay_passes
 from tilesmith.relay.backend.executor import Executor, Runtime
 from tilesmith.relay.backend.executor_factory import (
@@ -74,11 +74,13 @@ def build(
     board = _board_options(
         executor, runtime, workspace_memory_pools, constant_memory_pools, mod_name
     )
-    check_options(PassContext.current(), is_for_board=board is not None)
     chosen = build_target(target, target_host)
     module = as_module(ir_mod)
     if board is not None:
-        return _built_for_board(module, params, executor, chosen, board)
+        with CompilingForBoard():
+            check_options(PassContext.current())
+            return _built_for_board(module, params, executor, chosen, board)
+    check_options(PassContext.current())
     constants = ConstantTable("p")
     with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as fallbacks:
         passed = _passed(module, params, chosen)

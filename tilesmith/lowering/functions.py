@@ -28,6 +28,7 @@ from tilesmith.support.errors import (
 from tilesmith.support.fallbacks import capture_fallbacks
 from tilesmith.support.knobs import knobs
 from tilesmith.support.memory_planner import check_algorithm
+from tilesmith.support.scopes import Scoped
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, find_back_end, part
 from tilesmith.tir.analysis.out_of_bounds import find_out_of_bounds
@@ -57,7 +58,7 @@ def lower(
     """
     module = _as_module(inp, args, name, binds)
     context = PassContext.current()
-    check_options(context, is_for_board=True)  # whole models that are not check again
+    check_options(context)
     added = _added_passes(context)
     with checked_passes():
         lowered = _lowered(module, added, simple_mode)
@@ -193,10 +194,15 @@ def _added_passes(context: PassContext) -> list[tuple[int, Pass]]:
     return found
 
 
-def check_options(context: PassContext, is_for_board: bool = False) -> None:
+class CompilingForBoard(Scoped):
+    """Entered while a program for a board is compiled: there its options have a meaning."""
+
+
+def check_options(context: PassContext) -> None:
     """Check the options of the context: raise UnsupportedError for options of parts that this
     compiler does not have, ConfigError for an unknown algorithm of memory planning.
     """
+    is_for_board = CompilingForBoard.innermost() is not None
     check_algorithm(memory_algorithm())
     for name, advice in _WITHOUT_PART.items():
         if context.config.get(name) and not (is_for_board and name in _OF_BOARDS):
