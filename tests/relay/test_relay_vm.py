@@ -182,7 +182,7 @@ def test_recursion_without_an_end(monkeypatch):
     again = relay.GlobalVar("again")
     mod[again] = relay.Function([x], mod.get_global_var("id")(again(x)), relay.scalar_type("int32"))
     machine = VirtualMachine(relay.vm.compile(mod, "llvm"), ts.cpu())
-    monkeypatch.setattr("tilesmith.runtime.program._DEEPEST", 1000)
+    monkeypatch.setattr("tilesmith.runtime.program_frames._DEEPEST", 1000)
     with pytest.raises(ExecutionError, match="1000 calls open"):
         machine.invoke("again", numpy.int32(1))
 

@@ -104,7 +104,8 @@ def test_a_class_makes_what_the_importer_makes(name):
 
 def test_every_operator_of_the_table_has_a_class():
     supported = tilesmith.relax.frontend.onnx.supported_operators()
-    for operators in supported.values():
+    own = [names for domain, names in supported.items() if domain != "house"]  # of another test
+    for operators in own:
         for name in operators:
             found = getattr(onnx_frontend, name)
             assert issubclass(found, OnnxOpConverter) and found.__name__ == name

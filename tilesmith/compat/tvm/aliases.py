@@ -57,7 +57,6 @@ MODULES: dict[str, str] = {
     "tvm.ndarray": "tvm.nd",
     "tvm.relax.analysis.analysis": "tilesmith.relax.analysis",
     "tvm.relax.analysis.estimate_memory_usage": "tvm.relax.analysis",
-    "tvm.relax.backend.contrib": "tilesmith.relax.backend.contrib",
     "tvm.relax.backend_tir.contrib": "tilesmith.compat.tvm.refused_module",
     "tvm.relax.ir": "tilesmith.compat.tvm.relax_instrument",
     "tvm.relax.ir.instrument": "tilesmith.compat.tvm.relax_instrument",

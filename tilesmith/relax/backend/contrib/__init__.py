@@ -2,7 +2,6 @@
 
 from tilesmith.support.lazy import lazy_attributes
 
-__getattr__, __dir__ = lazy_attributes(
-    __name__,
-    {name: f"{__name__}.{name}" for name in ("cblas", "dnnl", "library_codegen", "library_graph")},
-)
+__all__ = ["cblas", "dnnl", "library_codegen", "library_graph"]
+
+__getattr__, __dir__ = lazy_attributes(__name__, {name: f"{__name__}.{name}" for name in __all__})
