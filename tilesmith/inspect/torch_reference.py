@@ -52,7 +52,7 @@ def _run(program: Any, inputs: Mapping[str, Any]) -> dict[Any, Any]:
 
 def _input(program: Any, spec: Any, inputs: Mapping[str, Any]) -> Any:
     """Return what a placeholder of the graph gets: an input, or what the program stores."""
-    name = spec.arg.name if hasattr(spec.arg, "name") else None  # an argument may be a constant
+    name: Any = spec.arg.name if hasattr(spec.arg, "name") else None  # else it is a constant
     if name in inputs:
         return _tensor(inputs[name])
     if spec.target in program.state_dict:
