@@ -175,7 +175,6 @@ def build_graph(
         "kernels": [name for name, each in functions.items() if isinstance(each, PrimFunc)],
     }
     context = PassContext.current()
-
     settings = partial(_as_built, target, context)
 
     def sources() -> Mapping[str, Any]:
@@ -193,7 +192,6 @@ def build_graph(
         external=external,
     )
     executable.observed_program = cache(partial(_observed, given, target, context))
-
     executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
 
