@@ -25,7 +25,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from benchmarks.models import build_model, model_inputs
-from tilesmith.inspect.timing import Timing, interleave
+from tilesmith.inspect.timing import Timing, interleave, pause_for
 
 DOORS = ("relay", "relax")
 
@@ -136,7 +136,7 @@ def runs(network: str, threads: int) -> dict[str, Callable[[], Any]]:
 
 def latencies(network: str, threads: int, rounds: int) -> dict[str, Timing]:
     """Return the latencies, measured in turns."""
-    return interleave(runs(network, threads), rounds)
+    return interleave(runs(network, threads), rounds, pause_seconds=pause_for(threads))
 
 
 @click.command()

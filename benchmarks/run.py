@@ -22,7 +22,7 @@ from benchmarks.machine import peak_flops
 from benchmarks.models import MODELS, build_model, model_inputs
 from benchmarks.operators import OPERATORS
 from benchmarks.workloads import KERNELS
-from tilesmith.inspect.timing import Timing, format_seconds, interleave, ratio
+from tilesmith.inspect.timing import Timing, format_seconds, interleave, pause_for, ratio
 from tilesmith.support.progress import status
 
 OURS, RIVAL = "tilesmith", "onnxruntime"
@@ -77,7 +77,7 @@ def contest(
         runs["numpy"] = in_numpy
         errors["numpy"] = largest_error(in_numpy(), reference)
     with status("timing"):
-        timings = interleave(runs, rounds)
+        timings = interleave(runs, rounds, pause_seconds=pause_for(threads))
     return {
         "timings": timings,
         "seconds": {name: made.seconds for name, made in prepared.items()},
@@ -325,7 +325,7 @@ def quantised(match: str, threads: int, rounds: int, path: Path | None) -> None:
             runs, errors = contestants(name, threads)
         load = os.getloadavg()[0]
         with status("timing"):
-            timings = interleave(runs, rounds)
+            timings = interleave(runs, rounds, pause_seconds=pause_for(threads))
         ours = timings["tilesmith int8"]
         against = [ratio(timings[key], ours) for key in ("tilesmith f32", "onnxruntime int8")]
         rows.append([name, *[latency(one) for one in timings.values()],

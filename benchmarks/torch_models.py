@@ -28,7 +28,7 @@ import torch
 
 from benchmarks.contestants import Run, largest_error
 from benchmarks.models.torch_zoo import ZOO, Entry
-from tilesmith.inspect.timing import interleave, ratio
+from tilesmith.inspect.timing import interleave, pause_for, ratio
 
 OURS, OPEN, EAGER, RIVAL = "tilesmith", "tilesmith dynamic", "torch", "onnxruntime"
 
@@ -166,7 +166,7 @@ def measure(
     with TemporaryDirectory() as folder:
         if rival:
             attempt(RIVAL, lambda: (case.onnxruntime(Path(folder)), case.expected))
-        timings = interleave(runs, rounds)
+        timings = interleave(runs, rounds, pause_seconds=pause_for(threads))
     record["latency"] = {one: timing.as_json() for one, timing in timings.items()}
     mine = timings.get(OURS)
     record["times_as_fast"] = {

@@ -129,7 +129,7 @@ REFUSED = ("schedule", "fused_matmul_relu: block 'matmul_packed'", "no contracti
 @pytest.mark.parametrize("place", ["here", "worker"])
 def test_a_refused_rule_is_told(refusing, monkeypatch, tmp_path, place):
     if place == "worker":
-        monkeypatch.setattr(kernels, "_FEWEST_FOR_WORKERS", 1)
+        monkeypatch.setattr(kernels, "FEWEST_FOR_WORKERS", 1)
         monkeypatch.setattr(kernels, "start_workers", lambda target: _WorkerHere())
     with knobs.override(workers=0, cache=True, cache_dir=tmp_path / "cache"):
         for _ in ("cold", "warm"):

@@ -96,7 +96,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Time the executable and, where onnxruntime can run the model, both in turns."""
     from tilesmith.cli.arrays import as_arrays, random_inputs
-    from tilesmith.inspect.timing import interleave, ratio
+    from tilesmith.inspect.timing import interleave, pause_for, ratio
     from tilesmith.runtime.threads import num_threads
     from tilesmith.support.progress import progress
 
@@ -113,7 +113,11 @@ def _measure(
             found["onnxruntime_cannot"] = " ".join(str(error).split()) or type(error).__name__
     with progress("timing") as report:
         timings = interleave(
-            contestants, rounds, progress=lambda done, all: report(done, all), each_call=True
+            contestants,
+            rounds,
+            progress=lambda done, all: report(done, all),
+            each_call=True,
+            pause_seconds=pause_for(num_threads() if len(contestants) > 1 else 1),
         )
     found["latency"] = {
         name: {

@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
-_FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
+FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
 
 
 class KernelJob:
@@ -234,7 +234,7 @@ def compile_kernels(
             done[key] = _Compiled.from_bytes(found)
     missing = {key: job for key, job in unique.items() if key not in done}
     pool = None
-    if can_travel and len(missing) >= _FEWEST_FOR_WORKERS:
+    if can_travel and len(missing) >= FEWEST_FOR_WORKERS:
         pool = start_workers(next(iter(missing.values())).target)
     for number, (key, code) in enumerate(_compile_all(missing, pool)):
         done[key] = code

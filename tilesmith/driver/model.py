@@ -85,7 +85,7 @@ def compile(
     from tilesmith.driver.kernels import start_workers
     from tilesmith.driver.relax_build import build
 
-    if back_end_of(chosen).kernel_object is not None:
+    if back_end_of(chosen).kernel_object is not None and _may_need_workers(model_or_module):
         start_workers(chosen)  # workers import their modules while this process reads the model
     with collect_fallbacks() as importing, phase("importing"):
         modules = [import_model(model_or_module, input_shapes)]
@@ -98,6 +98,16 @@ def compile(
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
+
+
+def _may_need_workers(model: Any) -> bool:
+    """Return whether a model may hold enough kernels for workers. Those that start without need
+    would take processors from the first calls of the user's program.
+    """
+    from tilesmith.driver.kernels import FEWEST_FOR_WORKERS
+
+    nodes = getattr(getattr(model, "graph", None), "node", None)  # of an ONNX model
+    return nodes is None or len(nodes) >= FEWEST_FOR_WORKERS
 
 
 def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:

@@ -69,6 +69,17 @@ def ratio(a: Timing, b: Timing) -> float:
     return quantile([x / y for x, y in zip(a.samples, b.samples, strict=True)], 0.5)
 
 
+_SPINNING_ENDS = 0.06  # in seconds; libgomp's threads sleep after 12 ms, onnxruntime's after 40
+_UNTIMED_CALLS = 4
+
+
+def pause_for(threads: int) -> float:
+    """Return the seconds after which the idle threads of a contestant that has `threads` of them
+    sleep, and leave their processors to the next one.
+    """
+    return _SPINNING_ENDS if threads > 1 else 0.0
+
+
 def interleave(
     contestants: Mapping[str, Callable[[], Any]],
     rounds: int = 20,
@@ -76,13 +87,16 @@ def interleave(
     warm_up: int = 2,
     progress: Callable[[int, int], None] | None = None,
     each_call: bool = False,
+    pause_seconds: float = 0.0,
 ) -> dict[str, Timing]:
     """Time each contestant in `rounds` rounds; `progress(done, rounds)` is called after each.
 
-    A sample is as many calls as fit into `sample_seconds`, at least one. The first call after a
-    change of contestant is not timed: it pays for caches, and for threads of the one before that
-    are still spinning. The order changes from round to round. `each_call` also keeps the time of
-    every single call, which adds a tenth of a microsecond to each.
+    A sample is as many calls as fit into `sample_seconds`, at least one. The first calls after a
+    change of contestant are not timed: they pay for caches and for threads that wake up. The order
+    changes from round to round. `each_call` also keeps the time of every single call, which adds a
+    tenth of a microsecond to each. `pause_seconds`: how long to sleep before the change, for
+    contestants whose idle threads go on spinning and keep the next one from its processors
+    (`pause_for(threads)`).
     """
     calls = {name: _calls_per_sample(run, sample_seconds, warm_up)
              for name, run in contestants.items()}  # fmt: skip
@@ -95,7 +109,9 @@ def interleave(
         for index in range(rounds):
             for name in order if index % 2 == 0 else reversed(order):
                 run = contestants[name]
-                run()
+                time.sleep(pause_seconds)
+                for _ in range(min(calls[name], _UNTIMED_CALLS)):
+                    run()
                 if each_call:
                     times = [_seconds_of(run) for _ in range(calls[name])]
                     singles[name] += times
