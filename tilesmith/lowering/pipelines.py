@@ -42,6 +42,7 @@ def _blocks() -> list[Pass]:
     """Return the passes of phase 0: blocks with iterators and reductions → opaque blocks."""
     return [
         passes.InjectPrefetch(),
+        passes.SkipIdentityTerms(),
         passes.LowerInitBlock(),
         # while blocks still mark reductions; no later pass needs the reads of the new blocks
         passes.PlanAndUpdateBufferAllocationLocation(declare_regions=False),
@@ -106,6 +107,7 @@ def _blocks_on_threads() -> list[Pass]:
         passes.VerifyKernelMemory(),
         passes.InjectPrefetch(),
         passes.LowerCrossThreadReduction(),  # while a reduction is a block with an init
+        passes.SkipIdentityTerms(),
         passes.LowerInitBlock(),
         passes.PlanAndUpdateBufferAllocationLocation(into_kernels=False),
         passes.ConvertBlocksToOpaque(),

@@ -26,6 +26,7 @@ from tilesmith.schedule_rules.loops import (
 )
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transposed import transpose_operand
+from tilesmith.schedule_rules.windows import find_windows, schedule_windows
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
@@ -56,7 +57,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
-    for rule in (_contractions, _row_reductions, _simple_blocks):
+    for rule in (_windows, _contractions, _row_reductions, _simple_blocks):
         sch = rule(sch, machine, threads)
     return sch
 
@@ -80,9 +81,20 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
     return top_blocks(sch, variable)
 
 
+def _windows(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        plan = find_windows(sch.get(block)) if _is_there(sch, block) else None
+        if plan is not None:
+            change = partial(
+                schedule_windows, block=block, plan=plan, machine=machine, threads=threads
+            )
+            sch = _attempt(sch, block, change)
+    return sch
+
+
 def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     for block in _blocks(sch):
-        if not _is_there(sch, block):
+        if not _is_there(sch, block) or _is_done(sch, block):
             continue
         if find_contraction(sch.get(block)) is None and multiplies_and_adds(sch.get(block)):
             sch = _attempt(sch, block, partial(transpose_operand, block=block))
@@ -110,11 +122,7 @@ def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
     lanes = machine.lanes(32)
     for block in _blocks(sch):
         loops = sch.get_loops(block)
-        if (
-            loops
-            and not any(_is_marked(sch, loop) for loop in loops)
-            and runs_along_rows(sch, block)
-        ):
+        if loops and not _is_done(sch, block) and runs_along_rows(sch, block):
             sch = _attempt(
                 sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
             )
@@ -125,9 +133,14 @@ def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedu
     lanes = machine.lanes(32)
     for block in _blocks(sch):
         loops = sch.get_loops(block)
-        if loops and not any(_is_marked(sch, loop) for loop in loops):
+        if loops and not _is_done(sch, block):
             sch = _attempt(sch, block, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
     return sch
+
+
+def _is_done(sch: Schedule, block: BlockRV) -> bool:
+    """Return whether another rule scheduled a block."""
+    return any(_is_marked(sch, loop) for loop in sch.get_loops(block))
 
 
 def _is_marked(sch: Schedule, loop: LoopRV) -> bool:

@@ -1,0 +1,283 @@
+"""Schedules reductions over windows in which no channels are summed: depthwise convolution, pooling.
+
+    for n, y, x, c: Y[n, y, x, c] += if_then_else(inside, A[n, y + ry - 1, x + rx - 1, c], 0) * W[…]
+    for n, y, x, c: Z[n, y, x, c] = relu(Y[n, y, x, c] + bias[c])
+  becomes
+    parallel for n, c_0, y:
+        for x_0:                                                  (partitioned: no condition inside)
+            Y[P, T] = 0                                           (registers)
+            for ry: for p: for t: for rx: Y[p, t] += A[…] * W[…]  (all but ry unrolled)
+            Z[…] = relu(Y[p, t] + bias[…])
+
+The elements of a row of a window are loaded once for all results that read them, and the weights of
+that row stay in registers: hence its taps are unrolled inside the results, in straight-line code.
+The padding is read in place: its conditions are those of a few tiles at the border.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import Add, IntImm, Max, PrimExpr, Var, const
+from tilesmith.ir.queries import is_call, mentions
+from tilesmith.schedule_rules.contraction import (
+    element_consumer,
+    parallelise,
+    tile_loops,
+    unroll,
+)
+from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.tiles import MANY, Tile
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["Windows", "best_window_tile", "find_windows", "inline_padding", "schedule_windows"]
+
+_MOST_TAPS = 1 << 12
+_MOST_UNROLLED = 112
+"""Multiply-adds of a loop body: more do not fit the cache of decoded instructions."""
+_MOST_ROWS, _MOST_ROWS_OF_ANY = 16, 8
+"""Results in a row of a tile, and in one of a symbolic size: those at its ends decide their
+conditions at run time."""
+_UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
+_FEWEST_STEPS = 1 << 16  # below about 5 microseconds of work, threads cost more than they save
+_SKIPS = "skip_identity_terms"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A plan for a reduction over windows whose vectors run along the last axis."""
+
+    row_axis: int | None
+    """Position, among the spatial iterators, of the one along which neighbours share elements."""
+    row_taps: int
+    """Taps of a window along that axis; 1 if there is none."""
+    taps: int
+    """Taps of a whole window."""
+    stride: int
+    dilation: int
+    has_weights: bool
+
+
+def find_windows(block: Block) -> Windows | None:
+    """Return the plan for a reduction over windows of few taps; None for any other block."""
+    store = block.body
+    if block.init is None or not isinstance(store, BufferStore) or not store.indices:
+        return None
+    if not isinstance(store.value, (Add, Max)) or not _is_plain(store):
+        return None
+    spatial = [one.var for one in block.iter_vars if one.iter_type == IterVar.DataPar]
+    reduced = [one for one in block.iter_vars if one.iter_type == IterVar.CommReduce]
+    extents = [_constant(one.dom.extent) for one in reduced if one.dom is not None]
+    if not spatial or not reduced or spatial[-1] is not store.indices[-1] or None in extents:
+        return None
+    taps = math.prod([extent or 0 for extent in extents])
+    inputs = [load for load in loads(store.value) if load.buffer is not store.buffer]
+    if not 1 < taps <= _MOST_TAPS or not inputs:
+        return None
+    if any(step(load, spatial[-1]) != 1 for load in inputs):
+        return None
+    weights = [load for load in inputs if not mentions(load.indices, set(spatial[:-1]))]
+    has_weights = len(inputs) > 1 and bool(weights)
+    last = reduced[-1]
+    for position in reversed(range(len(spatial) - 1)):
+        found = _window(inputs, spatial[position], last.var)
+        if found is not None:
+            return Windows(position, extents[-1] or 1, taps, *found, has_weights)
+    return Windows(None, 1, taps, 1, 1, has_weights)
+
+
+def _is_plain(store: BufferStore) -> bool:
+    return all(isinstance(index, (Var, IntImm)) for index in store.indices)
+
+
+def _constant(extent: PrimExpr) -> int | None:
+    return extent.value if isinstance(extent, IntImm) else None
+
+
+def _window(inputs: list[BufferLoad], along: Var, tap: Var) -> tuple[int, int] | None:
+    """Return stride and dilation of windows along an axis; None if no input has such windows."""
+    for load in inputs:
+        for index in load.indices:
+            if mentions(index, {along}) and mentions(index, {tap}):
+                steps = [_moves(index, along), _moves(index, tap)]
+                if all(steps):
+                    return abs(steps[0]), abs(steps[1])
+    return None
+
+
+def _moves(index: PrimExpr, variable: Var) -> int:
+    """Return how far an index moves with a variable, 0 if that is not constant."""
+    moved = substitute(index, {variable: variable + const(1, variable.dtype)})
+    found = Analyzer().simplify(moved - index)
+    return found.value if isinstance(found, IntImm) else 0
+
+
+def inline_padding(sch: Schedule, block: BlockRV) -> None:
+    """Let a reduction read the padding of its input in place, where that repeats no computation."""
+    for producer in sch.get_producers(block):
+        node: Block = sch.get(producer)
+        body = node.body
+        if node.init is not None or not isinstance(body, BufferStore):
+            continue
+        if is_call(body.value, "tir.if_then_else") and len(sch.get_consumers(producer)) == 1:
+            element = body.value.args[1]
+            while isinstance(element, Cast):
+                element = element.value
+            if isinstance(element, BufferLoad):
+                sch.compute_inline(producer)
+
+
+# The tile
+
+
+def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
+    """Return the cycles of one tile for a vector of results; infinite if it does not fit the
+    registers.
+    """
+    rows, vectors, taps = tile.rows, tile.vectors, plan.row_taps
+    results = rows * vectors
+    shared = (taps * vectors if plan.has_weights else 0) + (taps if rows > 1 else 1)
+    if results + 2 > machine.vector_registers:
+        return float("inf")
+    terms = results * taps
+    elements = terms
+    if results + shared <= machine.vector_registers and plan.dilation % plan.stride == 0:
+        elements = min(terms, ((rows - 1) * plan.stride + taps) * vectors)
+    elif plan.stride == 1 and plan.dilation == 1 and taps == 1:
+        elements = results
+    weights = taps * vectors if plan.has_weights else 0
+    multiply = terms / machine.fma_per_cycle
+    load = (elements + weights) / machine.loads_per_cycle
+    wait = machine.fma_latency * taps
+    per_row = (multiply**4 + load**4 + wait**4) ** 0.25 + 1
+    return (per_row * (plan.taps / taps) + results + 4) / results
+
+
+def best_window_tile(
+    extent: int | None, columns: int | None, plan: Windows, machine: MachineModel
+) -> Tile:
+    """Return the best tile for a number of results in a row and of columns (elements of vectors),
+    None if symbolic. What tiles exceed the extents counts as work.
+    """
+    lanes = machine.lanes(32)
+    row_count = 1 if plan.row_axis is None else extent or MANY
+    most_rows = _MOST_ROWS if extent else _MOST_ROWS_OF_ANY
+    vector_count = math.ceil((columns or MANY) / lanes)
+    most = 4 if plan.row_axis is not None else 8
+
+    def cost(tile: Tile) -> float:
+        whole = math.ceil(row_count / tile.rows) * math.ceil(vector_count / tile.vectors)
+        results = whole * tile.rows * tile.vectors
+        uneven = bool(row_count % tile.rows) + bool(vector_count % tile.vectors)
+        cycles = window_tile_cost(tile, plan, machine) * results / (row_count * vector_count)
+        return cycles * _UNEVEN_COST**uneven
+
+    candidates = [
+        Tile(rows, vectors)
+        for vectors in range(1, min(most, vector_count if columns else 1) + 1)
+        for rows in range(1, min(row_count, most_rows) + 1)
+        if rows * vectors * plan.row_taps <= _MOST_UNROLLED
+    ]
+    return min(candidates or [Tile(1, 1)], key=cost)
+
+
+# The schedule
+
+
+def schedule_windows(
+    sch: Schedule, block: BlockRV, plan: Windows, machine: MachineModel, threads: int
+) -> None:
+    """Tile, vectorise and parallelise a reduction over windows together with its consumer."""
+    inline_padding(sch, block)
+    work = _work(sch.get(block))
+    follower = element_consumer(sch, block)
+    *outer, vector = sch.get_loops(follower)
+    row = outer.pop(plan.row_axis) if plan.row_axis is not None else None
+    lanes = machine.lanes(32)
+    columns = _constant(sch.get(vector).extent)
+    extent = _constant(sch.get(row).extent) if row is not None else None
+    tile = best_window_tile(extent, columns, plan, machine)
+    width = tile.vectors * lanes
+    vector_0, vector_1 = sch.split(vector, [None, width])
+    inner, last = [vector_1], []
+    if row is not None:
+        row_0, row_1 = sch.split(row, [None, tile.rows])
+        sch.annotate(row_0, *PARTITIONED)
+        inner, last = [row_1, vector_1], [row_0]
+    is_uneven = columns is None or (columns > width and columns % width != 0)
+    if is_uneven:
+        sch.annotate(vector_0, *PARTITIONED)
+    order = _order(sch, outer, vector_0, is_uneven, threads) + last
+    sch.reorder(*order, *inner)
+    sch.set_scope(block, 0, "local")
+    sch.compute_at(block, order[-1])
+    _window_body(sch, block, order[-1], lanes, row is not None)
+    _finish(sch, inner, lanes)
+    if work >= _FEWEST_STEPS * lanes:
+        parallelise(sch, order if last else [*order, order[-1]], threads)
+
+
+def _work(block: Block) -> int:
+    sizes = [_constant(one.dom.extent) for one in block.iter_vars if one.dom is not None]
+    return math.prod([1 << 10 if size is None else size for size in sizes])
+
+
+def _order(
+    sch: Schedule, outer: list[LoopRV], vector_0: LoopRV, is_uneven: bool, threads: int
+) -> list[LoopRV]:
+    """Order the loops outside of a tile: batches, tiles of columns, then the rest, so that rows that
+    windows share stay in the cache. A loop over columns that is partitioned runs inside of strips
+    for the threads.
+    """
+    if not outer:
+        return [vector_0]
+    batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
+    if not is_uneven or threads < 2 or not rest:
+        return [*batch, vector_0, *rest]
+    size = _constant(sch.get(rest[0]).extent) or 1
+    strip = max(one for one in range(1, size + 1) if one == 1 or _is_strip(one, size, threads))
+    if strip == 1:
+        return [*batch, rest[0], vector_0, *rest[1:]]
+    first, second = sch.split(rest[0], [None, strip])
+    return [*batch, first, vector_0, second, *rest[1:]]
+
+
+def _is_strip(rows: int, size: int, threads: int) -> bool:
+    return size % rows == 0 and size // rows >= 2 * threads
+
+
+def _window_body(
+    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, unrolls_taps: bool
+) -> None:
+    """Schedule the tile: rows of windows outside, results, then the taps of a row, then lanes."""
+    tile, reduction = tile_loops(sch, block, place)
+    if not tile or not reduction:
+        return
+    vectors, lane = sch.split(tile[-1], [None, lanes])
+    rows = tile[:-1]
+    taps = [reduction[-1]] if unrolls_taps and len(reduction) > 1 else []
+    outside = reduction[: len(reduction) - len(taps)]
+    for loop in outside:
+        sch.annotate(loop, "pragma_unroll_disable", True)
+    sch.reorder(*outside, *rows, vectors, *taps, lane)
+    sch.vectorize(lane)
+    init = sch.decompose_reduction(block, outside[0])
+    sch.annotate(block, _SKIPS, True)
+    for loop in (*rows, vectors, *taps):
+        unroll(sch, loop)
+    for loop in sch.get_loops(init)[-len(tile) - 1 : -1]:
+        if sch.get(loop).kind is ForKind.SERIAL:
+            unroll(sch, loop)
+
+
+def _finish(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
+    first, second = sch.split(inner[-1], [None, lanes])
+    sch.vectorize(second)
+    for loop in (*inner[:-1], first):
+        unroll(sch, loop)
