@@ -58,7 +58,7 @@ def shifted_gelu(builder, x):
 
 PACKING = [
     (lambda b, x: convolution(x, 4), "it has fewer than 8 output channels"),
-    (lambda b, x: convolution(x, 16, groups=2), "it has groups of more than one channel"),
+    (lambda b, x: convolution(x, 4, groups=2), "it has fewer than 8 output channels"),
     (lambda b, x: op.nn.conv2d(x, x), "its weights are not constant"),
 ]
 

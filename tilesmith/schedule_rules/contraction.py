@@ -30,10 +30,7 @@ from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = [
-    "Contraction", "element_consumer", "find_contraction", "multiplies_and_adds", "parallelise",
-    "schedule_contraction", "tile_loops", "unroll",
-]  # fmt: skip
+__all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
 _FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
@@ -117,7 +114,7 @@ def schedule_contraction(
     sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
 ) -> None:
     """Tile, vectorise and parallelise a contraction together with its consumer."""
-    follower = element_consumer(sch, block)
+    follower = _follower(sch, block)
     lanes = machine.lanes(32)
     outer, row, vector = _axes(sch, follower, plan)
     rows_extent, columns = _constant(sch, row), _constant(sch, vector)
@@ -149,7 +146,7 @@ def schedule_contraction(
     _tile_body(sch, block, order[-1], lanes)
     _finish_follower(sch, inner, lanes)
     if _work(sch.get(block)) >= _FEWEST_PRODUCTS:
-        parallelise(sch, order, threads)
+        _parallelise(sch, order, threads)
 
 
 def _work(block: Block) -> int:
@@ -161,7 +158,7 @@ def _work(block: Block) -> int:
     return total
 
 
-def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:
+def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
     """Return the block that reads the result element by element; insert a copy if there is none."""
     store = sch.get(block).body
     consumers = sch.get_consumers(block)
@@ -229,7 +226,7 @@ def _outer_order(outer: list[LoopRV], vector_0: LoopRV, last: list[LoopRV]) -> l
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
     """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    tile, reduction = tile_loops(sch, block, place)
+    tile, reduction = _tile_loops(sch, block, place)
     if not tile or not reduction:  # sums of one element have no reduction loop
         return
     first, second = sch.split(tile[-1], [None, lanes])
@@ -239,15 +236,15 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None
     sch.vectorize(second)
     init = sch.decompose_reduction(block, reduction[0])
     for loop in (*tile[:-1], first):
-        unroll(sch, loop)
+        _unroll(sch, loop)
     init_loops = sch.get_loops(init)
     # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
     for loop in init_loops[-len(tile) - 1 : -1]:
         if sch.get(loop).kind is ForKind.SERIAL:
-            unroll(sch, loop)
+            _unroll(sch, loop)
 
 
-def tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
+def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
     realize = sch.cursor(block).stmt
     reduction_vars: set[Var] = set()
@@ -262,8 +259,7 @@ def tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopR
     return [loop for loop in inside if loop not in reduction], reduction
 
 
-def unroll(sch: Schedule, loop: LoopRV) -> None:
-    """Leave a loop of a register tile to the back end, which unrolls it."""
+def _unroll(sch: Schedule, loop: LoopRV) -> None:
     sch.annotate(loop, *_UNROLLED)
     sch.unroll(loop)
 
@@ -272,10 +268,10 @@ def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
     first, second = sch.split(inner[-1], [None, lanes])
     sch.vectorize(second)
     for loop in (*inner[:-1], first):
-        unroll(sch, loop)
+        _unroll(sch, loop)
 
 
-def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
+def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
     """Fuse outer loops until there is work for all threads, and run the result in parallel."""
     if threads < 2:
         return

@@ -16,6 +16,7 @@ from tilesmith.schedule_rules.contraction import (
     multiplies_and_adds,
     schedule_contraction,
 )
+from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import (
     FEWEST_FOR_THREADS,
@@ -57,7 +58,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
-    for rule in (_windows, _contractions, _row_reductions, _simple_blocks):
+    for rule in (_windows_and_groups, _contractions, _row_reductions, _simple_blocks):
         sch = rule(sch, machine, threads)
     return sch
 
@@ -81,14 +82,18 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
     return top_blocks(sch, variable)
 
 
-def _windows(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     for block in _blocks(sch):
-        plan = find_windows(sch.get(block)) if _is_there(sch, block) else None
-        if plan is not None:
-            change = partial(
-                schedule_windows, block=block, plan=plan, machine=machine, threads=threads
-            )
-            sch = _attempt(sch, block, change)
+        if not _is_there(sch, block):
+            continue
+        node = sch.get(block)
+        if (windows := find_windows(node)) is not None:
+            change = partial(schedule_windows, plan=windows, machine=machine, threads=threads)
+        elif (groups := find_groups(node)) is not None:
+            change = partial(schedule_groups, plan=groups, machine=machine, threads=threads)
+        else:
+            continue
+        sch = _attempt(sch, block, partial(change, block=block))
     return sch
 
 

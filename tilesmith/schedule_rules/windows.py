@@ -1,4 +1,4 @@
-"""Schedules reductions over windows in which no channels are summed: depthwise convolution, pooling.
+"""Schedules reductions over windows that sum no channels: depthwise convolution, pooling.
 
     for n, y, x, c: Y[n, y, x, c] += if_then_else(inside, A[n, y + ry - 1, x + rx - 1, c], 0) * W[…]
     for n, y, x, c: Z[n, y, x, c] = relu(Y[n, y, x, c] + bias[c])
@@ -22,22 +22,26 @@ from dataclasses import dataclass
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, IntImm, Max, PrimExpr, Var, const
 from tilesmith.ir.queries import is_call, mentions
-from tilesmith.schedule_rules.contraction import (
+from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.tile_parts import (
+    RegisterTile,
+    constant_extent,
     element_consumer,
+    finish_consumer,
     parallelise,
     tile_loops,
     unroll,
+    unroll_initialisation,
 )
-from tilesmith.schedule_rules.loops import PARTITIONED, step
-from tilesmith.schedule_rules.tiles import MANY, Tile
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
+from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["Windows", "best_window_tile", "find_windows", "inline_padding", "schedule_windows"]
 
+_MANY = 1 << 16  # what a symbolic extent counts as
 _MOST_TAPS = 1 << 12
 _MOST_UNROLLED = 112
 """Multiply-adds of a loop body: more do not fit the cache of decoded instructions."""
@@ -136,7 +140,7 @@ def inline_padding(sch: Schedule, block: BlockRV) -> None:
 # The tile
 
 
-def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
+def window_tile_cost(tile: RegisterTile, plan: Windows, machine: MachineModel) -> float:
     """Return the cycles of one tile for a vector of results; infinite if it does not fit the
     registers.
     """
@@ -161,17 +165,17 @@ def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
 
 def best_window_tile(
     extent: int | None, columns: int | None, plan: Windows, machine: MachineModel
-) -> Tile:
+) -> RegisterTile:
     """Return the best tile for a number of results in a row and of columns (elements of vectors),
     None if symbolic. What tiles exceed the extents counts as work.
     """
     lanes = machine.lanes(32)
-    row_count = 1 if plan.row_axis is None else extent or MANY
+    row_count = 1 if plan.row_axis is None else extent or _MANY
     most_rows = _MOST_ROWS if extent else _MOST_ROWS_OF_ANY
-    vector_count = math.ceil((columns or MANY) / lanes)
+    vector_count = math.ceil((columns or _MANY) / lanes)
     most = 4 if plan.row_axis is not None else 8
 
-    def cost(tile: Tile) -> float:
+    def cost(tile: RegisterTile) -> float:
         whole = math.ceil(row_count / tile.rows) * math.ceil(vector_count / tile.vectors)
         results = whole * tile.rows * tile.vectors
         uneven = bool(row_count % tile.rows) + bool(vector_count % tile.vectors)
@@ -179,12 +183,12 @@ def best_window_tile(
         return cycles * _UNEVEN_COST**uneven
 
     candidates = [
-        Tile(rows, vectors)
+        RegisterTile(rows, vectors)
         for vectors in range(1, min(most, vector_count if columns else 1) + 1)
         for rows in range(1, min(row_count, most_rows) + 1)
         if rows * vectors * plan.row_taps <= _MOST_UNROLLED
     ]
-    return min(candidates or [Tile(1, 1)], key=cost)
+    return min(candidates or [RegisterTile(1, 1)], key=cost)
 
 
 # The schedule
@@ -200,8 +204,8 @@ def schedule_windows(
     *outer, vector = sch.get_loops(follower)
     row = outer.pop(plan.row_axis) if plan.row_axis is not None else None
     lanes = machine.lanes(32)
-    columns = _constant(sch.get(vector).extent)
-    extent = _constant(sch.get(row).extent) if row is not None else None
+    columns = constant_extent(sch, vector)
+    extent = constant_extent(sch, row)
     tile = best_window_tile(extent, columns, plan, machine)
     width = tile.vectors * lanes
     vector_0, vector_1 = sch.split(vector, [None, width])
@@ -218,9 +222,9 @@ def schedule_windows(
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
     _window_body(sch, block, order[-1], lanes, row is not None)
-    _finish(sch, inner, lanes)
+    finish_consumer(sch, inner, lanes)
     if work >= _FEWEST_STEPS * lanes:
-        parallelise(sch, order if last else [*order, order[-1]], threads)
+        parallelise(sch, order[: len(order) - len(last)], threads)
 
 
 def _work(block: Block) -> int:
@@ -231,8 +235,8 @@ def _work(block: Block) -> int:
 def _order(
     sch: Schedule, outer: list[LoopRV], vector_0: LoopRV, is_uneven: bool, threads: int
 ) -> list[LoopRV]:
-    """Order the loops outside of a tile: batches, tiles of columns, then the rest, so that rows that
-    windows share stay in the cache. A loop over columns that is partitioned runs inside of strips
+    """Order the loops outside of a tile: batches, tiles of columns, then the rest, so that what
+    windows share stays in the cache. A loop over columns that is partitioned runs inside of strips
     for the threads.
     """
     if not outer:
@@ -240,7 +244,7 @@ def _order(
     batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
     if not is_uneven or threads < 2 or not rest:
         return [*batch, vector_0, *rest]
-    size = _constant(sch.get(rest[0]).extent) or 1
+    size = constant_extent(sch, rest[0]) or 1
     strip = max(one for one in range(1, size + 1) if one == 1 or _is_strip(one, size, threads))
     if strip == 1:
         return [*batch, rest[0], vector_0, *rest[1:]]
@@ -271,13 +275,4 @@ def _window_body(
     sch.annotate(block, _SKIPS, True)
     for loop in (*rows, vectors, *taps):
         unroll(sch, loop)
-    for loop in sch.get_loops(init)[-len(tile) - 1 : -1]:
-        if sch.get(loop).kind is ForKind.SERIAL:
-            unroll(sch, loop)
-
-
-def _finish(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
-    first, second = sch.split(inner[-1], [None, lanes])
-    sch.vectorize(second)
-    for loop in (*inner[:-1], first):
-        unroll(sch, loop)
+    unroll_initialisation(sch, init, len(tile))

@@ -40,6 +40,7 @@ from tilesmith.relax.transform.byte_products import (
     bytes_behind,
     dot_products,
 )
+from tilesmith.relax.transform.grouped_weights import packed_groups
 from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime import nd
@@ -257,10 +258,15 @@ class _Pack(PyExprMutator):
                 topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
-        elif groups == 1:
-            return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
+        elif array.shape[0] >= _FEWEST_COLUMNS:
+            packed = packed_groups(array, groups, out and out[3], self.machine)
+            made = self.builder_.call_te(
+                topi.nn.grouped_conv2d_nhwc_packed, self.channels_last(data), packed,
+                array.shape[0], *options,
+                primfunc_name_hint="grouped_conv2d",
+            )  # fmt: skip
         else:
-            return _unpacked(call, "it has groups of more than one channel")
+            return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
         return made
 
     def value_of(self, expr: Any) -> Any:

@@ -18,7 +18,10 @@ from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
-__all__ = ["conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "matmul_packed"]
+__all__ = [
+    "conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "grouped_conv2d_nhwc_packed",
+    "matmul_packed",
+]  # fmt: skip
 
 
 def _sizes(
@@ -62,6 +65,38 @@ def conv2d_nhwc_packed(
         ),
         name="conv2d_nhwc_packed",
         tag="conv2d_nhwc_packed",
+    )
+    return rounded(result, data.dtype)
+
+
+def grouped_conv2d_nhwc_packed(
+    data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """Convolve each group of channels of NHWC data with weights of its own; ``weight`` is (groups,
+    tiles, ky, kx, C, T) for C channels of a group, all tiles full; ``channels`` counts the outputs
+    of all groups.
+    """
+    ky, kx = get_const_int(weight.shape[2]), get_const_int(weight.shape[3])
+    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    inputs, width = get_const_int(weight.shape[4]), get_const_int(weight.shape[5])
+    outputs = channels // get_const_int(weight.shape[0])
+    (sy, sx), (dy, dx) = strides, dilation
+    ry = te.reduce_axis((0, ky), name="ry")
+    rx = te.reduce_axis((0, kx), name="rx")
+    rc = te.reduce_axis((0, inputs), name="rc")
+
+    def total(n: Any, y: Any, x: Any, o: Any) -> Any:
+        group, own = op.floordiv(o, outputs), op.floormod(o, outputs)
+        tile, lane = op.floordiv(own, width), op.floormod(own, width)
+        element = padded(n, y * sy + ry * dy, x * sx + rx * dx, group * inputs + rc)
+        product = widened(element) * widened(weight(group, tile, ry, rx, rc, lane))
+        return te.sum(product, axis=[ry, rx, rc])
+
+    result = compute(
+        (data.shape[0], *sizes, channels),
+        total,
+        name="grouped_conv2d_nhwc_packed",
+        tag="grouped_conv2d_nhwc_packed",
     )
     return rounded(result, data.dtype)
 

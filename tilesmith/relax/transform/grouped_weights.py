@@ -1,0 +1,49 @@
+"""Packs the weights of convolutions in groups for vectors.
+
+Groups of few output channels are joined until they fill a vector. The weights between channels of
+different groups are zeros then: the vector would be empty there otherwise.
+"""
+
+from __future__ import annotations
+
+import numpy
+
+from tilesmith.relax.expr import Constant
+from tilesmith.runtime import nd
+from tilesmith.schedule_rules.grouped import best_group_width
+from tilesmith.target.machine import MachineModel
+
+__all__ = ["packed_groups"]
+
+
+def packed_groups(
+    weights: numpy.ndarray, groups: int, extent: int | None, machine: MachineModel
+) -> Constant:
+    """Return weights (O, I, ky, kx) as (groups, tiles, ky, kx, I, T), for rows of ``extent``
+    pixels (None if that is symbolic).
+    """
+    count, inputs, ky, kx = weights.shape
+    outputs = count // groups
+    joined = _joined(groups, outputs, machine.lanes(32))
+    width = best_group_width(outputs * joined, ky * kx * inputs * joined, extent, machine)
+    shape = (groups // joined, outputs * joined // width, ky, kx, inputs * joined, width)
+    made = nd.empty(shape, str(weights.dtype))
+    packed = made.numpy_view()
+    packed[...] = 0
+    for group in range(groups):
+        place, member = divmod(group, joined)
+        own = weights[group * outputs : (group + 1) * outputs].transpose(2, 3, 1, 0)
+        first, row = member * outputs, slice(member * inputs, (member + 1) * inputs)
+        for tile in range(shape[1]):
+            low = max(first, tile * width)
+            high = min(first + outputs, (tile + 1) * width)
+            if low < high:
+                part = own[..., low - first : high - first]
+                packed[place, tile, :, :, row, low - tile * width : high - tile * width] = part
+    return Constant(made)
+
+
+def _joined(groups: int, outputs: int, lanes: int) -> int:
+    """Return how many groups share a vector."""
+    fitting = [one for one in range(1, groups + 1) if groups % one == 0 and one * outputs <= lanes]
+    return max(fitting, default=1)

@@ -1,0 +1,228 @@
+"""Schedules sums of products in groups: grouped convolutions with packed weights.
+
+    for n, y, x, o: Y[n, y, x, o] += A[…, o // G * C + c] * W[o // G, …, c, o % G]
+    for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
+  becomes
+    parallel for n, g, t, y:
+        for x_0:
+            Y[P, T] = 0                                     (registers)
+            for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
+            Z[…] = relu(Y[p, t] + bias[…])
+
+The channels of a group are a product of their own: one operand is broadcast to its vectors, and the
+weights of a group stay in the cache for all its pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import FloorDiv, FloorMod, IntImm, Range, Var, const
+from tilesmith.ir.queries import mentions, nodes
+from tilesmith.schedule_rules.contraction import multiplies_and_adds
+from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.tile_parts import (
+    constant_extent,
+    element_consumer,
+    finish_consumer,
+    parallelise,
+    tile_loops,
+    unroll,
+    unroll_initialisation,
+)
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
+from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["Groups", "best_group_rows", "best_group_width", "find_groups", "schedule_groups"]
+
+_FEWEST_PRODUCTS = 1 << 20
+_MANY = 1 << 16
+_UNEVEN_COST = 1.25  # of rows that do not divide the extent: the rest has code of its own
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A plan for products in groups: the results of a group, the vectors, the axis for rows."""
+
+    outputs: int
+    """Results of a group along the last axis."""
+    width: int | None
+    """Elements of a packed tile of weights; None if a group is one tile."""
+    row_axis: int
+    """Position of the spatial iterator whose values share the weights."""
+
+
+def find_groups(block: Block) -> Groups | None:
+    """Return the plan for a block that multiplies and adds in groups of its last axis; None for any
+    other block.
+    """
+    store = block.body
+    if not multiplies_and_adds(block) or not isinstance(store, BufferStore):
+        return None
+    spatial = [one.var for one in block.iter_vars if one.iter_type == IterVar.DataPar]
+    last = store.indices[-1]
+    if not all(isinstance(index, (Var, IntImm)) for index in store.indices):
+        return None
+    if not spatial or spatial[-1] is not last:
+        return None
+    inputs = [load for load in loads(store.value) if load.buffer is not store.buffer]
+    outputs = _group_size(inputs, last)
+    if outputs is None:
+        return None
+    own = Var("own", last.dtype)
+    moved = [_within_group(load, last, outputs, own) for load in inputs]
+    steps = [step(load, own) for load in moved]
+    if sorted(str(one) for one in steps) != ["0", "1"]:
+        return None
+    stream = moved[steps.index(1)]
+    rows = [
+        position
+        for position, variable in enumerate(spatial[:-1])
+        if not mentions(stream.indices, {variable}) and _size(block, variable) != 1
+    ]
+    width = _width(stream, own)
+    if not rows or (width is not None and outputs % width):
+        return None
+    return Groups(outputs, width, rows[-1])
+
+
+def _group_size(inputs: list[BufferLoad], last: Var) -> int | None:
+    """Return the elements of a group: all inputs are found by the number of the group."""
+    found = [
+        one.b.value
+        for load in inputs
+        for one in nodes([*load.indices], FloorDiv)
+        if one.a is last and isinstance(one.b, IntImm)
+    ]
+    return max(found, default=None)
+
+
+def _within_group(load: BufferLoad, last: Var, outputs: int, own: Var) -> BufferLoad:
+    """Return a load of the element ``own`` of any group."""
+    group = Var("group", last.dtype)
+    analyzer = Analyzer()
+    analyzer.bind(own, Range.from_min_extent(const(0, own.dtype), const(outputs, own.dtype)))
+    place = group * outputs + own
+    indices = [analyzer.simplify(substitute(index, {last: place})) for index in load.indices]
+    return BufferLoad(load.buffer, indices)
+
+
+def _size(block: Block, variable: Var) -> int:
+    """Return the extent of an iterator, 0 if it is symbolic."""
+    for one in block.iter_vars:
+        if one.var is variable and one.dom is not None and isinstance(one.dom.extent, IntImm):
+            return one.dom.extent.value
+    return 0
+
+
+def _width(stream: BufferLoad, own: Var) -> int | None:
+    inner = stream.indices[-1]
+    if isinstance(inner, FloorMod) and inner.a is own and isinstance(inner.b, IntImm):
+        return inner.b.value
+    return None
+
+
+def best_group_rows(extent: int | None, vectors: int, machine: MachineModel) -> int:
+    """Return the best number of rows of a tile; where it does not divide the extent, what is left
+    over is a tile of its own.
+    """
+    return _rows(extent or _MANY, vectors, machine)[1]
+
+
+def best_group_width(outputs: int, steps: int, extent: int | None, machine: MachineModel) -> int:
+    """Return the best width of tiles of weights, which divides the results of a group, for sums of
+    so many steps and a number of rows (None if it is symbolic). The last vector of a tile may be
+    partly empty.
+    """
+    lanes = machine.lanes(32)
+
+    def cost(width: int) -> float:
+        vectors = _vectors(width, lanes)
+        streams = steps * vectors * machine.vector_bytes > machine.l1_bytes // 2
+        return _rows(extent or _MANY, vectors, machine, streams)[0] / width
+
+    most = machine.vector_registers // 2 * lanes
+    widths = [outputs // count for count in range(1, outputs + 1) if outputs % count == 0]
+    return min([width for width in widths if width <= most], key=cost)
+
+
+def _vectors(width: int, lanes: int) -> int:
+    """Return the vectors that a tile takes: one that is partly empty is often made of two."""
+    return width // lanes + (2 if width % lanes else 0)
+
+
+def _rows(
+    count: int, vectors: int, machine: MachineModel, streams: bool = False
+) -> tuple[float, int]:
+    """Return the cycles for a row with the best number of rows of a tile, and that number.
+
+    ``streams``: the weights of a tile come from L2 each time.
+    """
+    stream = vectors * machine.vector_bytes / machine.l2_bandwidth if streams else 0.0
+
+    def cycles(rows: int) -> float:
+        products = rows * vectors
+        multiply = products / machine.fma_per_cycle
+        load = (rows + vectors) / machine.loads_per_cycle
+        return float((multiply**4 + load**4 + machine.fma_latency**4 + stream**4) ** 0.25)
+
+    def cost(rows: int) -> float:
+        whole, left = divmod(count, rows)
+        total = whole * cycles(rows) + (cycles(left) if left else 0.0)
+        return total / count * (_UNEVEN_COST if left else 1.0)
+
+    most = max(1, (machine.vector_registers - vectors - 1) // vectors)
+    return min([(cost(rows), rows) for rows in range(1, min(count, most) + 1)])
+
+
+def schedule_groups(
+    sch: Schedule, block: BlockRV, plan: Groups, machine: MachineModel, threads: int
+) -> None:
+    """Tile, vectorise and parallelise products in groups together with their consumer."""
+    lanes = machine.lanes(32)
+    work = _work(sch.get(block))
+    follower = element_consumer(sch, block)
+    *outer, last = sch.get_loops(follower)
+    row = outer.pop(plan.row_axis)
+    group, own = sch.split(last, [None, plan.outputs])
+    width = plan.width or plan.outputs
+    columns, column = sch.split(own, [None, width])
+    extent = constant_extent(sch, row)
+    rows = best_group_rows(extent, _vectors(width, lanes), machine)
+    row_0, row_1 = sch.split(row, [None, rows])
+    if extent is None or extent % rows:
+        sch.annotate(row_0, *PARTITIONED)
+    batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
+    order = [*batch, group, columns, *rest, row_0]
+    sch.reorder(*order, row_1, column)
+    sch.set_scope(block, 0, "local")
+    sch.compute_at(block, order[-1])
+    _tile_body(sch, block, order[-1], lanes)
+    finish_consumer(sch, [row_1, column], lanes)
+    if work >= _FEWEST_PRODUCTS:
+        parallelise(sch, order[:-1], threads)
+
+
+def _work(block: Block) -> int:
+    return math.prod([_size(block, one.var) or 1 << 10 for one in block.iter_vars])
+
+
+def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
+    """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
+    tile, reduction = tile_loops(sch, block, place)
+    if not tile or not reduction:
+        return
+    first, second = sch.split(tile[-1], [None, lanes])
+    for loop in reduction:
+        sch.annotate(loop, "pragma_unroll_disable", True)
+    sch.reorder(*reduction, *tile[:-1], first, second)
+    sch.vectorize(second)
+    init = sch.decompose_reduction(block, reduction[0])
+    for loop in (*tile[:-1], first):
+        unroll(sch, loop)
+    unroll_initialisation(sch, init, len(tile))

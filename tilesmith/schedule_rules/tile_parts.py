@@ -1,0 +1,123 @@
+"""Parts of the rules that compute a block in register tiles under its consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IntImm, Var
+from tilesmith.ir.queries import variables
+from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
+from tilesmith.tir.queries import loads
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = [
+    "RegisterTile", "constant_extent", "element_consumer", "finish_consumer", "parallelise",
+    "tile_loops", "unroll", "unroll_initialisation",
+]  # fmt: skip
+
+_UNROLLED = ("pragma_unroll_explicit", False)
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """Results that are held in registers: rows (pixels) of several vectors."""
+
+    rows: int
+    vectors: int
+
+
+def constant_extent(sch: Schedule, loop: LoopRV | None) -> int | None:
+    """Return the extent of a loop, None if it is symbolic or there is no loop."""
+    extent = sch.get(loop).extent if loop is not None else None
+    return extent.value if isinstance(extent, IntImm) else None
+
+
+def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:
+    """Return the block that reads the result element by element; insert a copy if there is none."""
+    store = sch.get(block).body
+    consumers = sch.get_consumers(block)
+    if len(consumers) == 1 and not _is_output(sch, block):
+        other = sch.get(consumers[0])
+        target = other.body
+        plain = all(one.iter_type == IterVar.DataPar for one in other.iter_vars)
+        if plain and isinstance(target, BufferStore) and _reads_elements(target, store):
+            return consumers[0]
+    return sch.cache_write(block, 0, "local")
+
+
+def _reads_elements(target: BufferStore, store: BufferStore) -> bool:
+    """Return whether a block reads the element of a result that it writes of its own."""
+    reads = list(loads(target, store.buffer))
+    if not reads or len(target.indices) != len(store.indices):
+        return False
+    analyzer = Analyzer()
+    shapes = zip(target.buffer.shape, store.buffer.shape)
+    return all(_same_place(load, target) for load in reads) and all(
+        analyzer.can_prove_equal(a, b) for a, b in shapes
+    )
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    return all(
+        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
+        for a, b in zip(load.indices, store.indices)
+    )
+
+
+def _is_output(sch: Schedule, block: BlockRV) -> bool:
+    buffer = sch.get(block).writes[0].buffer
+    return any(
+        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
+    )
+
+
+def tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
+    realize: Any = sch.cursor(block).stmt
+    reduction_vars: set[Var] = set()
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type == IterVar.CommReduce:
+            reduction_vars.update(variables(value))
+    around = [loop.sref for loop in sch.cursor(block).loops()]
+    inside = sch.get_loops(block)[around.index(sch.cursor(place).sref) + 1 :]
+    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
+    return [loop for loop in inside if loop not in reduction], reduction
+
+
+def unroll(sch: Schedule, loop: LoopRV) -> None:
+    """Leave a loop of a register tile to the back end, which unrolls it."""
+    sch.annotate(loop, *_UNROLLED)
+    sch.unroll(loop)
+
+
+def unroll_initialisation(sch: Schedule, init: BlockRV, count: int) -> None:
+    """Unroll the last loops of the block that a reduction was decomposed into, but for the one of
+    lanes.
+    """
+    for loop in sch.get_loops(init)[-count - 1 : -1]:
+        if sch.get(loop).kind is ForKind.SERIAL:
+            unroll(sch, loop)
+
+
+def finish_consumer(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
+    """Vectorise and unroll the loops of a consumer over one tile."""
+    first, second = sch.split(inner[-1], [None, lanes])
+    sch.vectorize(second)
+    for loop in (*inner[:-1], first):
+        unroll(sch, loop)
+
+
+def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
+    """Fuse outer loops until there is work for all threads, and run the result in parallel."""
+    chosen: list[LoopRV] = []
+    count = 1
+    for loop in order:
+        if threads < 2 or sch.get(loop).annotations or count >= 4 * threads:
+            break  # a loop that is partitioned keeps its variable
+        chosen.append(loop)
+        extent = constant_extent(sch, loop)
+        count *= threads if extent is None else extent
+    if chosen and count > 1:
+        sch.parallel(sch.fuse(*chosen))
