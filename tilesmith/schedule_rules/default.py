@@ -25,6 +25,7 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.planes import find_planes, schedule_planes
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.schedule_rules.windows import find_windows, schedule_windows
@@ -91,6 +92,8 @@ def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> S
             change = partial(schedule_windows, plan=windows, machine=machine, threads=threads)
         elif (groups := find_groups(node)) is not None:
             change = partial(schedule_groups, plan=groups, machine=machine, threads=threads)
+        elif (planes := find_planes(node)) is not None:
+            change = partial(schedule_planes, plan=planes, machine=machine, threads=threads)
         else:
             continue
         sch = _attempt(sch, block, partial(change, block=block))
