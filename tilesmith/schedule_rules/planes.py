@@ -10,8 +10,8 @@
             for p, ry, rx: Y[p, l] += P[…] * W[…]             (all unrolled, l the lanes)
             Z[…] = relu(Y[p, l] + bias[c])
 
-Vectors run along the rows of a plane. The rows that neighbours share are loaded once for a tile, and
-the weights are scalars, spread over vectors outside of the loops over the plane.
+Vectors run along the rows of a plane. The rows that neighbours share are loaded once for a tile,
+and the weights are scalars, spread over vectors outside of the loops over the plane.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from dataclasses import dataclass
 
 from tilesmith.ir import Add, IntImm, Max, Var
 from tilesmith.ir.queries import is_call, mentions, variables
-from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.loops import PARTITIONED
 from tilesmith.schedule_rules.tile_parts import (
     constant_extent,
     element_consumer,
     finish_consumer,
+    moves,
     parallelise,
     tile_loops,
     unroll,
@@ -39,6 +40,7 @@ from tilesmith.tir.schedule import BlockRV, Schedule
 __all__ = ["Planes", "find_planes", "schedule_planes"]
 
 _MOST_UNROLLED = 112
+_LARGEST_STRIDE = 2  # of windows along a row: vectors are loaded twice, and shuffled
 _FEWEST_STEPS = 1 << 20  # multiply-adds below which threads cost more than they save
 
 
@@ -67,7 +69,9 @@ def find_planes(block: Block) -> Planes | None:
     taps = math.prod([one.value if isinstance(one, IntImm) else _MOST_UNROLLED for one in extents])
     inputs = [load for load in loads(store.value) if load.buffer is not store.buffer]
     moving = [load for load in inputs if mentions(load.indices, {spatial[-1]})]
-    if not 1 < taps < _MOST_UNROLLED or len(moving) != 1 or step(moving[0], spatial[-1]) != 1:
+    if not 1 < taps < _MOST_UNROLLED or len(moving) != 1:
+        return None
+    if not 1 <= moves(moving[0].indices[-1], spatial[-1]) <= _LARGEST_STRIDE:
         return None
     # Each reduced axis moves a window along an axis of the plane; none is summed on its own.
     plane = set(spatial[-2:])

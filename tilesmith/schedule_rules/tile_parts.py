@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import IntImm, Var
+from tilesmith.ir import IntImm, PrimExpr, Var, const
 from tilesmith.ir.queries import variables
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "RegisterTile", "constant_extent", "element_consumer", "finish_consumer", "parallelise",
-    "tile_loops", "unroll", "unroll_initialisation",
+    "RegisterTile", "constant_extent", "element_consumer", "finish_consumer", "moves",
+    "parallelise", "tile_loops", "unroll", "unroll_initialisation",
 ]  # fmt: skip
 
 _UNROLLED = ("pragma_unroll_explicit", False)
@@ -32,6 +33,13 @@ def constant_extent(sch: Schedule, loop: LoopRV | None) -> int | None:
     """Return the extent of a loop, None if it is symbolic or there is no loop."""
     extent = sch.get(loop).extent if loop is not None else None
     return extent.value if isinstance(extent, IntImm) else None
+
+
+def moves(index: PrimExpr, variable: Var) -> int:
+    """Return how far an index moves when a variable grows by one, 0 if that is not constant."""
+    moved = substitute(index, {variable: variable + const(1, variable.dtype)})
+    found = Analyzer().simplify(moved - index)
+    return found.value if isinstance(found, IntImm) else 0
 
 
 def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:

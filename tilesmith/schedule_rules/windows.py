@@ -19,8 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, IntImm, Max, PrimExpr, Var, const
+from tilesmith.ir import Add, IntImm, Max, PrimExpr, Var
 from tilesmith.ir.queries import is_call, mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tile_parts import (
@@ -28,6 +27,7 @@ from tilesmith.schedule_rules.tile_parts import (
     constant_extent,
     element_consumer,
     finish_consumer,
+    moves,
     parallelise,
     tile_loops,
     unroll,
@@ -35,7 +35,6 @@ from tilesmith.schedule_rules.tile_parts import (
 )
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
-from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
@@ -109,17 +108,10 @@ def _window(inputs: list[BufferLoad], along: Var, tap: Var) -> tuple[int, int] |
     for load in inputs:
         for index in load.indices:
             if mentions(index, {along}) and mentions(index, {tap}):
-                steps = [_moves(index, along), _moves(index, tap)]
+                steps = [moves(index, along), moves(index, tap)]
                 if all(steps):
                     return abs(steps[0]), abs(steps[1])
     return None
-
-
-def _moves(index: PrimExpr, variable: Var) -> int:
-    """Return how far an index moves with a variable, 0 if that is not constant."""
-    moved = substitute(index, {variable: variable + const(1, variable.dtype)})
-    found = Analyzer().simplify(moved - index)
-    return found.value if isinstance(found, IntImm) else 0
 
 
 def inline_padding(sch: Schedule, block: BlockRV) -> None:

@@ -40,7 +40,14 @@ from tilesmith.relax.transform.byte_products import (
     bytes_behind,
     dot_products,
 )
+from tilesmith.relax.transform.flat_pixels import FlatPixels
 from tilesmith.relax.transform.grouped_weights import packed_groups
+from tilesmith.relax.transform.lone_convolutions import (
+    Sizes,
+    depthwise_stays,
+    lone_convolutions,
+    pixelwise_stays,
+)
 from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime import nd
@@ -117,6 +124,9 @@ class _Pack(PyExprMutator):
         super().__init__(mod)
         self.machine = machine
         self.moved_values: dict[Var, Any] = {}
+        self.lone: set[int] = set()
+        self.is_lone = False
+        self.flat = FlatPixels(self.builder_, self.lookup_binding)
         self.bytes = None
         if instruction is not None:
             self.bytes = BytePacking(self.builder_, instruction, _tiled, machine.lanes(32))
@@ -146,6 +156,7 @@ class _Pack(PyExprMutator):
                 rule = self.reshape
             if rule is None and call.op is not _PERMUTE:
                 self.note_way_back(call)
+        self.is_lone = id(op) in self.lone
         made = rule(call) if rule is not None else None
         return call if made is None else made
 
@@ -214,8 +225,31 @@ class _Pack(PyExprMutator):
     # Operators
 
     def convolution(self, call: Any) -> Any:
+        made = self.convolution_in_place(call) if self.is_lone else None
+        if made is not None:
+            return made
         made = self.packed_convolution(call)
         return None if made is None else self.back(made)
+
+    def convolution_in_place(self, call: Any) -> Any:
+        """Return a convolution without neighbours in NCHW, if that takes less time; None if not."""
+        data, weight = call.args[:2]
+        attrs, sizes, out = call.attrs, _sizes(data), _sizes(call)
+        layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
+        if layouts != ("NCHW", "OIHW", "NCHW") or sizes is None or out is None:
+            return None
+        if not isinstance(weight, Constant) or not _is_served(call) or _dtype(call) == "int32":
+            return None
+        outputs, inputs, ky, kx = _values(weight).shape
+        groups, known = int(attrs.groups), Sizes(sizes, out, ky * kx)
+        if groups == sizes[1] == outputs and inputs == 1:
+            return call if depthwise_stays(known, self.machine) else None
+        is_plain = (ky, kx) == (1, 1) and groups == 1 and outputs >= _FEWEST_COLUMNS
+        if not is_plain or any(int(one) for one in attrs.padding):
+            return None
+        if any(int(one) != 1 for one in attrs.strides) or not pixelwise_stays(known, self.machine):
+            return None
+        return self.flat.convolution(data, const(_values(weight)[:, :, 0, 0]), call)
 
     def packed_convolution(self, call: Any) -> Any:
         """Return a convolution of packed weights, with its channels last."""
@@ -396,7 +430,7 @@ class _Pack(PyExprMutator):
     def elementwise(self, call: Call) -> Any:
         tensors = [arg for arg in call.args if isinstance(known_struct_info(arg), TensorStructInfo)]
         if not any(self.known(arg) is not None for arg in tensors):
-            return None
+            return self.flat.elementwise(call)
         args = []
         for arg in call.args:
             if arg not in tensors:
@@ -466,6 +500,8 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     mutator = _Pack(mod, machine, dot_products(chosen, machine))
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
+            anchors = {operators.nn.conv2d.op, operators.nn.conv2d_transpose.op}
+            mutator.lone = lone_convolutions(function, anchors, {operators.mean.op})
             with fallbacks_within(variable.name_hint):
                 mutator.builder_.update_func(variable, mutator.visit_expr(function))
     return mutator.builder_.get()

@@ -19,8 +19,8 @@ from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
 __all__ = [
-    "conv2d_nhwc_packed", "depthwise_conv2d_nhwc_packed", "grouped_conv2d_nhwc_packed",
-    "matmul_packed",
+    "conv2d_nhwc_packed", "conv2d_of_pixels", "depthwise_conv2d_nhwc_packed",
+    "grouped_conv2d_nhwc_packed", "matmul_packed",
 ]  # fmt: skip
 
 
@@ -65,6 +65,19 @@ def conv2d_nhwc_packed(
         ),
         name="conv2d_nhwc_packed",
         tag="conv2d_nhwc_packed",
+    )
+    return rounded(result, data.dtype)
+
+
+def conv2d_of_pixels(data: Tensor, weight: Tensor) -> Tensor:
+    """Convolve single pixels of NCHW data; ``weight`` is (O, I)."""
+    wide = rounded(data, accumulator(data.dtype))
+    rc = te.reduce_axis((0, data.shape[1]), name="rc")
+    result = compute(
+        (data.shape[0], weight.shape[0], *data.shape[2:]),
+        lambda n, o, y, x: te.sum(widened(weight(o, rc)) * wide(n, rc, y, x), axis=rc),
+        name="conv2d_of_pixels",
+        tag="conv2d_of_pixels",
     )
     return rounded(result, data.dtype)
 

@@ -1,0 +1,136 @@
+"""Decides which convolutions stay in NCHW, because the channels last cost more than they save.
+
+A convolution whose neighbours have no use for the channels last pays for a permutation of its data
+and one of its result. Depthwise ones and those of single pixels have forms in NCHW that are nearly
+as fast; which form takes less time in all is estimated from the sizes and the model of the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith.ir import Op
+from tilesmith.relax.expr import Call, Constant, Function, SeqExpr, Var, known_struct_info
+from tilesmith.relax.spec import Layout
+from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.target.machine import MachineModel
+
+__all__ = ["Sizes", "depthwise_stays", "lone_convolutions", "pixelwise_stays"]
+
+_PERMUTED = 0.75  # of the bandwidth of the L3 cache, read and written
+_OF_ANY = 64  # what a symbolic size counts as
+_CYCLES_OF_PADDING = 4.0  # for a vector of a padded plane
+_EFFICIENCY_OF_PLANES = 0.8
+_EFFICIENCY_OF_ROWS = 0.9
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a convolution; None for symbolic ones."""
+
+    data: list[int | None]
+    result: list[int | None]
+    taps: int
+
+    def of_data(self) -> list[int]:
+        """Return batch, channels, height and width of the data."""
+        return [_OF_ANY if size is None else size for size in self._batched(self.data)]
+
+    def of_result(self) -> list[int]:
+        """Return batch, channels, height and width of the result."""
+        return [_OF_ANY if size is None else size for size in self._batched(self.result)]
+
+    def _batched(self, sizes: list[int | None]) -> list[int | None]:
+        return [sizes[0] or 1, *sizes[1:]]
+
+    def permutation_cycles(self, machine: MachineModel) -> float:
+        """Return the time of the permutations of data and result."""
+        elements = math.prod(self.of_data()) + math.prod(self.of_result())
+        rate = _PERMUTED * (machine.l3_bandwidth if machine.l3_bytes else machine.memory_bandwidth)
+        return elements * 4 * 2 / rate
+
+
+def depthwise_stays(sizes: Sizes, machine: MachineModel) -> bool:
+    """Return whether a lone depthwise convolution takes less time in NCHW."""
+    lanes, ports = machine.lanes(32), machine.fma_per_cycle
+    batch, channels, height, width = sizes.of_result()
+    _, _, rows, row = sizes.of_data()
+    steps = batch * channels * height * math.ceil(width / lanes) * sizes.taps / ports
+    padding = batch * channels * rows * math.ceil(row / lanes) * _CYCLES_OF_PADDING
+    last = batch * height * width * math.ceil(channels / lanes) * sizes.taps / ports
+    planes = steps / _EFFICIENCY_OF_PLANES + padding
+    return planes < last / _EFFICIENCY_OF_ROWS + sizes.permutation_cycles(machine)
+
+
+def pixelwise_stays(sizes: Sizes, machine: MachineModel) -> bool:
+    """Return whether a lone convolution of single pixels takes less time in NCHW, as a product
+    whose columns are the pixels.
+    """
+    lanes, ports = machine.lanes(32), machine.fma_per_cycle
+    batch, outputs, height, width = sizes.of_result()
+    inputs = sizes.of_data()[1]
+    planes = batch * outputs * math.ceil(height * width / lanes) * inputs / ports
+    last = batch * height * width * math.ceil(outputs / lanes) * inputs / ports
+    return planes / _EFFICIENCY_OF_ROWS < last + sizes.permutation_cycles(machine)
+
+
+class _Components:
+    """Sets of values that would share one layout, joined as operators are found."""
+
+    def __init__(self) -> None:
+        self.parents: dict[Var, Var] = {}
+
+    def find(self, variable: Var) -> Var:
+        path = []
+        while (parent := self.parents.setdefault(variable, variable)) is not variable:
+            path.append(variable)
+            variable = parent
+        for one in path:
+            self.parents[one] = variable
+        return variable
+
+    def join(self, a: Var, b: Var) -> None:
+        self.parents[self.find(a)] = self.find(b)
+
+
+def lone_convolutions(
+    function: Function, anchors: Container[Op], others: Container[Op]
+) -> set[int]:
+    """Return the identities of the convolutions of a function that no other convolution is joined
+    with by operators that work in any layout.
+
+    ``anchors`` are the operators that want their channels last, ``others`` those that follow them.
+    """
+    components = _Components()
+    found: list[tuple[Call, Var]] = []
+    body = function.body
+    for block in body.blocks if isinstance(body, SeqExpr) else ():
+        for binding in block.bindings:
+            call: Any = getattr(binding, "value", None)
+            if not isinstance(call, Call) or not isinstance(call.op, Op):
+                continue
+            is_anchor = call.op in anchors
+            if is_anchor and len(call.args) > 1 and isinstance(call.args[1], Constant):
+                found.append((call, binding.var))
+            if is_anchor or call.op in others or _works_in_any_layout(call.op):
+                for arg in call.args:
+                    if isinstance(arg, Var) and _is_image(arg):
+                        components.join(binding.var, arg)
+    counts: dict[Var, int] = {}
+    for _, variable in found:
+        root = components.find(variable)
+        counts[root] = counts.get(root, 0) + 1
+    return {id(call) for call, variable in found if counts[components.find(variable)] == 1}
+
+
+def _works_in_any_layout(op: Op) -> bool:
+    spec = op.spec
+    return spec is not None and spec.layout in (Layout.ELEMENTWISE, Layout.NAMED)
+
+
+def _is_image(value: Any) -> bool:
+    info = known_struct_info(value)
+    return isinstance(info, TensorStructInfo) and info.ndim == 4
