@@ -35,11 +35,13 @@ from tilesmith.schedule_rules.tile_parts import (
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferStore, IterVar
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule import BlockRV, Schedule
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["Planes", "find_planes", "schedule_planes"]
 
 _MOST_UNROLLED = 112
+_MOST_IN_REGISTERS = 12
+"""Weights that stay in registers beside the results and the elements of a tile."""
 _LARGEST_STRIDE = 2  # of windows along a row: vectors are loaded twice, and shuffled
 _FEWEST_STEPS = 1 << 20  # multiply-adds below which threads cost more than they save
 
@@ -107,7 +109,7 @@ def schedule_planes(
         tiles, lane = sch.split(sch.get_loops(padding)[-1], [None, lanes])
         sch.annotate(tiles, *PARTITIONED)
         sch.vectorize(lane)
-    _tile_body(sch, block, x_0)
+    _tile_body(sch, block, x_0, plan.taps)
     finish_consumer(sch, [y_1, x_1], lanes)
     if work >= _FEWEST_STEPS:
         parallelise(sch, planes, threads)
@@ -129,21 +131,26 @@ def _padding(sch: Schedule, block: BlockRV) -> BlockRV | None:
 
 
 def _best_rows(height: int | None, taps: int) -> int:
-    """Return the rows of a tile: as many as 4 where that divides the height or nothing does."""
-    fitting = [rows for rows in (4, 3, 2) if rows * taps <= _MOST_UNROLLED]
+    """Return the rows of a tile: the most that divide the height, or if none do the most of all."""
+    most = 4 if taps <= _MOST_IN_REGISTERS else 8
+    fitting = [rows for rows in range(most, 1, -1) if rows * math.isqrt(taps) <= _MOST_UNROLLED]
     even = [rows for rows in fitting if height is not None and height % rows == 0]
     return (even or fitting or [1])[0]
 
 
-def _tile_body(sch: Schedule, block: BlockRV, place: object) -> None:
-    """Schedule the tile: rows outside, then all taps, unrolled, then the lanes."""
+def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, taps: int) -> None:
+    """Schedule the tile: rows, taps, then the lanes, all unrolled. More taps than registers hold
+    weights are taken by columns of the window.
+    """
     tile, reduction = tile_loops(sch, block, place)
     if not tile or not reduction:
         return
-    sch.reorder(*tile[:-1], *reduction, tile[-1])
+    outside = [reduction.pop()] if taps > _MOST_IN_REGISTERS and len(reduction) > 1 else []
+    sch.reorder(*outside, *tile[:-1], *reduction, tile[-1])
     sch.vectorize(tile[-1])
-    outermost = tile[0] if len(tile) > 1 else reduction[0]
-    init = sch.decompose_reduction(block, outermost)
+    init = sch.decompose_reduction(block, [*outside, *tile[:-1], *reduction][0])
+    for loop in outside:
+        sch.annotate(loop, "pragma_unroll_disable", True)
     for loop in (*tile[:-1], *reduction):
         unroll(sch, loop)
     unroll_initialisation(sch, init, len(tile) - 1)

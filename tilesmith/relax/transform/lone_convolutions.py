@@ -24,6 +24,8 @@ _PERMUTED = 0.75  # of the bandwidth of the L3 cache, read and written
 _OF_ANY = 64  # what a symbolic size counts as
 _CYCLES_OF_PADDING = 4.0  # for a vector of a padded plane
 _EFFICIENCY_OF_PLANES = 0.8
+_EFFICIENCY_OF_LARGE_WINDOWS = 0.5
+_MOST_TAPS_OF_SMALL_WINDOWS = 12
 _EFFICIENCY_OF_ROWS = 0.9
 
 
@@ -61,7 +63,9 @@ def depthwise_stays(sizes: Sizes, machine: MachineModel) -> bool:
     steps = batch * channels * height * math.ceil(width / lanes) * sizes.taps / ports
     padding = batch * channels * rows * math.ceil(row / lanes) * _CYCLES_OF_PADDING
     last = batch * height * width * math.ceil(channels / lanes) * sizes.taps / ports
-    planes = steps / _EFFICIENCY_OF_PLANES + padding
+    small = sizes.taps <= _MOST_TAPS_OF_SMALL_WINDOWS
+    rate = _EFFICIENCY_OF_PLANES if small else _EFFICIENCY_OF_LARGE_WINDOWS
+    planes = steps / rate + padding
     return planes < last / _EFFICIENCY_OF_ROWS + sizes.permutation_cycles(machine)
 
 
