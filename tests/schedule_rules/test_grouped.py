@@ -100,6 +100,33 @@ def test_a_convolution_in_groups_of_symbolic_sizes():
         np.testing.assert_allclose(built(ts.nd.array(x)).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "inputs, outputs, groups, kernel, stride, padding, extra",
+    [(8, 12, 2, 4, 2, 1, 0), (6, 6, 6, 3, 2, 1, 1), (12, 24, 3, 3, 1, 0, 0)],
+)
+def test_transposed_convolutions_in_groups(inputs, outputs, groups, kernel, stride, padding, extra):
+    torch = pytest.importorskip("torch")
+    weight = random(inputs, outputs // groups, kernel, kernel, seed=1)
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((2, inputs, 5, 7), "float32"))
+    options = {"padding": padding, "output_padding": extra, "groups": groups}
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = op.nn.conv2d_transpose(x, relax.const(weight), strides=stride, **options)
+            result = builder.emit_output(made)
+        builder.emit_func_output(result)
+    mod = builder.get()
+    with collect_fallbacks() as report:
+        PackForVectors()(mod)
+    assert not [one for one, _ in report.rows() if one.kind == "packing"]
+    a = random(2, inputs, 5, 7)
+    want = torch.nn.functional.conv_transpose2d(
+        torch.tensor(a), torch.tensor(weight), stride=stride, **options
+    )
+    found = relax.build(mod, "llvm")(ts.nd.array(a)).numpy()
+    np.testing.assert_allclose(found, want.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_the_channels_stay_last_between_convolutions():
     weight, bias = random(32, 16, 3, 3), random(32, 1, 1)
     mod = model((1, 32, 8, 8), weight, bias, 2, (1, 1), (1, 1, 1, 1), (1, 1))

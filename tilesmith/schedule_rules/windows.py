@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilesmith.ir import Add, IntImm, Max, PrimExpr, Var
+from tilesmith.ir import Add, IntImm, Max, PrimExpr, Sub, Var
 from tilesmith.ir.queries import is_call, mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tile_parts import (
@@ -122,11 +122,17 @@ def inline_padding(sch: Schedule, block: BlockRV) -> None:
         if node.init is not None or not isinstance(body, BufferStore):
             continue
         if is_call(body.value, "tir.if_then_else") and len(sch.get_consumers(producer)) == 1:
-            element = body.value.args[1]
-            while isinstance(element, Cast):
-                element = element.value
-            if isinstance(element, BufferLoad):
+            if _is_cheap(body.value.args[1]):
                 sch.compute_inline(producer)
+
+
+def _is_cheap(element: PrimExpr) -> bool:
+    """Return whether an element is a load, but for a conversion and an offset."""
+    while isinstance(element, (Cast, Sub)):
+        if isinstance(element, Sub) and not isinstance(element.b, IntImm):
+            return False
+        element = element.a if isinstance(element, Sub) else element.value
+    return isinstance(element, BufferLoad)
 
 
 # The tile

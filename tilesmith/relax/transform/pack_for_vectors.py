@@ -354,22 +354,24 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its layouts are not NCHW and IOHW")
         if not isinstance(weight, Constant):
             return _unpacked(call, "its weights are not constant")
-        if int(attrs.groups) != 1 or any(int(value) != 1 for value in attrs.dilation):
-            return _unpacked(call, "it has groups, or a dilation")
+        if any(int(value) != 1 for value in attrs.dilation):
+            return _unpacked(call, "it has a dilation")
         padding = [int(value) for value in attrs.padding]
         shape = info.shape if isinstance(info, TensorStructInfo) else None
         if min(padding) < 0 or not isinstance(shape, ShapeExpr):
             return _unpacked(call, "it has no known shape, or a negative padding")
         strides = [int(value) for value in attrs.strides]
-        extra = [int(value) for value in attrs.output_padding]
-        phases = phase_convolution(_values(weight), strides, padding, extra)
-        plan = operators.nn.conv2d(data, const(phases.weight), padding=phases.padding)
+        extra, groups = [int(value) for value in attrs.output_padding], int(attrs.groups)
+        phases = phase_convolution(_values(weight), strides, padding, extra, groups)
+        plan = operators.nn.conv2d(
+            data, const(phases.weight), padding=phases.padding, groups=groups
+        )
         made = self.packed_convolution(self.builder_.normalize(plan))
         if made is None:
             return None
         made = self.builder_.emit(made)
         sizes = shape.values[2:]
-        return self.back(interleaved(self.builder_.emit, made, strides, padding[:2], sizes))
+        return self.back(interleaved(self.builder_.emit, made, strides, padding[:2], sizes, groups))
 
     def lifted(self, call: Call) -> Any:
         """Compute a convolution along one axis as one along two."""

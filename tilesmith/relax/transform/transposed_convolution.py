@@ -26,28 +26,34 @@ class PhaseConvolution(NamedTuple):
     """An ordinary convolution that gives the phases of a transposed one as channels."""
 
     weight: numpy.ndarray
-    """(phases * O, I, ky, kx), the phases in row-major order."""
+    """(groups * phases * O, I, ky, kx) for the channels of a group, the phases in row-major
+    order."""
     padding: list[int]
     """Top, left, bottom, right."""
 
 
 def phase_convolution(
-    weight: numpy.ndarray, strides: Sequence[int], padding: Sequence[int], extra: Sequence[int]
+    weight: numpy.ndarray,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    extra: Sequence[int],
+    groups: int = 1,
 ) -> PhaseConvolution:
-    """Return the convolution for a filter (I, O, ky, kx); ``padding`` and ``extra`` as the
-    transposed convolution has them, the padding not negative.
+    """Return the convolution for a filter (I of all groups, O of one, ky, kx); ``padding`` and
+    ``extra`` as the transposed convolution has them, the padding not negative.
     """
     (inputs, outputs), sizes = weight.shape[:2], weight.shape[2:]
     taps = [-(-size // stride) for size, stride in zip(sizes, strides)]
     missing = [(0, count * stride - size) for count, stride, size in zip(taps, strides, sizes)]
     whole = numpy.pad(weight, [(0, 0), (0, 0), *missing])
-    split = whole.reshape(inputs, outputs, taps[0], strides[0], taps[1], strides[1])
-    filters = split[:, :, ::-1, :, ::-1, :].transpose(3, 5, 1, 0, 2, 4)
+    own = groups, inputs // groups, outputs
+    split = whole.reshape(*own, taps[0], strides[0], taps[1], strides[1])
+    filters = split[:, :, :, ::-1, :, ::-1, :].transpose(0, 4, 6, 2, 1, 3, 5)
     after = [
         max(0, -(-(size - cut + more) // stride) - 1)
         for size, cut, more, stride in zip(sizes, padding[2:], extra, strides)
     ]
-    shape = (strides[0] * strides[1] * outputs, inputs, *taps)
+    shape = (groups * strides[0] * strides[1] * outputs, inputs // groups, *taps)
     return PhaseConvolution(
         numpy.ascontiguousarray(filters.reshape(shape)), [taps[0] - 1, taps[1] - 1, *after]
     )
@@ -59,6 +65,7 @@ def interleaved(
     strides: Sequence[int],
     begin: Sequence[int],
     sizes: Sequence[Any],
+    groups: int = 1,
 ) -> Any:
     """Return the phases, the channels of NHWC data, as rows and columns, from ``begin`` on."""
     info = known_struct_info(phases)
@@ -68,9 +75,13 @@ def interleaved(
         raise InternalError("the phases of a transposed convolution have no known shape")
     batch, rows, columns, channels = values
     down, across = strides
-    outputs = channels // (down * across)
-    split = emit(operators.reshape(phases, [batch, rows, columns, down, across, outputs]))
-    mixed = emit(operators.permute_dims(split, [0, 1, 3, 2, 4, 5]))
-    joined = emit(operators.reshape(mixed, [batch, rows * down, columns * across, outputs]))
+    outputs = channels // (groups * down * across)
+    own, order = [down, across, outputs], [0, 1, 3, 2, 4, 5]
+    if groups > 1:
+        own, order = [groups, *own], [0, 1, 4, 2, 5, 3, 6]
+    split = emit(operators.reshape(phases, [batch, rows, columns, *own]))
+    mixed = emit(operators.permute_dims(split, order))
+    whole = [batch, rows * down, columns * across, groups * outputs]
+    joined = emit(operators.reshape(mixed, whole))
     ends = [first + size for first, size in zip(begin, sizes)]
     return operators.strided_slice(joined, [1, 2], list(begin), ends)
