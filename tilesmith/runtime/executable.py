@@ -394,9 +394,10 @@ class Executable:
         check_contents: bool = True,
     ) -> Executable:
         """Load a saved model. Raises ArtifactError for a file that is truncated, changed, of
-        another version, or for another machine. ``params``: where the shared parameters are, if they do not lie beside the artifact; or
-        arrays to take in their place, by the names of `constants`. ``check_contents``: compare the
-        checksums, for which the whole file is read."""
+        another version, or for another machine. ``params``: where the shared parameters are, if
+        they do not lie beside the artifact; or arrays to take in their place, by the names of
+        `constants`. ``check_contents``: compare the checksums, for which all of it is read.
+        """
         artifact = read_artifact(path, params, check_contents)
         where, external = os.fspath(path), None
         with _named(where):
