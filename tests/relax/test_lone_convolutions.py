@@ -62,10 +62,10 @@ def test_a_lone_convolution_of_pixels_runs_over_all_pixels():
         y = b.emit(op.add(pixelwise(b, x, 16, 24), relax.const(weights(1, 24, 1, 1))))
         return op.nn.relu(b.emit(op.add(y, r)))
 
-    mod = graph((2, 16, 9, 7), body, (2, 24, 9, 7))
+    mod = graph((2, 16, 8, 6), body, (2, 24, 8, 6))
     text = PackForVectors()(mod).script()
-    assert "permute_dims" not in text and "(2, 24, 1, 63)" in text
-    x, r = weights(2, 16, 9, 7, seed=2), weights(2, 24, 9, 7, seed=3)
+    assert "permute_dims" not in text and "(2, 24, 1, 48)" in text
+    x, r = weights(2, 16, 8, 6, seed=2), weights(2, 24, 8, 6, seed=3)
     want = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weights(24, 16, 1, 1))).numpy()
     want = np.maximum(want + weights(1, 24, 1, 1) + r, 0)
     found = relax.build(mod, "llvm")(ts.nd.array(x), ts.nd.array(r)).numpy()
@@ -89,12 +89,12 @@ def test_pixels_of_symbolic_images():
         lambda b, x: pixelwise(b, x, 16, 24, strides=2),
         lambda b, x: pixelwise(b, x, 16, 24, padding=1),
         lambda b, x: op.nn.softmax(pixelwise(b, x, 16, 24), axis=3),
-        lambda b, x: op.add(pixelwise(b, x, 16, 24), relax.const(weights(11))),  # one for a column
+        lambda b, x: op.add(pixelwise(b, x, 16, 24), relax.const(weights(12))),  # one for a column
     ],
 )
 def test_other_neighbours_of_lone_convolutions(body):
-    mod = graph((1, 16, 9, 11), body)
-    x = weights(1, 16, 9, 11, seed=2)
+    mod = graph((1, 16, 8, 12), body)
+    x = weights(1, 16, 8, 12, seed=2)
     found = relax.build(mod, "llvm")(ts.nd.array(x)).numpy()
     with ts.transform.PassContext(disabled_pass=["PackForVectors"]):
         want = relax.build(mod, "llvm")(ts.nd.array(x)).numpy()
@@ -107,5 +107,6 @@ def test_the_estimates_weigh_permutations_against_lanes():
     narrow = [1, 960, 3, 3]  # most lanes of a row would be empty
     assert not depthwise_stays(Sizes(narrow, narrow, 49), AVX512)
     assert pixelwise_stays(Sizes([1, 256, 56, 56], [1, 64, 56, 56], 1), AVX512)
+    assert not pixelwise_stays(Sizes([1, 512, 7, 7], [1, 2048, 7, 7], 1), AVX512)  # uneven
     assert not pixelwise_stays(Sizes([1, 2048, 1, 1], [1, 2048, 1, 1], 1), AVX512)
     assert depthwise_stays(Sizes([None, 96, None, None], [None, 96, None, None], 9), AVX512)

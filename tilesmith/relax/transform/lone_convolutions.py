@@ -27,6 +27,7 @@ _EFFICIENCY_OF_PLANES = 0.8
 _EFFICIENCY_OF_LARGE_WINDOWS = 0.5
 _MOST_TAPS_OF_SMALL_WINDOWS = 12
 _EFFICIENCY_OF_ROWS = 0.9
+_EFFICIENCY_OF_UNEVEN_PIXELS = 0.6  # tiles of one vector
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,11 @@ def pixelwise_stays(sizes: Sizes, machine: MachineModel) -> bool:
     lanes, ports = machine.lanes(32), machine.fma_per_cycle
     batch, outputs, height, width = sizes.of_result()
     inputs = sizes.of_data()[1]
+    is_even = None not in sizes.result and height * width % lanes == 0
+    rate = _EFFICIENCY_OF_ROWS if is_even else _EFFICIENCY_OF_UNEVEN_PIXELS
     planes = batch * outputs * math.ceil(height * width / lanes) * inputs / ports
     last = batch * height * width * math.ceil(outputs / lanes) * inputs / ports
-    return planes / _EFFICIENCY_OF_ROWS < last + sizes.permutation_cycles(machine)
+    return planes / rate < last + sizes.permutation_cycles(machine)
 
 
 class _Components:
