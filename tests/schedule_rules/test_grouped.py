@@ -161,6 +161,9 @@ def test_groups_are_told_by_their_accesses():
     a, b = te.placeholder((8, 8), name="a"), te.placeholder((8, 16), name="b")
     sch = Schedule(te.create_prim_func([a, b, topi.matmul(a, b)]))
     assert find_groups(sch.get(sch.get_block("T_matmul"))) is None
+    packed = te.placeholder((2, 8, 16), name="packed")  # tiles of weights are no groups
+    sch = Schedule(te.create_prim_func([a, packed, topi.nn.matmul_packed(a, packed, 32)]))
+    assert find_groups(sch.get(sch.get_block("matmul_packed"))) is None
 
 
 @pytest.mark.parametrize("outputs", [8, 16, 24, 40, 72, 112, 240])

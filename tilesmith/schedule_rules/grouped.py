@@ -79,6 +79,8 @@ def find_groups(block: Block) -> Groups | None:
     steps = [step(load, own) for load in moved]
     if sorted(str(one) for one in steps) != ["0", "1"]:
         return None
+    if not mentions(inputs[steps.index(0)].indices, {last}):
+        return None  # all results share this operand: what looks like groups are tiles of weights
     stream = moved[steps.index(1)]
     rows = [
         position
