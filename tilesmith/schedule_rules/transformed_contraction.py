@@ -10,6 +10,8 @@
             for a, b, t_0: M[…] = Σ U * W       (in registers, then stored; a strip, a tile of o)
             for y, x in the strip: Z[…] = …     (the results of a tile unrolled)
 
+A transform may have two steps; what is between them is computed where it is used, in registers.
+
 How the results read M decides: their iterators are split where their indices divide. The parts that
 choose what is common to a product (``n, s``) are the strips; the smallest parts, the results of one
 tile, are unrolled, so that each value of M is loaded once. With fewer strips than threads, the data
@@ -25,11 +27,11 @@ from typing import Any
 
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Var
 from tilesmith.ir.queries import mentions, walk
-from tilesmith.schedule_rules.contraction import Contraction, find_contraction
+from tilesmith.schedule_rules.contraction import find_contraction
 from tilesmith.schedule_rules.loops import PARTITIONED
 from tilesmith.schedule_rules.tiles import best_rows
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
+from tilesmith.tir import Block, Buffer, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
@@ -48,12 +50,16 @@ class TransformedContraction:
 
     producer: BlockRV
     """The block that combines the data."""
+    before: BlockRV | None
+    """The block of the first step, if there are two."""
     padding: BlockRV | None
-    """The block that writes what the producer reads, if it is the only reader."""
+    """The block that writes the data that are combined, if nothing else reads them."""
+    between: BlockRV | None
+    """The block of the first step of combining the products, if there are two."""
     consumer: BlockRV
     """The block that combines the products."""
     points: int
-    """The number of axes of the product before its rows that differ between loads of one result."""
+    """The number of axes of the product between those of the strips and of its rows."""
     cuts: tuple[tuple[int, ...], ...]
     """For each loop of the consumer but the last: the divisors at which to split it, ascending."""
     outer: tuple[bool, ...]
@@ -72,20 +78,41 @@ def find_transformed(sch: Schedule, block: BlockRV) -> TransformedContraction | 
     spatial = [one.var for one in node.iter_vars if one.iter_type == IterVar.DataPar]
     if list(store.indices) != spatial or plan.row_axis != len(spatial) - 2:
         return None
-    producers, consumers = sch.get_producers(block), sch.get_consumers(block)
-    if len(producers) != 1 or len(consumers) != 1:
+    producer, between = _only(sch, sch.get_producers(block)), None
+    consumers = sch.get_consumers(block)
+    if producer is None or len(consumers) != 1:
         return None
-    if not _is_spatial(sch.get(producers[0])) or len(sch.get_consumers(producers[0])) != 1:
-        return None
-    found = _result_axes(sch.get(consumers[0]), store, plan)
+    read, consumer = store.buffer, consumers[0]
+    following = sch.get_consumers(consumer)
+    if len(following) == 1 and _is_step(sch.get(consumer), read):
+        between, consumer = consumer, following[0]
+        read = sch.get(between).body.buffer
+    found = _result_axes(sch.get(consumer), read)
     if found is None:
         return None
-    before = sch.get_producers(producers[0])
-    alone = len(before) == 1 and _is_spatial(sch.get(before[0]))
-    padding = before[0] if alone and len(sch.get_consumers(before[0])) == 1 else None
+    before, padding = None, _only(sch, sch.get_producers(producer))
+    if padding is not None and _is_step(sch.get(producer), sch.get(padding).body.buffer):
+        before, padding = padding, _only(sch, sch.get_producers(padding))
     return TransformedContraction(
-        producers[0], padding, consumers[0], *found, width=plan.packed_width
+        producer, before, padding, between, consumer, *found, width=plan.packed_width
     )
+
+
+def _only(sch: Schedule, blocks: list[BlockRV]) -> BlockRV | None:
+    """Return the only one of these blocks, if it is spatial and only one block reads it."""
+    if len(blocks) != 1 or not _is_spatial(sch.get(blocks[0])):
+        return None
+    return blocks[0] if len(sch.get_consumers(blocks[0])) == 1 else None
+
+
+def _is_step(block: Block, source: Buffer) -> bool:
+    """Return whether a block reads another one at its own rows and columns only: the last axes."""
+    if not _is_spatial(block):
+        return False
+    own = [one.var for one in block.iter_vars]
+    found = list(loads(block.body, source))
+    kept = all(list(load.indices[-2:]) == own[-2:] for load in found)
+    return bool(found) and kept and list(block.body.indices) == own  # type: ignore[attr-defined]
 
 
 def _is_spatial(block: Block) -> bool:
@@ -94,7 +121,7 @@ def _is_spatial(block: Block) -> bool:
 
 
 def _result_axes(
-    block: Block, product: BufferStore, plan: Contraction
+    block: Block, source: Buffer
 ) -> tuple[int, tuple[tuple[int, ...], ...], tuple[bool, ...]] | None:
     """Return the fields ``points``, ``cuts`` and ``outer`` for the block that reads the products;
     None if it is no combination of them.
@@ -103,19 +130,15 @@ def _result_axes(
     spatial = [one.var for one in block.iter_vars]
     if not _is_spatial(block) or list(store.indices) != spatial:
         return None
-    found = list(loads(store.value, product.buffer))
-    columns = product.indices[-1]
-    by_axis = list(zip(*[load.indices for load in found]))
-    if len(found) < 2 or any(index is not spatial[-1] for index in by_axis[-1]):
+    by_axis = list(zip(*[load.indices for load in loads(store.value, source)]))
+    if not by_axis or any(index is not spatial[-1] for index in by_axis[-1]):
         return None
-    if not isinstance(columns, Var):
+    rows = len(by_axis) - 2
+    values = [{one.value for one in axis if isinstance(one, IntImm)} for axis in by_axis]
+    first = next((axis for axis in range(rows) if len(values[axis]) > 1), None)
+    if first is None:
         return None
-    rows = plan.row_axis or 0
-    points = {axis for axis in range(rows) if all(isinstance(i, IntImm) for i in by_axis[axis])}
-    points = {axis for axis in points if len({index.value for index in by_axis[axis]}) > 1}
-    if not points or points != set(range(rows - len(points), rows)):
-        return None
-    strips = [by_axis[axis][0] for axis in range(rows - len(points))]
+    strips = [axis[0] for axis in by_axis[:first]]
     cuts, outer = [], []
     for variable in spatial[:-1]:
         divisors = _divisors(store.value, variable)
@@ -127,7 +150,7 @@ def _result_axes(
             return None
         cuts.append(tuple(divisors))
         outer.append(bool(chooses))
-    return len(points), tuple(cuts), tuple(outer)
+    return rows - first, tuple(cuts), tuple(outer)
 
 
 def _divisors(value: Any, variable: Var) -> list[int]:
@@ -174,11 +197,12 @@ def schedule_transformed(
     )
     _tile_products(sch, block, product, plan, machine)
     place = strips[-1] if strips else None
-    for operand in (plan.producer, plan.padding):
-        if operand is not None and place is not None:
-            sch.compute_at(operand, place)
+    if place is not None:
+        sch.compute_at(plan.producer, place)
     shared = [_transform_data(sch, plan, lanes), tiles]
     if plan.padding is not None:
+        if place is not None:
+            sch.compute_at(plan.padding, place)
         shared.append(_pad(sch, plan.padding, len(strips), lanes))
     if threads < 2:
         return
@@ -214,12 +238,27 @@ def _tile_results(
         if is_outer:
             strips.append(parts.pop(0))
         between += parts
+    is_even = (_extent(sch, columns) or 1) % lanes == 0
     tiles, column = sch.split(columns, [None, plan.width])
     vectors, lane = sch.split(column, [None, lanes])
     sch.reorder(*strips, tiles, *between, vectors, *results, lane)
     _unroll(sch, *results)
     sch.vectorize(lane)
+    if plan.between is not None:
+        _first_step(sch, plan.between, vectors if is_even else [tiles, *between][-1], lanes)
     return strips, tiles
+
+
+def _first_step(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
+    """Compute the first step of a transform where the second one reads it."""
+    sch.compute_at(block, place)
+    sch.set_scope(block, 0, "local")
+    around = [loop.sref for loop in sch.cursor(block).loops()]
+    inside = sch.get_loops(block)[around.index(sch.cursor(place).sref) + 1 :]
+    vectors, lane = sch.split(inside[-1], [None, lanes])
+    sch.reorder(vectors, *inside[:-1], lane)
+    _unroll(sch, *inside[:-1])
+    sch.vectorize(lane)
 
 
 def _tile_products(
@@ -259,10 +298,13 @@ def _transform_data(sch: Schedule, plan: TransformedContraction, lanes: int) -> 
     """Combine the data: all points of a tile unrolled. Return the loop over the tiles."""
     *_, row, channel = loops = sch.get_loops(plan.producer)
     points = loops[-2 - plan.points : -2]
+    is_even = (_extent(sch, channel) or 1) % lanes == 0
     vectors, lane = sch.split(channel, [None, lanes])
     sch.reorder(row, vectors, *points, lane)
     _unroll(sch, *points)
     sch.vectorize(lane)
+    if plan.before is not None:
+        _first_step(sch, plan.before, vectors if is_even else row, lanes)
     return row
 
 

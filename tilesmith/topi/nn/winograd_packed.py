@@ -7,7 +7,7 @@ are the tiles of a strip. A strip has so many rows of tiles that its data stay i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -17,11 +17,11 @@ from tilesmith.ir import FloatImm, PrimExpr
 from tilesmith.ir import operators as op
 from tilesmith.support.errors import ShapeError
 from tilesmith.te import Tensor
+from tilesmith.tir import Select
 from tilesmith.topi.compute import compute
 from tilesmith.topi.nn.pad import pad
 from tilesmith.topi.nn.winograd import winograd_matrices
 from tilesmith.topi.utils import get_const_int
-from tilesmith.tir import Select
 
 __all__ = ["conv2d_nhwc_winograd", "winograd_points"]
 
@@ -71,14 +71,10 @@ def _chosen(index: Any, values: Sequence[PrimExpr]) -> PrimExpr:
     return made
 
 
-def _transformed(matrix: Array, at: Sequence[Any], terms: Any) -> PrimExpr:
-    """Return ``(matrix.T @ terms @ matrix)[at]`` for terms that ``terms(i, j)`` makes."""
-    rows = range(matrix.shape[0])
-    used = [
-        _chosen(at[1], [_combination(column, [terms(i, j) for j in rows]) for column in matrix.T])
-        for i in rows
-    ]
-    return _chosen(at[0], [_combination(column, used) for column in matrix.T])
+def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> PrimExpr:
+    """Return ``(matrix.T @ terms)[at]`` for terms that ``terms(i)`` makes."""
+    made = [terms(i) for i in range(matrix.shape[0])]
+    return _chosen(at, [_combination(column, made) for column in matrix.T])
 
 
 def conv2d_nhwc_winograd(
@@ -106,23 +102,26 @@ def conv2d_nhwc_winograd(
     results, inputs, _ = _matrices(tile)
     below, behind = strips * rows * tile - height, columns * tile - width
     padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
+
+    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+        y = (s * rows + op.floordiv(t, columns)) * tile + i
+        return padded(n, y, op.floormod(t, columns) * tile + j, c)
+
+    # Each transform has two steps, along the columns of a tile and along its rows.
+    shape = (batch, strips, alpha, alpha, rows * columns)
+    across = compute(
+        (*shape, depth),
+        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
+        name="data_across",
+    )
     points = compute(
-        (batch, strips, alpha, alpha, rows * columns, depth),
-        lambda n, s, a, b, t, c: _transformed(
-            inputs,
-            (a, b),
-            lambda i, j: padded(
-                n,
-                (s * rows + op.floordiv(t, columns)) * tile + i,
-                op.floormod(t, columns) * tile + j,
-                c,
-            ),
-        ),
+        (*shape, depth),
+        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
         name="data_points",
     )
     rc = te.reduce_axis((0, depth), name="rc")
     products = compute(
-        (batch, strips, alpha, alpha, rows * columns, outputs * packed),
+        (*shape, outputs * packed),
         lambda n, s, a, b, t, o: te.sum(
             points(n, s, a, b, t, rc)
             * weight(op.floordiv(o, packed), a * alpha + b, rc, op.floormod(o, packed)),
@@ -131,11 +130,19 @@ def conv2d_nhwc_winograd(
         name="products",
     )
 
+    sums = compute(
+        (batch, strips, alpha, tile, rows * columns, outputs * packed),
+        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
+        name="product_sums",
+    )
+
     def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
         strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
         place = inside * columns + op.floordiv(x, tile)
-        at = (op.floormod(y, tile), op.floormod(x, tile))
-        return _transformed(results, at, lambda a, b: products(n, strip, a, b, place, o))
+        column = op.floormod(x, tile)
+        return _transformed(
+            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
+        )
 
     return compute(
         (batch, height, width, channels), result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd"
