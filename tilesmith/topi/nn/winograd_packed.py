@@ -77,6 +77,54 @@ def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> Pr
     return _chosen(at, [_combination(column, made) for column in matrix.T])
 
 
+# Each transform has two steps, along the columns of a tile and along its rows.
+
+
+def _data_points(padded: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
+    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, alpha, alpha, tiles)
+    and the channels.
+    """
+    _, inputs, _ = _matrices(tile)
+    rows, depth = shape[-1] // columns, padded.shape[3]
+
+    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+        y = (s * rows + op.floordiv(t, columns)) * tile + i
+        return padded(n, y, op.floormod(t, columns) * tile + j, c)
+
+    across = compute(
+        (*shape, depth),
+        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
+        name="data_across",
+    )
+    return compute(
+        (*shape, depth),
+        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
+        name="data_points",
+    )
+
+
+def _results(products: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
+    """Return the NHWC results of a shape from the products at the points of tiles."""
+    results, _, _ = _matrices(tile)
+    batch, strips, alpha, _, tiles, packed = products.shape
+    rows = get_const_int(tiles) // columns
+    sums = compute(
+        (batch, strips, alpha, tile, tiles, packed),
+        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
+        name="product_sums",
+    )
+
+    def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
+        strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
+        place = inside * columns + op.floordiv(x, tile)
+        column = op.floormod(x, tile)
+        return _transformed(
+            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
+        )
+
+    return compute(shape, result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd")
+
+
 def conv2d_nhwc_winograd(
     data: Tensor, weight: Tensor, channels: int, padding: Sequence[int], tile: int, rows: int
 ) -> Tensor:
@@ -99,26 +147,10 @@ def conv2d_nhwc_winograd(
     columns = -(-width // tile)
     strips = -(-height // (tile * rows))
     outputs, packed = get_const_int(weight.shape[0]), get_const_int(weight.shape[3])
-    results, inputs, _ = _matrices(tile)
     below, behind = strips * rows * tile - height, columns * tile - width
     padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
-
-    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
-        y = (s * rows + op.floordiv(t, columns)) * tile + i
-        return padded(n, y, op.floormod(t, columns) * tile + j, c)
-
-    # Each transform has two steps, along the columns of a tile and along its rows.
     shape = (batch, strips, alpha, alpha, rows * columns)
-    across = compute(
-        (*shape, depth),
-        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
-        name="data_across",
-    )
-    points = compute(
-        (*shape, depth),
-        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
-        name="data_points",
-    )
+    points = _data_points(padded, shape, tile, columns)
     rc = te.reduce_axis((0, depth), name="rc")
     products = compute(
         (*shape, outputs * packed),
@@ -129,21 +161,4 @@ def conv2d_nhwc_winograd(
         ),
         name="products",
     )
-
-    sums = compute(
-        (batch, strips, alpha, tile, rows * columns, outputs * packed),
-        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
-        name="product_sums",
-    )
-
-    def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
-        strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
-        place = inside * columns + op.floordiv(x, tile)
-        column = op.floormod(x, tile)
-        return _transformed(
-            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
-        )
-
-    return compute(
-        (batch, height, width, channels), result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd"
-    )
+    return _results(products, (batch, height, width, channels), tile, columns)
