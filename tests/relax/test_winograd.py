@@ -252,6 +252,7 @@ def test_larger_tiles_need_a_tolerance():
         text = loose(module)["conv2d_winograd"].script()
     assert "T.int64(36)" in text
     assert "T.int64(36)" not in loose(module)["conv2d_winograd"].script()
+    assert packs(module, **{"relax.winograd_tolerance": -1.0}) == ["conv2d"]
     with pytest.raises(ConfigError, match=r"relax\.winograd_tolerance"):
         PassContext(config={"relax.winograd_tolerance": "much"})
 

@@ -2,7 +2,8 @@
 
     y = R.nn.conv2d(x, w)      →    y = R.call_tir(conv2d_nhwc_winograd, (x, transformed w))
 
-The data have their channels last, the weights are constant.
+The data have their channels last, the weights are constant. What is not finite spreads over its
+tile, to results that direct sums would leave finite.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ TOLERANCE = "relax.winograd_tolerance"
 register_config_option(
     TOLERANCE, float, 0.0,
     "the error, relative to the greatest result, that a convolution may have beyond that of "
-    "sums of products: from 5e-5 on, Winograd's tiles of 4 by 4 results are used where they pay",
+    "sums of products: from 5e-5 on, Winograd's tiles of 4 by 4 results are used where they pay, "
+    "below 0 no tiles at all (those of 2 by 2 are as exact, but spread what is not finite)",
 )  # fmt: skip
 
 

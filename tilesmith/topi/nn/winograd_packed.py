@@ -33,8 +33,9 @@ def winograd_points(weights: Array, tile: int) -> Array:
     """Return OIHW weights of 3 by 3 taps as ``(points, C, O)`` in float64."""
     _, _, weight_matrix = _matrices(tile)
     wide = weights.astype("float64")
-    points = numpy.einsum("ay,bx,oiyx->abio", weight_matrix, weight_matrix, wide)
-    return points.reshape(-1, *points.shape[2:])
+    points: Array = numpy.einsum("ay,bx,oiyx->abio", weight_matrix, weight_matrix, wide)
+    made: Array = points.reshape(-1, *points.shape[2:])
+    return made
 
 
 def _matrices(tile: int) -> tuple[Array, Array, Array]:
@@ -46,9 +47,9 @@ def _matrices(tile: int) -> tuple[Array, Array, Array]:
     return results, data / last, weights * numpy.array(last)[:, None]
 
 
-def _combination(factors: Array, terms: Sequence[PrimExpr | None]) -> PrimExpr:
+def _combination(factors: Array, terms: Sequence[PrimExpr]) -> PrimExpr:
     """Return the sum of terms with constant factors; those of 0 are left out."""
-    total: Any = None
+    total: PrimExpr | None = None
     order = sorted(range(len(factors)), key=lambda place: factors[place] < 0)
     for place in order:
         factor, term = float(factors[place]), terms[place]
@@ -60,6 +61,8 @@ def _combination(factors: Array, terms: Sequence[PrimExpr | None]) -> PrimExpr:
             total = part if factor > 0 else -part
         else:
             total = total + part if factor > 0 else total - part
+    if total is None:
+        return FloatImm(terms[0].dtype, 0.0)
     return total
 
 
@@ -141,9 +144,9 @@ def conv2d_nhwc_winograd(
             f"conv2d_nhwc_winograd: tiles of {tile} by {tile} have {alpha * alpha} points, the "
             f"weights {weight.shape[1]}"
         )
-    batch, height, width, depth = data.shape
-    height = get_const_int(height) + top + bottom - _TAPS + 1
-    width = get_const_int(width) + left + right - _TAPS + 1
+    batch, *sizes, depth = data.shape
+    height = get_const_int(sizes[0]) + top + bottom - _TAPS + 1
+    width = get_const_int(sizes[1]) + left + right - _TAPS + 1
     columns = -(-width // tile)
     strips = -(-height // (tile * rows))
     outputs, packed = get_const_int(weight.shape[0]), get_const_int(weight.shape[3])
