@@ -54,6 +54,6 @@ bench: $(VENV)/.dev ## latency of the four large models against onnxruntime and 
 	$(BIN)/python -m benchmarks.run models
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/results
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out
 	rm -f examples/digits/predictions.png
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
