@@ -21,12 +21,12 @@ import tilesmith
 from benchmarks import report
 from benchmarks.contest import OURS, failures, headings, latency_of, rate, record, row, row_of_means
 from benchmarks.contestants import CONTESTANTS, PRECISIONS, installed
-from benchmarks.machine import peak_flops
 from benchmarks.models import MODELS, build_model
 from benchmarks.operators import OPERATORS
 from benchmarks.processes import Contest, JobFiles, Team
 from benchmarks.suite import SUITE, write_in_process
 from benchmarks.workloads import KERNELS, Workload
+from tilesmith.inspect.machine_speed import peak_flops
 from tilesmith.inspect.timing import format_seconds, interleave, pause_for, ratio
 from tilesmith.support.progress import status
 
@@ -298,7 +298,7 @@ def machine(path: Path | None) -> None:
     """Measure the peak performance of one core: multiply-adds and reads from each level of the
     memory.
     """
-    from benchmarks.machine import measure
+    from tilesmith.inspect.machine_speed import measure
 
     with status("measuring"):
         figures = measure()
