@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -39,12 +40,24 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "commit": _commit(),
         "cpu": host_cpu().name,
         "class": machine_model(Target("llvm")).name,
         "cores": host_cores(),
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def _commit() -> str:
+    """Return the commit that is measured, with a + if files differ from it; "" where there is no
+    git.
+    """
+    command = ["git", "-C", str(OUT.parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

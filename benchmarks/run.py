@@ -26,7 +26,7 @@ from benchmarks.operators import OPERATORS
 from benchmarks.processes import Contest, JobFiles, Team
 from benchmarks.suite import SUITE, write_in_process
 from benchmarks.workloads import KERNELS, Workload
-from tilesmith.inspect.machine_speed import peak_flops
+from tilesmith.inspect.machine_speed import clock, peak_flops
 from tilesmith.inspect.timing import format_seconds, interleave, pause_for, ratio
 from tilesmith.support.progress import status
 
@@ -304,6 +304,48 @@ def machine(path: Path | None) -> None:
         figures = measure()
     report.show("one core", ["", ""], [[name, f"{value:.1f}"] for name, value in figures.items()])
     click.echo(report.save("machine", figures, path))
+
+
+@main.command()
+@click.option("--match", default="", help="Only kernels whose name contains this.")
+@click.option("--picture", "drawing", type=click.Path(path_type=Path), help="Draw them (SVG).")
+@threads_option
+@record_option
+@json_option
+def predictions(
+    match: str, drawing: Path | None, threads: int, is_record: bool, path: Path | None
+) -> None:
+    """Compare predicted with measured times over more than 100 kernels: ranks, and a picture."""
+    from benchmarks.predictions import as_json, cases, picture, predict, summary
+
+    tilesmith.set_num_threads(threads)
+    hertz = clock()
+    with status("measuring"):
+        found = [predict(case, hertz, threads) for case in cases() if match in case.name]
+    rows = [
+        [one.name, one.source, format_seconds(one.predicted), format_seconds(one.measured),
+         f"{one.measured / one.predicted:.2f}"]
+        for one in found
+    ]  # fmt: skip
+    report.show(
+        f"predicted and measured, {threads} threads",
+        ["", "by", "predicted", "measured", "÷"],
+        rows,
+    )
+    rows = [
+        [kind, f"{one['kernels']}", f"{one['rank_correlation']:.3f}",
+         f"{one['measured_to_predicted']:.2f}"]
+        for kind, one in summary(found).items()
+    ]  # fmt: skip
+    heads = ["", "kernels", "rank correlation", "measured ÷ predicted"]
+    report.show("Spearman's correlation of the ranks", heads, rows)
+    if drawing is not None:
+        words = f"{len(found)} kernels, {threads} threads"
+        drawing.write_text(picture(found, words), encoding="utf-8")
+        click.echo(drawing)
+    if is_record:
+        path = report.RESULTS / f"predictions-{threads}t.json"
+    click.echo(report.save("predictions", as_json(found), path, threads=threads))
 
 
 @main.command()
