@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def machine() -> dict[str, Any]:
         "cpu": host_cpu().name,
         "class": machine_model(Target("llvm")).name,
         "cores": host_cores(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "versions": versions,
     }

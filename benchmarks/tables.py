@@ -85,7 +85,9 @@ def _machine_line(found: Mapping[str, Any]) -> str:
     versions = ", ".join([f"{name} {version}" for name, version in machine["versions"].items()])
     commit = f", commit {machine['commit']}" if machine.get("commit") else ""
     cores = f"{machine['cores']} cores of {machine['cpu']} ({machine['class']})"
-    return f"{cores}, {machine['time'][:10]}{commit}: {versions}, Python {machine['python']}."
+    load = f", load {machine['load']}" if machine.get("load") is not None else ""
+    versions = f"{versions}, Python {machine['python']}"
+    return f"{cores}, {machine['time'][:10]}{commit}{load}: {versions}."
 
 
 def _title(found: Mapping[str, Any]) -> str:

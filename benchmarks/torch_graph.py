@@ -134,7 +134,9 @@ def _unsqueeze(x, axes):
 def _gather(x, indices, *, axis=0):
     if indices.ndim == 0:
         return x.select(axis, int(indices))
-    return F.embedding(indices, x) if axis == 0 else x.index_select(axis, indices)
+    if axis == 0:
+        return F.embedding(indices, x) if x.ndim == 2 else x[indices]
+    return x.index_select(axis, indices)
 
 
 @operator("GatherElements")

@@ -38,27 +38,28 @@ _MAY_BE_ABSENT = ("l2_bytes", "l3_bytes")
 _NOT_MEASURED = ("name", "vector_bytes", "cores")
 _Model = TypeVar("_Model")
 
-_SKYLAKE = {"l2_bytes": 1024 * _KIB}
-_ICE_LAKE = {
+_Figures = dict[str, float]
+_SKYLAKE: _Figures = {"l2_bytes": 1024 * _KIB}
+_ICE_LAKE: _Figures = {
     "front_end_width": 5, "l1_bytes": 48 * _KIB, "l2_bytes": 1280 * _KIB, "l2_bandwidth": 48.0,
 }  # fmt: skip
-_GOLDEN_COVE = {
+_GOLDEN_COVE: _Figures = {
     "front_end_width": 6, "l1_bytes": 48 * _KIB, "l2_bytes": 2048 * _KIB, "l2_bandwidth": 48.0,
 }  # fmt: skip
-_ZEN4 = {
+_ZEN4: _Figures = {
     "fma_per_cycle": 1, "loads_per_cycle": 1, "front_end_width": 6, "l2_bandwidth": 32.0,
     "l3_bandwidth": 26.0, "memory_bandwidth": 8.0,
 }  # fmt: skip
-_ZEN5 = {
+_ZEN5: _Figures = {
     "front_end_width": 8, "l1_bytes": 48 * _KIB, "l2_bandwidth": 55.0, "l3_bandwidth": 28.0,
     "memory_bandwidth": 10.0,
 }  # fmt: skip
-_WIDE_ARM = {"fma_per_cycle": 4, "loads_per_cycle": 3, "front_end_width": 8}
-_APPLE = {
+_WIDE_ARM: _Figures = {"fma_per_cycle": 4, "loads_per_cycle": 3, "front_end_width": 8}
+_APPLE: _Figures = {
     **_WIDE_ARM, "l1_bytes": 128 * _KIB, "l2_bytes": 12288 * _KIB, "l3_bytes": 0,
     "memory_bandwidth": 20.0,
 }  # fmt: skip
-_CLASSES: dict[str, dict[str, float]] = {
+_CLASSES: dict[str, _Figures] = {
     **dict.fromkeys(("skylake-avx512", "cascadelake", "cooperlake"), _SKYLAKE),
     **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), _ICE_LAKE),
     **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"), _GOLDEN_COVE),
@@ -228,6 +229,7 @@ def _given(word: str, kinds: Mapping[str, type]) -> tuple[str, Any]:
     fits = math.isfinite(value) and (kind is float or value == math.floor(value))
     least = 0 if kind is bool or name in _MAY_BE_ABSENT else 1e-9
     if not fits or value < least or (kind is bool and value > 1):
-        expected = {float: "a positive number", bool: "0 or 1"}.get(kind, "a positive whole number")
+        words: dict[type, str] = {float: "a positive number", bool: "0 or 1"}
+        expected = words.get(kind, "a positive whole number")
         raise TargetError(f"'-machine={word}': '{name}' expects {expected}")
     return name, kind(value)
