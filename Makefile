@@ -50,7 +50,7 @@ format: $(VENV)/.dev ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## latency of the four large models against onnxruntime and torch
+bench: $(VENV)/.dev ## latency of whole networks against rivals (benchmarks/README.md)
 	$(BIN)/python -m benchmarks.run models
 
 clean: ## remove the virtual environment and everything generated
