@@ -111,10 +111,14 @@ def row_of_means(
 
 
 def failures(records: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Return which contestants could not run, and why, a line each."""
+    """Return which contestants could not run, and why, a line each; what a rival never offers is
+    left out.
+    """
     lines = []
     for name, one in records.items():
         for contestant, message in one["failures"].items():
             first = message.splitlines()[0] if message else "no message"
             lines.append(f"{name}: {contestant} failed: {first}")
+        if OURS in one.get("not_offered", {}):
+            lines.append(f"{name}: {OURS} takes no part: {one['not_offered'][OURS]}")
     return lines

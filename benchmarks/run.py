@@ -161,7 +161,7 @@ def models(
 @rounds_option
 @contestants_option
 @rivals_option
-@precision_option
+@click.option("--precision", type=click.Choice(["f32", "bf16"]), default="f32", show_default=True)
 @record_option
 @json_option
 def kernels(

@@ -110,7 +110,10 @@ def test_means_and_failures_of_a_table():
     names = ["tilesmith", "torch", "jax", "tvm"]
     assert contest.row_of_means(records, names)[2:6] == ["×1.00", "×8.00", "-", "1.00"]
     assert contest.row("a", records["a"], names)[4] == "failed"
-    assert contest.failures(records) == ["a: tvm failed: gone"]
+    records["b"]["not_offered"] = {"tilesmith": "no bf16", "numpy": "no short form"}
+    assert contest.failures(records) == [
+        "a: tvm failed: gone", "b: tilesmith takes no part: no bf16"
+    ]  # fmt: skip
 
 
 def test_the_largest_error_of_other_shapes_and_of_truth_values():
