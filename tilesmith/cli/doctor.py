@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
 from dataclasses import asdict, dataclass
@@ -142,14 +143,16 @@ def examine_machine() -> dict[str, Any]:
 
 
 def calibrate_machine() -> str:
-    """Measure this machine and keep what was found; return where."""
+    """Measure this machine and keep what was found; return where, and whether others disturbed."""
     from tilesmith.inspect.machine_speed import calibrate
     from tilesmith.support.progress import status
     from tilesmith.target.calibration import store
 
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     with status("measuring this machine"):
         found = calibrate()
-    return str(store(found))
+    busy = f" (the load was {load:.1f}: measure again when it is quiet)" if load > 1 else ""
+    return f"{store(found)}{busy}"
 
 
 def examine() -> dict[str, Any]:
