@@ -5,8 +5,8 @@
 Each case is a single kernel, of the shapes that networks have. Its predicted cycles are those of
 the winners that the schedule search reports (`schedule_rules.choices`); where no search took part
 (rows, elementwise chains), those of `roof_cycles`: what ports and memory allow. What is measured is
-the slowest kernel of the compiled program alone (`executable.profile`), so that changes of layout
-around it do not count.
+the main kernel of the compiled program alone (`inspect.profile`): that with most operations for a
+contraction, so that changes of layout around it do not count, else the slowest.
 """
 
 from __future__ import annotations
@@ -160,18 +160,26 @@ def _work(row: Any, workload: Workload, seconds: float) -> tuple[float, float]:
     return row["GFLOP/s"].ratio * seconds * 1e9, row["GB/s"].ratio * seconds * 1e9
 
 
+def _weight(case: Case, row: Any) -> float:
+    """Return how much a kernel counts as the main one."""
+    seconds = row["Duration (us)"].microseconds / 1e6
+    if case.rows:
+        return float(row["GFLOP/s"].ratio * seconds) if "GFLOP/s" in row else 0.0
+    return float(seconds)
+
+
 def predict(case: Case, hertz: float, threads: int, runs: int = 30) -> Prediction:
-    """Compile one case, and measure its slowest kernel."""
+    """Compile one case, and measure its main kernel."""
     workload = case.make()
     target = f"llvm -num-cores={threads}"
     with knobs.override(workers=0):  # choices are reported to the thread that makes them
         executable, choices = _compiled(workload, target)
         report = profile(executable, list(workload.feed.values()), peak=False, runs=runs)
-    slowest = max(report.calls, key=lambda row: row["Duration (us)"].microseconds)
-    measured = slowest["Duration (us)"].microseconds / 1e6
-    cycles, source = _searched_cycles(choices, str(slowest["Name"])), "search"
+    main = max(report.calls, key=partial(_weight, case))
+    measured = main["Duration (us)"].microseconds / 1e6
+    cycles, source = _searched_cycles(choices, str(main["Name"])), "search"
     if cycles is None:
-        operations, traffic = _work(slowest, workload, measured)
+        operations, traffic = _work(main, workload, measured)
         machine = machine_model(Target(target))
         cycles, source = roof_cycles(operations, traffic, case, machine, threads), "roof"
     return Prediction(case.name, case.kind, cycles / hertz, measured, source)
