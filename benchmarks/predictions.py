@@ -138,7 +138,7 @@ def roof_cycles(
     return max(operations / 2 / lanes * step, traffic / rate) / threads
 
 
-def _searched_cycles(choices: Sequence[Any], kernel: str) -> float | None:
+def searched_cycles(choices: Sequence[Any], kernel: str) -> float | None:
     """Return the cycles of the winners for the blocks of a kernel; None without a search."""
     own = [one for one in choices if one.function == kernel] or list(choices)
     return sum([one.considered[0].cycles for one in own]) or None
@@ -160,7 +160,7 @@ def _work(row: Any, workload: Workload, seconds: float) -> tuple[float, float]:
     return row["GFLOP/s"].ratio * seconds * 1e9, row["GB/s"].ratio * seconds * 1e9
 
 
-def _weight(case: Case, row: Any) -> float:
+def weight(case: Case, row: Any) -> float:
     """Return how much a kernel counts as the main one."""
     seconds = row["Duration (us)"].microseconds / 1e6
     if case.rows:
@@ -175,9 +175,9 @@ def predict(case: Case, hertz: float, threads: int, runs: int = 30) -> Predictio
     with knobs.override(workers=0):  # choices are reported to the thread that makes them
         executable, choices = _compiled(workload, target)
         report = profile(executable, list(workload.feed.values()), peak=False, runs=runs)
-    main = max(report.calls, key=partial(_weight, case))
+    main = max(report.calls, key=partial(weight, case))
     measured = main["Duration (us)"].microseconds / 1e6
-    cycles, source = _searched_cycles(choices, str(main["Name"])), "search"
+    cycles, source = searched_cycles(choices, str(main["Name"])), "search"
     if cycles is None:
         operations, traffic = _work(main, workload, measured)
         machine = machine_model(Target(target))

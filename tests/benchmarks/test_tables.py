@@ -2,12 +2,23 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import report, tables
-from benchmarks.predictions import Prediction, cases, picture, predict, rank_correlation, summary
+from benchmarks.predictions import (
+    Prediction,
+    cases,
+    picture,
+    predict,
+    rank_correlation,
+    searched_cycles,
+    summary,
+    weight,
+)
+from tilesmith.runtime.profiling import Duration, Ratio
 
 
 def contest(ours, rival, failures=()):
@@ -85,3 +96,24 @@ def test_a_kernel_is_predicted_and_drawn():
     assert both["all"]["kernels"] == 2 and both["rows"]["kernels"] == 1
     drawn = picture([*found, Prediction("<x>", "rows", 1e-6, 2e-6, "roof")], "three & more")
     assert drawn.count("fill-opacity") == 3 and "&lt;x&gt;" in drawn and "three &amp; more" in drawn
+
+
+def test_the_winners_of_a_search_are_added_up():
+    def choice(function, *cycles):
+        return SimpleNamespace(
+            function=function, considered=[SimpleNamespace(cycles=one) for one in cycles]
+        )
+
+    choices = [choice("conv", 5.0, 7.0), choice("conv", 1.0), choice("layout", 100.0)]
+    assert searched_cycles(choices, "conv") == 6
+    assert searched_cycles(choices[:2], "of another name") == 6
+    assert searched_cycles([], "conv") is None
+
+
+def test_the_main_kernel_is_that_with_the_work():
+    (case,) = [case for case in cases() if case.name == "conv1x1 64->256@56"]
+    row = lambda micros, rate: {"Duration (us)": Duration(micros), "GFLOP/s": Ratio(rate)}
+    layout, product = row(900.0, 0.1), row(400.0, 200.0)
+    assert max([layout, product], key=lambda one: weight(case, one)) is product
+    rows = next(case for case in cases() if case.kind == "rows")
+    assert max([layout, product], key=lambda one: weight(rows, one)) is layout
