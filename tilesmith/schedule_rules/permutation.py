@@ -333,9 +333,8 @@ def schedule_permutation(
         pair = sch.get_loops(first)[-2:]
         _vectorize(sch, pair, lanes, plan.is_dense and plan.computes_last)
     _vectorize(sch, list(vectors), lanes, plan.is_dense and not plan.computes_last)
-    for loop, size, one in zip(tiles, sizes, tile):
-        if size == MANY or size % one:
-            sch.annotate(loop, *PARTITIONED)
+    for loop in tiles:
+        sch.annotate(loop, *PARTITIONED)
     if threads > 1 and cycles >= _FEWEST_CYCLES_FOR_THREADS:
         _parallel(sch, outer, tiles[0], threads, sizes[0] == MANY or sizes[0] % tile[0] > 0)
 
@@ -389,6 +388,8 @@ def _pad(sch: Schedule, transpose: BlockRV, *tile: int) -> BlockRV:
         sch.compute_inline(first)
         return filled
     (first,) = sch.get_producers(transpose)
+    rank = len(sch.get(first).iter_vars)  # loops follow the order of the iterators
+    sch.reorder_block_iter_var(first, [*range(rank - 2), rank - 1, rank - 2])
     return first
 
 
