@@ -50,7 +50,9 @@ __all__ = ["Permutation", "find_permutation", "schedule_permutation"]
 _FEWEST_ELEMENTS = 64
 _FEWEST_CYCLES_FOR_THREADS = 20_000
 """About 5 us."""
-_MOST_LANES = 16
+_SHORT_ROWS = 6
+"""Rows of the result of so few tiles are written one column of tiles after the other: all rows are
+near each other in memory, and what is read runs on."""
 _CONDITIONAL = "tir.if_then_else"
 
 
@@ -313,7 +315,7 @@ def schedule_permutation(
 ) -> None:
     """Schedule a block that goes between two layouts in tiles that are transposed in registers."""
     sch.transform_block_layout(block, plan.iterators)
-    lanes = min(max(machine.lanes(plan.bits), 4), _MOST_LANES)
+    lanes = min(max(machine.lanes(plan.bits), 4), machine.vector_registers)
     sizes = [_extent(sch, loop) for loop in sch.get_loops(block)[-2:]]
     tile = [min(size, lanes) for size in sizes]
     copies = _stages(sch, block, plan)
@@ -324,6 +326,9 @@ def schedule_permutation(
     tiles, vectors = zip(*[
         sch.split(loop, [None, size]) for loop, size in zip((first_loop, last_loop), tile)
     ])  # fmt: skip
+    is_uneven = [size == MANY or size % one > 0 for size, one in zip(sizes, tile)]
+    if sizes[1] <= _SHORT_ROWS * tile[1] and sizes[0] > sizes[1]:
+        tiles, is_uneven = tiles[::-1], is_uneven[::-1]
     sch.reorder(*outer, *tiles, *vectors)
     for transpose, first in zip(copies, firsts):
         sch.compute_at(transpose, tiles[-1])
@@ -336,7 +341,7 @@ def schedule_permutation(
     for loop in tiles:
         sch.annotate(loop, *PARTITIONED)
     if threads > 1 and cycles >= _FEWEST_CYCLES_FOR_THREADS:
-        _parallel(sch, outer, tiles[0], threads, sizes[0] == MANY or sizes[0] % tile[0] > 0)
+        _parallel(sch, outer, tiles[0], threads, is_uneven[0])
 
 
 def _stages(sch: Schedule, block: BlockRV, plan: Permutation) -> list[BlockRV]:
