@@ -47,7 +47,7 @@ from tilesmith.tir.transform.storage.view_binder import row_major_strides
 
 __all__ = ["Permutation", "find_permutation", "schedule_permutation"]
 
-_FEWEST_ELEMENTS = 64
+_FEWEST_ELEMENTS = 16
 _FEWEST_CYCLES_FOR_THREADS = 20_000
 """About 5 us."""
 _SHORT_ROWS = 6
@@ -126,7 +126,10 @@ def _digits(
     """Divide the iterators that loads divide (`i // 4`, `i % 4`) into digits; return what they
     make up as well.
     """
-    indices = [index for load in loads(store.value) for index in load.indices]
+    analyzer = Analyzer()
+    for iterator in block.iter_vars:
+        analyzer.bind(iterator.var, iterator.domain)
+    indices = [analyzer.simplify(index) for load in loads(store.value) for index in load.indices]
     divisors: dict[Var, set[int]] = {}
     for node in nodes(indices, (FloorDiv, FloorMod)):
         scale, var = _scale(node)
@@ -338,7 +341,7 @@ def schedule_permutation(
         pair = sch.get_loops(first)[-2:]
         _vectorize(sch, pair, lanes, plan.is_dense and plan.computes_last)
     _vectorize(sch, list(vectors), lanes, plan.is_dense and not plan.computes_last)
-    for loop in tiles:
+    for loop in tiles if is_uneven[0] else tiles[1:]:
         sch.annotate(loop, *PARTITIONED)
     if threads > 1 and cycles >= _FEWEST_CYCLES_FOR_THREADS:
         _parallel(sch, outer, tiles[0], threads, is_uneven[0])
@@ -402,7 +405,9 @@ def _vectorize(sch: Schedule, loops: list[LoopRV], lanes: int, is_dense: bool) -
     """Run the rows of a tile one after the other, each in a vector; a dense tile as one row."""
     row, vector = loops
     if is_dense:
-        row, vector = sch.split(sch.fuse(row, vector), [None, lanes])
+        whole = sch.fuse(row, vector)
+        count = _extent(sch, whole)
+        row, vector = sch.split(whole, [None, count if count % lanes else lanes])
     sch.vectorize(vector)
     sch.unroll(row)
 
