@@ -213,4 +213,4 @@ class TorchGraph:
                     for index, name in enumerate(inputs)
                 ]
                 values[output] = function(*arguments, **attributes)
-        return [values[name].numpy() for name in self.outputs]
+        return [values[name].contiguous().numpy() for name in self.outputs]

@@ -56,7 +56,7 @@ near each other in memory, and what is read runs on."""
 _CONDITIONAL = "tir.if_then_else"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Permutation:
     """A block between two layouts, and the iterators that it gets: any number of outer ones, then
     the one along which the operands are contiguous, then that of the result.
@@ -73,7 +73,7 @@ class Permutation:
     """Bits of the widest element."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Iterator:
     """An iterator of a block, or a digit of one; ``value`` is it in terms of the block's own."""
 
@@ -105,7 +105,9 @@ def _plain_store(block: Block) -> BufferStore | None:
 
 def _is_plain(buffer: Buffer) -> bool:
     dtype = buffer.dtype
-    is_bytes = dtype.is_bool or (dtype.bits in (8, 16, 32, 64) and not str(dtype).startswith("float8"))
+    is_bytes = dtype.is_bool or (
+        dtype.bits in (8, 16, 32, 64) and not str(dtype).startswith("float8")
+    )
     return is_bytes and dtype.lanes == 1 and not buffer.strides and bool(buffer.shape)
 
 
@@ -120,9 +122,7 @@ def _may_turn(store: BufferStore, block: Block) -> bool:
     )
 
 
-def _digits(
-    store: BufferStore, block: Block
-) -> tuple[list[_Iterator], dict[Var, PrimExpr]]:
+def _digits(store: BufferStore, block: Block) -> tuple[list[_Iterator], dict[Var, PrimExpr]]:
     """Divide the iterators that loads divide (`i // 4`, `i % 4`) into digits; return what they
     make up as well.
     """
@@ -363,9 +363,7 @@ def _stages(sch: Schedule, block: BlockRV, plan: Permutation) -> list[BlockRV]:
         )
         used = set(variables([one.min for one in region.region]))
         kept = [place for place, one in enumerate(node.iter_vars) if one.var in used]
-        copy = sch.reindex_cache_read(
-            block, number, "local", _index_map(len(node.iter_vars), kept)
-        )
+        copy = sch.reindex_cache_read(block, number, "local", _index_map(len(node.iter_vars), kept))
         sch.reindex_cache_read(copy, 0, "local", _swapped(len(kept)))
         found.append(copy)
     return found
@@ -387,7 +385,9 @@ def _pad(sch: Schedule, transpose: BlockRV, *tile: int) -> BlockRV:
     """
     node = sch.get(transpose)
     extents = [one.domain.extent for one in node.iter_vars[-2:]]
-    if not all(isinstance(one, IntImm) and one.value % size == 0 for one, size in zip(extents, tile)):
+    if not all(
+        isinstance(one, IntImm) and one.value % size == 0 for one, size in zip(extents, tile)
+    ):
         sch.pad_einsum(transpose, [1] * (len(node.iter_vars) - 2) + list(tile))
         (copy,) = sch.get_consumers(transpose)
         sch.compute_inline(copy)

@@ -16,7 +16,7 @@ from tilesmith.tir import Buffer, LetStmt, PrimFunc, Stmt, TensorIntrin, stmt_se
 __all__ = ["FEW", "transpose_intrin"]
 
 FEW = 4
-"""Up to so many rows or columns that are dense in memory are one vector, and one shuffle."""
+"""Tiles of up to so many rows or columns are shuffled as the long vectors that they are in memory."""
 _GROUP_BITS = 128
 
 
@@ -64,7 +64,7 @@ def _implementation(rows: int, columns: int, dtype: str) -> PrimFunc:
 def _body(source: Buffer, result: Buffer) -> Stmt:
     rows, columns = [int(size) for size in source.shape]
     values = _Values(source.dtype)
-    if min(rows, columns) <= FEW:
+    if min(rows, columns) <= FEW and rows != columns:
         lanes, count = max(rows, columns), min(rows, columns)
         given = [values.load(source, lanes * number, lanes) for number in range(count)]
         found = _spread(values, given, rows, columns)
