@@ -128,11 +128,10 @@ def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
             continue
         plan = find_permutation(sch.get(block))
         if plan is not None:
-            sch = _attempt(
-                sch,
-                block,
-                lambda s, b=block, p=plan: schedule_permutation(s, b, p, machine, threads),
+            chosen = partial(
+                schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
             )
+            sch = _attempt(sch, block, chosen)
     return sch
 
 

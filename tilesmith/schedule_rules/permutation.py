@@ -131,7 +131,7 @@ def _digits(store: BufferStore, block: Block) -> tuple[list[_Iterator], dict[Var
         analyzer.bind(iterator.var, iterator.domain)
     indices = [analyzer.simplify(index) for load in loads(store.value) for index in load.indices]
     divisors: dict[Var, set[int]] = {}
-    for node in nodes(indices, (FloorDiv, FloorMod)):
+    for node in [*nodes(indices, FloorDiv), *nodes(indices, FloorMod)]:
         scale, var = _scale(node)
         if var is not None:
             divisors.setdefault(var, set()).add(scale)

@@ -16,7 +16,7 @@ from tilesmith.tir import Buffer, LetStmt, PrimFunc, Stmt, TensorIntrin, stmt_se
 __all__ = ["FEW", "transpose_intrin"]
 
 FEW = 4
-"""Tiles of up to so many rows or columns are shuffled as the long vectors that they are in memory."""
+"""Tiles of up to so many rows or columns are shuffled as long vectors, as they lie in memory."""
 _GROUP_BITS = 128
 
 
