@@ -57,22 +57,21 @@ def _implementation(rows: int, columns: int, dtype: str) -> PrimFunc:
     made: PrimFunc = impl
     source, result = [made.buffer_map[one] for one in made.params]
     realize = made.body
-    block = realize.block.with_fields(body=_body(source, result))
+    block = realize.block.with_fields(body=_body(source, result, rows, columns))
     return made.with_fields(body=realize.with_fields(block=block))
 
 
-def _body(source: Buffer, result: Buffer) -> Stmt:
-    rows, columns = [int(size) for size in source.shape]
+def _body(source: Buffer, result: Buffer, rows: int, columns: int) -> Stmt:
     values = _Values(source.dtype)
     if min(rows, columns) <= FEW and rows != columns:
         lanes, count = max(rows, columns), min(rows, columns)
-        given = [values.load(source, lanes * number, lanes) for number in range(count)]
+        given = [values.load(source, columns, lanes * number, lanes) for number in range(count)]
         found = _spread(values, given, rows, columns)
     else:
         lanes, count = rows, columns
-        given = [values.load(source, columns * number, columns) for number in range(rows)]
+        given = [values.load(source, columns, columns * number, columns) for number in range(rows)]
         found = _transpose(values, given, columns)
-    stores = [values.store(result, lanes * number, found[number]) for number in range(count)]
+    stores = [values.store(result, rows, lanes * number, found[number]) for number in range(count)]
     return values.around(stmt_seq(*stores))
 
 
@@ -89,15 +88,16 @@ class _Values:
         self.bound.append((variable, value))
         return variable
 
-    def load(self, buffer: Buffer, offset: int, lanes: int) -> Var:
-        """Load lanes from a dense buffer. Booleans are bytes: masks are slow to shuffle."""
-        width = int(buffer.shape[-1])
+    def load(self, buffer: Buffer, width: int, offset: int, lanes: int) -> Var:
+        """Load lanes from a dense buffer whose rows are ``width`` long.
+
+        Booleans are bytes: masks are slow to shuffle.
+        """
         loaded = buffer.vload([offset // width, offset % width], str(self.stored.with_lanes(lanes)))
         return self.bind(loaded.astype(str(self.dtype.with_lanes(lanes))))
 
-    def store(self, buffer: Buffer, offset: int, value: PrimExpr) -> Stmt:
+    def store(self, buffer: Buffer, width: int, offset: int, value: PrimExpr) -> Stmt:
         """Store lanes into a dense buffer."""
-        width = int(buffer.shape[-1])
         value = value.astype(str(self.stored.with_lanes(value.dtype.lanes)))
         stored: Stmt = buffer.vstore([offset // width, offset % width], value)
         return stored
