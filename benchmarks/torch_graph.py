@@ -221,7 +221,7 @@ class TorchGraph:
                 for index, name in enumerate(inputs)
             ]
             values[output] = function(*arguments, **attributes)
-        return [values[name] for name in self.outputs]
+        return [values[name].contiguous() for name in self.outputs]
 
     def module(self) -> torch.nn.Module:
         """Return it as a module, which torch.compile takes with its weights for constants."""

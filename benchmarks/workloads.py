@@ -169,6 +169,14 @@ def look_up(
     )
 
 
+def transpose(name: str, shape: tuple[int, ...], order: tuple[int, ...]) -> Workload:
+    """Return a permutation of axes, as a copy."""
+    x = _random(*shape)
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=order)
+    in_numpy = lambda: [np.ascontiguousarray(x.transpose(order))]  # noqa: E731
+    return Workload(name, _model([node], {"x": x}, {}), {"x": x}, in_numpy, bytes=2.0 * x.nbytes)
+
+
 KERNELS: dict[str, Callable[[str], Workload]] = {
     "conv3x3 64@56": lambda name: conv(name, (64, 64), 56, 3),
     "conv3x3 128@28": lambda name: conv(name, (128, 128), 28, 3),
@@ -200,6 +208,14 @@ KERNELS: dict[str, Callable[[str], Workload]] = {
     "gelu 128x3072": lambda name: gelu(name, 128, 3072),
     "relu(add) 4M": lambda name: relu_add(name, 1 << 22),
     "row sums 4096x4096": lambda name: row_sums(name, 4096, 4096),
+    "transpose 96x12544": lambda name: transpose(name, (96, 12544), (1, 0)),
+    "transpose 12544x96": lambda name: transpose(name, (12544, 96), (1, 0)),
+    "transpose 256x3136": lambda name: transpose(name, (256, 3136), (1, 0)),
+    "transpose 3x50176": lambda name: transpose(name, (1, 3, 224, 224), (0, 2, 3, 1)),
+    "transpose 197x768": lambda name: transpose(name, (1, 197, 768), (0, 2, 1)),
+    "transpose 1000x1000": lambda name: transpose(name, (1000, 1000), (1, 0)),
+    "transpose 4096x4096": lambda name: transpose(name, (4096, 4096), (1, 0)),
+    "transpose heads 197x12x64": lambda name: transpose(name, (1, 197, 12, 64), (0, 2, 1, 3)),
     "gather rows 512 of 30000x768": lambda name: look_up(name, "Gather", (30000, 768), (512,), 0),
     "gather 100000 numbers": lambda name: look_up(name, "Gather", (100000,), (100000,), 0),
     "gather columns 1000x1000": lambda name: look_up(name, "Gather", (1000, 1000), (1000,), 1),

@@ -24,6 +24,7 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transformed_contraction import (
     find_transformed,
@@ -60,7 +61,8 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
-    for rule in (_transformed, _contractions, _row_reductions, _simple_blocks):
+    rules = (_transformed, _contractions, _row_reductions, _permutations, _simple_blocks)
+    for rule in rules:
         sch = rule(sch, machine, threads)
     return sch
 
@@ -133,6 +135,19 @@ def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
             sch = _attempt(
                 sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
             )
+    return sch
+
+
+def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        if machine.vector_bytes < 16 or any(_is_marked(sch, one) for one in sch.get_loops(block)):
+            continue
+        plan = find_permutation(sch.get(block))
+        if plan is not None:
+            chosen = partial(
+                schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
+            )
+            sch = _attempt(sch, block, chosen)
     return sch
 
 
