@@ -25,8 +25,13 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.planes import find_planes, schedule_planes
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
+from tilesmith.schedule_rules.transformed_contraction import (
+    find_transformed,
+    schedule_transformed,
+)
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.schedule_rules.windows import find_windows, schedule_windows
 from tilesmith.support.errors import ScheduleError
@@ -59,7 +64,15 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
-    for rule in (_windows_and_groups, _contractions, _row_reductions, _simple_blocks):
+    rules = (
+        _transformed,
+        _windows_and_groups,
+        _contractions,
+        _row_reductions,
+        _permutations,
+        _simple_blocks,
+    )
+    for rule in rules:
         sch = rule(sch, machine, threads)
     return sch
 
@@ -83,9 +96,20 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
     return top_blocks(sch, variable)
 
 
+def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        plan = find_transformed(sch, block)
+        if plan is not None:
+            change = partial(
+                schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
+            )
+            sch = _attempt(sch, block, change)
+    return sch
+
+
 def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     for block in _blocks(sch):
-        if not _is_there(sch, block):
+        if not _is_there(sch, block) or _is_done(sch, block):
             continue
         node = sch.get(block)
         if (windows := find_windows(node)) is not None:
@@ -134,6 +158,19 @@ def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
             sch = _attempt(
                 sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
             )
+    return sch
+
+
+def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        if machine.vector_bytes < 16 or any(_is_marked(sch, one) for one in sch.get_loops(block)):
+            continue
+        plan = find_permutation(sch.get(block))
+        if plan is not None:
+            chosen = partial(
+                schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
+            )
+            sch = _attempt(sch, block, chosen)
     return sch
 
 
