@@ -76,9 +76,8 @@ def _same_place(load: BufferLoad, store: BufferStore) -> bool:
 
 def _is_output(sch: Schedule, block: BlockRV) -> bool:
     buffer = sch.get(block).writes[0].buffer
-    return any(
-        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
-    )
+    functions: list[Any] = list(sch.mod.functions.values())
+    return any(buffer is other for one in functions for other in one.buffer_map.values())
 
 
 def tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:

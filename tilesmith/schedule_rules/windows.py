@@ -158,7 +158,7 @@ def window_tile_cost(tile: RegisterTile, plan: Windows, machine: MachineModel) -
     load = (elements + weights) / machine.loads_per_cycle
     wait = machine.fma_latency * taps
     per_row = (multiply**4 + load**4 + wait**4) ** 0.25 + 1
-    return (per_row * (plan.taps / taps) + results + 4) / results
+    return float((per_row * (plan.taps / taps) + results + 4) / results)
 
 
 def best_window_tile(

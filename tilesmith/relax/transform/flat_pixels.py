@@ -95,7 +95,8 @@ def _are_equal(a: Any, b: Any) -> bool:
 def _is_same_for_all_pixels(arg: Any) -> bool:
     """Return whether an operand has one element for a channel, or one at all."""
     info = known_struct_info(arg)
-    values = info.shape.values if isinstance(info.shape, ShapeExpr) else None
+    shape = info.shape if isinstance(info, TensorStructInfo) else None
+    values = shape.values if isinstance(shape, ShapeExpr) else None
     if values is None:
         return False
     return all(_is_one(size) for size in values[-2:]) if len(values) > 1 else not values
