@@ -11,11 +11,7 @@ from functools import partial
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.queries import mentions, variables
-from tilesmith.schedule_rules.contraction import (
-    find_contraction,
-    multiplies_and_adds,
-    schedule_contraction,
-)
+from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import (
     FEWEST_FOR_THREADS,
@@ -24,6 +20,7 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.register_tiles import schedule_contraction
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
