@@ -175,5 +175,6 @@ def product_of(plan: Contraction) -> Product:
         result_bytes=nest.store.buffer.dtype.bits // 8,
         rows_are_known=all(one.size is not None for one in row_axes),
         columns_are_known=vector.size is not None,
+        depth_is_known=all(one.size is not None for one in nest.reduced),
         may_pack=panel_operand(plan) is not None,
     )

@@ -26,7 +26,7 @@ from tilesmith.ir.queries import variables
 from tilesmith.schedule_rules.contraction import Contraction, product_of
 from tilesmith.schedule_rules.loops import PARTITIONED, describe
 from tilesmith.schedule_rules.panels import copy_into_panels
-from tilesmith.schedule_rules.search import choose
+from tilesmith.schedule_rules.search import Decision, choose
 from tilesmith.schedule_rules.time_model import (
     Candidate,
     Level,
@@ -34,6 +34,7 @@ from tilesmith.schedule_rules.time_model import (
     levels_of,
     parallel_levels,
 )
+from tilesmith.schedule_rules.vector_product import is_vector_product, schedule_vector_product
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
@@ -55,17 +56,30 @@ class _Trim:
 
 
 def schedule_contraction(
-    sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
+    sch: Schedule,
+    block: BlockRV,
+    plan: Contraction,
+    machine: MachineModel,
+    threads: int,
+    decision: Decision | None = None,
 ) -> None:
-    """Tile, vectorise and parallelise a contraction together with its consumer."""
+    """Tile, vectorise and parallelise a contraction together with its consumer.
+
+    ``decision`` takes the place of the search.
+    """
     product = product_of(plan)
-    names = (sch.cursor(block).variable.name_hint, describe(sch, block))
-    decision = choose(product, machine, threads, *names)
+    if decision is None:
+        names = (sch.cursor(block).variable.name_hint, describe(sch, block))
+        decision = choose(product, machine, threads, *names)
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     width = plan.packed_width or decision.candidate.vectors * lanes
     if decision.candidate.packs:
         copy_into_panels(sch, block, plan, width, lanes, decision.is_parallel)
     follower = _follower(sch, block)
+    if is_vector_product(plan, product) and not decision.candidate.packs:
+        used = threads if decision.is_parallel else 1
+        schedule_vector_product(sch, block, follower, product, machine, used)
+        return
     sch.set_scope(block, 0, "local")
     outer, row, vector = _axes(sch, block, follower, plan)
     levels = levels_of(product, decision.candidate, machine)

@@ -5,7 +5,6 @@ Nothing is run, and nothing is left to chance: the same product and machine give
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 
 from tilesmith.schedule_rules.choices import (
@@ -14,24 +13,21 @@ from tilesmith.schedule_rules.choices import (
     choices_are_wanted,
     record_choice,
 )
+from tilesmith.schedule_rules.tiles import MOST_VECTORS, UNEVEN, Tile, ranked_tiles
 from tilesmith.schedule_rules.time_model import (
     Candidate,
     Product,
     Time,
     levels_of,
     predict,
-    tile_steps,
 )
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["Decision", "candidates", "choose"]
 
-_MOST_VECTORS = 4
 _MOST_TILES = 12
 _WORTH_CONSIDERING = 1.2
 """Tiles whose steps take so much longer than the best one's are not considered."""
-_UNEVEN = 1.015
-"""What a loop with a smaller last iteration costs beside its time: code of its own."""
 
 
 @dataclass(frozen=True)
@@ -44,41 +40,25 @@ class Decision:
     """Whether there is work enough for several threads."""
 
 
-def _tiles(product: Product, machine: MachineModel) -> list[tuple[int, int]]:
-    """Return the register tiles worth considering as rows and vectors."""
+def _tiles(product: Product, machine: MachineModel) -> list[Tile]:
+    """Return the register tiles worth considering."""
     lanes = machine.lanes(8 * max(4, product.result_bytes))
-    most = min(_MOST_VECTORS, -(-product.columns // lanes))
-    options: list[int] = [*range(1, most + 1)]
+    options = range(1, min(MOST_VECTORS, -(-product.columns // lanes)) + 1)
     if product.packed_width is not None:
-        options = [max(1, product.packed_width // lanes)]
-    found: list[tuple[float, tuple[int, int]]] = []
-    for vectors in options:
-        for rows in range(1, min(product.rows, machine.vector_registers) + 1):
-            if tile_steps(rows, vectors, machine) < math.inf:
-                found.append((_cost(product, rows, vectors, machine), (rows, vectors)))
-    if not found:  # panels too wide for the registers
-        return [(1, options[0])]
-    found.sort()
-    return [tile for cost, tile in found[:_MOST_TILES] if cost <= _WORTH_CONSIDERING * found[0][0]]
-
-
-def _cost(product: Product, rows: int, vectors: int, machine: MachineModel) -> float:
-    """Return the cycles of one step of the reduction for all rows and columns."""
-    lanes = machine.lanes(8 * max(4, product.result_bytes))
-    whole_rows, more_rows = divmod(product.rows, rows)
-    whole_columns, more_columns = divmod(-(-product.columns // lanes), vectors)
-    total = 0.0
-    for height, tiles in ((rows, whole_rows), (more_rows, 1)):
-        for breadth, panels in ((vectors, whole_columns), (more_columns, 1)):
-            if height and breadth and tiles and panels:
-                total += tiles * panels * tile_steps(height, breadth, machine)
-    return total
+        breadth = max(1, product.packed_width // lanes)
+        options = range(breadth, breadth + 1)
+    ranked = ranked_tiles(product.rows, product.columns, lanes, options, machine)
+    if not ranked:  # panels too wide for the registers
+        return [Tile(1, options[0])]
+    limit = _WORTH_CONSIDERING * ranked[0][0]
+    return [tile for cost, tile in ranked[:_MOST_TILES] if cost <= limit]
 
 
 def candidates(product: Product, machine: MachineModel, threads: int) -> list[Candidate]:
     """Return the candidates for a product, in a fixed order."""
     found = []
-    for rows, vectors in _tiles(product, machine):
+    for tile in _tiles(product, machine):
+        rows, vectors = tile.rows, tile.vectors
         tiles = -(-product.rows // rows)
         blocks: list[int | None] = [None]
         if tiles > 1 or product.shared > 1:
@@ -101,7 +81,7 @@ def choose(
     for number, candidate in enumerate(candidates(product, machine, threads)):
         time = predict(product, candidate, machine, threads)
         uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
-        ranked.append((time.total * _UNEVEN**uneven, number, candidate, time))
+        ranked.append((time.total * UNEVEN**uneven, number, candidate, time))
     ranked.sort(key=lambda one: one[:2])
     _, _, winner, time = ranked[0]
     if choices_are_wanted():

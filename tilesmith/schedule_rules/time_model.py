@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+from tilesmith.schedule_rules.tiles import Tile, tile_steps
 from tilesmith.target.machine import MachineModel
 
 __all__ = [
@@ -21,17 +22,14 @@ __all__ = [
     "levels_of",
     "parallel_levels",
     "predict",
-    "tile_steps",
 ]
 
 _HIDDEN_L2, _HIDDEN_L3 = 0.2, 0.7
 """The share of the time for bytes from L2, and from L3 or memory, that computing does not hide."""
 _TILE_CYCLES = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
-_FULL_REGISTERS = 1.03
-"""How much longer a tile takes that leaves no register free: some value is spilled."""
-_OPERAND_CYCLES = 0.03
-"""Cycles that each load of a step costs though a port is free."""
+_SCATTERED = 4.0
+"""How much more of L2 than of L1 rows at a power of two reach: pages lie anywhere in memory."""
 _PARTS_PER_THREAD = 4
 _COPY_SHARE = 0.45
 """The share of a level's bandwidth that a copy into panels reaches."""
@@ -62,6 +60,7 @@ class Product:
     """Bytes of an element in the accumulators."""
     rows_are_known: bool = True
     columns_are_known: bool = True
+    depth_is_known: bool = True
     may_pack: bool = False
 
     @property
@@ -108,21 +107,6 @@ class Time:
         return sum([getattr(self, one.name) for one in fields(self)])
 
 
-def tile_steps(rows: int, vectors: int, machine: MachineModel) -> float:
-    """Return the cycles of one step of the reduction in a tile; infinite if it does not fit the
-    registers.
-    """
-    products = rows * vectors
-    registers = products + vectors + 1
-    if registers > machine.vector_registers:
-        return math.inf
-    multiply = products / machine.fma_per_cycle
-    load = (rows + vectors) / machine.loads_per_cycle
-    bound = (multiply**8 + load**8 + machine.fma_latency**8) ** 0.125
-    is_full = registers >= machine.vector_registers - 1
-    return bound * (_FULL_REGISTERS if is_full else 1.0) + _OPERAND_CYCLES * (rows + vectors)
-
-
 def _parts(size: int, tile: int) -> list[tuple[int, int]]:
     """Return the extents of the tiles along an axis, each with how often it occurs."""
     whole, rest = divmod(size, tile)
@@ -158,7 +142,7 @@ def _compute(product: Product, candidate: Candidate, machine: MachineModel) -> f
     for columns, panels in _parts(product.columns, candidate.vectors * lanes):
         vectors = -(-columns // lanes)
         for rows, tiles in _parts(product.rows, candidate.rows):
-            step = tile_steps(rows, vectors, machine) + conflict
+            step = tile_steps(Tile(rows, vectors), machine) + conflict
             around = _TILE_CYCLES + 1.5 * rows * vectors
             total += panels * tiles * (step * product.depth + around)
     return total * product.batch * product.shared
@@ -197,7 +181,8 @@ def _traffic(
         run = width * product.element_bytes
         place = (product.depth_stride, run, product.depth, machine)
         l1 = _reachable(machine.l1_bytes, machine.l1_ways, *place)
-        l2 = _reachable(machine.l2_bytes, machine.l2_ways, *place)
+        l2 = _SCATTERED * _reachable(machine.l2_bytes, machine.l2_ways, *place)
+        l2 = min(l2, machine.l2_bytes)
     tile = used / max(1, tiles_in)
     again = blocks * panels * (tiles_in - 1) * panel
     near = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
