@@ -82,8 +82,8 @@ AVX512 = MachineModel(
     l3_bytes=32768 * KIB, l2_bandwidth=42.0, l3_bandwidth=10.5, memory_bandwidth=4.8,
     has_gather=True, can_mask=True, broadcasts_from_memory=True,
 )  # fmt: skip
-# Measured on Zen 5 (`znver5`), 3.8 GHz: 48 to 62 B/cycle from L2, 28 from L3, 10 to 11 from DRAM, two
-# 512-bit FMA ports with a latency of 4; fork and join of a warm pool take 0.13 us.
+# Measured on Zen 5 (`znver5`), 3.8 GHz: 48 to 62 B/cycle from L2, 28 from L3, 10 to 11 from DRAM,
+# two 512-bit FMA ports with a latency of 4; fork and join of a warm pool take 0.13 us.
 ZEN_AVX512 = replace(
     AVX512, name="zen-avx512", front_end_width=8, l1_bytes=48 * KIB, l1_ways=12,
     l2_bandwidth=55.0, l3_bandwidth=28.0, memory_bandwidth=10.0, fork_cycles=1000.0,
@@ -132,7 +132,7 @@ def machine_model(target: Target) -> MachineModel:
             model = replace(
                 model,
                 l1_bytes=caches.l1,
-                l1_ways=max(1, caches.l1 // 4096),  # 64 sets of 64 bytes, as the index is one page's
+                l1_ways=max(1, caches.l1 // 4096),  # a way is one page
                 l2_bytes=caches.l2 or model.l2_bytes,
                 l3_bytes=caches.l3,
                 line_bytes=caches.line,
