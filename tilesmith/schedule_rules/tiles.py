@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["MANY", "MOST_VECTORS", "UNEVEN", "Tile", "best_tile", "ranked_tiles", "tile_steps"]
+__all__ = [
+    "MANY",
+    "MOST_VECTORS",
+    "UNEVEN",
+    "WAITING_FOR_L2",
+    "Tile",
+    "best_tile",
+    "ranked_tiles",
+    "tile_steps",
+]
 
 
 MANY = 1 << 16
@@ -21,10 +30,12 @@ MANY = 1 << 16
 MOST_VECTORS = 4
 UNEVEN = 1.015
 """What a loop with a smaller last iteration costs beside its time: code of its own."""
-_FULL_REGISTERS = 1.03
+_FULL_REGISTERS = 1.02
 """How much longer a tile takes that leaves no register free: some value is spilled."""
 _OPERAND_CYCLES = 0.03
 """Cycles that each load of a step costs though a port is free."""
+WAITING_FOR_L2 = 0.2
+"""The share of the time for bytes from L2 that computing does not hide."""
 
 
 @dataclass(frozen=True)
@@ -51,36 +62,50 @@ def tile_steps(tile: Tile, machine: MachineModel) -> float:
     return bound * (_FULL_REGISTERS if is_full else 1.0) + operands
 
 
-def _cost(rows: int, columns: int, tile: Tile, lanes: int, machine: MachineModel) -> float:
+def _cost(
+    rows: int, columns: int, tile: Tile, lanes: int, machine: MachineModel, from_l2: bool
+) -> float:
     """Return the cycles of one step of the reduction for all rows and columns."""
+    waiting = WAITING_FOR_L2 * machine.vector_bytes / machine.l2_bandwidth if from_l2 else 0.0
     whole_rows, more_rows = divmod(rows, tile.rows)
     whole_columns, more_columns = divmod(-(-columns // lanes), tile.vectors)
     total = 0.0
     for height, tiles in ((tile.rows, whole_rows), (more_rows, 1)):
         for breadth, panels in ((tile.vectors, whole_columns), (more_columns, 1)):
             if height and breadth and tiles and panels:
-                total += tiles * panels * tile_steps(Tile(height, breadth), machine)
+                step = tile_steps(Tile(height, breadth), machine) + waiting * breadth
+                total += tiles * panels * step
     uneven = (rows % tile.rows != 0) + (columns % (tile.vectors * lanes) != 0)
     return total * UNEVEN**uneven
 
 
 def ranked_tiles(
-    rows: int, columns: int, lanes: int, vectors: Sequence[int], machine: MachineModel
+    rows: int,
+    columns: int,
+    lanes: int,
+    vectors: Sequence[int],
+    machine: MachineModel,
+    from_l2: bool = False,
 ) -> list[tuple[float, Tile]]:
     """Return the tiles of the given numbers of vectors that fit the registers, the quickest first,
     each with its cycles for one step of the reduction of all rows and columns.
+
+    ``from_l2``: the vectors come from L2, not from L1.
     """
     found = []
     for breadth in vectors:
         for height in range(1, min(max(rows, 1), machine.vector_registers) + 1):
             tile = Tile(height, breadth)
             if tile_steps(tile, machine) < math.inf:
-                found.append((_cost(max(rows, 1), columns, tile, lanes, machine), tile))
+                found.append((_cost(max(rows, 1), columns, tile, lanes, machine, from_l2), tile))
     return sorted(found, key=lambda one: (one[0], one[1].vectors, one[1].rows))
 
 
 def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
-    """Return the best tile for a number of rows and of columns (elements of vectors)."""
+    """Return the best tile for a number of rows and of columns (elements of vectors), if panels of
+    columns lie in L2.
+    """
     lanes = machine.lanes(32)
     most = min(MOST_VECTORS, max(1, -(-columns // lanes)))
-    return ranked_tiles(extent, columns, lanes, range(1, most + 1), machine)[0][1]
+    options = range(1, most + 1)
+    return ranked_tiles(extent, columns, lanes, options, machine, from_l2=True)[0][1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from tilesmith.schedule_rules.tiles import Tile, tile_steps
+from tilesmith.schedule_rules.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.target.machine import MachineModel
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "predict",
 ]
 
-_HIDDEN_L2, _HIDDEN_L3 = 0.2, 0.7
-"""The share of the time for bytes from L2, and from L3 or memory, that computing does not hide."""
+_WAITING_FOR_L3 = 0.7
+"""The share of the time for bytes from L3 or memory that computing does not hide."""
 _TILE_CYCLES = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
 _SCATTERED = 4.0
@@ -251,8 +251,8 @@ def predict(
     near, far, from_memory = _traffic(product, candidate, machine)
     behind = (1 - from_memory) / (machine.l3_bandwidth or machine.memory_bandwidth)
     behind += from_memory / machine.memory_bandwidth
-    l2 = _HIDDEN_L2 * product.batch * near / machine.l2_bandwidth
-    l3 = _HIDDEN_L3 * product.batch * far * behind
+    l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
+    l3 = _WAITING_FOR_L3 * product.batch * far * behind
     packing = 0.0
     if candidate.packs:
         moved = 2 * product.batch * product.right_bytes
