@@ -178,3 +178,20 @@ def test_little_work_is_not_shared_and_much_is():
     assert [level.name for level in levels][0] == "batch"
     found = candidates(product(), machine, 2)
     assert len(found) == len(set(found)) < 200
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pixels_of_a_1x1_window_become_rows(stride):
+    x, w = te.placeholder((2, 7, 7, 12), name="x"), te.placeholder((2, 1, 1, 12, 16), name="w")
+    y = topi.nn.conv2d_nhwc_packed(x, w, 24, [stride] * 2, [0] * 4, [1] * 2)
+    made = default_schedule(
+        te.create_prim_func([x, w, y], index_dtype_override="int64"), Target(ZEN)
+    )
+    assert ("T.axis.spatial(T.int64(98)" in made.script()) == (stride == 1)
+    data, weights = random(2, 7, 7, 12), random(12, 32, seed=1)
+    weights[:, 24:] = 0
+    packed = weights.reshape(12, 2, 16).transpose(1, 0, 2).reshape(2, 1, 1, 12, 16).copy()
+    out = ts.nd.array(np.zeros([int(size) for size in y.shape], "float32"))
+    ts.build(made, target="llvm")["main"](ts.nd.array(data), ts.nd.array(packed), out)
+    want = data[:, ::stride, ::stride] @ weights[:, :24]
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)

@@ -11,12 +11,13 @@ import math
 from dataclasses import dataclass
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, IntImm, Mul, PrimExpr, Var
+from tilesmith.ir import Add, IntImm, Mul, PrimExpr, Var, const
 from tilesmith.ir.queries import is_call, mentions
 from tilesmith.schedule_rules.loop_nest import LoopNest, Operand, loop_nest
 from tilesmith.schedule_rules.loops import step
 from tilesmith.schedule_rules.time_model import Product
 from tilesmith.tir import Block, BufferStore, Cast
+from tilesmith.tir.functor import substitute
 
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "panel_operand", "product_of"]
 
@@ -113,7 +114,8 @@ def _continues(nest: LoopNest, position: int) -> bool:
     accesses += [(one.load.indices, one.load.buffer.shape) for one in nest.operands]
     both = {first.variable, second.variable}
     analyzer = Analyzer()
-    for indices, shape in accesses:
+    for given, shape in accesses:
+        indices = [_without_unit_axes(nest, index, analyzer) for index in given]
         used = [place for place, index in enumerate(indices) if mentions(index, both)]
         if not used:
             continue
@@ -124,6 +126,14 @@ def _continues(nest: LoopNest, position: int) -> bool:
         if not analyzer.can_prove_equal(shape[used[1]], second.extent):
             return False
     return nest.axes.index(second) == nest.axes.index(first) + 1
+
+
+def _without_unit_axes(nest: LoopNest, index: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """Return an index without the reduced axes of one step: ``y + ry`` of a 1x1 window is ``y``."""
+    units = {one.variable for one in nest.reduced if one.size == 1}
+    if isinstance(index, Var) or not units or not mentions(index, units):
+        return index
+    return analyzer.simplify(substitute(index, {one: const(0, one.dtype) for one in units}))
 
 
 def panel_operand(plan: Contraction) -> Operand | None:
