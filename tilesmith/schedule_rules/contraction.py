@@ -73,6 +73,8 @@ def find_contraction(block: Block) -> Contraction | None:
     if nest is None:
         return None
     last = nest.store.indices[-1]
+    if not isinstance(last, Var):
+        return None
     if any(not isinstance(index, (Var, IntImm)) for index in nest.store.indices):
         return None
     places = [place for place, axis in enumerate(nest.spatial) if axis.variable is last]

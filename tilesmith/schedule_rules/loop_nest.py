@@ -131,6 +131,7 @@ def loop_nest(block: Block) -> LoopNest | None:
     axes = [
         Axis(one.var, one.dom.extent, one.iter_type == IterVar.CommReduce)
         for one in block.iter_vars
+        if one.dom is not None
     ]
     found = [load for load in loads(store.value) if load.buffer is not store.buffer]
     return LoopNest((*axes,), (*[Operand(load) for load in found],), store)

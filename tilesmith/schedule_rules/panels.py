@@ -11,6 +11,8 @@ fall into few sets of the caches.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir import Var
 from tilesmith.schedule_rules.contraction import Contraction, panel_operand
 from tilesmith.schedule_rules.loops import PARTITIONED
@@ -37,11 +39,12 @@ def copy_into_panels(
     batch = [place for place in range(last) if place not in steps]
     copy = sch.cache_read(block, number, "global")
 
-    def in_panels(*old: Var) -> list:
+    def in_panels(*old: Var) -> list[Any]:
         outer, inner = old[last] // width, old[last] % width
         return [*[old[k] for k in batch], outer, *[old[k] for k in steps], inner]
 
-    is_padded = buffer.shape[last].value % width != 0
+    columns: Any = buffer.shape[last]
+    is_padded = columns.value % width != 0
     value = 0.0 if buffer.dtype.is_float else 0
     sch.transform_layout(copy, ("write", 0), in_panels, pad_value=value if is_padded else None)
     loops = sch.get_loops(copy)

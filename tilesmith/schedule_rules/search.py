@@ -66,10 +66,10 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
             for block in (1, in_cache, -(-tiles // (4 * threads))):
                 if (1 <= block < tiles or block == 1) and block not in blocks:
                     blocks.append(block)
-        for block in blocks:
-            found.append(Candidate(rows, vectors, block, False))
+        for size in blocks:
+            found.append(Candidate(rows, vectors, size, False))
             if product.may_pack and product.packed_width is None:
-                found.append(Candidate(rows, vectors, block, True))
+                found.append(Candidate(rows, vectors, size, True))
     return found
 
 

@@ -56,7 +56,7 @@ def tile_steps(tile: Tile, machine: MachineModel) -> float:
         return math.inf
     multiply = products / machine.fma_per_cycle
     load = (tile.rows + tile.vectors) / machine.loads_per_cycle
-    bound = (multiply**8 + load**8 + machine.fma_latency**8) ** 0.125
+    bound: float = (multiply**8 + load**8 + machine.fma_latency**8) ** 0.125
     is_full = registers >= machine.vector_registers - 1
     operands = _OPERAND_CYCLES * (tile.rows + tile.vectors)
     return bound * (_FULL_REGISTERS if is_full else 1.0) + operands

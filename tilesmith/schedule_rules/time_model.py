@@ -9,7 +9,7 @@ threads. `../shared/spec/cpu_speed.md` (section 11) has the measurements behind 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tilesmith.schedule_rules.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.target.machine import MachineModel
@@ -104,7 +104,7 @@ class Time:
     @property
     def total(self) -> float:
         """All components together."""
-        return sum([getattr(self, one.name) for one in fields(self)])
+        return self.compute + self.l2 + self.l3 + self.packing + self.fork
 
 
 def _parts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -171,7 +171,7 @@ def _traffic(
     panel = min(width, product.columns) * product.depth * product.element_bytes
     left, right = product.left_bytes, product.right_bytes
     if candidate.block is None:
-        blocks, used, tiles_in = 1, left, row_tiles * product.shared
+        blocks, used, tiles_in = 1, float(left), row_tiles * product.shared
     else:
         per_pass = -(-row_tiles // candidate.block)
         blocks, tiles_in = product.shared * per_pass, min(candidate.block, row_tiles)
@@ -182,12 +182,12 @@ def _traffic(
         place = (product.depth_stride, run, product.depth, machine)
         l1 = _reachable(machine.l1_bytes, machine.l1_ways, *place)
         l2 = _SCATTERED * _reachable(machine.l2_bytes, machine.l2_ways, *place)
-        l2 = min(l2, machine.l2_bytes)
+        l2 = min(l2, float(machine.l2_bytes))
     tile = used / max(1, tiles_in)
     again = blocks * panels * (tiles_in - 1) * panel
-    near = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
+    near: float = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
     near += again * _share_missing(tile + panel, l1)
-    far = right + left
+    far = float(right + left)
     far += (blocks - 1) * right * _share_missing(right + used, l2)
     far += again * _share_missing(panel + tile, l2)
     far += blocks * (panels - 1) * used * _share_missing(used + panel, machine.l2_bytes)
