@@ -76,7 +76,7 @@ def schedule_contraction(
     if decision.candidate.packs:
         copy_into_panels(sch, block, plan, width, lanes, decision.is_parallel)
     follower = _follower(sch, block)
-    if is_vector_product(plan, product) and not decision.candidate.packs:
+    if is_vector_product(plan, product, machine) and not decision.candidate.packs:
         used = threads if decision.is_parallel else 1
         schedule_vector_product(sch, block, follower, product, machine, used)
         return

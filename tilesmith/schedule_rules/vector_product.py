@@ -25,14 +25,17 @@ __all__ = ["is_vector_product", "schedule_vector_product"]
 
 _ROWS_AT_ONCE = 4
 _FEWEST_COLUMNS = 256
-_LONGEST_STRIP = 4096
+_SHARE_OF_L1 = 3  # a strip takes so much of it
 _UNROLLED = ("pragma_unroll_explicit", False)
 
 
-def is_vector_product(plan: Contraction, product: Product) -> bool:
-    """Return whether a contraction multiplies one row with a matrix that is not in panels."""
+def is_vector_product(plan: Contraction, product: Product, machine: MachineModel) -> bool:
+    """Return whether a contraction multiplies one row with a matrix that is not in panels, on a
+    machine with memory for a strip of the result.
+    """
     return (
-        product.rows * product.shared == 1
+        machine.l2_bytes > 0
+        and product.rows * product.shared == 1
         and product.rows_are_known
         and plan.packed_width is None
         and len(plan.nest.reduced) == 1
@@ -43,10 +46,11 @@ def is_vector_product(plan: Contraction, product: Product) -> bool:
     )
 
 
-def _strip(product: Product, lanes: int, threads: int) -> int:
+def _strip(product: Product, machine: MachineModel, lanes: int, threads: int) -> int:
     """Return the columns of a strip: whole vectors, long runs, several strips for each thread."""
     columns = product.columns if product.columns_are_known else TYPICAL
-    parts = max(-(-columns // _LONGEST_STRIP), 1)
+    longest = machine.l1_bytes // (_SHARE_OF_L1 * max(4, product.result_bytes))
+    parts = max(-(-columns // longest), 1)
     if threads > 1:
         wanted = -(-2 * threads // product.batch)
         parts = max(parts, min(wanted, columns // _FEWEST_COLUMNS))
@@ -67,7 +71,7 @@ def schedule_vector_product(
     ``threads`` is 1 if there is too little work for several.
     """
     lanes = machine.lanes(8 * max(4, product.result_bytes))
-    strip = _strip(product, lanes, threads)
+    strip = _strip(product, machine, lanes, threads)
     is_even = product.columns_are_known and product.columns % strip == 0 and strip % lanes == 0
     sch.set_scope(block, 0, "local")
     *outer, column = sch.get_loops(follower)
