@@ -19,8 +19,10 @@ __all__ = [
     "UNEVEN",
     "WAITING_FOR_L2",
     "Tile",
+    "best_rows",
     "best_tile",
     "ranked_tiles",
+    "tile_cost",
     "tile_steps",
 ]
 
@@ -30,6 +32,8 @@ MANY = 1 << 16
 MOST_VECTORS = 4
 UNEVEN = 1.015
 """What a loop with a smaller last iteration costs beside its time: code of its own."""
+_EVEN_COST = 1.25
+"""How much more time tiles that divide the extent may take than others."""
 _FULL_REGISTERS = 1.02
 """How much longer a tile takes that leaves no register free: some value is spilled."""
 _OPERAND_CYCLES = 0.03
@@ -109,3 +113,24 @@ def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
     most = min(MOST_VECTORS, max(1, -(-columns // lanes)))
     options = range(1, most + 1)
     return ranked_tiles(extent, columns, lanes, options, machine, from_l2=True)[0][1]
+
+
+def tile_cost(tile: Tile, machine: MachineModel) -> float:
+    """Return the cycles per multiply-add of a vector; infinite if the tile does not fit the
+    registers.
+    """
+    return tile_steps(tile, machine) / (tile.rows * tile.vectors)
+
+
+def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
+    """Return the best number of rows for a given number of vectors.
+
+    It divides the extent where that costs little more, for rules without a smaller last tile.
+    """
+    lanes = machine.lanes(32)
+    ranked = ranked_tiles(extent, vectors * lanes, lanes, [vectors], machine)
+    if not ranked:
+        return 1
+    limit = _EVEN_COST * ranked[0][0]
+    even = [tile for cost, tile in ranked if extent % tile.rows == 0 and cost <= limit]
+    return (even or [ranked[0][1]])[0].rows

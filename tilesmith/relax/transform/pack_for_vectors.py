@@ -42,6 +42,7 @@ from tilesmith.relax.transform.byte_products import (
 )
 from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
+from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.tiles import MANY, best_tile
@@ -244,6 +245,13 @@ class _Pack(PyExprMutator):
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
+        if groups == 1 and _dtype(call) == "float32":
+            by_tiles = winograd_convolution(
+                self.builder_, lambda: self.channels_last(data), array, options, out, _tiled,
+                self.machine,
+            )  # fmt: skip
+            if by_tiles is not None:
+                return by_tiles
         if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
             packed = _tiled(array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
