@@ -21,7 +21,7 @@ BUDGET = {
     "driver": 19,
     "lowering": 11,
     "relax": 397,
-    "schedule_rules": 17,
+    "schedule_rules": 12,
     "script": 37,
     "target": 10,
     "te": 13,

@@ -195,6 +195,21 @@ def test_inspect(stage, words, tmp_path):
     assert all(word in result.stdout for word in words), result.stdout[:2000]
 
 
+def test_explain_shows_candidates_and_the_schedule():
+    given = ["explain", DIGITS, "--input-shape", SHAPE]
+    result = invoke(*given, "--json", "--no-measure")
+    assert result.exit_code == 0, result.output + result.stderr
+    kernels = json.loads(result.stdout)["kernels"]
+    served = next(one for one in kernels if one["choices"])
+    (first, *others) = served["choices"][0]["candidates"]
+    assert others and first["cycles"] > 0 and "compute" in first["components"]
+    assert any("sch.compute_at(" in line for line in served["trace"])
+    text = invoke(*given, "--kernel", served["kernel"])
+    assert text.exit_code == 0, text.output + text.stderr
+    assert "measured" in text.stdout and "won" in text.stdout and "sch.split(" in text.stdout
+    assert "no kernel 'nonsense'" in invoke(*given, "--kernel", "nonsense").stderr
+
+
 def test_inspect_writes_files_and_json(tmp_path):
     path = tmp_path / "graph.py"
     result = invoke("inspect", DIGITS, "--input-shape", SHAPE, "-o", path)

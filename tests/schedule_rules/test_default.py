@@ -9,7 +9,7 @@ import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.contraction import find_contraction
-from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.schedule_rules.tiles import Tile, best_tile, tile_steps
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model
@@ -142,9 +142,8 @@ def test_tiles_fit_the_registers():
         for columns in (8, 16, 24, 64, 1000):
             tile = best_tile(rows, columns, machine)
             used = tile.rows * tile.vectors + tile.vectors + 1
-            assert rows % tile.rows == 0 and used <= machine.vector_registers
-    assert tile_cost(Tile(64, 4), machine) == float("inf")
-    assert best_rows(1, 2, machine) == 1
+            assert tile.rows <= rows and used <= machine.vector_registers
+    assert tile_steps(Tile(64, 4), machine) == float("inf")
 
 
 @pytest.mark.parametrize("rows", [97, 127, 197])

@@ -30,6 +30,7 @@ COMMANDS = {
     "run": "tilesmith.cli.run:run_command",
     "bench": "tilesmith.cli.bench:bench_command",
     "profile": "tilesmith.cli.profile:profile_command",
+    "explain": "tilesmith.cli.explain:explain_command",
     "inspect": "tilesmith.cli.inspect:inspect_command",
     "doctor": "tilesmith.cli.doctor:doctor_command",
     "cache": "tilesmith.cli.cache:cache_command",

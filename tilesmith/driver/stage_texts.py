@@ -17,7 +17,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir import PrimFunc
 
-__all__ = ["GRAPH_STAGES", "STAGES", "graph_module", "stages"]
+__all__ = ["GRAPH_STAGES", "STAGES", "check_kernel_name", "graph_module", "stages"]
 
 _FORMATS = {"source": "", "llvm": "ll", "asm": "asm"}
 GRAPH_STAGES = ("graph", "fused")
@@ -47,7 +47,7 @@ def stages(
         if stage in GRAPH_STAGES:
             return str(module)
         kernels = IRModule()
-        _check_name(function, module)
+        check_kernel_name(function, module)
         for variable, value in module.items():
             if isinstance(value, PrimFunc) and function in (None, variable.name_hint):
                 # Without a public name the code generator would drop an uncalled function.
@@ -74,7 +74,7 @@ def graph_module(
         return module if stage == "graph" else graph_pipeline(module, chosen)
 
 
-def _check_name(function: str | None, module: IRModule) -> None:
+def check_kernel_name(function: str | None, module: IRModule) -> None:
     """Raise UnknownNameError, with the nearest name, if the module has no kernel of this name."""
     names = [v.name_hint for v, value in module.items() if isinstance(value, PrimFunc)]
     if function is None or function in names:

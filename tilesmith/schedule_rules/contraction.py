@@ -1,56 +1,56 @@
-"""Schedules contractions (matrix products, convolutions) by register tiles under their consumer.
+"""Recognises contractions (matrix products, convolutions) and plans their register tiles.
 
-    for n, y, x, o, ry, rx, c: Y[n, y, x, o] += A[…] * W[o // T, ry, rx, c, o % T]
-    for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
-  becomes
-    parallel for n, o_0, y:
-        for x_0:
-            Y[P, T] = 0                                     (registers)
-            for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
-            Z[…] = relu(Y[p, t] + bias[…])
-
-The consumer (or a copy, if there is none) is tiled, and the contraction is computed under its
-tiles. The accesses decide which axes form the tile: the last axis of the result is vectorised if
-one operand runs along it at stride 1 and the others do not depend on it, or all do.
+The accesses decide which axes form the tile: the last axis of the result is vectorised if one
+operand runs along it at stride 1 and the others do not depend on it, or all do. Neighbouring axes
+along which the vectors are reused become one axis of rows.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Add, FloorMod, IntImm, Mul, PrimExpr, Var
-from tilesmith.ir.queries import is_call, mentions, variables
-from tilesmith.schedule_rules.loops import PARTITIONED, step
-from tilesmith.schedule_rules.tiles import MANY, best_rows, best_tile
-from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
-from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.ir import Add, IntImm, Mul, PrimExpr, Var, const
+from tilesmith.ir.queries import is_call, mentions
+from tilesmith.schedule_rules.loop_nest import LoopNest, Operand, loop_nest
+from tilesmith.schedule_rules.loops import step
+from tilesmith.schedule_rules.time_model import Product
+from tilesmith.tir import Block, BufferStore, Cast
+from tilesmith.tir.functor import substitute
 
-__all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
-
-_UNROLLED = ("pragma_unroll_explicit", False)
-_FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
+__all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "panel_operand", "product_of"]
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """A plan for a contraction: the axis for vectors, the axis for rows, their widths."""
+    """A plan for a contraction: the axis for vectors, the axes for rows, the operands."""
 
+    nest: LoopNest
     vector_axis: int
     """Position of the vectorised iterator among the spatial ones."""
-    row_axis: int | None
-    """Position of the iterator whose values share the vectors of an operand."""
+    row_axes: tuple[int, ...]
+    """Positions of the iterators whose values share the vectors of an operand; several follow each
+    other in all accesses, so that they are one axis."""
     packed_width: int | None
     """The T of a packed operand (``o // T``, ``o % T``)."""
 
+    @property
+    def row_axis(self) -> int | None:
+        """The innermost of the row axes."""
+        return self.row_axes[-1] if self.row_axes else None
 
-def _loads(block: Block) -> list[BufferLoad]:
-    store: BufferStore = block.body  # type: ignore[assignment]
-    return [load for load in loads(store.value) if load.buffer is not store.buffer]
+    @property
+    def streams(self) -> list[Operand]:
+        """The operands that run along the vectors."""
+        last = self.nest.spatial[self.vector_axis].variable
+        return [one for one in self.nest.operands if one.uses(last)]
+
+    @property
+    def broadcast(self) -> list[Operand]:
+        """The operands of which one element serves a vector."""
+        last = self.nest.spatial[self.vector_axis].variable
+        return [one for one in self.nest.operands if not one.uses(last)]
 
 
 def multiplies_and_adds(block: Block) -> bool:
@@ -62,231 +62,131 @@ def multiplies_and_adds(block: Block) -> bool:
     return isinstance(value, Add) and (_is_product(value.a) or _is_product(value.b))
 
 
-def find_contraction(block: Block) -> Contraction | None:
-    """Return the plan for a block that multiplies and adds; None for any other block."""
-    store = block.body
-    if not multiplies_and_adds(block) or not isinstance(store, BufferStore):
-        return None
-    spatial = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
-    last = store.indices[-1]
-    if any(not isinstance(index, (Var, IntImm)) for index in store.indices):
-        return None
-    places = [place for place, variable in enumerate(spatial) if variable is last]
-    if not places:
-        return None
-    inputs = _loads(block)
-    strides = [step(load, last) for load in inputs]
-    if any(step not in (0, 1) for step in strides) or 1 not in strides:
-        return None
-    streams = [load for load, step in zip(inputs, strides) if step == 1]
-    rows = None
-    if 0 in strides:
-        for position in reversed(range(len(spatial))):
-            variable = spatial[position]
-            used = any(mentions(load.indices, {variable}) for load in streams)
-            if variable is not last and not used and _extent(block, variable) != 1:
-                rows = position
-                break
-    return Contraction(places[0], rows, _packed_width(streams, last))
-
-
 def _is_product(value: PrimExpr) -> bool:
     plain = value.value if isinstance(value, Cast) else value
     return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8", "tir.dot_i8i8")
 
 
-def _extent(block: Block, variable: Var) -> int:
-    """Return the extent of an iterator, 0 if it is symbolic."""
-    extent = next(i.dom.extent for i in block.iter_vars if i.var is variable)
-    return extent.value if isinstance(extent, IntImm) else 0
-
-
-def _packed_width(streams: list[BufferLoad], last: Var) -> int | None:
-    """Return the tile width of a packed operand."""
-    for load in streams:
-        inner = load.indices[-1]
-        if isinstance(inner, FloorMod) and inner.a is last and isinstance(inner.b, IntImm):
-            return inner.b.value
-    return None
-
-
-def schedule_contraction(
-    sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
-) -> None:
-    """Tile, vectorise and parallelise a contraction together with its consumer."""
-    follower = _follower(sch, block)
-    lanes = machine.lanes(32)
-    outer, row, vector = _axes(sch, follower, plan)
-    rows_extent, columns = _constant(sch, row), _constant(sch, vector)
-    width = plan.packed_width
-    if width is None:
-        width = max(best_tile(rows_extent or 1, columns or 1, machine).vectors, 1) * lanes
-        if columns is None or columns % width:
-            width = lanes
-    vectors = max(1, width // lanes)
-    rows = best_rows(rows_extent or MANY, vectors, machine) if row is not None else 1
-    vector_0, vector_1 = sch.split(vector, [None, width])
-    inner, last = [vector_1], []
-    if row is not None:
-        row_0, row_1 = sch.split(row, [None, rows])
-        if rows_extent is None or rows_extent % rows:
-            sch.annotate(row_0, *PARTITIONED)
-        inner, last = [row_1, vector_1], [row_0]
-        outer = [loop for loop in outer if loop is not row]
-    is_uneven = columns is None or columns % width != 0
-    if is_uneven and math.prod([_constant(sch, loop) or MANY for loop in outer]) >= threads:
-        # The other loops suffice for the threads, so that this one can be partitioned.
-        sch.annotate(vector_0, *PARTITIONED)
-        order = [*outer, vector_0, *last]
-    else:
-        order = _outer_order(outer, vector_0, last)
-    sch.reorder(*order, *inner)
-    sch.set_scope(block, 0, "local")
-    sch.compute_at(block, order[-1])
-    _tile_body(sch, block, order[-1], lanes)
-    _finish_follower(sch, inner, lanes)
-    if _work(sch.get(block)) >= _FEWEST_PRODUCTS:
-        _parallelise(sch, order, threads)
-
-
-def _work(block: Block) -> int:
-    """Return the number of multiplications of a block; a symbolic extent counts as 1024."""
-    total = 1
-    for iterator in block.iter_vars:
-        extent = iterator.dom.extent
-        total *= extent.value if isinstance(extent, IntImm) else 1 << 10
-    return total
-
-
-def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
-    """Return the block that reads the result element by element; insert a copy if there is none."""
-    store = sch.get(block).body
-    consumers = sch.get_consumers(block)
-    if len(consumers) == 1 and not _is_output(sch, block):
-        other: Block = sch.get(consumers[0])
-        reads = list(loads(other.body, store.buffer))
-        plain = all(i.iter_type == IterVar.DataPar for i in other.iter_vars)
-        target = other.body
-        if plain and isinstance(target, BufferStore) and reads:
-            same = all(_same_place(load, target) for load in reads)
-            whole = len(target.indices) == len(store.indices)
-            if same and whole and _same_shape(target.buffer, store.buffer):
-                return consumers[0]
-    return sch.cache_write(block, 0, "local")
-
-
-def _same_place(load: BufferLoad, store: BufferStore) -> bool:
-    return all(
-        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-        for a, b in zip(load.indices, store.indices)
-    )
-
-
-def _same_shape(a: Any, b: Any) -> bool:
-    analyzer = Analyzer()
-    return all(analyzer.can_prove_equal(x, y) for x, y in zip(a.shape, b.shape))
-
-
-def _is_output(sch: Schedule, block: BlockRV) -> bool:
-    buffer = sch.get(block).writes[0].buffer
-    return any(
-        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
-    )
-
-
-def _axes(
-    sch: Schedule, follower: BlockRV, plan: Contraction
-) -> tuple[list[LoopRV], LoopRV | None, LoopRV]:
-    """Return the loops of the consumer: the outer ones, the one of rows, the one of vectors."""
-    loops = sch.get_loops(follower)
-    vector = loops[-1]
-    spatial = loops[:-1]
-    row = None
-    if plan.row_axis is not None and plan.row_axis < len(spatial):
-        row = spatial[plan.row_axis]
-    return spatial, row, vector
-
-
-def _constant(sch: Schedule, loop: LoopRV | None) -> int | None:
-    if loop is None:
+def find_contraction(block: Block) -> Contraction | None:
+    """Return the plan for a block that multiplies and adds; None for any other block."""
+    nest = loop_nest(block) if multiplies_and_adds(block) else None
+    if nest is None:
         return None
-    extent = sch.get(loop).extent
-    return extent.value if isinstance(extent, IntImm) else None
+    last = nest.store.indices[-1]
+    if not isinstance(last, Var):
+        return None
+    if any(not isinstance(index, (Var, IntImm)) for index in nest.store.indices):
+        return None
+    places = [place for place, axis in enumerate(nest.spatial) if axis.variable is last]
+    if not places:
+        return None
+    strides = [step(one.load, last) for one in nest.operands]
+    if any(step not in (0, 1) for step in strides) or 1 not in strides:
+        return None
+    streams = [one for one, step in zip(nest.operands, strides) if step == 1]
+    rows = _row_axes(nest, streams, last) if 0 in strides else ()
+    widths = [one.packed_width(last) for one in streams]
+    return Contraction(nest, places[0], rows, next((one for one in widths if one), None))
 
 
-def _outer_order(outer: list[LoopRV], vector_0: LoopRV, last: list[LoopRV]) -> list[LoopRV]:
-    """Order the outer loops: batches, then tiles of columns, then the rest. So the weights of a
-    tile stay in the cache while all rows use them.
+def _row_axes(nest: LoopNest, streams: list[Operand], last: Var) -> tuple[int, ...]:
+    """Return the last axis that the streams do not use, with those before it that continue it."""
+    spatial = nest.spatial
+
+    def is_shared(position: int) -> bool:
+        axis = spatial[position]
+        used = any(one.uses(axis.variable) for one in streams)
+        return axis.variable is not last and not used and axis.size != 1
+
+    found = [position for position in range(len(spatial)) if is_shared(position)]
+    if not found:
+        return ()
+    rows = [found[-1]]
+    while rows[0] > 0 and is_shared(rows[0] - 1) and _continues(nest, rows[0] - 1):
+        rows.insert(0, rows[0] - 1)
+    return (*rows,)
+
+
+def _continues(nest: LoopNest, position: int) -> bool:
+    """Return whether an axis and the next one are indices side by side in all accesses, the second
+    over a whole axis of the buffer: then both are one axis of the flat buffers.
     """
-    if not last:
-        return [*outer, vector_0]
-    batch = outer[:1] if len(outer) > 1 else []
-    return [*batch, vector_0, *outer[len(batch) :], *last]
+    first, second = nest.spatial[position], nest.spatial[position + 1]
+    accesses = [(nest.store.indices, nest.store.buffer.shape)]
+    accesses += [(one.load.indices, one.load.buffer.shape) for one in nest.operands]
+    both = {first.variable, second.variable}
+    analyzer = Analyzer()
+    for given, shape in accesses:
+        indices = [_without_unit_axes(nest, index, analyzer) for index in given]
+        used = [place for place, index in enumerate(indices) if mentions(index, both)]
+        if not used:
+            continue
+        if len(used) != 2 or used[1] != used[0] + 1:
+            return False
+        if indices[used[0]] is not first.variable or indices[used[1]] is not second.variable:
+            return False
+        if not analyzer.can_prove_equal(shape[used[1]], second.extent):
+            return False
+    return nest.axes.index(second) == nest.axes.index(first) + 1
 
 
-def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
-    """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    tile, reduction = _tile_loops(sch, block, place)
-    if not tile or not reduction:  # sums of one element have no reduction loop
-        return
-    first, second = sch.split(tile[-1], [None, lanes])
-    for loop in reduction:
-        sch.annotate(loop, "pragma_unroll_disable", True)
-    sch.reorder(*reduction, *tile[:-1], first, second)
-    sch.vectorize(second)
-    init = sch.decompose_reduction(block, reduction[0])
-    for loop in (*tile[:-1], first):
-        _unroll(sch, loop)
-    init_loops = sch.get_loops(init)
-    # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
-    for loop in init_loops[-len(tile) - 1 : -1]:
-        if sch.get(loop).kind is ForKind.SERIAL:
-            _unroll(sch, loop)
+def _without_unit_axes(nest: LoopNest, index: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """Return an index without the reduced axes of one step: ``y + ry`` of a 1x1 window is ``y``."""
+    units = {one.variable for one in nest.reduced if one.size == 1}
+    if isinstance(index, Var) or not units or not mentions(index, units):
+        return index
+    return analyzer.simplify(substitute(index, {one: const(0, one.dtype) for one in units}))
 
 
-def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
-    realize = sch.cursor(block).stmt
-    reduction_vars: set[Var] = set()
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        if iterator.iter_type == IterVar.CommReduce:
-            reduction_vars.update(variables(value))
-    loops = sch.get_loops(block)
-    around = [loop.sref for loop in sch.cursor(block).loops()]
-    outside = around.index(sch.cursor(place).sref) + 1
-    inside = loops[outside:]
-    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
-    return [loop for loop in inside if loop not in reduction], reduction
+def panel_operand(plan: Contraction) -> Operand | None:
+    """Return the operand of the vectors if it can be copied into panels."""
+    last = plan.nest.spatial[plan.vector_axis]
+    if len(plan.streams) != 1 or not plan.broadcast or plan.packed_width or last.size is None:
+        return None
+    (stream,) = plan.streams
+    if any(one.load.buffer is stream.load.buffer for one in plan.broadcast):
+        return None
+    indices = stream.load.indices
+    is_plain = all(isinstance(index, Var) for index in indices) and len(set(indices)) == len(
+        indices
+    )
+    return stream if is_plain and stream.size and indices[-1] is last.variable else None
 
 
-def _unroll(sch: Schedule, loop: LoopRV) -> None:
-    sch.annotate(loop, *_UNROLLED)
-    sch.unroll(loop)
-
-
-def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
-    first, second = sch.split(inner[-1], [None, lanes])
-    sch.vectorize(second)
-    for loop in (*inner[:-1], first):
-        _unroll(sch, loop)
-
-
-def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
-    """Fuse outer loops until there is work for all threads, and run the result in parallel."""
-    if threads < 2:
-        return
-    chosen: list[LoopRV] = []
-    count = 1
-    for loop in order[:-1]:
-        if sch.get(loop).annotations:
-            break  # one that is partitioned keeps its variable
-        chosen.append(loop)
-        extent = _constant(sch, loop)
-        count *= extent if extent is not None else threads
-        if count >= 4 * threads:
-            break
-    if not chosen:
-        if (_constant(sch, order[0]) or threads) > 1 and not sch.get(order[0]).annotations:
-            sch.parallel(order[0])
-        return
-    sch.parallel(sch.fuse(*chosen))
+def product_of(plan: Contraction) -> Product:
+    """Return the sizes of a contraction for the model of time."""
+    nest = plan.nest
+    spatial = nest.spatial
+    vector = spatial[plan.vector_axis]
+    row_axes = [spatial[place] for place in plan.row_axes]
+    others = [one for one in spatial if one is not vector and one not in row_axes]
+    batch = [one for one in others if any(s.uses(one.variable) for s in plan.streams)]
+    stream = plan.streams[0]
+    rows = math.prod([one.estimate for one in row_axes])
+    shared = math.prod([one.estimate for one in others if one not in batch])
+    count = math.prod([one.estimate for one in batch])
+    left_bytes, row_stride = rows * shared * 4, 0
+    if plan.broadcast:
+        left = plan.broadcast[0]
+        whole = left.size or rows * shared * count * nest.depth
+        left_bytes = max(1, whole * left.element_bytes // max(1, count))
+        if row_axes:
+            row_stride = (left.stride(row_axes[-1].variable) or 0) * left.element_bytes
+    depth_stride = stream.stride(nest.reduced[-1].variable) if nest.reduced else 0
+    return Product(
+        batch=count,
+        shared=shared,
+        rows=max(1, rows),
+        columns=max(1, vector.estimate),
+        depth=max(1, nest.depth),
+        left_bytes=left_bytes,
+        row_stride=row_stride,
+        element_bytes=stream.element_bytes,
+        depth_stride=(depth_stride or 0) * stream.element_bytes,
+        packed_width=plan.packed_width,
+        result_bytes=nest.store.buffer.dtype.bits // 8,
+        rows_are_known=all(one.size is not None for one in row_axes),
+        columns_are_known=vector.size is not None,
+        depth_is_known=all(one.size is not None for one in nest.reduced),
+        may_pack=panel_operand(plan) is not None,
+    )

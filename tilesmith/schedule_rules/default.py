@@ -11,11 +11,7 @@ from functools import partial
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.queries import mentions, variables
-from tilesmith.schedule_rules.contraction import (
-    find_contraction,
-    multiplies_and_adds,
-    schedule_contraction,
-)
+from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
 from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import (
@@ -27,6 +23,7 @@ from tilesmith.schedule_rules.loops import (
 )
 from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.planes import find_planes, schedule_planes
+from tilesmith.schedule_rules.register_tiles import schedule_contraction
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
 from tilesmith.schedule_rules.transformed_contraction import (
     find_transformed,
@@ -43,20 +40,28 @@ from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
-__all__ = ["default_schedule", "schedule_for_cpu"]
+__all__ = ["default_schedule", "schedule_by_rules", "schedule_for_cpu"]
 
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     """Apply the default schedule that the back end of a target names, if it names one."""
+    sch = schedule_by_rules(function, target)
+    if sch is None:
+        return function
+    (variable,) = sch.mod.get_global_vars()
+    return sch.mod[variable].with_attr("tir.is_scheduled", True)
+
+
+def schedule_by_rules(function: PrimFunc, target: Target) -> Schedule | None:
+    """Return the default schedule with its trace; None if the back end of a target has none."""
     record = back_end_of(target)
     if record.default_schedule is None:
-        return function
+        return None
     name = function.attrs.get("global_symbol", "main")
     given = IRModule({name: widen_mixed_indices(function)})  # loops that are fused have one dtype
     sch = Schedule(given, error_render_level="fast")
     with fallbacks_within(str(name)):
-        sch = part(record.default_schedule)(sch, target)
-    return sch.mod[name].with_attr("tir.is_scheduled", True)
+        return part(record.default_schedule)(sch, target)
 
 
 def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:

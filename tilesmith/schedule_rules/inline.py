@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from tilesmith.ir import GlobalVar, Node, PrimExpr, Var
@@ -39,9 +40,20 @@ def inline_elementwise(sch: Schedule) -> None:
 
 
 def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
-    """Return the blocks right below the root block of a function, without adding to the trace."""
-    root = FunctionCursor(sch.state, variable).root()
-    return [sch.variables.new_block(block) for block in root.blocks_below()]
+    """Return the blocks right below the root block of a function.
+
+    The trace gets them by their names; blocks that share a name do not appear in it.
+    """
+    function = FunctionCursor(sch.state, variable)
+    names = Counter(function.block_names())
+    found = []
+    for block in function.root().blocks_below():
+        name = block.block.name_hint
+        if names[name] == 1:
+            found.append(sch.get_block(name, variable.name_hint))
+        else:
+            found.append(sch.variables.new_block(block))
+    return found
 
 
 def _is_inside(sch: Schedule, block: BlockRV) -> bool:

@@ -1,22 +1,45 @@
-"""Chooses the register tile of a contraction by a cost model of its innermost loop.
+"""Ranks the register tiles of a contraction by a model of its innermost loop.
 
 A tile is ``rows`` × ``vectors``: ``rows`` elements of one operand are broadcast, ``vectors``
-vectors of the other are loaded, and each pair is multiplied and added to its own accumulator.
+vectors of the other are loaded, and each pair is multiplied and added to its own accumulator. Where
+tiles do not divide an axis, the last tile is smaller: 197 rows are 24 tiles of 8 and one of 5.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["MANY", "Tile", "best_rows", "best_tile", "tile_cost"]
+__all__ = [
+    "MANY",
+    "MOST_VECTORS",
+    "UNEVEN",
+    "WAITING_FOR_L2",
+    "Tile",
+    "best_rows",
+    "best_tile",
+    "ranked_tiles",
+    "tile_cost",
+    "tile_steps",
+]
 
 
 MANY = 1 << 16
 """What a symbolic extent counts as."""
-_UNEVEN_COST = 1.25
+MOST_VECTORS = 4
+UNEVEN = 1.015
+"""What a loop with a smaller last iteration costs beside its time: code of its own."""
+_EVEN_COST = 1.25
 """How much more time tiles that divide the extent may take than others."""
+_FULL_REGISTERS = 1.02
+"""How much longer a tile takes that leaves no register free: some value is spilled."""
+_OPERAND_CYCLES = 0.03
+"""Cycles that each load of a step costs though a port is free."""
+WAITING_FOR_L2 = 0.2
+"""The share of the time for bytes from L2 that computing does not hide."""
 
 
 @dataclass(frozen=True)
@@ -27,58 +50,87 @@ class Tile:
     vectors: int
 
 
+def tile_steps(tile: Tile, machine: MachineModel) -> float:
+    """Return the cycles of one step of the reduction in a tile; infinite if it does not fit the
+    registers.
+    """
+    products = tile.rows * tile.vectors
+    registers = products + tile.vectors + 1
+    if registers > machine.vector_registers:
+        return math.inf
+    multiply = products / machine.fma_per_cycle
+    load = (tile.rows + tile.vectors) / machine.loads_per_cycle
+    bound: float = (multiply**8 + load**8 + machine.fma_latency**8) ** 0.125
+    is_full = registers >= machine.vector_registers - 1
+    operands = _OPERAND_CYCLES * (tile.rows + tile.vectors)
+    return bound * (_FULL_REGISTERS if is_full else 1.0) + operands
+
+
+def _cost(
+    rows: int, columns: int, tile: Tile, lanes: int, machine: MachineModel, from_l2: bool
+) -> float:
+    """Return the cycles of one step of the reduction for all rows and columns."""
+    waiting = WAITING_FOR_L2 * machine.vector_bytes / machine.l2_bandwidth if from_l2 else 0.0
+    whole_rows, more_rows = divmod(rows, tile.rows)
+    whole_columns, more_columns = divmod(-(-columns // lanes), tile.vectors)
+    total = 0.0
+    for height, tiles in ((tile.rows, whole_rows), (more_rows, 1)):
+        for breadth, panels in ((tile.vectors, whole_columns), (more_columns, 1)):
+            if height and breadth and tiles and panels:
+                step = tile_steps(Tile(height, breadth), machine) + waiting * breadth
+                total += tiles * panels * step
+    uneven = (rows % tile.rows != 0) + (columns % (tile.vectors * lanes) != 0)
+    return total * UNEVEN**uneven
+
+
+def ranked_tiles(
+    rows: int,
+    columns: int,
+    lanes: int,
+    vectors: Sequence[int],
+    machine: MachineModel,
+    from_l2: bool = False,
+) -> list[tuple[float, Tile]]:
+    """Return the tiles of the given numbers of vectors that fit the registers, the quickest first,
+    each with its cycles for one step of the reduction of all rows and columns.
+
+    ``from_l2``: the vectors come from L2, not from L1.
+    """
+    found = []
+    for breadth in vectors:
+        for height in range(1, min(max(rows, 1), machine.vector_registers) + 1):
+            tile = Tile(height, breadth)
+            if tile_steps(tile, machine) < math.inf:
+                found.append((_cost(max(rows, 1), columns, tile, lanes, machine, from_l2), tile))
+    return sorted(found, key=lambda one: (one[0], one[1].vectors, one[1].rows))
+
+
+def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
+    """Return the best tile for a number of rows and of columns (elements of vectors), if panels of
+    columns lie in L2.
+    """
+    lanes = machine.lanes(32)
+    most = min(MOST_VECTORS, max(1, -(-columns // lanes)))
+    options = range(1, most + 1)
+    return ranked_tiles(extent, columns, lanes, options, machine, from_l2=True)[0][1]
+
+
 def tile_cost(tile: Tile, machine: MachineModel) -> float:
     """Return the cycles per multiply-add of a vector; infinite if the tile does not fit the
     registers.
     """
-    products = tile.rows * tile.vectors
-    if products + tile.vectors + 1 > machine.vector_registers:
-        return float("inf")
-    multiply = products / machine.fma_per_cycle
-    loads = (tile.rows + tile.vectors) / machine.loads_per_cycle
-    step = (multiply**4 + loads**4 + machine.fma_latency**4) ** 0.25
-    return step / products
+    return tile_steps(tile, machine) / (tile.rows * tile.vectors)
 
 
 def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
     """Return the best number of rows for a given number of vectors.
 
-    It divides the extent where that costs little more: what is left over needs a tile of its own.
+    It divides the extent where that costs little more, for rules without a smaller last tile.
     """
-    rows, _ = _rows(extent, vectors, machine)
-    return rows
-
-
-def _rows(extent: int, vectors: int, machine: MachineModel) -> tuple[int, float]:
-    """Return the best number of rows, and the cost per row and vector."""
-    extent = max(extent, 1)  # no rows need no tile, but their code has a form as well
-
-    def cost(rows: int) -> float:
-        left = Tile(extent % rows, vectors)
-        whole = extent // rows * rows * tile_cost(Tile(rows, vectors), machine)
-        return (whole + (left.rows * tile_cost(left, machine) if left.rows else 0)) / extent
-
-    candidates = range(1, min(extent, machine.vector_registers) + 1)
-    even = min([rows for rows in candidates if extent % rows == 0], key=cost)
-    best = min(candidates, key=cost)
-    rows = even if cost(even) <= cost(best) * _UNEVEN_COST else best
-    return rows, cost(rows)
-
-
-def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
-    """Return the best tile for a number of rows and of columns (elements of vectors).
-
-    It has one vector where no tile divides the columns, and divides the rows where it can.
-    """
-    lanes = machine.vector_bytes // 4
-    fitting = [vectors for vectors in (1, 2, 3, 4) if columns % (vectors * lanes) == 0] or [1]
-    chosen: dict[bool, tuple[float, Tile]] = {}
-    for vectors in fitting:
-        rows, cost = _rows(extent, vectors, machine)
-        is_even = extent % rows == 0
-        if is_even not in chosen or cost < chosen[is_even][0] * 0.999:
-            chosen[is_even] = cost, Tile(rows, vectors)
-    if True in chosen and False in chosen:
-        even, uneven = chosen[True], chosen[False]
-        return even[1] if even[0] <= uneven[0] * _UNEVEN_COST else uneven[1]
-    return next(iter(chosen.values()))[1]
+    lanes = machine.lanes(32)
+    ranked = ranked_tiles(extent, vectors * lanes, lanes, [vectors], machine)
+    if not ranked:
+        return 1
+    limit = _EVEN_COST * ranked[0][0]
+    even = [tile for cost, tile in ranked if extent % tile.rows == 0 and cost <= limit]
+    return (even or [ranked[0][1]])[0].rows

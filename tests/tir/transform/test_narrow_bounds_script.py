@@ -58,3 +58,30 @@ def test_bounds_hold_for_types_of_few_bits(data):
         assert found is None or found[0] <= got <= found[1], (str(expr), found, value)
         if ends is not None:
             assert ends[0] <= got <= ends[1], (str(expr), ends, value)
+
+
+def test_indices_that_divide_a_parallel_loop_stay_wide_in_unrolled_loops():
+    """LLVM would compute the address of each unrolled step anew from a 32-bit quotient."""
+
+    @T.prim_func
+    def func(A: T.Buffer((96,), "float32"), B: T.Buffer((96,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for f in T.parallel(T.int64(12)):
+            for r in T.unroll(T.int64(8)):
+                B[f // T.int64(3) * T.int64(24) + f % T.int64(3) * T.int64(8) + r] = T.float32(2)
+            for s in range(T.int64(8)):
+                A[f * T.int64(8) + s] = A[f * T.int64(8) + s] + T.float32(1)
+
+    narrowed = apply(func, transform.NarrowDataType(32))
+    text = narrowed.script()
+    assert "T.parallel(T.int64(12))" in text and "range(8)" in text
+    assert_same_results(func, narrowed)
+
+    @T.prim_func
+    def undivided(B: T.Buffer((96,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for f in T.parallel(T.int64(12)):
+            for r in T.unroll(T.int64(8)):
+                B[f * T.int64(8) + r] = T.float32(2)
+
+    assert "int64" not in apply(undivided, transform.NarrowDataType(32)).script()

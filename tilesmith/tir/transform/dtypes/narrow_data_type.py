@@ -5,7 +5,7 @@
 
 Bounds come from constants and from the extents of loops; what depends on loaded values or on sizes
 that are known at run time only keeps its type. So do the loop variables in an index that does not
-fit.
+fit, and in one that divides the variable of a parallel loop inside of an unrolled loop.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tilesmith.ir import (
 )
 from tilesmith.ir import operators as ops
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, mentions, variables
+from tilesmith.ir.queries import is_call, mentions, nodes, variables
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import BufferRemapper
-from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, LetStmt, Stmt
+from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, ForKind, LetStmt, Stmt
 from tilesmith.tir.transform.dtypes.intervals import Interval, Intervals, of_loop, of_operation
 
 __all__ = ["narrow_data_type"]
@@ -319,6 +319,8 @@ class _LargeIndices(Visitor):
     def __init__(self, bits: int) -> None:
         self.intervals = Intervals(bits)
         self.variables: set[Var] = set()
+        self.parallel: set[Var] = set()
+        self.unrolled: set[Var] = set()
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
         self.look(load)
@@ -329,11 +331,27 @@ class _LargeIndices(Visitor):
     def look(self, access: BufferLoad | BufferStore) -> None:
         for index in access.indices:
             inside = self.intervals.of(index)
-            if inside is not None and not self.intervals.fits(inside):
+            is_large = inside is not None and not self.intervals.fits(inside)
+            if is_large or self.is_divided(index):
                 self.variables.update(variables(index))
         self.visit_children(access)
 
+    def is_divided(self, index: PrimExpr) -> bool:
+        """Return whether an index in an unrolled loop divides the variable of a parallel one.
+
+        LLVM cannot move the constants of the unrolled loop out of a widened 32-bit quotient: each
+        step would compute its address anew.
+        """
+        if not self.parallel or not mentions(index, self.unrolled):
+            return False
+        divisions = [*nodes(index, FloorDiv), *nodes(index, FloorMod)]
+        return any(mentions(one.a, self.parallel) for one in divisions)
+
     def visit_For(self, loop: For) -> None:
+        if loop.kind is ForKind.PARALLEL:
+            self.parallel.add(loop.loop_var)
+        elif loop.kind is ForKind.UNROLLED:
+            self.unrolled.add(loop.loop_var)
         first, count = self.intervals.of(loop.min), self.intervals.of(loop.extent)
         self.intervals.learn(loop.loop_var, of_loop(first, count))
         self.visit_children(loop)

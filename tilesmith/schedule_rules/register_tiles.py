@@ -1,0 +1,280 @@
+"""Schedules contractions by register tiles under their consumer.
+
+    for n, y, x, o, ry, rx, c: Y[n, y, x, o] += A[…] * W[o // T, ry, rx, c, o % T]
+    for n, y, x, o: Z[n, y, x, o] = relu(Y[n, y, x, o] + bias[o])
+  becomes
+    parallel for n, o_0, y:
+        for x_0:
+            Y[P, T] = 0                                     (registers)
+            for ry, rx, c: Y[p, t] += A[…] * W[…]            (p unrolled, t in vectors)
+            Z[…] = relu(Y[p, t] + bias[…])
+
+The consumer (or a copy, if there is none) is tiled, and the contraction is computed under its
+tiles. Sizes of tiles, the order of the loops, and whether an operand is copied into panels are
+chosen by ``search``. Where tiles do not divide an axis, the smaller last tile is code of its own,
+of constant size where the axis is constant, so that its sums stay in registers too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IntImm, Var
+from tilesmith.ir.queries import variables
+from tilesmith.schedule_rules.contraction import Contraction, product_of
+from tilesmith.schedule_rules.loops import PARTITIONED, describe
+from tilesmith.schedule_rules.panels import copy_into_panels
+from tilesmith.schedule_rules.search import Decision, choose
+from tilesmith.schedule_rules.time_model import (
+    Candidate,
+    Level,
+    Product,
+    levels_of,
+    parallel_levels,
+)
+from tilesmith.schedule_rules.vector_product import is_vector_product, schedule_vector_product
+from tilesmith.support.errors import ScheduleError
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
+from tilesmith.tir.queries import loads
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["schedule_contraction"]
+
+_UNROLLED = ("pragma_unroll_explicit", False)
+
+
+@dataclass(frozen=True)
+class _Trim:
+    """Which loops of a tile have a smaller last tile of constant size."""
+
+    rows: bool
+    vectors: bool
+    lanes: bool
+
+
+def schedule_contraction(
+    sch: Schedule,
+    block: BlockRV,
+    plan: Contraction,
+    machine: MachineModel,
+    threads: int,
+    decision: Decision | None = None,
+) -> None:
+    """Tile, vectorise and parallelise a contraction together with its consumer.
+
+    ``decision`` takes the place of the search.
+    """
+    product = product_of(plan)
+    if decision is None:
+        names = (sch.cursor(block).variable.name_hint, describe(sch, block))
+        decision = choose(product, machine, threads, *names)
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    width = plan.packed_width or decision.candidate.vectors * lanes
+    if decision.candidate.packs:
+        copy_into_panels(sch, block, plan, width, lanes, decision.is_parallel)
+    follower = _follower(sch, block)
+    if is_vector_product(plan, product, machine) and not decision.candidate.packs:
+        used = threads if decision.is_parallel else 1
+        schedule_vector_product(sch, block, follower, product, machine, used)
+        return
+    sch.set_scope(block, 0, "local")
+    outer, row, vector = _axes(sch, block, follower, plan)
+    levels = levels_of(product, decision.candidate, machine)
+    tiles, inner = _tile_loops_of(sch, row, vector, decision.candidate, levels, width)
+    around = {**outer, **tiles}
+    order = [loop for level in levels for loop in around[level.name]]
+    sch.reorder(*order, *inner)
+    sch.compute_at(block, order[-1])
+    trim = _trim(product, decision.candidate, width, lanes)
+    _tile_body(sch, block, order[-1], lanes, trim)
+    _finish_follower(sch, inner, lanes, trim)
+    if decision.is_parallel:
+        shared = parallel_levels(levels, threads)
+        _parallelise(sch, [loop for level in shared for loop in around[level.name]])
+
+
+def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
+    """Return the block that reads the result element by element; insert a copy if there is none."""
+    store = sch.get(block).body
+    consumers = sch.get_consumers(block)
+    if len(consumers) == 1 and not _is_output(sch, block):
+        other: Block = sch.get(consumers[0])
+        reads = list(loads(other.body, store.buffer))
+        plain = all(i.iter_type == IterVar.DataPar for i in other.iter_vars)
+        target = other.body
+        if plain and isinstance(target, BufferStore) and reads:
+            same = all(_same_place(load, target) for load in reads)
+            whole = len(target.indices) == len(store.indices)
+            if same and whole and _same_shape(target.buffer, store.buffer):
+                return consumers[0]
+    return sch.cache_write(block, 0, "local")
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    return all(
+        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
+        for a, b in zip(load.indices, store.indices)
+    )
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    analyzer = Analyzer()
+    return all(analyzer.can_prove_equal(x, y) for x, y in zip(a.shape, b.shape))
+
+
+def _is_output(sch: Schedule, block: BlockRV) -> bool:
+    buffer = sch.get(block).writes[0].buffer
+    return any(
+        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
+    )
+
+
+def _axes(
+    sch: Schedule, block: BlockRV, follower: BlockRV, plan: Contraction
+) -> tuple[dict[str, list[LoopRV]], LoopRV | None, LoopRV]:
+    """Return the loops of the consumer: those of the batch and the shared ones, the one of rows,
+    the one of vectors. Several axes of rows are made one first.
+    """
+    rows, spatial = plan.row_axes, plan.nest.spatial
+    if len(rows) > 1 and _are_plain(sch, follower, len(spatial)):
+        _merge(sch, block, follower, plan)
+        spatial = [one for k, one in enumerate(spatial) if k not in rows[:-1]]
+        rows = (rows[0],)
+    *others, vector = sch.get_loops(follower)
+    row = others[rows[-1]] if rows and rows[-1] < len(others) else None
+    found: dict[str, list[LoopRV]] = {"batch": [], "shared": []}
+    for loop, axis in zip(others, spatial):
+        if loop is not row:
+            is_batch = any(one.uses(axis.variable) for one in plan.streams)
+            found["batch" if is_batch else "shared"].append(loop)
+    found["shared"] += others[len(spatial) :]
+    return found, row, vector
+
+
+def _are_plain(sch: Schedule, follower: BlockRV, count: int) -> bool:
+    """Return whether the consumer stores to its iterators in their order."""
+    node: Block = sch.get(follower)
+    store = node.body
+    variables_ = [one.var for one in node.iter_vars]
+    return (
+        isinstance(store, BufferStore)
+        and len(variables_) == count
+        and all(index is variable for index, variable in zip(store.indices, variables_))
+        and len(store.indices) == count
+    )
+
+
+def _merge(sch: Schedule, block: BlockRV, follower: BlockRV, plan: Contraction) -> None:
+    """Make one axis of the axes of rows, in the consumer and in the contraction."""
+    first, last = plan.row_axes[0], plan.row_axes[-1]
+    extents = [axis.extent for axis in plan.nest.spatial]
+    node: Block = sch.get(block)
+    whole = [axis.variable for axis in plan.nest.spatial]
+    places = [k for k, one in enumerate(node.iter_vars) if one.iter_type == IterVar.DataPar]
+    start, stop = places[first], places[last]
+    if [one.var for one in node.iter_vars][start : stop + 1] != whole[first : last + 1]:
+        raise ScheduleError("the axes of rows do not follow each other")
+
+    def merged(values: tuple[Any, ...], begin: int, end: int) -> list[Any]:
+        row = values[begin]
+        for offset in range(1, end - begin + 1):
+            row = row * extents[first + offset] + values[begin + offset]
+        return [*values[:begin], row, *values[end + 1 :]]
+
+    sch.transform_layout(block, ("write", 0), lambda *old: merged(old, first, last))
+    sch.transform_block_layout(block, lambda *old: merged(old, start, stop))
+    sch.transform_block_layout(follower, lambda *old: merged(old, first, last))
+
+
+def _tile_loops_of(
+    sch: Schedule,
+    row: LoopRV | None,
+    vector: LoopRV,
+    candidate: Candidate,
+    levels: list[Level],
+    width: int,
+) -> tuple[dict[str, list[LoopRV]], list[LoopRV]]:
+    """Split the loops of rows and of vectors; return the loops over tiles by their level, and those
+    of a tile.
+    """
+    columns, column = sch.split(vector, [None, width])
+    found: dict[str, list[LoopRV]] = {"columns": [columns], "rows": [], "blocks": []}
+    inner = [column]
+    if row is not None:
+        in_block = [] if candidate.block in (None, 1) else [candidate.block]
+        *blocks, tiles, line = sch.split(row, [None, *in_block, candidate.rows])
+        found.update(rows=[tiles], blocks=blocks)
+        inner = [line, column]
+    for level in levels:
+        if level.is_uneven and found.get(level.name):
+            sch.annotate(found[level.name][0], *PARTITIONED)
+    return found, inner
+
+
+def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Trim:
+    """Return which loops of a tile are to be cut to the size of a smaller last tile."""
+    rows = product.rows_are_known and product.rows % candidate.rows != 0
+    columns = product.columns_are_known and product.columns % width != 0
+    rest = product.columns % lanes
+    return _Trim(rows, columns, columns and rest & (rest - 1) == 0)
+
+
+def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim) -> None:
+    """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
+    tile, reduction = _tile_loops(sch, block, place)
+    if not tile or not reduction:  # sums of one element have no reduction loop
+        return
+    first, second = sch.split(tile[-1], [None, lanes])
+    for loop in reduction:
+        sch.annotate(loop, "pragma_unroll_disable", True)
+    sch.reorder(*reduction, *tile[:-1], first, second)
+    sch.vectorize(second)
+    init = sch.decompose_reduction(block, reduction[0])
+    _unroll_tile(sch, [*tile[:-1], first, second], trim)
+    # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
+    init_loops = sch.get_loops(init)[-len(tile) - 1 :]
+    if all(sch.get(loop).kind is ForKind.SERIAL for loop in init_loops[:-1]):
+        _unroll_tile(sch, init_loops, trim)
+
+
+def _unroll_tile(sch: Schedule, loops: list[LoopRV], trim: _Trim) -> None:
+    """Unroll the loops of a tile around the vectorised one, and cut those that end early."""
+    *rows, vectors, lane = loops
+    for loop in (*rows, vectors):
+        sch.annotate(loop, *_UNROLLED)
+        sch.unroll(loop)
+    cut = [*(rows if trim.rows else []), *([vectors] if trim.vectors else [])]
+    for loop in (*cut, *([lane] if trim.lanes else [])):
+        sch.annotate(loop, *PARTITIONED)
+
+
+def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
+    realize = sch.cursor(block).stmt
+    reduction_vars: set[Var] = set()
+    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iterator.iter_type == IterVar.CommReduce:
+            reduction_vars.update(variables(value))
+    loops = sch.get_loops(block)
+    around = [loop.sref for loop in sch.cursor(block).loops()]
+    outside = around.index(sch.cursor(place).sref) + 1
+    inside = loops[outside:]
+    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
+    return [loop for loop in inside if loop not in reduction], reduction
+
+
+def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int, trim: _Trim) -> None:
+    first, second = sch.split(inner[-1], [None, lanes])
+    sch.vectorize(second)
+    _unroll_tile(sch, [*inner[:-1], first, second], trim)
+
+
+def _parallelise(sch: Schedule, loops: list[LoopRV]) -> None:
+    """Run loops in parallel as one loop."""
+    extents = [sch.get(loop).extent for loop in loops]
+    if all(isinstance(one, IntImm) and one.value == 1 for one in extents):
+        return
+    sch.parallel(loops[0] if len(loops) == 1 else sch.fuse(*loops))

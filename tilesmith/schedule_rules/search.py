@@ -1,0 +1,105 @@
+"""Chooses the schedule of a contraction among candidates by their predicted time.
+
+Nothing is run, and nothing is left to chance: the same product and machine give the same choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from tilesmith.schedule_rules.choices import (
+    Choice,
+    Considered,
+    choices_are_wanted,
+    record_choice,
+)
+from tilesmith.schedule_rules.tiles import MOST_VECTORS, UNEVEN, Tile, ranked_tiles
+from tilesmith.schedule_rules.time_model import (
+    Candidate,
+    Product,
+    Time,
+    levels_of,
+    predict,
+)
+from tilesmith.target.machine import MachineModel
+
+__all__ = ["Decision", "candidates", "choose"]
+
+_MOST_TILES = 12
+_WORTH_CONSIDERING = 1.2
+"""Tiles whose steps take so much longer than the best one's are not considered."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The chosen candidate with its predicted cycles."""
+
+    candidate: Candidate
+    time: Time
+    is_parallel: bool
+    """Whether there is work enough for several threads."""
+
+
+def _tiles(product: Product, machine: MachineModel) -> list[Tile]:
+    """Return the register tiles worth considering."""
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    options = range(1, min(MOST_VECTORS, -(-product.columns // lanes)) + 1)
+    if product.packed_width is not None:
+        breadth = max(1, product.packed_width // lanes)
+        options = range(breadth, breadth + 1)
+    ranked = ranked_tiles(product.rows, product.columns, lanes, options, machine)
+    if not ranked:  # panels too wide for the registers
+        return [Tile(1, options[0])]
+    limit = _WORTH_CONSIDERING * ranked[0][0]
+    return [tile for cost, tile in ranked[:_MOST_TILES] if cost <= limit]
+
+
+def candidates(product: Product, machine: MachineModel, threads: int) -> list[Candidate]:
+    """Return the candidates for a product, in a fixed order."""
+    found = []
+    for tile in _tiles(product, machine):
+        rows, vectors = tile.rows, tile.vectors
+        tiles = -(-product.rows // rows)
+        blocks: list[int | None] = [None]
+        if tiles > 1 or product.shared > 1:
+            in_cache = int(machine.l2_bytes * 0.4 * tiles * product.shared / product.left_bytes)
+            for block in (1, in_cache, -(-tiles // (4 * threads))):
+                if (1 <= block < tiles or block == 1) and block not in blocks:
+                    blocks.append(block)
+        for size in blocks:
+            found.append(Candidate(rows, vectors, size, False))
+            if product.may_pack and product.packed_width is None:
+                found.append(Candidate(rows, vectors, size, True))
+    return found
+
+
+def choose(
+    product: Product, machine: MachineModel, threads: int, function: str = "", block: str = ""
+) -> Decision:
+    """Return the candidate of the shortest predicted time."""
+    ranked: list[tuple[float, int, Candidate, Time]] = []
+    for number, candidate in enumerate(candidates(product, machine, threads)):
+        time = predict(product, candidate, machine, threads)
+        uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
+        ranked.append((time.total * UNEVEN**uneven, number, candidate, time))
+    ranked.sort(key=lambda one: one[:2])
+    _, _, winner, time = ranked[0]
+    if choices_are_wanted():
+        considered = [Considered(c.describe(), t.total, asdict(t)) for _, _, c, t in ranked]
+        reason = _reason(ranked)
+        record_choice(Choice(function, block, (*considered,), reason))
+    serial = time if threads < 2 else predict(product, winner, machine)
+    return Decision(winner, time, threads > 1 and serial.total >= machine.fewest_parallel_cycles)
+
+
+def _reason(ranked: list[tuple[float, int, Candidate, Time]]) -> str:
+    """Return in words why the first candidate won: where the nearest other one loses most."""
+    if len(ranked) == 1:
+        return "it is the only candidate"
+    first, second = ranked[0], ranked[1]
+    mine, other = asdict(first[3]), asdict(second[3])
+    lost = max(mine, key=lambda name: other[name] - mine[name])
+    if other[lost] <= mine[lost]:
+        return f"as quick as {second[2].describe()}, with fewer uneven loops"
+    more = (second[3].total / first[3].total - 1) * 100
+    return f"{second[2].describe()} takes {more:.1f} % longer, most of it for {lost}"

@@ -1,0 +1,269 @@
+"""Predicts how many cycles a schedule of a contraction takes, without running it.
+
+The innermost loop is bound by the multiply-add ports, the load ports, and the latency of its chains
+of sums. On top come the bytes that the loops above it move from each level of the memory, which
+follow from the working set of each loop, the time to pack an operand, and to divide the work among
+threads. `../shared/spec/cpu_speed.md` (section 11) has the measurements behind the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilesmith.schedule_rules.tiles import WAITING_FOR_L2, Tile, tile_steps
+from tilesmith.target.machine import MachineModel
+
+__all__ = [
+    "Candidate",
+    "Level",
+    "Product",
+    "Time",
+    "levels_of",
+    "parallel_levels",
+    "predict",
+]
+
+_WAITING_FOR_L3 = 0.7
+"""The share of the time for bytes from L3 or memory that computing does not hide."""
+_TILE_CYCLES = 20.0
+"""Cycles around a tile: addresses, and filling and draining the pipelines."""
+_SCATTERED = 4.0
+"""How much more of L2 than of L1 rows at a power of two reach: pages lie anywhere in memory."""
+_PARTS_PER_THREAD = 4
+_COPY_SHARE = 0.45
+"""The share of a level's bandwidth that a copy into panels reaches."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A contraction as the model sees it; sizes in elements, strides and operands in bytes."""
+
+    batch: int
+    """Iterations of the axes along which both operands move."""
+    shared: int
+    """Iterations of further axes along which the vectors are used again."""
+    rows: int
+    columns: int
+    depth: int
+    left_bytes: int
+    """Bytes of the operand of the rows, for one iteration of the batch."""
+    row_stride: int
+    """Bytes from one of its rows to the next."""
+    element_bytes: int
+    """Bytes of an element of the operand of the vectors."""
+    depth_stride: int
+    """Bytes from one of its rows (a step of the reduction) to the next."""
+    packed_width: int | None = None
+    """The width of its panels, if it lies in panels."""
+    result_bytes: int = 4
+    """Bytes of an element in the accumulators."""
+    rows_are_known: bool = True
+    columns_are_known: bool = True
+    depth_is_known: bool = True
+    may_pack: bool = False
+
+    @property
+    def right_bytes(self) -> int:
+        """Bytes of the operand of the vectors, for one iteration of the batch."""
+        return self.columns * self.depth * self.element_bytes
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The parameters of a schedule."""
+
+    rows: int
+    """Rows of the register tile."""
+    vectors: int
+    """Vectors of the register tile."""
+    block: int | None
+    """Row tiles that use a panel of columns before the next one comes; None: all rows do."""
+    packs: bool
+    """Whether the operand of the vectors is copied into panels first."""
+
+    def describe(self) -> str:
+        """Return the parameters in words."""
+        order = "panels outermost" if self.block is None else f"blocks of {self.block} row tiles"
+        return f"{self.rows}x{self.vectors} vectors, {order}{', packed' if self.packs else ''}"
+
+
+@dataclass(frozen=True)
+class Time:
+    """Predicted cycles by component."""
+
+    compute: float
+    """The register tiles with their data in L1, among all threads."""
+    l2: float
+    """What waiting for L2 adds."""
+    l3: float
+    """What waiting for L3 and memory adds."""
+    packing: float
+    fork: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All components together."""
+        return self.compute + self.l2 + self.l3 + self.packing + self.fork
+
+
+def _parts(size: int, tile: int) -> list[tuple[int, int]]:
+    """Return the extents of the tiles along an axis, each with how often it occurs."""
+    whole, rest = divmod(size, tile)
+    return [(one, count) for one, count in ((tile, whole), (rest, 1)) if one and count]
+
+
+def _share_missing(size: float, capacity: float) -> float:
+    """Return the share of a working set that a cache does not keep: caches fill up gradually."""
+    if capacity <= 0:
+        return 1.0
+    return min(1.0, max(0.0, (size - 0.5 * capacity) / capacity))
+
+
+def _reachable(
+    capacity: int, ways: int, stride: int, run: int, count: int, machine: MachineModel
+) -> float:
+    """Return the bytes of a cache that runs of bytes at a stride can occupy: rows at a multiple of
+    a power of two fall into few of its sets.
+    """
+    line = machine.line_bytes
+    sets = max(1, capacity // (line * ways))
+    if stride % line or count <= 1:
+        return capacity
+    apart = sets // math.gcd(stride // line, sets)
+    return min(capacity, min(sets, apart * max(1, run // line)) * ways * line)
+
+
+def _compute(product: Product, candidate: Candidate, machine: MachineModel) -> float:
+    """Return the cycles of all tiles on one thread, with their data in L1."""
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    conflict = _conflict(product, candidate, machine)
+    total = 0.0
+    for columns, panels in _parts(product.columns, candidate.vectors * lanes):
+        vectors = -(-columns // lanes)
+        for rows, tiles in _parts(product.rows, candidate.rows):
+            step = tile_steps(Tile(rows, vectors), machine) + conflict
+            around = _TILE_CYCLES + 1.5 * rows * vectors
+            total += panels * tiles * (step * product.depth + around)
+    return total * product.batch * product.shared
+
+
+def _conflict(product: Product, candidate: Candidate, machine: MachineModel) -> float:
+    """Return the cycles that a step waits if the rows of a tile lie in one set of L1."""
+    sets = machine.l1_bytes // (machine.line_bytes * machine.l1_ways)
+    if product.row_stride == 0 or product.row_stride % (sets * machine.line_bytes):
+        return 0.0
+    if candidate.rows + 2 <= machine.l1_ways:
+        return 0.0
+    return 0.5 * candidate.rows * machine.line_bytes / machine.l2_bandwidth
+
+
+def _traffic(
+    product: Product, candidate: Candidate, machine: MachineModel
+) -> tuple[float, float, float]:
+    """Return the bytes from L2, and the bytes from behind L2, for one iteration of the batch; and
+    the share of the latter that come from memory.
+    """
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    width = candidate.vectors * lanes
+    panels = -(-product.columns // width)
+    row_tiles = -(-product.rows // candidate.rows)
+    panel = min(width, product.columns) * product.depth * product.element_bytes
+    left, right = product.left_bytes, product.right_bytes
+    if candidate.block is None:
+        blocks, used, tiles_in = 1, float(left), row_tiles * product.shared
+    else:
+        per_pass = -(-row_tiles // candidate.block)
+        blocks, tiles_in = product.shared * per_pass, min(candidate.block, row_tiles)
+        used = left / max(1, product.shared) * tiles_in / row_tiles
+    l1, l2 = float(machine.l1_bytes), float(machine.l2_bytes)
+    if product.packed_width is None and not candidate.packs:
+        run = width * product.element_bytes
+        place = (product.depth_stride, run, product.depth, machine)
+        l1 = _reachable(machine.l1_bytes, machine.l1_ways, *place)
+        l2 = _SCATTERED * _reachable(machine.l2_bytes, machine.l2_ways, *place)
+        l2 = min(l2, float(machine.l2_bytes))
+    tile = used / max(1, tiles_in)
+    again = blocks * panels * (tiles_in - 1) * panel
+    near: float = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
+    near += again * _share_missing(tile + panel, l1)
+    far = float(right + left)
+    far += (blocks - 1) * right * _share_missing(right + used, l2)
+    far += again * _share_missing(panel + tile, l2)
+    far += blocks * (panels - 1) * used * _share_missing(used + panel, machine.l2_bytes)
+    everything = product.batch * (left + right)
+    if everything <= 0.5 * machine.l2_bytes:
+        far = 0.0
+    return near, far, _share_missing(everything, machine.l3_bytes)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A loop, or several of one kind, around the register tile."""
+
+    name: str
+    """"batch", "columns" (panels), "shared", "blocks" (of row tiles) or "rows" (row tiles)."""
+    count: int
+    is_uneven: bool = False
+    """Whether the last iteration is a smaller one, which is a loop of its own."""
+
+
+def levels_of(product: Product, candidate: Candidate, machine: MachineModel) -> list[Level]:
+    """Return the loops around the register tile of a candidate, outermost first."""
+    width = candidate.vectors * machine.lanes(8 * max(4, product.result_bytes))
+    uneven = not product.columns_are_known or product.columns % width != 0
+    columns = Level("columns", -(-product.columns // width), uneven)
+    uneven = not product.rows_are_known or product.rows % candidate.rows != 0
+    tiles = -(-product.rows // candidate.rows)
+    batch, shared = Level("batch", product.batch), Level("shared", product.shared)
+    if candidate.block is None:
+        return [batch, columns, shared, Level("rows", tiles, uneven)]
+    if candidate.block == 1:
+        return [batch, shared, Level("rows", tiles, uneven), columns]
+    blocks = Level("blocks", -(-tiles // candidate.block))
+    uneven = uneven or tiles % candidate.block != 0
+    return [batch, shared, blocks, columns, Level("rows", candidate.block, uneven)]
+
+
+def parallel_levels(levels: list[Level], threads: int) -> list[Level]:
+    """Return the outermost loops whose iterations threads share: four parts for each thread where
+    they have as many. A loop with a smaller last iteration is shared only on its own.
+    """
+    chosen: list[Level] = []
+    tasks = 1
+    for level in levels:
+        if level.is_uneven:
+            if tasks == 1:
+                return [level]
+            break
+        chosen.append(level)
+        tasks *= level.count
+        if tasks >= _PARTS_PER_THREAD * threads:
+            break
+    return chosen
+
+
+def predict(
+    product: Product, candidate: Candidate, machine: MachineModel, threads: int = 1
+) -> Time:
+    """Return the predicted cycles of a candidate."""
+    compute = _compute(product, candidate, machine)
+    near, far, from_memory = _traffic(product, candidate, machine)
+    behind = (1 - from_memory) / (machine.l3_bandwidth or machine.memory_bandwidth)
+    behind += from_memory / machine.memory_bandwidth
+    l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
+    l3 = _WAITING_FOR_L3 * product.batch * far * behind
+    packing = 0.0
+    if candidate.packs:
+        moved = 2 * product.batch * product.right_bytes
+        fits = moved <= 0.5 * machine.l2_bytes
+        rate = machine.l2_bandwidth if fits else 1 / behind
+        packing = moved / (_COPY_SHARE * rate)
+    serial = compute + l2 + l3 + packing
+    if threads < 2 or serial < machine.fewest_parallel_cycles:
+        return Time(compute, l2, l3, packing)
+    shared = parallel_levels(levels_of(product, candidate, machine), threads)
+    tasks = max(1, math.prod([level.count for level in shared]))
+    share = -(-tasks // threads) / tasks
+    fork = machine.fork_cycles * (2 if candidate.packs else 1)
+    return Time(compute * share, l2 * share, l3 * share, packing / threads, fork)
