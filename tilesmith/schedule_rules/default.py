@@ -21,17 +21,21 @@ from tilesmith.schedule_rules.loops import (
     FEWEST_FOR_THREADS,
     PARTITIONED,
     describe,
+    is_marked,
     joins_elements,
     split_loops,
 )
-from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
+from tilesmith.schedule_rules.row_chains import RowChain, find_row_chains
+from tilesmith.schedule_rules.row_kernel import feeds_threads, schedule_row_chain
+from tilesmith.schedule_rules.row_reduction import runs_along_rows
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
-from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
+from tilesmith.tir import Block, BlockRealize, IterVar, PrimFunc
+from tilesmith.tir.queries import statements
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
@@ -107,32 +111,37 @@ def _is_there(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    lanes = machine.lanes(32)
-    for block in _blocks(sch):
-        loops = sch.get_loops(block)
-        if (
-            loops
-            and not any(_is_marked(sch, loop) for loop in loops)
-            and runs_along_rows(sch, block)
-        ):
-            sch = _attempt(
-                sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
-            )
+    for chain in find_row_chains(sch, _blocks(sch)):
+        before = sch
+        if feeds_threads(sch, chain, machine, threads):
+            sch = _attempt_chain(sch, chain, machine, threads)
+        if sch is before:
+            for block in chain.blocks:
+                if sch.get(block).init is not None and runs_along_rows(sch, block):
+                    single = RowChain((block,), chain.rows)
+                    sch = _attempt_chain(sch, single, machine, threads)
     return sch
+
+
+def _attempt_chain(sch: Schedule, chain: RowChain, machine: MachineModel, threads: int) -> Schedule:
+    change = partial(schedule_row_chain, chain=chain, machine=machine, threads=threads)
+    return _attempt(sch, chain.blocks[-1], change)
 
 
 def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     lanes = machine.lanes(32)
     for block in _blocks(sch):
         loops = sch.get_loops(block)
-        if loops and not any(_is_marked(sch, loop) for loop in loops):
+        is_free = loops and not any(is_marked(sch, loop) for loop in loops)
+        if is_free and not _holds_several_blocks(sch, loops[0]):
             sch = _attempt(sch, block, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
     return sch
 
 
-def _is_marked(sch: Schedule, loop: LoopRV) -> bool:
-    node = sch.get(loop)
-    return node.kind is not ForKind.SERIAL or bool(node.annotations)
+def _holds_several_blocks(sch: Schedule, loop: LoopRV) -> bool:
+    """Return whether a rule has merged a block with others already."""
+    found = [one for one in statements(sch.get(loop)) if isinstance(one, BlockRealize)]
+    return len(found) > 1
 
 
 def _extent(sch: Schedule, loop: LoopRV) -> int:
