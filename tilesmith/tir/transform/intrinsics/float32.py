@@ -26,11 +26,12 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.intrinsics.lets import Formula
 
 __all__ = [
-    "FLOAT32_RULES", "Function", "clamped", "exponent_and_mantissa", "exponential", "log1p",
+    "FLOAT32_RULES", "SCALING_RULES", "Function", "clamped", "exponent_and_mantissa", "exponential", "log1p",
     "reduced_exponent", "rule", "whole_part",
 ]  # fmt: skip
 
 Function = Callable[[Formula, PrimExpr], PrimExpr]
+Rule = Callable[[Call], PrimExpr | None]
 
 # exp(r) = 1 + r + r * r * P(r) for |r| <= log(2) / 2
 _EXP = (0.4999999403953552, 0.16666515171527863, 0.04166845604777336, 0.008369418792426586,
@@ -64,6 +65,8 @@ def clamped(f: Formula, x: PrimExpr, low: float, high: float) -> PrimExpr:
 def _scaled(f: Formula, value: PrimExpr, power: PrimExpr) -> PrimExpr:
     """Return ``value * 2 ** n`` for n from -252 to 254, in two steps: the result may be subnormal
     or infinite although neither step is."""
+    if f.scales:
+        return Call(f.dtype, "tir.ldexp", (value, power))
     half = f.name(ops.shift_right(power, f.whole(1)), "half")
     first = f.from_bits(ops.shift_left(half + f.whole(127), f.whole(23)))
     second = f.from_bits(ops.shift_left(power - half + f.whole(127), f.whole(23)))
@@ -193,7 +196,7 @@ def _sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
     return f(1.0) / (f(1.0) + _exp(f, f(0.0) - x))
 
 
-def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
+def rule(function: Function, scales: bool = False) -> Rule:
     """Return the rule for calls with one argument, whose formula is `function`."""
 
     def lower(call: Call) -> PrimExpr | None:
@@ -201,26 +204,31 @@ def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
         if not dtype.is_float or dtype.bits > 32 or arg.dtype is not dtype:
             return None
         wide = DataType("float32").with_lanes(dtype.lanes)
-        formula = Formula(wide)
+        formula = Formula(wide, scales)
         x = formula.name(ops.cast(wide, arg), "x")
         return ops.cast(dtype, formula.result(function(formula, x)))
 
     return lower
 
 
+_THROUGH_EXP: dict[str, Function] = {
+    "tir.exp": _exp,
+    "tir.exp2": _exp2,
+    "tir.exp10": _exp10,
+    "tir.sigmoid": _sigmoid,
+}
 FLOAT32_RULES = {
-    "tir." + name: rule(function)
-    for name, function in (
-        ("exp", _exp),
-        ("exp2", _exp2),
-        ("exp10", _exp10),
-        ("log", _log),
-        ("log2", _log2),
-        ("log10", _log10),
-        ("log1p", log1p),
-        ("tanh", _tanh),
-        ("erf", _erf),
-        ("sigmoid", _sigmoid),
-    )
+    name: rule(function)
+    for name, function in {
+        **_THROUGH_EXP,
+        "tir.log": _log,
+        "tir.log2": _log2,
+        "tir.log10": _log10,
+        "tir.log1p": log1p,
+        "tir.tanh": _tanh,
+        "tir.erf": _erf,
+    }.items()
 }
 """Rules by operator name, for floats of up to 32 bits."""
+SCALING_RULES = {name: rule(function, scales=True) for name, function in _THROUGH_EXP.items()}
+"""Rules for machines that multiply vectors by powers of two in one instruction (AVX-512)."""
