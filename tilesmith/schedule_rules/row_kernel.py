@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from tilesmith.ir import IntImm
-from tilesmith.schedule_rules.loops import PARTITIONED, split_loops
+from tilesmith.schedule_rules.loops import PARTITIONED, constant_extent, split_loops
 from tilesmith.schedule_rules.row_chains import RowChain
 from tilesmith.schedule_rules.row_reduction import (
     runs_along_rows,
@@ -21,12 +21,15 @@ from tilesmith.schedule_rules.row_reduction import (
 )
 from tilesmith.schedule_rules.work import is_worth_threads
 from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["feeds_threads", "schedule_row_chain"]
 
 _NEAR_BYTES = 16 * 1024
 """Rows of intermediate results up to this size are local: on the stack or in registers."""
+
+_VECTORS_OF_SHORT_ROW = 16
 
 
 def feeds_threads(sch: Schedule, chain: RowChain, machine: MachineModel, threads: int) -> bool:
@@ -50,14 +53,36 @@ def schedule_row_chain(sch: Schedule, chain: RowChain, machine: MachineModel, th
         if size is not None and size <= _NEAR_BYTES:
             for number in range(len(sch.get(step).writes)):
                 sch.set_scope(step, number, "local")
+    together = _rows_at_once(sch, chain, lanes)
     nests = []
     for block in chain.blocks:
         group = chain.group if block is sink else 1
         nests += _vectorize_block(sch, block, chain.rows, group, lanes)
+    if together > 1:
+        for rows in nests:
+            rows[-1], _ = sch.split(rows[-1], [None, together])
     if len(nests) > 1 and chain.rows:
         sch.merge(*[rows[-1] for rows in nests])
     if is_parallel and chain.rows:
         sch.parallel(sch.fuse(*nests[0]))
+
+
+def _rows_at_once(sch: Schedule, chain: RowChain, lanes: int) -> int:
+    """Return how many rows each block works on before the next one follows.
+
+    The results of a short row are waited for longer than it takes to add its elements; other rows
+    fill the gaps.
+    """
+    node: Block = sch.get(chain.blocks[0])
+    if len(chain.blocks) == 1 or not chain.rows or chain.group > 1:
+        return 1
+    extents = [constant_extent(one) for one in node.iter_vars]
+    rows, columns = extents[chain.rows - 1], extents[chain.rows :]
+    if rows is None or None in columns:
+        return 1
+    if prod([one or 1 for one in columns]) > _VECTORS_OF_SHORT_ROW * lanes:
+        return 1
+    return next((count for count in (4, 2) if rows % count == 0), 1)
 
 
 def _vectorize_block(
