@@ -162,7 +162,11 @@ def look_up(
 
 
 def chain(
-    name: str, shape: tuple[int, ...], nodes: list[onnx.NodeProto], weights: dict[str, Array], **more
+    name: str,
+    shape: tuple[int, ...],
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, Array],
+    **more,
 ) -> Workload:
     """Return small operators from "x" (and `more` inputs) to "y"."""
     feed = {"x": _random(*shape), **more}

@@ -16,9 +16,7 @@ the additions, never the number of threads.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilesmith.ir import IntImm, PrimExpr, Var, is_const
+from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, describe, split_loops, step
 from tilesmith.support.fallbacks import record_fallback
@@ -110,7 +108,9 @@ def split_row(sch: Schedule, block: BlockRV, lanes: int) -> list[BlockRV]:
         reason = f"the reduction has {extent} steps, fewer than {_FEWEST_LANES}"
         record_fallback("vectorization", describe(sch, block), reason)
         return []
-    _, lane = sch.split(row, [None, width])
+    tiles, lane = sch.split(row, [None, width])
+    if not isinstance(extent, IntImm) or extent.value % width:
+        sch.annotate(tiles, *PARTITIONED)
     partial = [_factor(sch, block, lane)]
     while width > _FEWEST_LANES:
         width = max(width // 4, _FEWEST_LANES)
@@ -134,9 +134,6 @@ def vectorize_partial_results(sch: Schedule, block: BlockRV) -> None:
     spatial, reduction = split_loops(sch, block, sch.get_loops(block))
     sch.reorder(*spatial[:-1], *reduction, spatial[-1])
     sch.vectorize(spatial[-1])
-    realize: Any = sch.cursor(block).stmt
-    if not is_const(realize.predicate, 1):
-        sch.annotate(reduction[-1], *PARTITIONED)
     sch.decompose_reduction(block, reduction[0])
 
 
