@@ -25,7 +25,11 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
-from tilesmith.schedule_rules.row_chains import RowChain, find_row_chains
+from tilesmith.schedule_rules.row_chains import (
+    RowChain,
+    find_row_chains,
+    inline_into_row_reductions,
+)
 from tilesmith.schedule_rules.row_kernel import feeds_threads, schedule_row_chain
 from tilesmith.schedule_rules.row_reduction import runs_along_rows
 from tilesmith.schedule_rules.transposed import transpose_operand
@@ -111,7 +115,7 @@ def _is_there(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    for chain in find_row_chains(sch, _blocks(sch)):
+    for chain in find_row_chains(sch, inline_into_row_reductions(sch, _blocks(sch))):
         before = sch
         if feeds_threads(sch, chain, machine, threads):
             sch = _attempt_chain(sch, chain, machine, threads)

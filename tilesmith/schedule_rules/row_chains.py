@@ -18,13 +18,16 @@ from math import prod
 from typing import Any
 
 from tilesmith.ir import FloorDiv, IntImm, PrimExpr, Var
-from tilesmith.schedule_rules.loops import constant_extent, is_marked
+from tilesmith.ir.queries import mentions
+from tilesmith.schedule_rules.loops import constant_extent, describe, is_marked
 from tilesmith.schedule_rules.row_reduction import runs_along_rows
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, Buffer, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.schedule import BlockRV, Schedule
 
-__all__ = ["RowChain", "find_row_chains"]
+__all__ = ["RowChain", "find_row_chains", "inline_into_row_reductions"]
 
 _MOST_SCALAR = 256
 """So many steps of a reduction that does not run along rows are few beside a row."""
@@ -53,6 +56,46 @@ def find_row_chains(sch: Schedule, blocks: list[BlockRV]) -> list[RowChain]:
             found.append(chain)
             left = [block for block in left if block not in chain.blocks]
     return found[::-1]
+
+
+def inline_into_row_reductions(sch: Schedule, blocks: list[BlockRV]) -> list[BlockRV]:
+    """Inline elementwise blocks of which each element is read once, by a reduction along rows that
+    stays one; return the blocks that are left.
+    """
+    left = list(blocks)
+    readers = _Readers(sch, left)
+    for block in blocks:
+        found = readers.of(block)
+        if len(found) == 1 and _is_read_once(sch, block, found[0]):
+            trial = sch.copy()
+            try:
+                trial.compute_inline(block)
+            except ScheduleError as error:
+                record_fallback("inlining", describe(sch, block), error)
+                continue
+            if runs_along_rows(trial, found[0]):
+                sch.compute_inline(block)
+                left.remove(block)
+    return left
+
+
+def _is_read_once(sch: Schedule, block: BlockRV, reader: BlockRV) -> bool:
+    """Return whether a block is elementwise and its reader a free reduction along rows that reads
+    each element in one step.
+    """
+    node: Block = sch.get(block)
+    if node.init is not None or not isinstance(node.body, BufferStore):
+        return False
+    if not (_is_free(sch, block) and _is_free(sch, reader) and runs_along_rows(sch, reader)):
+        return False
+    (written,) = [region.buffer for region in node.writes]
+    reading: Block = sch.get(reader)
+    return all(
+        mentions(load.indices, {iterator.var})
+        for load in loads(reading.body, written)
+        for iterator in reading.iter_vars
+        if not _is_unit(iterator)
+    )
 
 
 class _Readers:
@@ -133,7 +176,10 @@ def _rows_of_sink(sch: Schedule, sink: BlockRV, others: list[BlockRV]) -> tuple[
         if any(load.buffer is one for one in statistics)
     ]
     found = [one for one in found if one[0]]
-    return min(found) if found else (0, 1)
+    rows, group = min(found, default=(0, 1))
+    while rows > 1 and _is_unit(space[rows - 1]):
+        rows -= 1  # the axis that a reduction has kept is not one of rows
+    return rows, group
 
 
 def _prefix(load: BufferLoad, space: list[IterVar]) -> tuple[int, int]:
