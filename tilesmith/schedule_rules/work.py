@@ -15,11 +15,11 @@ from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer
 from tilesmith.tir.schedule import BlockRV, Schedule
 
-__all__ = ["cycles_of", "is_worth_threads", "steps_of"]
+__all__ = ["WORTH_CYCLES", "cycles_of", "is_worth_threads", "steps_of"]
 
 _UNKNOWN = 1 << 10
 """Steps of a loop whose extent is not known, or elements along an axis."""
-_WORTH_CYCLES = 15000.0
+WORTH_CYCLES = 15000.0
 """So many cycles, about 5 us, are worth the start of threads."""
 _OPERATIONS_OF_CALL = 16
 """Vector operations of a function such as exp."""
@@ -29,12 +29,11 @@ _STARTED_PER_CYCLE = 2
 
 def is_worth_threads(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel) -> bool:
     """Return whether blocks take long enough for a parallel loop."""
-    return cycles_of(sch, blocks, machine) >= _WORTH_CYCLES
+    return cycles_of(sch, blocks, machine, machine.lanes(32)) >= WORTH_CYCLES
 
 
-def cycles_of(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel) -> float:
-    """Return about how many cycles one core takes for blocks, in vectors."""
-    lanes = machine.lanes(32)
+def cycles_of(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel, lanes: int) -> float:
+    """Return about how many cycles one core takes for blocks in vectors of so many lanes."""
     operations = 0.0
     for block in blocks:
         node: Block = sch.get(block)
