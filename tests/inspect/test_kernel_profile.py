@@ -183,3 +183,9 @@ def test_kernels_of_unknown_work_are_measured_without_it():
     built = relax.build(Module, "llvm")
     (row,) = built.profile(np.arange(4, dtype="int32")).calls
     assert row["Count"].count == 1 and "GFLOP/s" not in row
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int4", ""])
+def test_a_dtype_without_a_peak_is_refused(dtype):
+    with pytest.raises(UnsupportedError, match="no peak of multiplying and adding"):
+        inspect.roofline.x86.estimate_peak_fma_vector_flops("llvm", tilesmith.cpu(), None, dtype)

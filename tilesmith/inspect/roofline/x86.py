@@ -58,6 +58,11 @@ def estimate_peak_fma_vector_flops(
     """
     chosen, kind = _here(target, remote), DataType(dtype)
     base, bits = ("float" if kind.is_float else "int"), kind.bits
+    if bits < 8 or kind.lanes != 1:
+        raise UnsupportedError(
+            f"there is no peak of multiplying and adding numbers of the dtype '{kind}'",
+            notes=("give a float or an integer of at least 8 bits",),
+        )
     total = num_threads() * _STEPS
     lanes, registers = _lanes(chosen, bits, vec_width), num_vector_registers or _REGISTERS
     speed = measure_compute_mad(
