@@ -104,7 +104,8 @@ class _Readers:
     def __init__(self, sch: Schedule, blocks: list[BlockRV]) -> None:
         self._sch = sch
         self._blocks = blocks
-        self._results = [one for f in sch.mod.functions.values() for one in f.buffer_map.values()]
+        functions: list[Any] = [*sch.mod.functions.values()]
+        self._results = [one for f in functions for one in f.buffer_map.values()]
 
     def of(self, block: BlockRV) -> list[BlockRV]:
         """Return the blocks that read what a block writes; none if others may read it too."""
