@@ -29,7 +29,7 @@ __all__ = ["feeds_threads", "schedule_row_chain"]
 _NEAR_BYTES = 16 * 1024
 """Rows of intermediate results up to this size are local: on the stack or in registers."""
 
-_VECTORS_OF_SHORT_ROW = 16
+_VECTORS_OF_SHORT_ROW = 16  # rows of more vectors keep the machine busy by themselves
 
 
 def feeds_threads(sch: Schedule, chain: RowChain, machine: MachineModel, threads: int) -> bool:
