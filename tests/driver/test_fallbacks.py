@@ -31,47 +31,28 @@ def rows(report):
     return [(one.kind, one.subject, one.reason, count) for one, count in report.rows()]
 
 
-def odd(kernel, block, steps):
-    reason = f"the innermost loop has {steps} steps, not a multiple of 8"
+def short(kernel, block, steps):
+    reason = f"the innermost loop has {steps} steps, fewer than 8"
     return ("vectorization", f"{kernel}: block '{block}'", reason, 1)
-
-
-def odd_reduction(kernel, block, steps):
-    reason = f"the reduction has {steps} steps, fewer than 16"
-    return ("vectorization", f"{kernel}: block '{block}'", reason, 1)
-
-
-def softmax(steps):
-    return [
-        odd("softmax", "T_softmax_exp", steps),
-        odd_reduction("softmax", "T_softmax_expsum", steps),
-        odd_reduction("softmax", "T_softmax_maxelem", steps),
-        odd("softmax", "T_softmax_norm", steps),
-    ]
 
 
 EXPECTED = {
-    "digits": softmax(10),
+    "digits": [],
     "resnet18": [
-        odd("fused_conv2d_add_relu", "pad_temp", 3),
-        odd("permute_dims", "T_transpose", 3),
+        short("fused_conv2d_add_relu", "pad_temp", 3),
+        short("permute_dims", "T_transpose", 3),
     ],
     "mobilenetv2": [
-        odd("fused_conv2d_add_clip", "pad_temp", 3),
-        odd("permute_dims", "T_transpose", 3),
+        short("fused_conv2d_add_clip", "pad_temp", 3),
+        short("permute_dims", "T_transpose", 3),
     ],
-    "bert": [
-        odd("fused_expand_dims_astype_subtract_multiply", "T_multiply", 13),
-        odd("fused_reshape_permute_dims", "T_transpose", 12),
-        odd("fused_reshape_permute_dims1", "T_transpose", 13),
-        *softmax(13),
-    ],
+    "bert": [],
 }
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_models_give_up_what_is_expected_and_nothing_else(name, monkeypatch):
-    """Each row is known and has to be so: sizes that are not multiples of a vector."""
+    """Each row is known and has to be so: sizes that are smaller than a vector."""
     shapes = {"image": (2, 1, 8, 8)} if name == "digits" else None
     if name == "bert":
         sizes = {"LAYERS": 2, "HIDDEN": 48, "HEADS": 4, "HEAD": 12, "INTERMEDIATE": 80}
