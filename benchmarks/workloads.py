@@ -177,6 +177,86 @@ def transpose(name: str, shape: tuple[int, ...], order: tuple[int, ...]) -> Work
     return Workload(name, _model([node], {"x": x}, {}), {"x": x}, in_numpy, bytes=2.0 * x.nbytes)
 
 
+def chain(
+    name: str,
+    shape: tuple[int, ...],
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, Array],
+    **more,
+) -> Workload:
+    """Return small operators from "x" (and `more` inputs) to "y"."""
+    feed = {"x": _random(*shape), **more}
+    size = sum([one.nbytes for one in feed.values()]) + feed["x"].nbytes
+    return Workload(name, _model(nodes, feed, weights), feed, None, bytes=float(size))
+
+
+def unary(name: str, operator: str, shape: tuple[int, ...], **attributes) -> Workload:
+    """Return one operator with one input, whose result is of float32."""
+    return chain(name, shape, [helper.make_node(operator, ["x"], ["y"], **attributes)], {})
+
+
+def rms_norm(name: str, rows: int, columns: int) -> Workload:
+    """Return x / sqrt(mean of squares + epsilon) * scale in small operators."""
+    weights = {"s": _random(columns, seed=1), "e": np.array(1e-5, "float32")}
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["squares"]),
+        helper.make_node("ReduceMean", ["squares"], ["mean"], axes=[-1]),
+        helper.make_node("Add", ["mean", "e"], ["moved"]),
+        helper.make_node("Sqrt", ["moved"], ["root"]),
+        helper.make_node("Div", ["x", "root"], ["normal"]),
+        helper.make_node("Mul", ["normal", "s"], ["y"]),
+    ]
+    return chain(name, (rows, columns), nodes, weights)
+
+
+def masked_softmax(name: str, heads: int, size: int) -> Workload:
+    """Return softmax(x / 8 + mask), as in attention."""
+    mask = np.where(np.arange(size) < size * 3 // 4, 0, -1e4).astype("float32")
+    nodes = [
+        helper.make_node("Div", ["x", "eight"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["y"], axis=-1),
+    ]
+    weights = {"eight": np.array(8, "float32")}
+    return chain(name, (1, heads, size, size), nodes, weights, mask=mask.reshape(1, 1, 1, size))
+
+
+def argmax(name: str, rows: int, columns: int) -> Workload:
+    """Return where the largest value of each row stands, as a float."""
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
+        helper.make_node("Cast", ["place"], ["y"], to=TensorProto.FLOAT),
+    ]
+    return chain(name, (rows, columns), nodes, {})
+
+
+def cumsum(name: str, rows: int, columns: int) -> Workload:
+    """Return the sums of the beginnings of each row."""
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["y"])]
+    return chain(name, (rows, columns), nodes, {"axis": np.array(1, "int64")})
+
+
+def group_norm(name: str, shape: tuple[int, ...], groups: int) -> Workload:
+    """Return group normalisation as exporters write it: by InstanceNormalization of groups."""
+    channels = shape[1]
+    weights = {
+        "grouped": np.array([0, groups, -1], "int64"),
+        "ones": np.ones(groups, "float32"),
+        "zeros": np.zeros(groups, "float32"),
+        "shape": np.array(shape, "int64"),
+        "s": _random(channels, 1, 1, seed=1),
+        "b": _random(channels, 1, 1, seed=2),
+    }
+    nodes = [
+        helper.make_node("Reshape", ["x", "grouped"], ["g"]),
+        helper.make_node("InstanceNormalization", ["g", "ones", "zeros"], ["n"], epsilon=1e-5),
+        helper.make_node("Reshape", ["n", "shape"], ["r"]),
+        helper.make_node("Mul", ["r", "s"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["y"]),
+    ]
+    return chain(name, shape, nodes, weights)
+
+
 KERNELS: dict[str, Callable[[str], Workload]] = {
     "conv3x3 64@56": lambda name: conv(name, (64, 64), 56, 3),
     "conv3x3 128@28": lambda name: conv(name, (128, 128), 28, 3),
@@ -208,6 +288,22 @@ KERNELS: dict[str, Callable[[str], Workload]] = {
     "matmul 1x4096x4096 weight": lambda name: matmul(name, 1, 4096, 4096, constant=True),
     "softmax 128x1024": lambda name: softmax(name, 128, 1024),
     "softmax 1536x128": lambda name: softmax(name, 1536, 128),
+    "softmax 1000x197": lambda name: softmax(name, 1000, 197),
+    "softmax masked 12x128x128": lambda name: masked_softmax(name, 12, 128),
+    "rms norm 128x768": lambda name: rms_norm(name, 128, 768),
+    "group norm 32 of 1x128x32x32": lambda name: group_norm(name, (1, 128, 32, 32), 32),
+    "argmax 1000x1000": lambda name: argmax(name, 1000, 1000),
+    "cumsum 1000x1000": lambda name: cumsum(name, 1000, 1000),
+    "mean 2,3 of 1x256x56x56": lambda name: unary(
+        name, "ReduceMean", (1, 256, 56, 56), axes=[2, 3]
+    ),
+    "mean 0,2,3 of 8x64x28x28": lambda name: unary(
+        name, "ReduceMean", (8, 64, 28, 28), axes=[0, 2, 3]
+    ),
+    "exp 128x3072": lambda name: unary(name, "Exp", (128, 3072)),
+    "tanh 128x3072": lambda name: unary(name, "Tanh", (128, 3072)),
+    "sigmoid 128x3072": lambda name: unary(name, "Sigmoid", (128, 3072)),
+    "sigmoid 64x49x49": lambda name: unary(name, "Sigmoid", (64, 49, 49)),
     "layer norm 128x768": lambda name: layer_norm(name, 128, 768),
     "gelu 128x3072": lambda name: gelu(name, 128, 3072),
     "relu(add) 4M": lambda name: relu_add(name, 1 << 22),

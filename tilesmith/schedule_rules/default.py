@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tilesmith.ir import IntImm, IRModule
-from tilesmith.ir.queries import mentions, variables
+from tilesmith.ir import IRModule
 from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
+from tilesmith.schedule_rules.elementwise import schedule_simple
 from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
-from tilesmith.schedule_rules.loops import (
-    FEWEST_FOR_THREADS,
-    PARTITIONED,
-    describe,
-    joins_elements,
-    split_loops,
-)
+from tilesmith.schedule_rules.loops import describe, is_marked
 from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.planes import find_planes, schedule_planes
 from tilesmith.schedule_rules.register_tiles import schedule_contraction
-from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
+from tilesmith.schedule_rules.row_chains import (
+    RowChain,
+    find_row_chains,
+    inline_into_row_reductions,
+)
+from tilesmith.schedule_rules.row_kernel import feeds_threads, schedule_row_chain
+from tilesmith.schedule_rules.row_reduction import runs_along_rows
 from tilesmith.schedule_rules.transformed_contraction import (
     find_transformed,
     schedule_transformed,
@@ -36,7 +36,8 @@ from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.target.machine import MachineModel, machine_model
-from tilesmith.tir import Block, ForKind, IterVar, PrimFunc
+from tilesmith.tir import BlockRealize, PrimFunc
+from tilesmith.tir.queries import statements
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
@@ -156,19 +157,26 @@ def _is_there(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    lanes = machine.lanes(32)
-    for block in _blocks(sch):
-        loops = sch.get_loops(block)
-        if loops and not _is_done(sch, block) and runs_along_rows(sch, block):
-            sch = _attempt(
-                sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
-            )
+    for chain in find_row_chains(sch, inline_into_row_reductions(sch, _blocks(sch))):
+        before = sch
+        if feeds_threads(sch, chain, machine, threads):
+            sch = _attempt_chain(sch, chain, machine, threads)
+        if sch is before:
+            for block in chain.blocks:
+                if sch.get(block).init is not None and runs_along_rows(sch, block):
+                    single = RowChain((block,), chain.rows)
+                    sch = _attempt_chain(sch, single, machine, threads)
     return sch
+
+
+def _attempt_chain(sch: Schedule, chain: RowChain, machine: MachineModel, threads: int) -> Schedule:
+    change = partial(schedule_row_chain, chain=chain, machine=machine, threads=threads)
+    return _attempt(sch, chain.blocks[-1], change)
 
 
 def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     for block in _blocks(sch):
-        if machine.vector_bytes < 16 or any(_is_marked(sch, one) for one in sch.get_loops(block)):
+        if machine.vector_bytes < 16 or any(is_marked(sch, one) for one in sch.get_loops(block)):
             continue
         plan = find_permutation(sch.get(block))
         if plan is not None:
@@ -180,87 +188,21 @@ def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
 
 
 def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    lanes = machine.lanes(32)
     for block in _blocks(sch):
         loops = sch.get_loops(block)
-        if loops and not _is_done(sch, block):
-            sch = _attempt(sch, block, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
+        is_free = loops and not _is_done(sch, block)
+        if is_free and not _holds_several_blocks(sch, loops[0]):
+            change = partial(schedule_simple, block=block, machine=machine, threads=threads)
+            sch = _attempt(sch, block, change)
     return sch
+
+
+def _holds_several_blocks(sch: Schedule, loop: LoopRV) -> bool:
+    """Return whether a rule has merged a block with others already."""
+    found = [one for one in statements(sch.get(loop)) if isinstance(one, BlockRealize)]
+    return len(found) > 1
 
 
 def _is_done(sch: Schedule, block: BlockRV) -> bool:
     """Return whether another rule scheduled a block."""
-    return any(_is_marked(sch, loop) for loop in sch.get_loops(block))
-
-
-def _is_marked(sch: Schedule, loop: LoopRV) -> bool:
-    node = sch.get(loop)
-    return node.kind is not ForKind.SERIAL or bool(node.annotations)
-
-
-def _extent(sch: Schedule, loop: LoopRV) -> int:
-    extent = sch.get(loop).extent
-    return extent.value if isinstance(extent, IntImm) else 1 << 16
-
-
-def _schedule_simple(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
-    """Parallelise outer loops; vectorise the innermost one if its extent divides evenly.
-
-    Otherwise the loop stays scalar: LLVM vectorises it with a tail.
-    """
-    loops = sch.get_loops(block)
-    spatial, reduction = split_loops(sch, block, loops)
-    if not spatial:
-        return
-    total = 1
-    for loop in loops:
-        total *= _extent(sch, loop)
-    outer, inner = spatial, None
-    if not reduction or _runs_along(sch.get(block), sch, spatial[-1]):
-        outer, inner = spatial[:-1], spatial[-1]
-    if reduction and inner is not None and _extent(sch, inner) >= lanes:
-        _reduction_outside(sch, block, reduction, inner, lanes)
-    elif inner is not None and joins_elements(sch.get(block)):
-        pass  # LLVM sees that the bytes of a word are one load, if they are no vectors yet
-    elif inner is not None and _extent(sch, inner) % lanes:
-        if _extent(sch, inner) > 1:
-            reason = (
-                f"the innermost loop has {_extent(sch, inner)} steps, not a multiple of {lanes}"
-            )
-            record_fallback("vectorization", describe(sch, block), reason)
-    elif inner is not None:
-        is_even = isinstance(sch.get(inner).extent, IntImm)
-        tiles, vector = sch.split(inner, [None, lanes])
-        sch.vectorize(vector)
-        if not is_even:
-            sch.annotate(tiles, *PARTITIONED)
-    if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
-        sch.parallel(sch.fuse(*outer))
-
-
-def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
-    """Return whether all loads of a reduction are contiguous along a spatial loop."""
-    variable = sch.get(loop).loop_var
-    inner = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
-    if not inner:
-        return False
-    last = inner[-1]
-    if variable is None or not block.reads:
-        return False
-    return all(
-        not variables(region.region[-1].min) or mentions(region.region[-1].min, {last})
-        for region in block.reads
-        if region.region
-    )
-
-
-def _reduction_outside(
-    sch: Schedule, block: BlockRV, reduction: list[LoopRV], inner: LoopRV, lanes: int
-) -> None:
-    """Schedule a reduction over outer axes (pooling, depthwise convolution): vectors along the last
-    axis.
-    """
-    first, second = sch.split(inner, [None, lanes])
-    sch.reorder(first, *reduction, second)
-    sch.vectorize(second)
-    sch.decompose_reduction(block, reduction[0])
+    return any(is_marked(sch, loop) for loop in sch.get_loops(block))

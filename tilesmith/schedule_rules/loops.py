@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import FloorDiv, FloorMod, PrimExpr, Var, const
+from tilesmith.ir import FloorDiv, FloorMod, IntImm, PrimExpr, Var, const
 from tilesmith.ir.queries import calls, mentions, variables
-from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
+from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["FEWEST_FOR_THREADS", "PARTITIONED", "describe", "joins_elements", "split_loops", "step"]
+__all__ = [
+    "FEWEST_FOR_THREADS", "PARTITIONED", "constant_extent", "describe", "is_marked",
+    "joins_elements", "split_loops", "step",
+]  # fmt: skip
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
@@ -23,6 +26,18 @@ PARTITIONED = ("pragma_loop_partition_hint", True)
 def describe(sch: Schedule, block: BlockRV) -> str:
     """Return the name of a block for reports."""
     return f"block '{sch.get(block).name_hint}'"
+
+
+def is_marked(sch: Schedule, loop: LoopRV) -> bool:
+    """Return whether a loop has a schedule already: a kind or annotations."""
+    node = sch.get(loop)
+    return node.kind is not ForKind.SERIAL or bool(node.annotations)
+
+
+def constant_extent(iterator: IterVar) -> int | None:
+    """Return the number of values of an iterator of a block, if that is known."""
+    extent = None if iterator.dom is None else iterator.dom.extent
+    return extent.value if isinstance(extent, IntImm) else None
 
 
 def joins_elements(block: Block) -> bool:

@@ -1,12 +1,15 @@
-"""Schedules reductions along rows: partial results in the lanes of a vector.
+"""Splits reductions along rows: partial results in the lanes of vectors.
 
   for i, k: S[i] += A[i, k]
 becomes
   for i:
       P[lanes] = 0
       for k_0: P[lane] += A[i, k_0 * lanes + lane]      (in vectors)
-      for lane: S[i] += P[lane]
+      Q[lanes / 4] = 0
+      for j: Q[lane] += P[j * lanes / 4 + lane]         (in vectors)
+      for lane: S[i] += Q[lane]
 
+There are several vectors of lanes where rows are long, because an addition takes several cycles.
 Reduced axes that follow each other in memory are one row. The number of lanes decides the order of
 the additions, never the number of threads.
 """
@@ -15,21 +18,17 @@ from __future__ import annotations
 
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
-from tilesmith.schedule_rules.loops import (
-    FEWEST_FOR_THREADS,
-    PARTITIONED,
-    describe,
-    split_loops,
-    step,
-)
+from tilesmith.schedule_rules.loops import PARTITIONED, describe, split_loops, step
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.queries import loads, statements
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["runs_along_rows", "schedule_row_reduction"]
+__all__ = ["runs_along_rows", "split_row", "vectorize_partial_results"]
 
 _FEWEST_IN_WINDOW = 32  # windows of fewer elements are not rows
+_MOST_VECTORS = 4  # vectors of partial results
+_FEWEST_LANES = 4  # of a vector that is worth its while
 
 
 def _inputs(block: Block) -> list[BufferLoad]:
@@ -92,36 +91,50 @@ def _same(a: PrimExpr | None, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
 
 
-def schedule_row_reduction(sch: Schedule, block: BlockRV, lanes: int, threads: int) -> None:
-    """Split the rows over the lanes of vectors; run outer loops in parallel."""
-    spatial, reduction = split_loops(sch, block, sch.get_loops(block))
+def split_row(sch: Schedule, block: BlockRV, lanes: int) -> list[BlockRV]:
+    """Split a reduction over the lanes of vectors; return the blocks of the partial results, in the
+    order of the program. None for rows that are too short.
+    """
+    _, reduction = split_loops(sch, block, sch.get_loops(block))
     if not reduction:  # rows of one element have no loop
-        return
+        return []
     row = _row(sch, block, reduction)
     extent = sch.get(row).extent
-    if isinstance(extent, IntImm) and extent.value < 2 * lanes:
-        reason = f"the reduction has {extent.value} steps, fewer than {2 * lanes}"
+    width = _MOST_VECTORS * lanes
+    if isinstance(extent, IntImm):
+        while width > extent.value:
+            width //= 2
+    if width < _FEWEST_LANES:
+        reason = f"the reduction has {extent} steps, fewer than {_FEWEST_LANES}"
         record_fallback("vectorization", describe(sch, block), reason)
-        return
-    total = 1
-    for loop in sch.get_loops(block):
-        size = sch.get(loop).extent
-        total *= size.value if isinstance(size, IntImm) else 1 << 10
-    tiles, lane = sch.split(row, [None, lanes])
-    if not isinstance(extent, IntImm) or extent.value % lanes:
+        return []
+    tiles, lane = sch.split(row, [None, width])
+    if not isinstance(extent, IntImm) or extent.value % width:
         sch.annotate(tiles, *PARTITIONED)
-    partial = sch.rfactor(lane, len(sch.get(block).writes[0].region))
+    partial = [_factor(sch, block, lane)]
+    while width > _FEWEST_LANES:
+        width = max(width // 4, _FEWEST_LANES)
+        _, lane = sch.split(sch.get_loops(block)[-1], [None, width])
+        partial.append(_factor(sch, block, lane))
+    return partial
+
+
+def _factor(sch: Schedule, block: BlockRV, lane: LoopRV) -> BlockRV:
+    """Make the results of the steps of a loop results of their own."""
+    partial: BlockRV = sch.rfactor(lane, len(sch.get(block).writes[0].region))
     for number in range(len(sch.get(partial).writes)):
         sch.set_scope(partial, number, "local")
-    *loops, vector = sch.get_loops(partial)
-    outer, rest = split_loops(sch, partial, loops)
-    sch.reorder(*outer, *rest, vector)
-    if outer:
-        sch.reverse_compute_at(block, outer[-1])
-    sch.vectorize(vector)
-    sch.decompose_reduction(partial, rest[0])
-    if outer and threads > 1 and total >= FEWEST_FOR_THREADS:
-        sch.parallel(sch.fuse(*outer))
+    return partial
+
+
+def vectorize_partial_results(sch: Schedule, block: BlockRV) -> None:
+    """Run the innermost data-parallel loop of a block of partial results in vectors, below its
+    reductions.
+    """
+    spatial, reduction = split_loops(sch, block, sch.get_loops(block))
+    sch.reorder(*spatial[:-1], *reduction, spatial[-1])
+    sch.vectorize(spatial[-1])
+    sch.decompose_reduction(block, reduction[0])
 
 
 def _row(sch: Schedule, block: BlockRV, reduction: list[LoopRV]) -> LoopRV:

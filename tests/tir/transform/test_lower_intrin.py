@@ -11,9 +11,11 @@ from tilesmith.ir import Call, Var, const, register_intrin_lowering
 from tilesmith.ir.op import Op
 from tilesmith.lowering import build
 from tilesmith.runtime.dtype import DataType
+from tilesmith.target import Target
+from tilesmith.target.features import architecture
 from tilesmith.tir import BufferStore, For, ForKind, PrimFunc, transform
 from tilesmith.tir import decl_buffer as declare
-from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
+from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES, SCALING_RULES
 
 erf = np.vectorize(math.erf, otypes=["float64"])
 FUNCTIONS = {
@@ -58,13 +60,27 @@ def test_the_table_has_no_function_that_is_not_tested():
     assert {name.removeprefix("tir.") for name in FLOAT32_RULES} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_accuracy(name):
+WIDE_AND_PLAIN = [  # exp and what goes through it is made of other instructions there
+    *[(name, 16, "llvm") for name in SCALING_RULES],
+    *[
+        (name, 8, "llvm -mcpu=x86-64-v3")
+        for name in SCALING_RULES
+        if architecture(Target("llvm")) == "x86"
+    ],
+]
+
+
+@pytest.mark.parametrize(
+    "name, lanes, target",
+    [*[(name, 8, "llvm") for name in FUNCTIONS],
+     *[(name.removeprefix("tir."), *rest) for name, *rest in WIDE_AND_PLAIN]],
+)  # fmt: skip
+def test_accuracy(name, lanes, target):
     function, allowed = FUNCTIONS[name]
     count = 40000
     x = samples(name, count)
     result = ts.nd.array(np.zeros(count, "float32"))
-    build(unary(name, count), target="llvm")(ts.nd.array(x), result)
+    build(unary(name, count, lanes=lanes), target=target)(ts.nd.array(x), result)
     got = result.numpy()
     with np.errstate(all="ignore"):
         exact = function(x.astype("float64"))
@@ -79,20 +95,23 @@ def test_accuracy(name):
     assert error.max() <= allowed, x[finite][error.argmax()]
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_special_values(name):
+def test_special_values(name, lanes):
     function, _ = FUNCTIONS[name]
-    x = np.array([*SPECIAL, 1e-45], "float32")
-    result = ts.nd.array(np.zeros(8, "float32"))
-    build(unary(name, 8), target="llvm")(ts.nd.array(x), result)
+    x = np.array([*SPECIAL, 1e-45] * (lanes // 8), "float32")
+    result = ts.nd.array(np.zeros(lanes, "float32"))
+    build(unary(name, lanes, lanes=lanes), target="llvm")(ts.nd.array(x), result)
     with np.errstate(all="ignore"):
         want = function(x.astype("float64")).astype("float32")
     np.testing.assert_allclose(result.numpy(), want, rtol=1e-6, atol=1e-44)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf"])
-def test_the_interpreter_agrees(name):
-    func = unary(name, 64)
+@pytest.mark.parametrize(
+    "name, lanes", [("exp", 8), ("exp", 16), ("tanh", 8), ("log", 8), ("erf", 8)]
+)
+def test_the_interpreter_agrees(name, lanes):
+    func = unary(name, 64, lanes=lanes)
     x = samples(name, 64)
     before = outputs(func, [x, np.zeros(64, "float32")])[1]
     after = apply(func, transform.VectorizeLoop(), transform.BindTarget("llvm"),

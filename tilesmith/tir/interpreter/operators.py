@@ -338,6 +338,8 @@ def llvm_function(name: str) -> Make | None:
     base = parts[1]
     if parts[1:4] == ["vector", "reduce", "or"]:
         return lambda dtype, arguments: lambda value: bool(numpy.any(value))
+    if name == "llvm.x86.avx512.mask.scalef.ps.512":
+        return lambda dtype, arguments: _scaled
     if base in ("fmuladd", "fma"):
         return OPERATORS["tir.fma"]
     if base == "prefetch":
@@ -352,6 +354,13 @@ def llvm_function(name: str) -> Make | None:
             function if dtype.lanes > 1 else lambda a, b: element_type(dtype).type(function(a, b))
         )
     return c_function(base)
+
+
+def _scaled(value: Any, power: Any, *rest: Any) -> Any:
+    """Return ``value * 2 ** floor(power)`` by lanes, NaN where the power is NaN."""
+    known = numpy.isfinite(power)
+    whole = numpy.floor(numpy.where(known, power, 0)).astype("int32")
+    return numpy.where(known, numpy.ldexp(value, whole), value * power)
 
 
 def _first_only(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -49,12 +49,23 @@ def _sum_of_powers(x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """Return ``exp(x - max) / sum(exp(x - max))`` along an axis."""
+    """Return ``exp(x - max) / sum(exp(x - max))`` along an axis.
+
+    Along the last axis the exponentials are multiplied by the reciprocal of the sum, which is
+    between the reciprocal of the length and 1: one division a row.
+    """
     (axis,) = normalize_axes(axis, len(x.shape))
     _, exponential, total = _sum_of_powers(x, axis)
+    is_last = axis == len(x.shape) - 1
+
+    def element(*i: Any) -> PrimExpr:
+        power, whole = exponential(*i), total(*_without(i, axis))
+        value = power * (const(1, whole.dtype) / whole) if is_last else power / whole
+        return op.cast(x.dtype, value)
+
     return compute(
         x.shape,
-        lambda *i: op.cast(x.dtype, exponential(*i) / total(*_without(i, axis))),
+        element,
         name="T_softmax_norm",
         tag="softmax_output",
         attrs={"axis": axis},

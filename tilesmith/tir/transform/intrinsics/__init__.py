@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from tilesmith.ir import Call, PrimExpr
 from tilesmith.target import Target
 from tilesmith.target.back_end import find_back_end, part
-from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES
+from tilesmith.target.features import target_features
+from tilesmith.tir.transform.intrinsics.float32 import FLOAT32_RULES, SCALING_RULES
 from tilesmith.tir.transform.intrinsics.generic import GENERIC_RULES
 from tilesmith.tir.transform.intrinsics.hyperbolic import HYPERBOLIC_RULES
 from tilesmith.tir.transform.intrinsics.power import POWER_RULES
@@ -43,7 +44,10 @@ def rules_of(target: Target) -> Rules:
     """Return the tables that the back end of a target names; the default ones where there is
     none."""
     record = find_back_end(target)
-    return DEFAULT_RULES if record is None else part(record.intrinsic_rules)
+    rules: Rules = DEFAULT_RULES if record is None else part(record.intrinsic_rules)
+    if rules is LLVM_RULES and "avx512f" in target_features(target):
+        return (SCALING_RULES, *rules)
+    return rules
 
 
 def lower_call(call: Call, target: Target, rules: Rules) -> PrimExpr | None:

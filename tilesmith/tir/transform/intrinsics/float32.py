@@ -20,17 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select
+from tilesmith.ir import Call, Cast, Max, Min, PrimExpr, Select, StringImm, const
 from tilesmith.ir import operators as ops
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.transform.intrinsics.lets import Formula
 
 __all__ = [
-    "FLOAT32_RULES", "Function", "clamped", "exponent_and_mantissa", "exponential", "log1p",
-    "reduced_exponent", "rule", "whole_part",
+    "FLOAT32_RULES", "Function", "SCALING_RULES", "clamped", "exponent_and_mantissa",
+    "exponential", "log1p", "reduced_exponent", "rule", "whole_part",
 ]  # fmt: skip
 
 Function = Callable[[Formula, PrimExpr], PrimExpr]
+Rule = Callable[[Call], PrimExpr | None]
 
 # exp(r) = 1 + r + r * r * P(r) for |r| <= log(2) / 2
 _EXP = (0.4999999403953552, 0.16666515171527863, 0.04166845604777336, 0.008369418792426586,
@@ -51,6 +52,7 @@ _ERF_Q = (1.0, 0.516868531703949, 0.11795999109745026, 0.014955712482333183,
 
 _ROUNDER = 12582912.0  # 1.5 * 2 ** 23: what is added to it is rounded to a whole number
 _ROUNDER_BITS = 0x4B400000
+_SCALED_LANES = 16  # of the instruction that multiplies by powers of two
 _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4  # log(2); the first has 9 bits
 _LOG10_2_HIGH, _LOG10_2_LOW = 0.30078125, 0.000248745663981195  # log10(2)
 
@@ -61,17 +63,31 @@ def clamped(f: Formula, x: PrimExpr, low: float, high: float) -> PrimExpr:
     return f.name(Max(Min(x, f(high)), f(low)), "x")
 
 
-def _scaled(f: Formula, value: PrimExpr, power: PrimExpr) -> PrimExpr:
+def _scaled(
+    f: Formula, value: PrimExpr, power: PrimExpr, whole: PrimExpr | None = None
+) -> PrimExpr:
     """Return ``value * 2 ** n`` for n from -252 to 254, in two steps: the result may be subnormal
-    or infinite although neither step is."""
+    or infinite although neither step is. `whole` is n as a float, where there is one.
+    """
+    if f.scales and whole is not None and f.dtype.lanes == _SCALED_LANES:
+        name = StringImm("llvm.x86.avx512.mask.scalef.ps.512")
+        every, current = const(-1, "int16"), const(4, "int32")  # lanes; mode of rounding
+        return Call(f.dtype, "tir.call_llvm_pure_intrin",
+                    (name, value, whole, value, every, current))  # fmt: skip
+    if f.scales:
+        return Call(f.dtype, "tir.ldexp", (value, power))
     half = f.name(ops.shift_right(power, f.whole(1)), "half")
     first = f.from_bits(ops.shift_left(half + f.whole(127), f.whole(23)))
     second = f.from_bits(ops.shift_left(power - half + f.whole(127), f.whole(23)))
     return value * first * second
 
 
-def exponential(f: Formula, r: PrimExpr, power: PrimExpr) -> PrimExpr:
-    """Return ``exp(r) * 2 ** power`` for a small ``r``."""
+def exponential(
+    f: Formula, r: PrimExpr, power: PrimExpr, whole: PrimExpr | None = None
+) -> PrimExpr:
+    """Return ``exp(r) * 2 ** power`` for a small ``r``; `whole` is `power` as a float."""
+    if f.scales:  # a machine with fused multiply-adds, too
+        return _scaled(f, f.name(f.polynomial(r, (1.0, 1.0, *_EXP)), "e"), power, whole)
     square = f.name(r * r, "square")
     return _scaled(f, f.name(f.polynomial(r, _EXP) * square + r + f(1.0), "e"), power)
 
@@ -83,11 +99,12 @@ def whole_part(f: Formula, value: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     return power, f.name(shifted - f(_ROUNDER), "whole")
 
 
-def reduced_exponent(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """Return r and an integer n with ``x = r + n * log(2)``, |r| at most about ``log(2) / 2``."""
+def reduced_exponent(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Return r, an integer n with ``x = r + n * log(2)``, |r| at most about ``log(2) / 2``, and n
+    as a float."""
     power, whole = whole_part(f, x * f(1.4426950408889634))
     r = f.name(x - whole * f(_LOG2_HIGH), "r")
-    return f.name(r - whole * f(_LOG2_LOW), "r"), power
+    return f.name(r - whole * f(_LOG2_LOW), "r"), power, whole
 
 
 def _exp(f: Formula, x: PrimExpr) -> PrimExpr:
@@ -97,7 +114,7 @@ def _exp(f: Formula, x: PrimExpr) -> PrimExpr:
 def _exp2(f: Formula, x: PrimExpr) -> PrimExpr:
     x = clamped(f, x, -151.0, 129.0)
     power, whole = whole_part(f, x)
-    return exponential(f, f.name((x - whole) * f(0.6931471805599453), "r"), power)
+    return exponential(f, f.name((x - whole) * f(0.6931471805599453), "r"), power, whole)
 
 
 def _exp10(f: Formula, x: PrimExpr) -> PrimExpr:
@@ -105,7 +122,7 @@ def _exp10(f: Formula, x: PrimExpr) -> PrimExpr:
     power, whole = whole_part(f, x * f(3.321928094887362))
     r = f.name(x - whole * f(_LOG10_2_HIGH), "r")
     r = f.name(r - whole * f(_LOG10_2_LOW), "r")
-    return exponential(f, f.name(r * f(2.302585092994046), "r"), power)
+    return exponential(f, f.name(r * f(2.302585092994046), "r"), power, whole)
 
 
 def exponent_and_mantissa(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
@@ -193,7 +210,7 @@ def _sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
     return f(1.0) / (f(1.0) + _exp(f, f(0.0) - x))
 
 
-def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
+def rule(function: Function, scales: bool = False) -> Rule:
     """Return the rule for calls with one argument, whose formula is `function`."""
 
     def lower(call: Call) -> PrimExpr | None:
@@ -201,26 +218,31 @@ def rule(function: Function) -> Callable[[Call], PrimExpr | None]:
         if not dtype.is_float or dtype.bits > 32 or arg.dtype is not dtype:
             return None
         wide = DataType("float32").with_lanes(dtype.lanes)
-        formula = Formula(wide)
+        formula = Formula(wide, scales)
         x = formula.name(ops.cast(wide, arg), "x")
         return ops.cast(dtype, formula.result(function(formula, x)))
 
     return lower
 
 
+_THROUGH_EXP: dict[str, Function] = {
+    "tir.exp": _exp,
+    "tir.exp2": _exp2,
+    "tir.exp10": _exp10,
+    "tir.sigmoid": _sigmoid,
+}
 FLOAT32_RULES = {
-    "tir." + name: rule(function)
-    for name, function in (
-        ("exp", _exp),
-        ("exp2", _exp2),
-        ("exp10", _exp10),
-        ("log", _log),
-        ("log2", _log2),
-        ("log10", _log10),
-        ("log1p", log1p),
-        ("tanh", _tanh),
-        ("erf", _erf),
-        ("sigmoid", _sigmoid),
-    )
+    name: rule(function)
+    for name, function in {
+        **_THROUGH_EXP,
+        "tir.log": _log,
+        "tir.log2": _log2,
+        "tir.log10": _log10,
+        "tir.log1p": log1p,
+        "tir.tanh": _tanh,
+        "tir.erf": _erf,
+    }.items()
 }
 """Rules by operator name, for floats of up to 32 bits."""
+SCALING_RULES = {name: rule(function, scales=True) for name, function in _THROUGH_EXP.items()}
+"""Rules for machines that multiply vectors by powers of two in one instruction (AVX-512)."""

@@ -16,8 +16,10 @@ class Formula:
     return f.result(y * f(2.0) + y)
     """
 
-    def __init__(self, dtype: DataType) -> None:
+    def __init__(self, dtype: DataType, scales: bool = False) -> None:
         self.dtype = dtype
+        self.scales = scales
+        """Whether the machine multiplies vectors by powers of two in one instruction."""
         self.integer = DataType(f"int{dtype.bits}").with_lanes(dtype.lanes)
         self.parts: list[tuple[Var, PrimExpr]] = []
 

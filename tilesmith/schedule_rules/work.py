@@ -1,0 +1,78 @@
+"""Predicts how long blocks take, to decide whether threads are worth their while.
+
+Only the order of magnitude matters: the time is that of the vector operations or that of the
+memory traffic, whichever is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilesmith.ir import Call, IntImm, PrimExpr
+from tilesmith.ir.queries import nodes
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, Buffer
+from tilesmith.tir.schedule import BlockRV, Schedule
+
+__all__ = ["WORTH_CYCLES", "cycles_of", "is_worth_threads", "steps_of"]
+
+_UNKNOWN = 1 << 10
+"""Steps of a loop whose extent is not known, or elements along an axis."""
+WORTH_CYCLES = 15000.0
+"""So many cycles, about 5 us, are worth the start of threads."""
+_OPERATIONS_OF_CALL = 16
+"""Vector operations of a function such as exp."""
+_STARTED_PER_CYCLE = 2
+"""Vector operations that start in one cycle."""
+
+
+def is_worth_threads(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel) -> bool:
+    """Return whether blocks take long enough for a parallel loop."""
+    return cycles_of(sch, blocks, machine, machine.lanes(32)) >= WORTH_CYCLES
+
+
+def cycles_of(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel, lanes: int) -> float:
+    """Return about how many cycles one core takes for blocks in vectors of so many lanes."""
+    operations = 0.0
+    for block in blocks:
+        node: Block = sch.get(block)
+        operations += steps_of(sch, block) * _operations(node) / lanes
+    return max(operations / _STARTED_PER_CYCLE, _traffic(sch, blocks) / machine.l3_bandwidth)
+
+
+def steps_of(sch: Schedule, block: BlockRV) -> int:
+    """Return how often a block runs, with a guess for loops of unknown extent."""
+    return prod([_extent(sch.get(loop).extent) for loop in sch.get_loops(block)])
+
+
+def _extent(extent: PrimExpr) -> int:
+    return extent.value if isinstance(extent, IntImm) else _UNKNOWN
+
+
+def _operations(node: Block) -> int:
+    """Return about how many operations one step of a block takes."""
+    count = 1
+    for expr in nodes(node.body, PrimExpr):
+        if isinstance(expr, Call):
+            count += _OPERATIONS_OF_CALL
+        elif not isinstance(expr, IntImm) and expr.dtype.is_float:
+            count += 1
+    return count
+
+
+def _traffic(sch: Schedule, blocks: Sequence[BlockRV]) -> float:
+    """Return the bytes of what blocks read and write beyond what they hand to each other."""
+    sizes: dict[Buffer, int] = {}
+    read: set[Buffer] = set()
+    written: set[Buffer] = set()
+    for block in blocks:
+        node: Block = sch.get(block)
+        steps = steps_of(sch, block)
+        for regions, found in ((node.reads, read), (node.writes, written)):
+            for buffer in [region.buffer for region in regions]:
+                found.add(buffer)
+                elements = min(steps, prod([_extent(size) for size in buffer.shape]))
+                sizes[buffer] = max(sizes.get(buffer, 0), elements * buffer.dtype.nbytes)
+    inner = read & written
+    return sum([size for buffer, size in sizes.items() if buffer not in inner])
