@@ -33,6 +33,7 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
 
 _UNROLLED = ("pragma_unroll_explicit", False)
+_DOT_PRODUCTS = ("tir.dot_bf16bf16", "tir.dot_i8i8", "tir.dot_u8i8")
 _FEWEST_PRODUCTS = 1 << 20  # below about 20 microseconds of work, threads cost more than they save
 
 
@@ -92,7 +93,7 @@ def find_contraction(block: Block) -> Contraction | None:
 
 def _is_product(value: PrimExpr) -> bool:
     plain = value.value if isinstance(value, Cast) else value
-    return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8", "tir.dot_i8i8")
+    return isinstance(plain, Mul) or is_call(plain, *_DOT_PRODUCTS)
 
 
 def _extent(block: Block, variable: Var) -> int:

@@ -41,6 +41,11 @@ from tilesmith.relax.transform.byte_products import (
     dot_products,
 )
 from tilesmith.relax.transform.pack_bytes import BytePacking
+from tilesmith.relax.transform.pair_products import (
+    FEWEST_COLUMNS,
+    has_dot_products_of_pairs,
+    in_pairs,
+)
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
@@ -55,7 +60,6 @@ _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = operators.permute_dims.op
 _WIDENING = {operators.dequantize.op, operators.astype.op}
 _GREATEST_SHORT = 32767
-_FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
 
 def _sizes(expr: Any) -> list[int | None] | None:
@@ -78,7 +82,15 @@ def _is_served(call: Call) -> bool:
     """
     dtype, operands = _dtype(call), [_dtype(arg) for arg in call.args]
     is_small = dtype.is_float and dtype.bits <= 32
+    if _are_pairs(call):
+        return True
     return (is_small or dtype == "int32") and all(own == dtype for own in operands)
+
+
+def _are_pairs(call: Call) -> bool:
+    """Return whether a product adds products of bfloat16 in float32."""
+    operands = [_dtype(arg) for arg in call.args]
+    return _dtype(call) == "float32" and all(own == "bfloat16" for own in operands)
 
 
 def _dtype(expr: RelaxExpr) -> DataType:
@@ -111,10 +123,15 @@ def _unpacked(call: Call, reason: str) -> None:
 
 class _Pack(PyExprMutator):
     def __init__(
-        self, mod: IRModule, machine: MachineModel, instruction: DotProducts | None
+        self,
+        mod: IRModule,
+        machine: MachineModel,
+        instruction: DotProducts | None,
+        has_pairs: bool,
     ) -> None:
         super().__init__(mod)
         self.machine = machine
+        self.has_pairs = has_pairs
         self.moved_values: dict[Var, Any] = {}
         self.bytes = None
         if instruction is not None:
@@ -239,18 +256,19 @@ class _Pack(PyExprMutator):
         out = _sizes(call)
         tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
         width = max(tile.vectors, 1) * self.machine.lanes(32)
-        if array.shape[0] >= _FEWEST_COLUMNS:
+        if array.shape[0] >= FEWEST_COLUMNS:
             form = self.byte_depthwise if is_depthwise else self.byte_convolution
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
-        if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
-            packed = _tiled(array.transpose(2, 3, 1, 0), width)
+        if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
+            packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
-                topi.nn.conv2d_nhwc_packed, self.channels_last(data), packed, array.shape[0],
-                *options,
+                topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed,
+                self.channels_last(data), packed, array.shape[0], *options,
                 primfunc_name_hint="conv2d",
             )  # fmt: skip
+            made = self.with_dtype(call, made)
         elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
             made = self.builder_.call_te(
@@ -258,10 +276,26 @@ class _Pack(PyExprMutator):
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         elif groups == 1:
-            return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
+            return _unpacked(call, f"it has fewer than {FEWEST_COLUMNS} output channels")
         else:
             return _unpacked(call, "it has groups of more than one channel")
         return made
+
+    def packed_floats(
+        self, call: Call, weights: numpy.ndarray, width: int
+    ) -> tuple[Constant, bool]:
+        """Return packed weights ``(…, inputs, outputs)``, and whether they are words of pairs."""
+        is_short = weights.dtype == "bfloat16" and self.has_pairs
+        if _are_pairs(call) or is_short:
+            return _tiled(in_pairs(weights), width), True
+        return _tiled(weights, width), False
+
+    def with_dtype(self, call: Call, made: Any) -> Any:
+        """Return a result of a kernel in the dtype that the call has."""
+        made = self.builder_.normalize(made)
+        if _dtype(made) == _dtype(call):
+            return made
+        return operators.astype(self.builder_.emit(made), _dtype(call))
 
     def value_of(self, expr: Any) -> Any:
         """Return what a variable is bound to, and any other expression as it is."""
@@ -372,8 +406,8 @@ class _Pack(PyExprMutator):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
         if known_struct_info(data).ndim < 2:
             return _unpacked(call, "its left operand is a vector")
-        if array.shape[1] < _FEWEST_COLUMNS:
-            return _unpacked(call, f"its weights have fewer than {_FEWEST_COLUMNS} columns")
+        if array.shape[1] < FEWEST_COLUMNS:
+            return _unpacked(call, f"its weights have fewer than {FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
         rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
@@ -382,10 +416,12 @@ class _Pack(PyExprMutator):
             made = self.bytes.product(found, data, array, width)
             if made is not None:
                 return made
-        packed = _tiled(array, width)
-        return self.builder_.call_te(
-            topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
+        packed, in_words = self.packed_floats(call, array, width)
+        form = topi.nn.matmul_pairs if in_words else topi.nn.matmul_packed
+        made = self.builder_.call_te(
+            form, data, packed, array.shape[1], primfunc_name_hint="matmul"
         )
+        return self.with_dtype(call, made)
 
     def elementwise(self, call: Call) -> Any:
         tensors = [arg for arg in call.args if isinstance(known_struct_info(arg), TensorStructInfo)]
@@ -457,7 +493,8 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     """
     chosen = Target(target) if target is not None else Target("llvm")
     machine = machine_model(chosen)
-    mutator = _Pack(mod, machine, dot_products(chosen, machine))
+    has_pairs = has_dot_products_of_pairs(chosen, machine)
+    mutator = _Pack(mod, machine, dot_products(chosen, machine), has_pairs)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
             with fallbacks_within(variable.name_hint):
