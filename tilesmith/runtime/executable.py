@@ -36,6 +36,7 @@ The code also exports a function that does nothing, whose name ties it to the me
      "target": "llvm …",
      "programs": {NAME: functions that are run step by step, as `program.py` describes},
      "parts": [names of functions that only programs call],
+     "precision": "bfloat16", "float16", "int8" where `tilesmith.compile` was asked for it,
      "late_constants": {NAME: [dtype, shape]} of constants that are given after loading,
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
@@ -91,6 +92,17 @@ if TYPE_CHECKING:
 SHARED_LIBRARY = "library.so"
 
 
+def without_low_precision() -> UnsupportedError:
+    """Return the error for a comparison of a model that has no other form than its own."""
+    return UnsupportedError(
+        "there is no float32 form of this model to compare with",
+        notes=(
+            "accuracy_report is for what tilesmith.compile(…, precision=…) has returned, before it "
+            "is saved and where the target has that precision",
+        ),
+    )
+
+
 class Executable:
     """A compiled model. `executable(x)` calls `main`; `executable["name"]` is any of its functions.
 
@@ -133,6 +145,9 @@ class Executable:
         """Compiles the same model such that observers see its kernels; not after loading."""
         self.c_interface: Callable[..., list[str]] | None = None
         """Writes the model for C programs; not after loading."""
+        self.accuracy: Callable[[Any], Any] | None = None
+        """Compares the model with its float32 form, by layer; only for one of low precision that
+        has not been loaded."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -270,6 +285,15 @@ class Executable:
         of `timing.time_call`: number, repeat, min_repeat_ms, …
         """
         return evaluator(self.get_function(func_name), **options)
+
+    def accuracy_report(self, inputs: Any) -> Any:
+        """Return how well each product of a model of low precision agrees with float32, the worst
+        first: an `AccuracyReport`. ``inputs`` are those of one run, or a list of such: dictionaries
+        by name, or tuples.
+        """
+        if self.accuracy is None:
+            raise without_low_precision()
+        return self.accuracy(inputs)
 
     def profile(self, *inputs: Any, **named: Any) -> Any:
         """Run `main` on some inputs, and return a table of its kernels: `inspect.profile` with its

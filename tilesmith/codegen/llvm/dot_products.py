@@ -60,9 +60,7 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
 
 
-def _sum_of_pairs(
-    features: Collection[str], total: PrimExpr, product: PrimExpr
-) -> PrimExpr | None:
+def _sum_of_pairs(features: Collection[str], total: PrimExpr, product: PrimExpr) -> PrimExpr | None:
     """Return a sum with dot products of bfloat16 as a call of the instruction; None without one."""
     lanes = product.dtype.lanes
     name = _instruction_for_pairs(features, lanes)

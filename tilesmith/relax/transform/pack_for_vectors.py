@@ -242,7 +242,8 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its layouts are not NCHW and OIHW")
         if sizes is None or sizes[1] is None:
             return _unpacked(call, "its channels are not constant")
-        if not isinstance(weight, Constant):
+        weight = self.stored(weight)
+        if weight is None:
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
@@ -280,6 +281,15 @@ class _Pack(PyExprMutator):
         else:
             return _unpacked(call, "it has groups of more than one channel")
         return made
+
+    def stored(self, weight: Any) -> Constant | None:
+        """Return the constant that a weight is: also one of float16 that is widened for use."""
+        value = self.value_of(weight)
+        if isinstance(value, Call) and value.op is operators.astype.op:
+            inner = value.args[0]
+            is_narrow = isinstance(inner, Constant) and _dtype(inner) == "float16"
+            return inner if is_narrow and _dtype(value) == "float32" else None
+        return value if isinstance(value, Constant) else None
 
     def packed_floats(
         self, call: Call, weights: numpy.ndarray, width: int
@@ -397,7 +407,8 @@ class _Pack(PyExprMutator):
 
     def product(self, call: Any) -> Any:
         data, weight = call.args[:2]
-        if not isinstance(weight, Constant):
+        weight = self.stored(weight)
+        if weight is None:
             return None  # a product of two values: there are no weights to pack
         array = _values(weight)
         if array.ndim != 2:

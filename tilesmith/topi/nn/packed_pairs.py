@@ -88,9 +88,7 @@ def matmul_pairs(data: Tensor, weight: Tensor, columns: int) -> Tensor:
     """Return ``data @ B`` of bfloat16 for a B packed as (tiles, words, T) of uint32."""
     tile = get_const_int(weight.shape[2])
     count = op.floordiv(data.shape[-1] + 1, 2)
-    words = compute(
-        (*data.shape[:-1], count), lambda *i: _word(data, i[:-1], i[-1]), name="words"
-    )
+    words = compute((*data.shape[:-1], count), lambda *i: _word(data, i[:-1], i[-1]), name="words")
     k = te.reduce_axis((0, count), name="k")
     return compute(
         (*data.shape[:-1], columns),
