@@ -11,10 +11,12 @@ import click
 
 from tilesmith.cli.options import (
     InputShapes,
+    compile_options,
     existing_file,
     input_shape_option,
     json_option,
     model_argument,
+    precision_options,
     print_json,
     shapes,
     target_option,
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     help="Check accesses that are not proven to be inside of their buffers when the model runs;"
     " --report lists them.",
 )  # fmt: skip
+@precision_options
+@click.option(
+    "--accuracy-report", is_flag=True,
+    help="Compare --precision with float32, by layer, on the calibration data or random inputs.",
+)  # fmt: skip
 @click.option(
     "--params", type=click.Path(path_type=Path), metavar="FILE",
     help="Put the weights into this safetensors file, in the output's folder: models share it.",
@@ -64,6 +71,11 @@ def compile_command(
     target: str,
     input_shapes: InputShapes,
     bounds: str | None,
+    precision: str | None,
+    calibration: tuple[Path, ...],
+    method: str,
+    is_forced: bool,
+    accuracy_report: bool,
     params: Path | None,
     for_c: bool,
     report: bool,
@@ -79,6 +91,9 @@ def compile_command(
     existing_file(model, "a model")
     if params is not None and for_c:
         raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
+    if accuracy_report and precision is None:
+        raise ConfigError("--accuracy-report compares a --precision with float32; name one")
+    low = compile_options(precision, calibration, method, is_forced)
     suffix = ".o" if for_c else ".tsm"
     output = writable_place(output or model.with_suffix(suffix), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
@@ -91,7 +106,7 @@ def compile_command(
         from tilesmith.driver import compile as compile_model
 
         executable = compile_model(
-            str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds
+            str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds, **low
         )
         with phase("saving"):
             if for_c:
@@ -99,6 +114,8 @@ def compile_command(
             else:
                 executable.save(output, params=None if params is None else params.absolute())
     seconds = time.perf_counter() - start
+    used = executable.metadata.get("precision")
+    layers = _accuracy(executable, low["calibration"]) if accuracy_report and used else None
     size = output.stat().st_size
     if as_json:
         print_json(
@@ -108,16 +125,30 @@ def compile_command(
                 "target": str(chosen),
                 "seconds": seconds,
                 "bytes": size,
+                **({"precision": used} if precision else {}),
+                **({"accuracy": layers.to_json()} if layers else {}),
                 **({"fallbacks": fallbacks.to_json()} if report else {}),
                 **({"summary": _summed_up(summary, executable)} if verbose else {}),
             }
         )
     else:
         click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")
+        if precision and not used:
+            rows = [one for one, _ in executable.fallbacks.rows() if one.kind == "precision"]
+            click.echo(f"computed in float32: {'; '.join([one.reason for one in rows])}")
+        if layers:
+            click.echo(str(layers))
         if verbose:
             _print_summary(_summed_up(summary, executable))
         if report:
             _print_fallbacks(fallbacks)
+
+
+def _accuracy(executable: Executable, inputs: list[Any] | None) -> Any:
+    """Return the comparison of a model with float32, on random inputs if there are none."""
+    from tilesmith.cli.arrays import describe_inputs, random_inputs
+
+    return executable.accuracy_report(inputs or random_inputs(describe_inputs(executable)))
 
 
 def _summed_up(summary: Summary, executable: Executable) -> dict[str, Any]:

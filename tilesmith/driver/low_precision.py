@@ -49,8 +49,26 @@ class AccuracyReport:
     """The products and convolutions, the least agreeing first."""
     results: tuple[LayerAccuracy, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; a signal without noise has None."""
+        return {
+            "precision": self.precision,
+            "layers": [_row(one) for one in self.layers],
+            "results": [_row(one) for one in self.results],
+        }
+
     def __str__(self) -> str:
         return accuracy_table([*self.results, *self.layers])
+
+
+def _row(layer: LayerAccuracy) -> dict[str, Any]:
+    ratio = layer.signal_to_noise
+    return {
+        "name": layer.name,
+        "shape": [int(size) for size in layer.shape],
+        "signal_to_noise_db": ratio if ratio != float("inf") else None,
+        "greatest_error": layer.greatest_error,
+    }
 
 
 def _why_slower(dtype: str, target: Target) -> str | None:

@@ -94,7 +94,8 @@ def compile(
         if cached is not None:
             cached.observed_program = partial(_observed, path, chosen, again)
             cached.c_interface = partial(_written_for_c, path, chosen, again)
-            cached.accuracy = partial(_accuracy, path, chosen, again)
+            if low.dtype is not None:
+                cached.accuracy = partial(_accuracy, path, chosen, again)
             return cached
     if path is None and _is_tensor_program(model_or_module):
         if low.dtype is not None:
