@@ -56,12 +56,13 @@ class Histogram:
         flat = numpy.asarray(values, "float32").reshape(-1)
         if not flat.size:
             return
-        low, high = min(self.low, float(flat.min())), max(self.high, float(flat.max()))
-        if not numpy.isfinite(low + high):
+        least, greatest = float(flat.min()), float(flat.max())
+        if not numpy.isfinite([least, greatest]).all():
             raise ConfigError(
                 "the calibration data lead to a value that is not finite",
                 notes=("give typical inputs of the model",),
             )
+        low, high = min(self.low, least), max(self.high, greatest)
         if (low, high) != (self.low, self.high):
             before, known = self.centres, self.counts
             self.low, self.high = low, high

@@ -35,6 +35,7 @@ from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
+from tilesmith.target.features import architecture, is_host, target_features
 from tilesmith.target.machine import machine_model
 
 __all__ = ["AccuracyReport", "build_low"]
@@ -73,11 +74,14 @@ def _row(layer: LayerAccuracy) -> dict[str, Any]:
 
 def _why_slower(dtype: str, target: Target) -> str | None:
     """Return why a target is not faster with a dtype than with float32; None if it is."""
-    if target.kind.name == "cuda" or not back_end_of(target).graph_passes:
+    if not back_end_of(target).graph_passes:
         return f"weights are not packed for {target.kind.name}"
     machine = machine_model(target)
     if dtype == "bfloat16" and not has_dot_products_of_pairs(target, machine):
         return "the target has no dot products of bfloat16 (avx512bf16; bf16 on Arm)"
+    features = target_features(target)
+    if dtype == "float16" and architecture(target) == "x86" and "f16c" not in features:
+        return "the target has no conversions of float16 (f16c)"
     if dtype == "int8" and dot_products(target, machine) is None:
         return "the target has no dot products of bytes (avx2; dotprod or i8mm on Arm)"
     return None
@@ -134,20 +138,14 @@ def _runnable(target: Target) -> Target:
     """Return a target whose code runs here: the model of floats is run for calibration."""
     return (
         target
-        if back_end_of(target).kernel_object is not None and _is_host(target)
+        if back_end_of(target).kernel_object is not None and is_host(target)
         else (Target("llvm"))
     )
 
 
-def _is_host(target: Target) -> bool:
-    from tilesmith.target.features import is_host
-
-    return is_host(target)
-
-
 def _compared(module: IRModule, form: _Form, inputs: Any) -> AccuracyReport:
     """Run both forms of a prepared module on inputs, and compare what products give."""
-    if not _is_host(form.target):
+    if not is_host(form.target):
         raise UnsupportedError(
             f"code for {form.target} does not run here, so that nothing can be compared"
         )

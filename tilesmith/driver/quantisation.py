@@ -177,7 +177,7 @@ def calibrated(
     all the data, and gives their values.
     """
     places = sites(mod)
-    run = compile_module(with_results(mod, places)) if places else None
+    run = None
     histograms = [Histogram() for _ in places]
     main: Any = mod["main"]
     names = [param.name_hint for param in main.params]
@@ -185,8 +185,10 @@ def calibrated(
     for batch in data:
         given = arguments(names, batch)
         count += 1
-        if run is None:
+        if not places:
             continue
+        if run is None:
+            run = compile_module(with_results(mod, places))
         values = flat(run(*given))
         for histogram, value in zip(histograms, values[len(values) - len(places) :]):
             histogram.add(value)
