@@ -8,6 +8,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -50,12 +51,16 @@ def torch_contestant(model: onnx.ModelProto, feed: dict[str, np.ndarray], thread
     return lambda: graph(feed)
 
 
-def tilesmith_contestant(model: onnx.ModelProto, feed: dict[str, np.ndarray], threads: int) -> Run:
-    """Prepare this compiler, for the CPU of this machine."""
+def tilesmith_contestant(
+    model: onnx.ModelProto, feed: dict[str, np.ndarray], threads: int, **options: Any
+) -> Run:
+    """Prepare this compiler, for the CPU of this machine; ``options`` are those of
+    `tilesmith.compile`.
+    """
     import tilesmith
 
     tilesmith.set_num_threads(threads)
-    executable = tilesmith.compile(model, target=f"llvm -num-cores={threads}")
+    executable = tilesmith.compile(model, target=f"llvm -num-cores={threads}", **options)
     arrays = list(feed.values())
 
     def run() -> Sequence[np.ndarray]:
