@@ -109,7 +109,9 @@ def quantised(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> onnx.Model
             return next(self.rows, None)
 
     with tempfile.TemporaryDirectory() as folder:
-        before, folded, after = [Path(folder) / f"{name}.onnx" for name in ("f32", "folded", "int8")]
+        before, folded, after = [
+            Path(folder) / f"{name}.onnx" for name in ("f32", "folded", "int8")
+        ]
         onnx.save(model, before)
         quantization.quant_pre_process(before, folded, skip_symbolic_shape=True)
         quantization.quantize_static(
