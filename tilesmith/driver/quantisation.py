@@ -91,7 +91,8 @@ def _output_axis(call: Any) -> int | None:
         return None
     shape = numpy.asarray(call.args[1].data).shape
     if call.op is operators.matmul.op:
-        is_matrix = len(shape) == 2 and known_struct_info(call.args[0]).ndim >= 2
+        data: Any = known_struct_info(call.args[0])
+        is_matrix = len(shape) == 2 and data.ndim >= 2
         return 1 if is_matrix and shape[1] >= FEWEST_COLUMNS else None
     if call.op is not operators.nn.conv2d.op:
         return None
@@ -249,7 +250,8 @@ class _Quantised(PyExprMutator):
         args = [self.read(arg) for arg in op.args]
         axis = _output_axis(op) if policy == Precision.ALWAYS else None
         if axis is not None and _is_float32(op):
-            integers, scales = _stored_weight(numpy.asarray(op.args[1].data), axis)
+            weight: Any = op.args[1]
+            integers, scales = _stored_weight(numpy.asarray(weight.data), axis)
             points = const(numpy.zeros(len(scales), "int8"))
             wide = operators.dequantize(const(integers), const(scales), points, axis, "float32")
             args[1] = self.builder_.emit(wide)

@@ -30,7 +30,10 @@ from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, ForKind, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "schedule_contraction"]
+__all__ = [
+    "Contraction", "find_contraction", "follower_of", "multiplies_and_adds", "parallelise",
+    "schedule_contraction",
+]  # fmt: skip
 
 _UNROLLED = ("pragma_unroll_explicit", False)
 _DOT_PRODUCTS = ("tir.dot_bf16bf16", "tir.dot_i8i8", "tir.dot_u8i8")
@@ -115,7 +118,7 @@ def schedule_contraction(
     sch: Schedule, block: BlockRV, plan: Contraction, machine: MachineModel, threads: int
 ) -> None:
     """Tile, vectorise and parallelise a contraction together with its consumer."""
-    follower = _follower(sch, block)
+    follower = follower_of(sch, block)
     lanes = machine.lanes(32)
     outer, row, vector = _axes(sch, follower, plan)
     rows_extent, columns = _constant(sch, row), _constant(sch, vector)
@@ -147,7 +150,7 @@ def schedule_contraction(
     _tile_body(sch, block, order[-1], lanes)
     _finish_follower(sch, inner, lanes)
     if _work(sch.get(block)) >= _FEWEST_PRODUCTS:
-        _parallelise(sch, order, threads)
+        parallelise(sch, order, threads)
 
 
 def _work(block: Block) -> int:
@@ -159,7 +162,7 @@ def _work(block: Block) -> int:
     return total
 
 
-def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
+def follower_of(sch: Schedule, block: BlockRV) -> BlockRV:
     """Return the block that reads the result element by element; insert a copy if there is none."""
     store = sch.get(block).body
     consumers = sch.get_consumers(block)
@@ -272,7 +275,7 @@ def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
         _unroll(sch, loop)
 
 
-def _parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
+def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
     """Fuse outer loops until there is work for all threads, and run the result in parallel."""
     if threads < 2:
         return

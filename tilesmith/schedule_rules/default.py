@@ -11,6 +11,7 @@ from functools import partial
 
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.queries import mentions, variables
+from tilesmith.schedule_rules.amx import has_amx, is_sum_of_pairs, schedule_amx
 from tilesmith.schedule_rules.contraction import (
     find_contraction,
     multiplies_and_adds,
@@ -56,6 +57,8 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
+    if has_amx(target):
+        sch = _products_of_tiles(sch, threads)
     for rule in (_contractions, _row_reductions, _simple_blocks):
         sch = rule(sch, machine, threads)
     return sch
@@ -80,9 +83,20 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
     return top_blocks(sch, variable)
 
 
+def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
+    """Schedule sums of products of bfloat16 for AMX; those that do not fit are left to vectors."""
+    for block in _blocks(sch):
+        if not _is_there(sch, block) or not is_sum_of_pairs(sch.get(block)):
+            continue
+        plan = find_contraction(sch.get(block))
+        if plan is not None:
+            sch = _attempt(sch, block, lambda s, b=block, p=plan: schedule_amx(s, b, p, threads))
+    return sch
+
+
 def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     for block in _blocks(sch):
-        if not _is_there(sch, block):
+        if not _is_there(sch, block) or _is_scheduled(sch, block):
             continue
         if find_contraction(sch.get(block)) is None and multiplies_and_adds(sch.get(block)):
             sch = _attempt(sch, block, partial(transpose_operand, block=block))
@@ -128,6 +142,11 @@ def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedu
         if loops and not any(_is_marked(sch, loop) for loop in loops):
             sch = _attempt(sch, block, lambda s, b=block: _schedule_simple(s, b, lanes, threads))
     return sch
+
+
+def _is_scheduled(sch: Schedule, block: BlockRV) -> bool:
+    """Return whether a block has become an instruction, or lies under loops with marks."""
+    return any(_is_marked(sch, loop) for loop in sch.get_loops(block))
 
 
 def _is_marked(sch: Schedule, loop: LoopRV) -> bool:

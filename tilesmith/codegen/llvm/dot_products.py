@@ -47,7 +47,7 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     """Return the sum of vectors and dot products as a call of the instruction that adds; None if it
     is no such sum or the target has no such instruction.
     """
-    if is_call(product, _PAIRS):
+    if isinstance(product, Call) and is_call(product, _PAIRS):
         return _sum_of_pairs(features, total, product)
     if not is_call(product, _SIGNED, _UNSIGNED):
         return None
@@ -60,7 +60,7 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
 
 
-def _sum_of_pairs(features: Collection[str], total: PrimExpr, product: PrimExpr) -> PrimExpr | None:
+def _sum_of_pairs(features: Collection[str], total: PrimExpr, product: Call) -> PrimExpr | None:
     """Return a sum with dot products of bfloat16 as a call of the instruction; None without one."""
     lanes = product.dtype.lanes
     name = _instruction_for_pairs(features, lanes)

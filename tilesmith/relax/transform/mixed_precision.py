@@ -152,11 +152,13 @@ class _NarrowWeights(PyExprMutator):
             return call
         if call.op.get_attr("TMixedPrecisionPolicy", Precision.NEVER) != Precision.ALWAYS:
             return call
-        data, weight = call.args[:2]
+        data: Any = call.args[0]
+        weight: Any = call.args[1]
+        attrs: Any = call.attrs
         if not is_packable(call, weight) or not all(_is_float32(one) for one in (*call.args, call)):
             return call
         narrow = Constant(weight.data.numpy_view().astype(self.dtype.numpy()))
-        attrs = {**dict(call.attrs.items()), "out_dtype": "float32"}
+        attrs = {**dict(attrs.items()), "out_dtype": "float32"}
         if self.dtype == "float16":
             wide = self.builder_.emit(operators.astype(narrow, "float32"))
             return Call(call.op, [data, wide], attrs, call.sinfo_args, call.span)

@@ -286,7 +286,7 @@ class _Pack(PyExprMutator):
         """Return the constant that a weight is: also one of float16 that is widened for use."""
         value = self.value_of(weight)
         if isinstance(value, Call) and value.op is operators.astype.op:
-            inner = value.args[0]
+            inner: Any = value.args[0]
             is_narrow = isinstance(inner, Constant) and _dtype(inner) == "float16"
             return inner if is_narrow and _dtype(value) == "float32" else None
         return value if isinstance(value, Constant) else None

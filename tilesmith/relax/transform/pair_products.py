@@ -53,7 +53,7 @@ def is_packable(call: Call, weight: Any) -> bool:
     shape = numpy.asarray(weight.data).shape
     attrs: Any = call.attrs
     if call.op is operators.matmul.op:
-        data = known_struct_info(call.args[0])
+        data: Any = known_struct_info(call.args[0])
         return len(shape) == 2 and shape[1] >= FEWEST_COLUMNS and data.ndim >= 2
     if call.op is not operators.nn.conv2d.op:
         return False
