@@ -87,3 +87,20 @@ def test_functions_outside_of_models():
     func = te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 1)])
     with PassContext(config={"tir.enable_debug": True}):
         assert "!dbg" in ts.compile(IRModule({"main": func})).get_source("ll")
+
+
+def test_workers_compile_deep_expressions():
+    """Found by models of scikit-learn: distances unrolled over the features."""
+    x = te.placeholder((64,), "float32", "x")
+
+    def sum_of_many(i):
+        value = x[i]
+        for k in range(400):
+            value = te.sin(value) * ts.tir.const(k, "float32")
+        return value
+
+    function = te.create_prim_func([x, te.compute((64,), sum_of_many, "y")])
+    work = KernelJob({"deep": function}, Target("llvm"), schedule=True)
+    request = {"target": "llvm", "schedule": True, "settings": work.settings}
+    text = save_json(work.renamed()).encode()
+    handle_job(request, [text])

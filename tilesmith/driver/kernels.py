@@ -25,6 +25,7 @@ from tilesmith.support.cache import DiskCache, digest, version_digest
 from tilesmith.support.errors import InternalError
 from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
 from tilesmith.support.knobs import knobs
+from tilesmith.support.recursion import deep_recursion
 from tilesmith.support.workers import WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
@@ -168,6 +169,7 @@ def lower_jobs(
     return lower_kernels(whole if before is None else before(whole), target)
 
 
+@deep_recursion
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """Handle one message in a worker: compile the job that it describes."""
     module = load_json(blobs[0].decode())

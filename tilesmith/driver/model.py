@@ -21,6 +21,7 @@ from tilesmith.driver.object_models import (
 from tilesmith.driver.precision_options import low_precision
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
+from tilesmith.runtime.artifact import read_artifact
 from tilesmith.runtime.executable import Executable, without_low_precision
 from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
@@ -32,6 +33,7 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
+from tilesmith.support.file_memory import remembered
 from tilesmith.support.summary import phase
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
@@ -184,13 +186,20 @@ def _cached(key: str) -> Executable | None:
     if found is None:
         return None
     try:
-        executable = Executable.load(found)
-    except ArtifactError as error:
+        remembered(found, "checksums of an artifact", _checked)
+        executable = Executable.load(found, check_contents=False)
+    except (ArtifactError, OSError) as error:
         record_fallback("cache", MODEL_CACHE.name, error)
         MODEL_CACHE.drop_damaged(key, "it cannot be loaded")
         return None
     executable.fallbacks.record()
     return executable
+
+
+def _checked(artifact: Path) -> str:
+    """Raise ArtifactError unless an artifact is as it was written."""
+    read_artifact(artifact)
+    return "as written"
 
 
 def _check_shapes(shapes: Any) -> None:
@@ -231,13 +240,22 @@ def model_key(
     path: Path, target: Target, shapes: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> str:
     """Return a digest of a model file, the data files beside it, and the compilation's settings."""
-    from tilesmith.relax.frontend.onnx import model_files
-
-    contents = [file_digest(file) for file in model_files(path)]  # files may exceed the memory
+    try:
+        files = json.loads(remembered(path, "files of an ONNX model", _files))
+        contents = [remembered(file, "contents", file_digest) for file in files]
+    except OSError:  # one is not there: what looks for them tells which
+        contents = [file_digest(file) for file in json.loads(_files(path))]
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
     if settings:
         described += json.dumps(settings, sort_keys=True)
     return digest(*contents, code_identity(target), described, version_digest())
+
+
+def _files(path: Path) -> str:
+    """Return the places of an ONNX model and of the data files beside it, as JSON."""
+    from tilesmith.relax.frontend.onnx import model_files
+
+    return json.dumps([str(file.absolute()) for file in model_files(path)])
 
 
 def import_model(model: Any, input_shapes: Mapping[str, Any] | None = None) -> IRModule:

@@ -412,18 +412,20 @@ class Executable:
         return has_artifact(path)
 
     @staticmethod
-    def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> Executable:
+    def load(
+        path: PathLike,
+        params: PathLike | Mapping[str, Any] | None = None,
+        check_contents: bool = True,
+    ) -> Executable:
         """Load a saved model. Raises ArtifactError for a file that is truncated, changed, of
-        another version, or for another machine.
-
-        ``params``: where the shared parameters are, if they do not lie beside the artifact; or
-        arrays to take in their place, by the names of `constants`."""
-        artifact = read_artifact(path, params)
-        where = os.fspath(path)
+        another version, or for another machine. ``params``: where the shared parameters are, if
+        they do not lie beside the artifact; or arrays to take in their place, by the names of
+        `constants`. ``check_contents``: compare the checksums, for which all of it is read.
+        """
+        artifact = read_artifact(path, params, check_contents)
+        where, external = os.fspath(path), None
         with _named(where):
-            described = artifact.metadata.get("external")
-            external = None
-            if described is not None:
+            if (described := artifact.metadata.get("external")) is not None:
                 external = ExternalModules.load(described, artifact.code, artifact.parameters)
             for name, content in artifact.code.items():
                 if not name.startswith("external."):

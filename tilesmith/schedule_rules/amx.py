@@ -41,8 +41,8 @@ def is_sum_of_pairs(block: Block) -> bool:
 
 
 def tile_product(rows: int, columns: int, steps: int) -> str:
-    """Return the name of the intrinsic ``C += A B`` of words of pairs, for so many tiles of rows and
-    of columns, and steps of 16 words; it is defined at first use.
+    """Return the name of the intrinsic ``C += A B`` of words of pairs, for so many tiles of rows
+    and of columns, and steps of 16 words; it is defined at first use.
     """
     name = f"amx_{rows}x{columns}x{steps}_pairs"
     if TensorIntrin.get(name, allow_missing=True) is None:

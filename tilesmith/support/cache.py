@@ -41,6 +41,7 @@ _DIGEST_SIZE = 32
 _PUTS_BETWEEN_SWEEPS = 64
 _KEEP_AFTER_SWEEP = 0.8
 _KEY = re.compile("[0-9a-f]{64}")
+_SECONDS_BETWEEN_MARKS = 3600
 _SECONDS_UNTIL_LEFT_OVER = 3600  # a file that is still being written is younger
 
 
@@ -224,8 +225,7 @@ class DiskCache:
             if damaged:
                 self._remove(path, "a folder is in its place")
             return None
-        with contextlib.suppress(OSError):  # not in a folder that can only be read
-            os.utime(path)  # the sweep removes the least recently used entries
+        _mark_as_used(path)
         self.hits += 1
         return path
 
@@ -334,6 +334,15 @@ class DiskCache:
 
 _warned: set[Path] = set()
 _lock = threading.Lock()
+
+
+def _mark_as_used(path: Path) -> None:
+    """Note that an entry is in use: the sweep removes the least recently used ones. An entry that
+    was used shortly before keeps its times, so that what is known about the file stays known.
+    """
+    with contextlib.suppress(OSError):  # not in a folder that can only be read
+        if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_MARKS:
+            os.utime(path)
 
 
 def _make_way(path: Path) -> None:

@@ -171,6 +171,30 @@ def test_a_size_that_is_a_multiple():
     agree(run(module, "main", x.numpy())[0], x.reshape(-1, 2).sum(1))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_factor": 1.7, "mode": "bilinear"},
+        {"scale_factor": 2, "mode": "bilinear", "align_corners": True},
+        {"size": (9, 5), "mode": "bilinear"},
+        {"scale_factor": 2, "mode": "bicubic"},
+        {"size": (1, 13), "mode": "bicubic", "align_corners": True},
+    ],
+    ids=lambda options: "-".join(str(value) for value in options.values()),
+)
+def test_images_of_any_size_are_resized(options):
+    """Found by the fuzzer."""
+
+    def function(x):
+        return nn.functional.interpolate(x, **options)
+
+    sizes = {2: Dim("height", min=2, max=64), 3: Dim("width", min=2, max=64)}
+    module = imported(function, torch.randn(1, 2, 5, 7), dynamic_shapes=((sizes,),))
+    for height, width in ((4, 6), (2, 9)):
+        x = torch.randn(1, 2, height, width)
+        agree(run(module, "main", x.numpy())[0], function(x))
+
+
 def test_sizes_that_depend_on_data():
     def function(x):
         places = torch.nonzero(x > 0)

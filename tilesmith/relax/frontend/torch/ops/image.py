@@ -19,6 +19,11 @@ from tilesmith.relax.frontend.torch.node import (
     reshape,
     shape_of,
 )
+from tilesmith.relax.frontend.torch.ops.interpolation import (
+    cubic_taps,
+    interpolated,
+    linear_taps,
+)
 from tilesmith.relax.frontend.torch.registry import converter
 from tilesmith.runtime.dtype import DataType
 
@@ -68,34 +73,44 @@ def _repeated(node: AtenNode, x: Any, axis: int, factor: Any) -> Any:
 
 @converter("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 def _linear(node: AtenNode) -> Any:
-    return _by_matrices(node, _linear_weights)
+    return _resized(node, _linear_weights, linear_taps)
 
 
 @converter("upsample_bicubic2d")
 def _cubic(node: AtenNode) -> Any:
-    return _by_matrices(node, _cubic_weights)
+    return _resized(node, _cubic_weights, cubic_taps)
 
 
 @converter("_upsample_bilinear2d_aa")
 def _linear_smoothed(node: AtenNode) -> Any:
-    return _by_matrices(node, _smoothed_weights)
+    return _resized(node, _smoothed_weights, None)
 
 
-def _by_matrices(node: AtenNode, weights: Any) -> Any:
-    """Multiply each axis that changes by a constant matrix of weights."""
+def _resized(node: AtenNode, weights: Any, taps: Any) -> Any:
+    """Multiply each axis that changes by a constant matrix of weights; one of symbolic size by the
+    weights of its taps, which are computed where they are used.
+    """
     x = node.tensor("self") if "self" in node.arguments else node.tensor("input")
     rank = rank_of(x) - 2
     aligned = bool(node["align_corners"])
-    befores = node.static(shape_of(x)[2:], "resizing")
-    afters = node.static(node.shape[2:], "resizing")
-    if _is_plain(node, x, aligned, befores, afters, weights):
+    befores, afters = shape_of(x)[2:], node.shape[2:]
+    if taps is None:
+        befores, afters = node.static(befores, "resizing"), node.static(afters, "resizing")
+    is_known = all(isinstance(size, int) for size in [*befores, *afters])
+    if is_known and _is_plain(node, x, aligned, befores, afters, weights):
         mode = "align_corners" if aligned else "half_pixel"
         return op.image.resize2d(x, afters, method="linear", coordinate_transformation_mode=mode)
     for axis, (before, after, factor) in enumerate(zip(befores, afters, _factors(node, rank))):
-        if before == after and (aligned or not factor or float(factor) == 1.0):
-            continue
-        matrix = weights(before, after, _positions(before, after, factor, aligned), factor)
-        x = node.emit(_times_matrix(x, matrix, axis + 2))
+        if before is after or (isinstance(before, int) and before == after):
+            if aligned or not factor or float(factor) == 1.0:
+                continue
+        if isinstance(before, int) and isinstance(after, int):
+            matrix = weights(before, after, _positions(before, after, factor, aligned), factor)
+            x = node.emit(_times_matrix(x, matrix, axis + 2))
+        else:
+            name = "resized_axis"
+            options = (axis + 2, after, factor, aligned, taps)
+            x = node.emit(node.call_te(interpolated, x, *options, primfunc_name_hint=name))
     return x
 
 

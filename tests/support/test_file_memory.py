@@ -1,0 +1,74 @@
+"""What was found out about a file is remembered until the file changes."""
+
+import os
+
+import pytest
+
+from tilesmith.support import file_memory
+from tilesmith.support.cache import file_digest
+from tilesmith.support.file_memory import remembered
+from tilesmith.support.knobs import knobs
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"weights")
+    with knobs.override(cache=True, cache_dir=tmp_path / "cache"):
+        yield path
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Take files that were written just now for old ones."""
+    monkeypatch.setattr(file_memory, "_SECONDS_UNTIL_SETTLED", -10.0)
+
+
+def count(asked):
+    def answer(path):
+        asked.append(path)
+        return file_digest(path)
+
+    return answer
+
+
+def test_a_file_is_read_once(model, settled):
+    asked = []
+    found = [remembered(model, "contents", count(asked)) for _ in range(3)]
+    assert found == [file_digest(model)] * 3 and asked == [model]
+
+
+@pytest.mark.parametrize("size_changes", [True, False])
+def test_a_changed_file_is_read_again(model, settled, size_changes):
+    asked = []
+    before = remembered(model, "contents", count(asked))
+    model.write_bytes(b"other weights" if size_changes else b"WEIGHTS")
+    moment = model.stat().st_mtime_ns
+    os.utime(model, ns=(moment, moment + 1))  # where the clock of the file system is coarse
+    assert remembered(model, "contents", count(asked)) != before and len(asked) == 2
+
+
+def test_a_file_put_in_the_place_of_another_is_read(model, settled, tmp_path):
+    before, times = remembered(model, "contents", file_digest), model.stat()
+    other = tmp_path / "other"
+    other.write_bytes(b"WEIGHTS")
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.replace(other, model)
+    assert remembered(model, "contents", file_digest) == file_digest(model) != before
+
+
+def test_a_file_that_changed_just_now_is_not_remembered(model):
+    asked = []
+    for _ in range(2):
+        remembered(model, "contents", count(asked))
+    assert len(asked) == 2
+
+
+def test_questions_are_told_apart(model, settled):
+    assert remembered(model, "contents", file_digest) != remembered(model, "size", lambda _: "7")
+
+
+def test_a_missing_file(model):
+    model.unlink()
+    with pytest.raises(FileNotFoundError):
+        remembered(model, "contents", file_digest)
