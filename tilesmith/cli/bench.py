@@ -44,11 +44,8 @@ def bench_command(
     batches: tuple[int, ...],
     target: str,
     input_shapes: InputShapes,
-    precision: str | None,
-    calibration: tuple[Path, ...],
-    method: str,
-    is_forced: bool,
     as_json: bool,
+    **given_precision: Any,
 ) -> None:
     """Measure the latency of MODEL.onnx (or MODEL.tsm) on random inputs.
 
@@ -67,9 +64,9 @@ def bench_command(
     is_artifact = model.suffix == ".tsm"
     if is_artifact and input_shapes:
         raise ConfigError("--input-shape is for models; a compiled model has its sizes")
-    if is_artifact and precision:
+    if is_artifact and given_precision["precision"]:
         raise ConfigError("--precision is for models; a compiled model has its precision")
-    low = compile_options(precision, calibration, method, is_forced)
+    low = compile_options(**given_precision)
     chosen = Target(target)
     if threads is not None:
         set_num_threads(threads)

@@ -71,16 +71,13 @@ def compile_command(
     target: str,
     input_shapes: InputShapes,
     bounds: str | None,
-    precision: str | None,
-    calibration: tuple[Path, ...],
-    method: str,
-    is_forced: bool,
     accuracy_report: bool,
     params: Path | None,
     for_c: bool,
     report: bool,
     verbose: bool,
     as_json: bool,
+    **given_precision: Any,
 ) -> None:
     """Compile MODEL.onnx into one file that runs without it."""
     from tilesmith.support.fallbacks import collect_fallbacks
@@ -91,11 +88,11 @@ def compile_command(
     existing_file(model, "a model")
     if params is not None and for_c:
         raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
+    precision = given_precision["precision"]
     if accuracy_report and precision is None:
         raise ConfigError("--accuracy-report compares a --precision with float32; name one")
-    low = compile_options(precision, calibration, method, is_forced)
-    suffix = ".o" if for_c else ".tsm"
-    output = writable_place(output or model.with_suffix(suffix), model)
+    low = compile_options(**given_precision)
+    output = writable_place(output or model.with_suffix(".o" if for_c else ".tsm"), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
     start = time.perf_counter()
     with (
@@ -103,11 +100,8 @@ def compile_command(
         collect_fallbacks() as fallbacks,
         collect_summary() as summary,
     ):
-        from tilesmith.driver import compile as compile_model
-
-        executable = compile_model(
-            str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds, **low
-        )
+        options = {"target": chosen, "input_shapes": shapes(input_shapes), "bounds": bounds, **low}
+        executable = _compiled(model, options)
         with phase("saving"):
             if for_c:
                 executable.export_c(output)
@@ -116,32 +110,48 @@ def compile_command(
     seconds = time.perf_counter() - start
     used = executable.metadata.get("precision")
     layers = _accuracy(executable, low["calibration"]) if accuracy_report and used else None
-    size = output.stat().st_size
+    found = {
+        "model": str(model),
+        "output": str(output),
+        "target": str(chosen),
+        "seconds": seconds,
+        "bytes": output.stat().st_size,
+        **({"precision": used} if precision else {}),
+        **({"accuracy": layers.to_json()} if layers else {}),
+        **({"fallbacks": fallbacks.to_json()} if report else {}),
+        **({"summary": _summed_up(summary, executable)} if verbose else {}),
+    }
     if as_json:
-        print_json(
-            {
-                "model": str(model),
-                "output": str(output),
-                "target": str(chosen),
-                "seconds": seconds,
-                "bytes": size,
-                **({"precision": used} if precision else {}),
-                **({"accuracy": layers.to_json()} if layers else {}),
-                **({"fallbacks": fallbacks.to_json()} if report else {}),
-                **({"summary": _summed_up(summary, executable)} if verbose else {}),
-            }
-        )
-    else:
-        click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")
-        if precision and not used:
-            rows = [one for one, _ in executable.fallbacks.rows() if one.kind == "precision"]
-            click.echo(f"computed in float32: {'; '.join([one.reason for one in rows])}")
-        if layers:
-            click.echo(str(layers))
-        if verbose:
-            _print_summary(_summed_up(summary, executable))
-        if report:
-            _print_fallbacks(fallbacks)
+        print_json(found)
+        return
+    _print_made(found, executable, layers)
+    if report:
+        _print_fallbacks(fallbacks)
+
+
+def _compiled(model: Path, options: dict[str, Any]) -> Executable:
+    """Return the executable of a model file."""
+    from tilesmith.driver import compile as compile_model
+
+    made: Executable = compile_model(str(model), **options)
+    return made
+
+
+def _print_made(found: dict[str, Any], executable: Executable, layers: Any) -> None:
+    """Print a line about the file, one about a precision that was not used, and what was asked
+    for.
+    """
+    size = f"{found['bytes'] / 1e6:.1f} MB"
+    click.echo(
+        f"{found['output']}: {size}, compiled in {found['seconds']:.1f} s for {found['target']}"
+    )
+    if "precision" in found and not found["precision"]:
+        rows = [one for one, _ in executable.fallbacks.rows() if one.kind == "precision"]
+        click.echo(f"computed in float32: {'; '.join([one.reason for one in rows])}")
+    if layers:
+        click.echo(str(layers))
+    if "summary" in found:
+        _print_summary(found["summary"])
 
 
 def _accuracy(executable: Executable, inputs: list[Any] | None) -> Any:

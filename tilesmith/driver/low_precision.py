@@ -130,7 +130,7 @@ def build_low(
     executable = form.build(module)
     executable.add_fallbacks(noted)
     executable.metadata["precision"] = dtype
-    executable.accuracy = partial(_compared, module, form)
+    executable.accuracy_report = partial(_compared, module, form)
     return executable
 
 

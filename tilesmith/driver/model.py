@@ -18,11 +18,11 @@ from tilesmith.driver.object_models import (
     import_exported_program,
     is_exported_program,
 )
-from tilesmith.driver.precision_options import low_precision
+from tilesmith.driver.precision_options import LowPrecision, low_precision
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.artifact import read_artifact
-from tilesmith.runtime.executable import Executable, without_low_precision
+from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
 from tilesmith.support.errors import (
@@ -94,19 +94,9 @@ def compile(
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
-            cached.observed_program = partial(_observed, path, chosen, again)
-            cached.c_interface = partial(_written_for_c, path, chosen, again)
-            if low.dtype is not None:
-                cached.accuracy = partial(_accuracy, path, chosen, again)
-            return cached
+            return _from_cache(cached, (path, chosen, again))
     if path is None and _is_tensor_program(model_or_module):
-        if low.dtype is not None:
-            raise UnsupportedError(
-                "precision is for models; a PrimFunc has the dtypes that it was written with"
-            )
-        from tilesmith.lowering import build as build_functions
-
-        return build_functions(model_or_module, target=chosen)
+        return _built_functions(model_or_module, chosen, low)
     from tilesmith.driver.kernels import start_workers
     from tilesmith.driver.relax_build import build
 
@@ -128,6 +118,26 @@ def compile(
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
+
+
+def _from_cache(cached: Executable, again: tuple[Path, Target, Mapping[str, Any]]) -> Executable:
+    """Return a model from the cache that compiles once more for what the cache does not hold."""
+    cached.observed_program = partial(_observed, *again)
+    cached.c_interface = partial(_written_for_c, *again)
+    if "precision" in cached.metadata:
+        cached.accuracy_report = partial(_accuracy, *again)
+    return cached
+
+
+def _built_functions(functions: Any, target: Target, low: LowPrecision) -> Any:
+    """Build PrimFuncs."""
+    if low.dtype is not None:
+        raise UnsupportedError(
+            "precision is for models; a PrimFunc has the dtypes that it was written with"
+        )
+    from tilesmith.lowering import build as build_functions
+
+    return build_functions(functions, target=target)
 
 
 def _may_need_workers(model: Any) -> bool:
@@ -174,10 +184,7 @@ def _written_for_c(
 
 def _accuracy(path: Path, target: Target, options: Mapping[str, Any], inputs: Any) -> Any:
     """Compile a model from the cache once more, and compare it with float32."""
-    made = compile(path, target, **options).accuracy
-    if made is None:
-        raise without_low_precision()
-    return made(inputs)
+    return compile(path, target, **options).accuracy_report(inputs)
 
 
 def _cached(key: str) -> Executable | None:

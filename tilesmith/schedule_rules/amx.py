@@ -13,6 +13,8 @@ multiples of 16; what is not keeps the tiles of vector registers.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir.queries import calls
 from tilesmith.schedule_rules.contraction import Contraction, follower_of, parallelise
 from tilesmith.script import from_source
@@ -133,7 +135,7 @@ def schedule_amx(sch: Schedule, block: BlockRV, plan: Contraction, threads: int)
     """Compute a contraction of pairs by tiles, under the tiles of its consumer; raise ScheduleError
     where its sizes do not fit.
     """
-    node: Block = sch.get(block)
+    node: Any = sch.get(block)
     sizes = [getattr(one.dom.extent, "value", 0) for one in node.iter_vars]
     kinds = [one.iter_type for one in node.iter_vars]
     spatial = [size for size, kind in zip(sizes, kinds) if kind == IterVar.DataPar]

@@ -90,7 +90,8 @@ def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
             continue
         plan = find_contraction(sch.get(block))
         if plan is not None:
-            sch = _attempt(sch, block, lambda s, b=block, p=plan: schedule_amx(s, b, p, threads))
+            change = partial(schedule_amx, block=block, plan=plan, threads=threads)
+            sch = _attempt(sch, block, change)
     return sch
 
 
