@@ -50,10 +50,10 @@ format: $(VENV)/.dev ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## latency of the four large models against onnxruntime and torch
+bench: $(VENV)/.dev ## latency of whole networks against rivals (benchmarks/README.md)
 	$(BIN)/python -m benchmarks.run models
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/results
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/out
 	rm -f examples/digits/predictions.png
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -17,28 +19,47 @@ import onnx
 
 import tilesmith
 from benchmarks import report
-from benchmarks.contestants import CONTESTANTS, Run, installed, largest_error, prepare
-from benchmarks.machine import peak_flops
-from benchmarks.models import MODELS, build_model, model_inputs
+from benchmarks.contest import OURS, failures, headings, latency_of, rate, record, row, row_of_means
+from benchmarks.contestants import CONTESTANTS, PRECISIONS, installed
+from benchmarks.models import MODELS, build_model
 from benchmarks.operators import OPERATORS
-from benchmarks.workloads import KERNELS
-from tilesmith.inspect.timing import Timing, format_seconds, interleave, pause_for, ratio
+from benchmarks.processes import Contest, JobFiles, Team
+from benchmarks.suite import SUITE, write_in_process
+from benchmarks.workloads import KERNELS, Workload
+from tilesmith.inspect.machine_speed import clock, peak_flops
+from tilesmith.inspect.timing import format_seconds, interleave, pause_for, ratio
 from tilesmith.support.progress import status
 
-OURS, RIVAL = "tilesmith", "onnxruntime"
+RIVAL = "onnxruntime"
+BY_DEFAULT = {
+    "kernels": [name for name in CONTESTANTS if name != "torch.compile"],
+    "models": [name for name, one in CONTESTANTS.items() if not one.only_kernels],
+}
+"""A single kernel is the same library call in torch.compile as in torch."""
 
 threads_option = click.option("--threads", default=tilesmith.num_threads(), show_default=True)
 rounds_option = click.option("--rounds", default=20, show_default=True)
 json_option = click.option(
-    "--json", "path", type=click.Path(path_type=Path), help="Default: benchmarks/results/…"
+    "--json", "path", type=click.Path(path_type=Path), help="Default: benchmarks/out/…"
 )
 contestants_option = click.option(
     "--contestant",
     "names",
     multiple=True,
     type=click.Choice(list(CONTESTANTS)),
-    help="Repeatable; default: all that are installed.",
+    help="Repeatable; default: all that are installed (kernels: but torch.compile).",
 )
+rivals_option = click.option(
+    "--rivals", default="", help="Names, separated by commas, besides tilesmith; or 'all'."
+)
+batch_option = click.option("--batch", default=1, show_default=True)
+precision_option = click.option(
+    "--precision", type=click.Choice(PRECISIONS), default="f32", show_default=True
+)
+record_option = click.option(
+    "--record", "is_record", is_flag=True,
+    help="Add to the table of benchmarks/README.md (python -m benchmarks.tables writes it).",
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,142 +67,92 @@ def main() -> None:
     """Measure the compiler and its code against rivals, in turns, on the same threads."""
 
 
-def contest(
-    model: onnx.ModelProto,
-    feed: dict,
-    names: tuple[str, ...],
-    threads: int,
-    rounds: int,
-    in_numpy: Run | None = None,
-) -> dict[str, Any]:
-    """Prepare the contestants, check them against the first, and time them in turns."""
-    chosen = list(names) or installed(list(CONTESTANTS))
-    if RIVAL in chosen:  # the reference comes first
-        chosen.sort(key=lambda name: name != RIVAL)
-    prepared, errors, failures = {}, {}, {}
-    reference = None
-    for name in chosen:
-        with status(f"preparing {name}"):
-            try:
-                made = prepare(name, model, feed, threads)
-                outputs = made.run()
-            except Exception as error:  # one contestant's failure is a result, not the end
-                failures[name] = f"{type(error).__name__}: {error}"
-                continue
-        reference = outputs if reference is None else reference
-        errors[name] = largest_error(outputs, reference)
-        prepared[name] = made
-    runs = {name: made.run for name, made in prepared.items()}
-    if in_numpy is not None and not names:
-        limit_blas(threads)
-        runs["numpy"] = in_numpy
-        errors["numpy"] = largest_error(in_numpy(), reference)
-    with status("timing"):
-        timings = interleave(runs, rounds, pause_seconds=pause_for(threads))
-    return {
-        "timings": timings,
-        "seconds": {name: made.seconds for name, made in prepared.items()},
-        "errors": errors,
-        "failures": failures,
-    }
+def chosen_contestants(names: tuple[str, ...], rivals: str, command: str) -> list[str]:
+    """Return who takes part: those named by either option, else the default of the command."""
+    wanted = list(CONTESTANTS) if rivals == "all" else [one for one in rivals.split(",") if one]
+    if unknown := [name for name in wanted if name not in CONTESTANTS]:
+        known = ", ".join(CONTESTANTS)
+        raise click.BadParameter(f"no {unknown[0]}; there are {known}", param_hint="--rivals")
+    if names:
+        return list(names)
+    present = installed(wanted or BY_DEFAULT[command])
+    return list(dict.fromkeys([OURS, *present]))
 
 
-def limit_blas(threads: int) -> None:
-    """Give numpy's matrix products the same number of threads, where that is possible."""
-    if importlib.util.find_spec("threadpoolctl") is not None:
-        import threadpoolctl
-
-        threadpoolctl.threadpool_limits(threads, user_api="blas")
-
-
-def record(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of one contest for the JSON file."""
-    timings: dict[str, Timing] = result["timings"]
-    ours = timings.get(OURS)
-    return {
-        "latency": {name: timing.as_json() for name, timing in timings.items()},
-        "times_as_fast": {
-            name: ratio(timing, ours)
-            for name, timing in timings.items()
-            if ours is not None and name != OURS
-        },
-        "prepare_seconds": result["seconds"],
-        "largest_error": result["errors"],
-        "failures": result["failures"],
-    }
+def contests(
+    team: Team, workloads: Mapping[str, Callable[[], Workload]], rounds: int, precision: str
+) -> dict[str, dict[str, Any]]:
+    """Hold a contest on each workload; return the records."""
+    records = {}
+    for name, make in workloads.items():
+        workload = make()
+        with TemporaryDirectory() as folder, status(name):
+            files = JobFiles.write(
+                Path(folder), workload.model, workload.feed, precision=precision, kernel=name
+            )
+            found = team.contest(files, rounds, peak=quick_peak if workload.flops else None)
+        records[name] = record(found, workload.flops, workload.bytes)
+    return records
 
 
-def latency(timing: Timing) -> str:
-    """Return the median, and half the distance from the 10th to the 90th percentile."""
-    spread = (timing.high - timing.low) / 2 / timing.median
-    return f"{format_seconds(timing.median)} ±{spread:.0%}"
+def quick_peak() -> float:
+    """Return the peak of one core as it is now."""
+    return peak_flops(0.1)
 
 
-def _absent(contestant: str) -> str:
-    return "-" if contestant == "numpy" else "failed"
+def keep(
+    name: str, records: dict[str, Any], path: Path | None, is_record: bool, **settings: Any
+) -> None:
+    """Write the records, also to those of the table if asked."""
+    if is_record:
+        click.echo(report.add_to_record(name, records, **settings))
+    click.echo(report.save(name, records, path, **settings))
 
 
-def row(name: str, result: dict[str, Any], columns: list[str]) -> list[str]:
-    """One line of the table of a contest."""
-    timings: dict[str, Timing] = result["timings"]
-    ours = timings.get(OURS)
-    cells = [name]
-    for contestant in columns:
-        timing = timings.get(contestant)
-        cells.append(latency(timing) if timing else _absent(contestant))
-    for contestant in columns:
-        if contestant != OURS:
-            both = ours is not None and contestant in timings
-            cells.append(f"{ratio(timings[contestant], ours):.2f}" if both else "-")
-    error = result["errors"].get(OURS)
-    cells.append("-" if error is None else f"{error:.1e}")
-    return cells
-
-
-def table_columns(chosen: list[str]) -> list[str]:
-    """Return the headings for `row`."""
-    ratios = [f"× {name}" for name in chosen if name != OURS]
-    return ["", *chosen, *ratios, "error"]
-
-
-def report_failures(results: dict[str, dict[str, Any]]) -> None:
-    """Say which contestants could not run, and why."""
-    for name, result in results.items():
-        for contestant, message in result["failures"].items():
-            first = message.splitlines()[0]
-            report.console.print(f"{name}: {contestant} failed: {first}", markup=False)
+def show_contests(
+    title: str, records: dict[str, dict[str, Any]], chosen: list[str], last: str,
+    of: Callable[[dict[str, Any]], str],
+) -> None:  # fmt: skip
+    """Print the table of contests, their means, and who failed."""
+    rows = [row(name, one, chosen, of(one)) for name, one in records.items()]
+    if len(rows) > 1:
+        rows.append(row_of_means(records, chosen, ""))
+    report.show(title, headings(chosen, [last]), rows)
+    for line in failures(records):
+        report.console.print(line, markup=False)
 
 
 @main.command()
-@click.argument("models", nargs=-1, type=click.Choice(list(MODELS)))
+@click.argument("models", nargs=-1, type=click.Choice(list(SUITE)))
 @threads_option
 @rounds_option
 @contestants_option
+@rivals_option
+@batch_option
+@precision_option
+@record_option
 @json_option
 def models(
-    models: tuple[str, ...], threads: int, rounds: int, names: tuple[str, ...], path: Path | None
-) -> None:
+    models: tuple[str, ...], threads: int, rounds: int, names: tuple[str, ...], rivals: str,
+    batch: int, precision: str, is_record: bool, path: Path | None,
+) -> None:  # fmt: skip
     """Measure the latency of whole MODELS (default: all) against the rivals."""
-    results = {}
-    for name in models or MODELS:
-        with status(f"building {name}"):
-            model = build_model(name)
-        results[name] = contest(model, model_inputs(name), names, threads, rounds)
-    chosen = list(names) or installed(list(CONTESTANTS))
-    report.show(
-        f"latency of {threads} threads, in turns; ×: times as fast as the rival",
-        [*table_columns(chosen), "compile"],
-        [
-            [
-                *row(name, result, chosen),
-                f"{result['seconds'][OURS]:.1f} s" if OURS in result["seconds"] else "-",
-            ]
-            for name, result in results.items()
-        ],
-    )
-    report_failures(results)
-    saved = {name: record(result) for name, result in results.items()}
-    click.echo(report.save("models", saved, path, threads=threads, rounds=rounds))
+    chosen = chosen_contestants(names, rivals, "models")
+    records: dict[str, dict[str, Any]] = {}
+    for name in models or SUITE:
+        with TemporaryDirectory() as folder, Team(chosen, threads) as team, status(name):
+            try:
+                files = write_in_process(name, Path(folder), batch, precision)
+                found = team.contest(files, rounds)
+            except click.ClickException as error:  # one model's failure is a result, not the end
+                found = Contest(failures={"all": error.message})
+        records[name] = record(found)
+    title = f"models on {threads} threads, batch {batch}, {precision}, in turns; ×: as long as ours"
+    seconds = lambda one: one["prepare_seconds"].get(OURS)  # noqa: E731
+    show_contests(title, records, chosen, "compile",
+                  lambda one: f"{seconds(one):.1f} s" if seconds(one) else "-")  # fmt: skip
+    keep("models", records, path, is_record, threads=threads, rounds=rounds, batch=batch,
+         precision=precision)  # fmt: skip
 
 
 @main.command()
@@ -189,37 +160,23 @@ def models(
 @threads_option
 @rounds_option
 @contestants_option
+@rivals_option
+@click.option("--precision", type=click.Choice(["f32", "bf16"]), default="f32", show_default=True)
+@record_option
 @json_option
 def kernels(
-    match: str, threads: int, rounds: int, names: tuple[str, ...], path: Path | None
-) -> None:
+    match: str, threads: int, rounds: int, names: tuple[str, ...], rivals: str, precision: str,
+    is_record: bool, path: Path | None,
+) -> None:  # fmt: skip
     """Measure the speed of single kernels: convolutions, matrix products, reductions."""
-    results, rows = {}, []
-    peak = peak_flops() * threads
-    chosen = list(names) or [*installed(list(CONTESTANTS)), "numpy"]
-    for name, make in KERNELS.items():
-        if match not in name:
-            continue
-        workload = make(name)
-        result = contest(workload.model, workload.feed, names, threads, rounds, workload.numpy)
-        results[name] = result
-        ours = result["timings"].get(OURS)
-        rate = "-"
-        if ours is not None:
-            if workload.flops:
-                flops = workload.flops / ours.median
-                rate = f"{flops / 1e9:.0f} GFLOP/s, {flops / peak:.0%} of peak"
-            else:
-                rate = f"{workload.bytes / ours.median / 1e9:.1f} GB/s"
-        rows.append([*row(name, result, chosen), rate])
-    report.show(
-        f"kernels on {threads} threads, in turns; ×: times as fast as the rival",
-        [*table_columns(chosen), "rate"],
-        rows,
-    )
-    report_failures(results)
-    saved = {name: record(result) for name, result in results.items()}
-    click.echo(report.save("kernels", saved, path, threads=threads, rounds=rounds))
+    chosen = chosen_contestants(names, rivals, "kernels")
+    matching = {name: partial(make, name) for name, make in KERNELS.items() if match in name}
+    with Team(chosen, threads) as team:
+        records = contests(team, matching, rounds, precision)
+    title = f"kernels on {threads} threads, {precision}, in turns; ×: as long as ours"
+    show_contests(title, records, chosen, "rate, of peak", rate)
+    keep("kernels", records, path, is_record, threads=threads, rounds=rounds, batch=1,
+         precision=precision)  # fmt: skip
 
 
 @main.command()
@@ -229,18 +186,12 @@ def kernels(
 @json_option
 def operators(match: str, threads: int, rounds: int, path: Path | None) -> None:
     """Measure 44 operators that had cliffs, against onnxruntime: medians and their ratio."""
-    results = {}
-    for name, make in OPERATORS.items():
-        if match in name:
-            workload = make(name)
-            results[name] = contest(workload.model, workload.feed, (OURS, RIVAL), threads, rounds)
-    columns = [OURS, RIVAL]
-    rows = [row(name, result, columns) for name, result in results.items()]
-    title = f"operators on {threads} threads, in turns; ×: times as fast as the rival"
-    report.show(title, table_columns(columns), rows)
-    report_failures(results)
-    saved = {name: record(result) for name, result in results.items()}
-    click.echo(report.save("operators", saved, path, threads=threads, rounds=rounds))
+    matching = {name: partial(make, name) for name, make in OPERATORS.items() if match in name}
+    with Team([OURS, RIVAL], threads) as team:
+        records = contests(team, matching, rounds, "f32")
+    title = f"operators on {threads} threads, in turns; ×: as long as ours"
+    show_contests(title, records, [OURS, RIVAL], "rate", rate)
+    click.echo(report.save("operators", records, path, threads=threads, rounds=rounds))
 
 
 def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) -> dict[str, Any]:
@@ -331,7 +282,7 @@ def quantised(match: str, threads: int, rounds: int, path: Path | None) -> None:
         ours = timings["tilesmith own int8"]
         against += [ratio(timings[key], ours) for key in ("tilesmith f32", "onnxruntime int8")]
         against.append(ratio(timings["tilesmith f32"], timings["tilesmith bf16"]))
-        rows.append([name, *[latency(one) for one in timings.values()],
+        rows.append([name, *[latency_of(one) for one in timings.values()],
                      *[f"{one:.2f}" for one in against],
                      *[f"{errors[key]:.1e}" for key in ("onnxruntime int8", "tilesmith int8",
                        "tilesmith own int8", "tilesmith bf16")], f"{load:.1f}"])  # fmt: skip
@@ -353,12 +304,54 @@ def machine(path: Path | None) -> None:
     """Measure the peak performance of one core: multiply-adds and reads from each level of the
     memory.
     """
-    from benchmarks.machine import measure
+    from tilesmith.inspect.machine_speed import measure
 
     with status("measuring"):
         figures = measure()
     report.show("one core", ["", ""], [[name, f"{value:.1f}"] for name, value in figures.items()])
     click.echo(report.save("machine", figures, path))
+
+
+@main.command()
+@click.option("--match", default="", help="Only kernels whose name contains this.")
+@click.option("--picture", "drawing", type=click.Path(path_type=Path), help="Draw them (SVG).")
+@threads_option
+@record_option
+@json_option
+def predictions(
+    match: str, drawing: Path | None, threads: int, is_record: bool, path: Path | None
+) -> None:
+    """Compare predicted with measured times over more than 100 kernels: ranks, and a picture."""
+    from benchmarks.predictions import as_json, cases, picture, predict, summary
+
+    tilesmith.set_num_threads(threads)
+    hertz = clock()
+    with status("measuring"):
+        found = [predict(case, hertz, threads) for case in cases() if match in case.name]
+    rows = [
+        [one.name, one.source, format_seconds(one.predicted), format_seconds(one.measured),
+         f"{one.measured / one.predicted:.2f}"]
+        for one in found
+    ]  # fmt: skip
+    report.show(
+        f"predicted and measured, {threads} threads",
+        ["", "by", "predicted", "measured", "÷"],
+        rows,
+    )
+    rows = [
+        [kind, f"{one['kernels']}", f"{one['rank_correlation']:.3f}",
+         f"{one['measured_to_predicted']:.2f}"]
+        for kind, one in summary(found).items()
+    ]  # fmt: skip
+    heads = ["", "kernels", "rank correlation", "measured ÷ predicted"]
+    report.show("Spearman's correlation of the ranks", heads, rows)
+    if drawing is not None:
+        words = f"{len(found)} kernels, {threads} threads"
+        drawing.write_text(picture(found, words), encoding="utf-8")
+        click.echo(drawing)
+    if is_record:
+        path = report.RESULTS / f"predictions-{threads}t.json"
+    click.echo(report.save("predictions", as_json(found), path, threads=threads))
 
 
 @main.command()
@@ -414,7 +407,7 @@ def relay_door(
     with status("timing"):
         timings = latencies(network, threads, rounds)
     rows = [
-        [name, latency(timing), f"{ratio(timing, timings['relax']):.3f}",
+        [name, latency_of(timing), f"{ratio(timing, timings['relax']):.3f}",
          f"{ratio(timing, timings['graph']):.3f}"]
         for name, timing in timings.items()
     ]  # fmt: skip
@@ -427,22 +420,22 @@ def relay_door(
     click.echo(report.save("relay", saved, path, threads=threads, rounds=rounds))
 
 
-def torch_row(name: str, record: dict[str, Any], contestants: list[str]) -> list[str]:
+def torch_row(name: str, found: dict[str, Any], contestants: list[str]) -> list[str]:
     """One line of the table of models in torch."""
     cells = [name]
     for contestant in contestants:
-        timing = record["latency"].get(contestant)
+        timing = found["latency"].get(contestant)
         cells.append(format_seconds(timing["median_ms"] / 1e3) if timing else "-")
     for rival in ("torch", RIVAL):
         if rival in contestants:
-            factor = record["times_as_fast"].get(rival)
+            factor = found["times_as_fast"].get(rival)
             cells.append(f"{factor:.2f}" if factor else "-")
     if "tilesmith dynamic" in contestants:
-        factor = record.get("dynamic_to_static")
+        factor = found.get("dynamic_to_static")
         cells.append(f"{factor:.2f}" if factor else "-")
-    error = record["largest_error"].get(OURS)
+    error = found["largest_error"].get(OURS)
     cells.append("-" if error is None else f"{error:.1e}")
-    seconds = record["seconds"].get(OURS)
+    seconds = found["seconds"].get(OURS)
     cells += [f"{seconds[key]:.1f} s" if seconds else "-" for key in ("import", "compile")]
     return cells
 
@@ -487,12 +480,13 @@ def torch_zoo(
     report.show(
         f"models in torch, batch {batch}, {threads} threads, in turns; ×: as fast as the rival",
         [*heads, "error", "import", "compile"],
-        [torch_row(name, record, columns) for name, record in results.items()],
+        [torch_row(name, found, columns) for name, found in results.items()],
     )
-    report_failures(results)
-    for name, record in results.items():
-        if "profile" in record:
-            click.echo(f"\n{name}\n{record['profile']}")
+    for line in failures(results):
+        report.console.print(line, markup=False)
+    for name, found in results.items():
+        if "profile" in found:
+            click.echo(f"\n{name}\n{found['profile']}")
     settings = {"threads": threads, "rounds": rounds, "batch": batch}
     click.echo(report.save("torch", results, path, **settings))
 

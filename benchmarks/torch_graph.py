@@ -57,8 +57,10 @@ def _symmetric(pads: list[int] | None) -> list[int]:
 
 
 @operator("Conv")
-def _conv(x, weight, bias=None, *, strides=(1, 1), pads=None, dilations=(1, 1), group=1, **_):
-    return F.conv2d(x, weight, bias, tuple(strides), _symmetric(pads), tuple(dilations), group)
+def _conv(x, weight, bias=None, *, strides=None, pads=None, dilations=None, group=1, **_):
+    function = F.conv1d if x.ndim == 3 else F.conv2d
+    padding = _symmetric(pads) if pads else 0
+    return function(x, weight, bias, strides or 1, padding, dilations or 1, group)
 
 
 @operator("MaxPool")
@@ -132,7 +134,14 @@ def _unsqueeze(x, axes):
 def _gather(x, indices, *, axis=0):
     if indices.ndim == 0:
         return x.select(axis, int(indices))
-    return F.embedding(indices, x) if axis == 0 else x.index_select(axis, indices)
+    if axis == 0:
+        return F.embedding(indices, x) if x.ndim == 2 else x[indices]
+    return x.index_select(axis, indices)
+
+
+@operator("GatherElements")
+def _gather_elements(x, indices, *, axis=0):
+    return torch.gather(x, axis, indices)
 
 
 @operator("Cast")
@@ -203,14 +212,31 @@ class TorchGraph:
                 (OPERATORS[node.op_type], inputs, constants, attributes, node.output[0])
             )
 
+    def compute(self, feed: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Run the operators one by one."""
+        values = {**self.weights, **feed}
+        for function, inputs, constants, attributes, output in self.steps:
+            arguments = [
+                constants[index] if index in constants else values[name]
+                for index, name in enumerate(inputs)
+            ]
+            values[output] = function(*arguments, **attributes)
+        return [values[name].contiguous() for name in self.outputs]
+
+    def module(self) -> torch.nn.Module:
+        """Return it as a module, which torch.compile takes with its weights for constants."""
+        return _Module(self)
+
     def __call__(self, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
-        values = dict(self.weights)
-        values.update({name: torch.from_numpy(array) for name, array in feed.items()})
         with torch.inference_mode():
-            for function, inputs, constants, attributes, output in self.steps:
-                arguments = [
-                    constants[index] if index in constants else values[name]
-                    for index, name in enumerate(inputs)
-                ]
-                values[output] = function(*arguments, **attributes)
-        return [values[name].numpy() for name in self.outputs]
+            results = self.compute({name: torch.from_numpy(one) for name, one in feed.items()})
+        return [one.numpy() for one in results]
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, graph: TorchGraph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, feed: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        return self.graph.compute(feed)

@@ -116,15 +116,24 @@ class Case:
         run.given = given  # type: ignore[attr-defined]
         return executable, run, expected, seconds
 
+    def export(self, path: Path, is_dynamic: bool = False) -> None:
+        """Write the model as ONNX, or raise as torch does; dynamic: with sizes left open."""
+        has_script = not is_dynamic and importlib.util.find_spec("onnxscript") is not None
+        options: dict[str, Any] = {}
+        if is_dynamic:
+            names = [f"input{place}" for place in range(len(flat(self.inputs)))]
+            axes = self.entry.dynamic() if self.entry.dynamic is not None else ()
+            options = {"input_names": names, "dynamic_axes": dict(zip(names, axes, strict=True))}
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(self.model, self.inputs, str(path), dynamo=has_script, **options)
+
     def onnxruntime(self, folder: Path) -> Run:
         """Return a function that runs the model in onnxruntime; or raise as torch does."""
         import onnxruntime
 
         path = folder / "model.onnx"
-        has_script = importlib.util.find_spec("onnxscript") is not None
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(self.model, self.inputs, str(path), dynamo=has_script)
+        self.export(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = 3

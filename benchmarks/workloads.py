@@ -82,6 +82,14 @@ def matmul(name: str, m: int, n: int, k: int, constant: bool) -> Workload:
     return Workload(name, model, feed, lambda: [a @ b], 2.0 * m * n * k)
 
 
+def batched(name: str, count: int, m: int, n: int, k: int) -> Workload:
+    """Return matrix products, one for each of `count` pairs, as attention has them."""
+    a, b = _random(count, m, k), _random(count, k, n, seed=1) / np.float32(np.sqrt(k))
+    feed = {"a": a, "b": b}
+    model = _model([helper.make_node("MatMul", ["a", "b"], ["y"])], feed, {})
+    return Workload(name, model, feed, lambda: [a @ b], 2.0 * count * m * n * k)
+
+
 def softmax(name: str, rows: int, columns: int) -> Workload:
     """Return softmax over the last axis."""
     x = _random(rows, columns)
@@ -161,6 +169,14 @@ def look_up(
     )
 
 
+def transpose(name: str, shape: tuple[int, ...], order: tuple[int, ...]) -> Workload:
+    """Return a permutation of axes, as a copy."""
+    x = _random(*shape)
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=order)
+    in_numpy = lambda: [np.ascontiguousarray(x.transpose(order))]  # noqa: E731
+    return Workload(name, _model([node], {"x": x}, {}), {"x": x}, in_numpy, bytes=2.0 * x.nbytes)
+
+
 KERNELS: dict[str, Callable[[str], Workload]] = {
     "conv3x3 64@56": lambda name: conv(name, (64, 64), 56, 3),
     "conv3x3 128@28": lambda name: conv(name, (128, 128), 28, 3),
@@ -171,17 +187,35 @@ KERNELS: dict[str, Callable[[str], Workload]] = {
     "conv1x1 256->64@56": lambda name: conv(name, (256, 64), 56, 1),
     "conv1x1 1024->256@14": lambda name: conv(name, (1024, 256), 14, 1),
     "conv1x1 512->2048@7": lambda name: conv(name, (512, 2048), 7, 1),
+    "conv1x1 64->256@56": lambda name: conv(name, (64, 256), 56, 1),
+    "conv1x1 s2 256->512@56": lambda name: conv(name, (256, 512), 56, 1, 2),
+    "depthwise 96@112": lambda name: conv(name, (96, 96), 112, 3, groups=96),
+    "depthwise s2 96@112": lambda name: conv(name, (96, 96), 112, 3, 2, groups=96),
     "depthwise 144@56": lambda name: conv(name, (144, 144), 56, 3, groups=144),
     "depthwise 384@14": lambda name: conv(name, (384, 384), 14, 3, groups=384),
+    "matmul 128^3": lambda name: matmul(name, 128, 128, 128, constant=False),
+    "matmul 1024^3": lambda name: matmul(name, 1024, 1024, 1024, constant=False),
+    "matmul 2048^3": lambda name: matmul(name, 2048, 2048, 2048, constant=False),
+    "matmul 64x3072x768 weight": lambda name: matmul(name, 64, 3072, 768, constant=True),
+    "matmul batch 16x128^3": lambda name: batched(name, 16, 128, 128, 128),
     "matmul 512^3": lambda name: matmul(name, 512, 512, 512, constant=False),
     "matmul 128x768x768 weight": lambda name: matmul(name, 128, 768, 768, constant=True),
     "matmul 128x3072x768 weight": lambda name: matmul(name, 128, 3072, 768, constant=True),
     "matmul 1x4096x4096 weight": lambda name: matmul(name, 1, 4096, 4096, constant=True),
+    "softmax 128x1024": lambda name: softmax(name, 128, 1024),
     "softmax 1536x128": lambda name: softmax(name, 1536, 128),
     "layer norm 128x768": lambda name: layer_norm(name, 128, 768),
     "gelu 128x3072": lambda name: gelu(name, 128, 3072),
     "relu(add) 4M": lambda name: relu_add(name, 1 << 22),
     "row sums 4096x4096": lambda name: row_sums(name, 4096, 4096),
+    "transpose 96x12544": lambda name: transpose(name, (96, 12544), (1, 0)),
+    "transpose 12544x96": lambda name: transpose(name, (12544, 96), (1, 0)),
+    "transpose 256x3136": lambda name: transpose(name, (256, 3136), (1, 0)),
+    "transpose 3x50176": lambda name: transpose(name, (1, 3, 224, 224), (0, 2, 3, 1)),
+    "transpose 197x768": lambda name: transpose(name, (1, 197, 768), (0, 2, 1)),
+    "transpose 1000x1000": lambda name: transpose(name, (1000, 1000), (1, 0)),
+    "transpose 4096x4096": lambda name: transpose(name, (4096, 4096), (1, 0)),
+    "transpose heads 197x12x64": lambda name: transpose(name, (1, 197, 12, 64), (0, 2, 1, 3)),
     "gather rows 512 of 30000x768": lambda name: look_up(name, "Gather", (30000, 768), (512,), 0),
     "gather 100000 numbers": lambda name: look_up(name, "Gather", (100000,), (100000,), 0),
     "gather columns 1000x1000": lambda name: look_up(name, "Gather", (1000, 1000), (1000,), 1),

@@ -34,9 +34,9 @@ def build_model(name: str, seed: int = 0, **options: object) -> onnx.ModelProto:
     return MODELS[name](np.random.default_rng(seed), **options)
 
 
-def model_inputs(name: str, seed: int = 1) -> dict[str, np.ndarray]:
+def model_inputs(name: str, seed: int = 1, batch: int = 1) -> dict[str, np.ndarray]:
     """Return one set of inputs for the network called `name`."""
     rng = np.random.default_rng(seed)
     if name == "bert":
-        return bert.inputs(rng)
-    return {"image": rng.standard_normal((1, 3, 224, 224), dtype="float32")}
+        return bert.inputs(rng, batch)
+    return {"image": rng.standard_normal((batch, 3, 224, 224), dtype="float32")}

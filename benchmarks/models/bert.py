@@ -17,7 +17,7 @@ HEAD = HIDDEN // HEADS
 
 
 class _Writer(GraphWriter):
-    def __init__(self, rng: np.random.Generator, layer_norm_op: bool) -> None:
+    def __init__(self, rng: np.random.Generator, layer_norm_op: bool, batch: int) -> None:
         super().__init__("bert-base", rng)
         self.layer_norm_op = layer_norm_op
         for name, value in (
@@ -25,8 +25,8 @@ class _Writer(GraphWriter):
             ("epsilon", 1e-12), ("sqrt_head", np.sqrt(HEAD)), ("masked", -10000.0),
         ):  # fmt: skip
             self.constant(np.array(value, "float32"), name)
-        self.constant(np.array([1, SEQUENCE, HEADS, HEAD], "int64"), "shape.heads")
-        self.constant(np.array([1, SEQUENCE, HIDDEN], "int64"), "shape.joined")
+        self.constant(np.array([batch, SEQUENCE, HEADS, HEAD], "int64"), "shape.heads")
+        self.constant(np.array([batch, SEQUENCE, HIDDEN], "int64"), "shape.joined")
 
     def linear(self, x: str, inputs: int, outputs: int, name: str) -> str:
         """Compute x @ W + b."""
@@ -91,9 +91,11 @@ class _Writer(GraphWriter):
         return self.node("Mul", [self.node("Sub", ["one", seen]), "masked"])
 
 
-def bert_base(rng: np.random.Generator, layer_norm_op: bool = False) -> onnx.ModelProto:
+def bert_base(
+    rng: np.random.Generator, layer_norm_op: bool = False, batch: int = 1
+) -> onnx.ModelProto:
     """Build the network: 109 million weights, 11 GFLOP of multiply-adds at sequence 128."""
-    writer = _Writer(rng, layer_norm_op)
+    writer = _Writer(rng, layer_norm_op, batch)
     mask = writer.mask()
     x = writer.embeddings()
     for layer in range(LAYERS):
@@ -110,19 +112,22 @@ def bert_base(rng: np.random.Generator, layer_norm_op: bool = False) -> onnx.Mod
     pooled = writer.node("Tanh", [writer.node("Gemm", [token, weight, bias], transB=1)])
     ids, real = onnx.TensorProto.INT64, onnx.TensorProto.FLOAT
     return writer.finish(
-        [(name, ids, [1, SEQUENCE]) for name in ("input_ids", "attention_mask", "token_type_ids")],
         [
-            (x, "last_hidden_state", real, [1, SEQUENCE, HIDDEN]),
-            (pooled, "pooler_output", real, [1, HIDDEN]),
+            (name, ids, [batch, SEQUENCE])
+            for name in ("input_ids", "attention_mask", "token_type_ids")
+        ],
+        [
+            (x, "last_hidden_state", real, [batch, SEQUENCE, HIDDEN]),
+            (pooled, "pooler_output", real, [batch, HIDDEN]),
         ],
     )
 
 
-def inputs(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return a text of 100 words in two segments, padded to the length of the sequence."""
-    places = np.arange(SEQUENCE)[None]
+def inputs(rng: np.random.Generator, batch: int = 1) -> dict[str, np.ndarray]:
+    """Return texts of 100 words in two segments, padded to the length of the sequence."""
+    places = np.tile(np.arange(SEQUENCE), (batch, 1))
     return {
-        "input_ids": rng.integers(0, VOCABULARY, (1, SEQUENCE)),
+        "input_ids": rng.integers(0, VOCABULARY, (batch, SEQUENCE)),
         "attention_mask": (places < 100).astype("int64"),
         "token_type_ids": (places >= 60).astype("int64"),
     }

@@ -136,9 +136,9 @@ class GraphWriter:
         )
 
 
-def image_model(writer: GraphWriter, logits: str) -> onnx.ModelProto:
-    """Build a model from one picture of 224 x 224 to 1000 logits."""
+def image_model(writer: GraphWriter, logits: str, batch: int = 1) -> onnx.ModelProto:
+    """Build a model from pictures of 224 x 224 to 1000 logits."""
     return writer.finish(
-        [("image", onnx.TensorProto.FLOAT, [1, 3, 224, 224])],
-        [(logits, "logits", onnx.TensorProto.FLOAT, [1, 1000])],
+        [("image", onnx.TensorProto.FLOAT, [batch, 3, 224, 224])],
+        [(logits, "logits", onnx.TensorProto.FLOAT, [batch, 1000])],
     )

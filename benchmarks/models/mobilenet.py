@@ -34,7 +34,7 @@ class _Writer(GraphWriter):
         return self.node("Clip", [y, *self.limits], mean_square=self.mean_square[y] / 2)
 
 
-def mobilenetv2(rng: np.random.Generator) -> onnx.ModelProto:
+def mobilenetv2(rng: np.random.Generator, batch: int = 1) -> onnx.ModelProto:
     """Build the network: 3.5 million weights, 0.3 GFLOP of multiply-adds."""
     writer = _Writer(rng)
     x, inputs = writer.unit("image", (3, 32), 3, 2), 32
@@ -48,4 +48,4 @@ def mobilenetv2(rng: np.random.Generator) -> onnx.ModelProto:
             x = writer.add(x, y) if stride == 1 and inputs == outputs else y
             inputs = outputs
     x = writer.unit(x, (inputs, 1280), 1)
-    return image_model(writer, writer.classifier(x, 1280, 1000))
+    return image_model(writer, writer.classifier(x, 1280, 1000), batch)

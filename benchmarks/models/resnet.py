@@ -40,7 +40,9 @@ def _bottleneck(
     return _join(writer, y, x, (inputs, outputs), stride), outputs
 
 
-def _resnet(name: str, rng: np.random.Generator, block, depths: tuple[int, ...]) -> onnx.ModelProto:
+def _resnet(
+    name: str, rng: np.random.Generator, block, depths: tuple[int, ...], batch: int
+) -> onnx.ModelProto:
     writer = GraphWriter(name, rng)
     writer.mean_square["image"] = 1.0
     x = writer.relu(writer.batch_norm(writer.conv("image", (3, 64), 7, 2), 64))
@@ -57,14 +59,14 @@ def _resnet(name: str, rng: np.random.Generator, block, depths: tuple[int, ...])
         for index in range(depth):
             stride = 2 if stage > 0 and index == 0 else 1
             x, channels = block(writer, x, channels, 64 << stage, stride)
-    return image_model(writer, writer.classifier(x, channels, 1000))
+    return image_model(writer, writer.classifier(x, channels, 1000), batch)
 
 
-def resnet18(rng: np.random.Generator) -> onnx.ModelProto:
+def resnet18(rng: np.random.Generator, batch: int = 1) -> onnx.ModelProto:
     """Build the network: 11.7 million weights, 1.8 GFLOP of multiply-adds."""
-    return _resnet("resnet18", rng, _basic, (2, 2, 2, 2))
+    return _resnet("resnet18", rng, _basic, (2, 2, 2, 2), batch)
 
 
-def resnet50(rng: np.random.Generator) -> onnx.ModelProto:
+def resnet50(rng: np.random.Generator, batch: int = 1) -> onnx.ModelProto:
     """Build the network: 25.6 million weights, 4.1 GFLOP of multiply-adds."""
-    return _resnet("resnet50", rng, _bottleneck, (3, 4, 6, 3))
+    return _resnet("resnet50", rng, _bottleneck, (3, 4, 6, 3), batch)

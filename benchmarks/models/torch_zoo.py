@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.models import torch_audio as audio
 from benchmarks.models import torch_language as language
+from benchmarks.models import torch_regnet as regnet
 from benchmarks.models import torch_vision as vision
 
 Inputs = tuple[Any, ...]
@@ -122,6 +124,10 @@ ZOO: dict[str, Entry] = {
     "efficientnet_b0": _vision(
         vision.efficientnet_b0, lambda: vision.small_mobilenet(nn.SiLU, True)
     ),
+    "regnet_y": _vision(
+        lambda: regnet.RegNet((1, 3, 6, 6), (48, 104, 208, 440), 8, 1000),
+        lambda: regnet.RegNet((1, 1), (8, 16), 4, 5),
+    ),
     "convnext_t": _vision(
         lambda: vision.ConvNeXt((3, 3, 9, 3), (96, 192, 384, 768), 1000),
         lambda: vision.ConvNeXt((1, 1), (8, 16), 5),
@@ -173,6 +179,13 @@ ZOO: dict[str, Entry] = {
         lambda batch: image(128, batch),
         lambda: vision.UNet(8, 2, 2),
         lambda: image(16),
+        open_batch,
+    ),
+    "wav2vec": Entry(
+        lambda: audio.WaveEncoder(512, audio.WAVE_LAYERS, 768),
+        lambda batch: (torch.randn(batch, 16000),),
+        lambda: audio.WaveEncoder(8, ((10, 5), (3, 2)), 4),
+        lambda: (torch.randn(2, 60),),
         open_batch,
     ),
     "lstm": Entry(

@@ -12,8 +12,8 @@ from benchmarks.torch_models import Case, flat, measure, steady
 # Millions of weights of the published networks; those without a fixed form are left out.
 SIZES = {
     "resnet18": 11.69, "resnet50": 25.56, "mobilenet_v2": 3.50, "mobilenet_v3": 5.48,
-    "efficientnet_b0": 5.29, "convnext_t": 28.59, "vit_b16": 86.57, "swin_t": 28.29,
-    "bert_base": 109.48, "gpt2_prefill": 124.44, "gpt2_decode": 124.44,
+    "efficientnet_b0": 5.29, "regnet_y": 4.34, "convnext_t": 28.59, "vit_b16": 86.57,
+    "swin_t": 28.29, "bert_base": 109.48, "gpt2_prefill": 124.44, "gpt2_decode": 124.44,
 }  # fmt: skip
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from tilesmith import __version__
 from tilesmith.cli.options import json_option, print_json
 from tilesmith.support.errors import reason_of
 from tilesmith.support.packages import Package, install_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def has_module(name: str) -> bool:
@@ -114,6 +118,43 @@ def examine_cache() -> dict[str, Any]:
     return {"path": path, "bytes": size, "usable": not problem, "problem": problem}
 
 
+_NOT_FIGURES = ("name",)
+
+
+def examine_machine() -> dict[str, Any]:
+    """Return the figures of this machine's model, each with where it comes from."""
+    from tilesmith.target import Target, machine_model
+    from tilesmith.target.calibration import calibration
+    from tilesmith.target.machine import sources
+
+    target = Target("llvm")
+    model, found = machine_model(target), calibration()
+    origins = sources(target)
+    return {
+        "class": model.name,
+        "calibrated": None if found is None else found.time,
+        "measured": {} if found is None else {**dict(found.figures), **dict(found.facts)},
+        "figures": [
+            {"figure": name, "value": value, "source": origins[name]}
+            for name, value in asdict(model).items()
+            if name not in _NOT_FIGURES
+        ],
+    }
+
+
+def calibrate_machine() -> str:
+    """Measure this machine and keep what was found; return where, and whether others disturbed."""
+    from tilesmith.inspect.machine_speed import calibrate
+    from tilesmith.support.progress import status
+    from tilesmith.target.calibration import store
+
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with status("measuring this machine"):
+        found = calibrate()
+    busy = f" (the load was {load:.1f}: measure again when it is quiet)" if load > 1 else ""
+    return f"{store(found)}{busy}"
+
+
 def examine() -> dict[str, Any]:
     """Return everything that the command reports, as JSON values."""
     from tilesmith.runtime.threads import num_threads
@@ -144,18 +185,28 @@ def examine() -> dict[str, Any]:
         "threads": num_threads(),
         "thread_runtime": "pool" if knobs.thread_runtime == "auto" else knobs.thread_runtime,
         "cache": examine_cache(),
+        "machine": examine_machine(),
         "packages": packages,
         "targets": [asdict(state) for state in states],
     }
 
 
 @click.command("doctor")
+@click.option(
+    "--calibrate", "is_calibration", is_flag=True,
+    help="Measure this machine first (some seconds, best while it is quiet): schedules are then "
+    "chosen by its own figures. They are kept in the folder of the caches.",
+)  # fmt: skip
 @json_option
-def doctor_command(as_json: bool) -> None:
-    """Say what is installed, which targets work, and what installs the rest.
+def doctor_command(is_calibration: bool, as_json: bool) -> None:
+    """Say what is installed, which targets work, what installs the rest, and by which figures of
+    this machine schedules are chosen.
 
     Ends with exit code 1 when a required package is missing or this machine's CPU does not work.
     """
+    if is_calibration:
+        place = calibrate_machine()
+        click.echo(f"calibrated: {place}", err=True)
     found = examine()
     missing = [p for p in found["packages"] if p["required"] and p["version"] is None]
     cpu = found["targets"][0]
@@ -195,4 +246,23 @@ def _print(found: dict[str, Any]) -> None:
     targets = Table("target", "works", "")
     for state in found["targets"]:
         targets.add_row(state["kind"], "yes" if state["works"] else "no", state["detail"])
-    console.print(packages, targets, markup=False)
+    console.print(packages, targets, _machine_table(found["machine"]), markup=False)
+
+
+def _machine_table(machine: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    when = machine["calibrated"]
+    advice = f"calibrated {when}" if when else "not calibrated: tilesmith doctor --calibrate"
+    table = Table("figure", "value", "from", title=f"machine model ({machine['class']}; {advice})")
+    for one in machine["figures"]:
+        value = one["value"]
+        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
+        if one["figure"].endswith("_bytes") and value >= 1024:
+            shown = f"{value / 1024:g} KiB"
+        table.add_row(one["figure"], shown, one["source"])
+    known = {one["figure"] for one in machine["figures"]}
+    for name, value in machine["measured"].items():
+        if name not in known:
+            table.add_row(name, f"{value:g}", "measured; schedules do not use it")
+    return table

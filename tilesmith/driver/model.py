@@ -196,7 +196,8 @@ def _cached(key: str) -> Executable | None:
         remembered(found, "checksums of an artifact", _checked)
         executable = Executable.load(found, check_contents=False)
     except (ArtifactError, OSError) as error:
-        record_fallback("cache", MODEL_CACHE.name, error)
+        reason = str(error) if isinstance(error, OSError) else error
+        record_fallback("cache", MODEL_CACHE.name, reason)
         MODEL_CACHE.drop_damaged(key, "it cannot be loaded")
         return None
     executable.fallbacks.record()

@@ -25,7 +25,12 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.row_reduction import runs_along_rows, schedule_row_reduction
+from tilesmith.schedule_rules.transformed_contraction import (
+    find_transformed,
+    schedule_transformed,
+)
 from tilesmith.schedule_rules.transposed import transpose_operand
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -59,7 +64,8 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     threads = target.num_cores or machine.cores
     if has_amx(target):
         sch = _products_of_tiles(sch, threads)
-    for rule in (_contractions, _row_reductions, _simple_blocks):
+    rules = (_transformed, _contractions, _row_reductions, _permutations, _simple_blocks)
+    for rule in rules:
         sch = rule(sch, machine, threads)
     return sch
 
@@ -91,6 +97,17 @@ def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
         plan = find_contraction(sch.get(block))
         if plan is not None:
             change = partial(schedule_amx, block=block, plan=plan, threads=threads)
+            sch = _attempt(sch, block, change)
+    return sch
+
+
+def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        plan = find_transformed(sch, block)
+        if plan is not None:
+            change = partial(
+                schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
+            )
             sch = _attempt(sch, block, change)
     return sch
 
@@ -133,6 +150,19 @@ def _row_reductions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
             sch = _attempt(
                 sch, block, lambda s, b=block: schedule_row_reduction(s, b, lanes, threads)
             )
+    return sch
+
+
+def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    for block in _blocks(sch):
+        if machine.vector_bytes < 16 or any(_is_marked(sch, one) for one in sch.get_loops(block)):
+            continue
+        plan = find_permutation(sch.get(block))
+        if plan is not None:
+            chosen = partial(
+                schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
+            )
+            sch = _attempt(sch, block, chosen)
     return sch
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilesmith.ir import GlobalVar, Node, PrimExpr
+from tilesmith.ir import GlobalVar, Node, PrimExpr, Var
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, BufferLoad, IterVar
+from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, Schedule
 from tilesmith.tir.schedule.cursor import FunctionCursor
 
 __all__ = ["inline_elementwise", "top_blocks"]
 
+_MOST_PLACES = 4
+"""At so many places a consumer may read a block for one result; at more, as the steps of a
+transform do, computing each element where it is read would be much work."""
 _MOST_REPEATED = 400
 """So many operations may be written again where a block is inlined into several places. Chains of
 blocks that read what is before them twice would double the program with each block otherwise."""
@@ -54,9 +58,15 @@ def _is_cheap(sch: Schedule, block: BlockRV) -> bool:
     node: Block = sch.get(block)
     if node.init is not None or any(i.iter_type != IterVar.DataPar for i in node.iter_vars):
         return False
+    (written,) = [region.buffer for region in node.writes[:1]]
     for consumer in sch.get_consumers(block):
-        if any(i.iter_type != IterVar.DataPar for i in sch.get(consumer).iter_vars):
+        other: Block = sch.get(consumer)
+        if any(i.iter_type != IterVar.DataPar for i in other.iter_vars):
             return False  # a reduction reads its inputs many times
+        found = [load.indices for load in loads(other.body, written)]
+        elsewhere = [one for one in found if not all(isinstance(index, Var) for index in one)]
+        if len(elsewhere) > _MOST_PLACES:
+            return False
     return True
 
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tilesmith.support.cache import DiskCache, digest
 
@@ -35,15 +36,24 @@ def remembered(path: str | os.PathLike[str], question: str, answer: Callable[[Pa
     if known is not None:
         return known.decode()
     found = answer(place)
-    is_settled = started - max(before[-2:]) / 1e9 > _SECONDS_UNTIL_SETTLED
+    is_settled = started - max(before.changes) / 1e9 > _SECONDS_UNTIL_SETTLED
     if is_settled and _state(place) == before:
         FOUND.put(key, found.encode())
     return found
 
 
-def _state(path: Path) -> tuple[str | int, ...]:
+class _State(NamedTuple):
+    """What the system says of a file."""
+
+    place: str
+    device: int
+    number: int
+    size: int
+    changes: tuple[int, int]
+    """When its contents and its properties changed, in nanoseconds."""
+
+
+def _state(path: Path) -> _State:
     status = path.stat()
-    return (
-        str(path.resolve()), status.st_dev, status.st_ino, status.st_size,
-        status.st_mtime_ns, status.st_ctime_ns,
-    )  # fmt: skip
+    changes = status.st_mtime_ns, status.st_ctime_ns
+    return _State(str(path.resolve()), status.st_dev, status.st_ino, status.st_size, changes)

@@ -226,7 +226,7 @@ declare_kind(
     "mattr:strings mcpu:str mtriple:str mfloat-abi:str mabi:str num-cores:int fast-math:bool"
     " fast-math-nnan:bool fast-math-ninf:bool fast-math-nsz:bool fast-math-arcp:bool"
     " fast-math-contract:bool fast-math-reassoc:bool opt-level:int cl-opt:strings jit:str"
-    " vector-width:int",
+    " vector-width:int machine:strings",
     means_host=True,
 )  # fmt: skip
 declare_kind(

@@ -6,8 +6,9 @@ enough to rank candidates. Cache sizes and cores of this machine come from the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
+from tilesmith.target.calibration import adjusted, figures_of
 from tilesmith.target.features import architecture, is_host, llvm_machine, target_features
 from tilesmith.target.host import host_caches, host_cores
 from tilesmith.target.kind import CPU
@@ -64,7 +65,7 @@ class MachineModel:
 
 # Bandwidths of AVX512 were measured (Cascade Lake class: 42 B/cycle from L2, 10.5 from L3, 4.8 from
 # DRAM, two 512-bit FMA ports with a latency of 4); its model of time reaches a rank correlation of
-# 0.8 to 0.98 with measured kernels. Those of AVX2 were measured by `benchmarks/machine.py` on a
+# 0.8 to 0.98 with measured kernels. Those of AVX2 were measured by `inspect/machine_speed.py` on a
 # machine of the Zen 3 class (two 256-bit FMA ports, two loads per cycle; 31, 24 and 7 B/cycle).
 AVX512 = MachineModel(
     name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
@@ -107,7 +108,9 @@ _SMALL_ARM = ("cortex-a53", "cortex-a55", "cortex-a35", "cortex-a34", "cortex-a5
 def machine_model(target: Target) -> MachineModel:
     """Return the model of a CPU target; cache sizes and cores are this machine's if it is the host.
 
-    `-num-cores` overrides the number of cores, `-vector-width` (in bits) that of the vectors.
+    `-num-cores` overrides the number of cores, `-vector-width` (in bits) that of the vectors,
+    `-machine=l2_bandwidth:60,…` any other figure. `calibration` has figures of CPUs by name and
+    those that were measured here.
     """
     model = _class_of(target)
     if is_host(target):
@@ -120,9 +123,23 @@ def machine_model(target: Target) -> MachineModel:
                 l3_bytes=caches.l3,
                 line_bytes=caches.line,
             )
+    model = adjusted(model, target)
     cores = target.num_cores or (1 if target.mtriple else host_cores())
     width = target.attrs.get("vector-width")
     return replace(model, cores=cores, vector_bytes=width // 8 if width else model.vector_bytes)
+
+
+def sources(target: Target) -> dict[str, str]:
+    """Return where each figure of `machine_model(target)` comes from, by its name."""
+    model = machine_model(target)
+    found = {one.name: f"class {model.name}" for one in fields(model)}
+    found["cores"] = "target" if target.num_cores else "system"
+    if is_host(target) and host_caches() is not None:
+        found.update(dict.fromkeys(("l1_bytes", "l2_bytes", "l3_bytes", "line_bytes"), "system"))
+    found.update({name: one.source for name, one in figures_of(model, target).items()})
+    if target.attrs.get("vector-width"):
+        found["vector_bytes"] = "target"
+    return found
 
 
 def target_identity(target: Target) -> str:

@@ -47,6 +47,7 @@ from tilesmith.relax.transform.pair_products import (
     in_pairs,
 )
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
+from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.tiles import MANY, best_tile
@@ -262,6 +263,13 @@ class _Pack(PyExprMutator):
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
+        if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
+            by_tiles = winograd_convolution(
+                self.builder_, lambda: self.channels_last(data),
+                array.astype("float32", copy=False), options, out, _tiled, self.machine,
+            )  # fmt: skip
+            if by_tiles is not None:
+                return by_tiles
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(

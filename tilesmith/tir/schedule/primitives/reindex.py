@@ -44,6 +44,7 @@ from tilesmith.tir.schedule.primitives.inverse import inverse_of
 from tilesmith.tir.schedule.primitives.layout import BlockMap
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
 from tilesmith.tir.schedule.primitives.written_elements import writes_always
+from tilesmith.tir.schedule.sizes import learn_sizes
 from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
 
 __all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]
@@ -308,6 +309,8 @@ def _check_mapping(access: _Access, indices: list[PrimExpr]) -> None:
                     open_ = "" if reason.startswith("the new") else " open"
                     raise access.refuse(f"{reason} iterator '{variable.name}'{open_}")
     analyzer = analyzer_for(access.cursor)
+    if loops := access.cursor.loops():
+        learn_sizes(analyzer, loops[-1])
     for variable, domain in domains.items():
         analyzer.bind(variable, domain)
     for index, size in zip(access.indices, access.buffer.shape):

@@ -10,14 +10,16 @@ An offset of a buffer becomes part of the index.
 
 from __future__ import annotations
 
-from tilesmith.ir import Broadcast, PrimExpr, Ramp, const
+from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
+from tilesmith.ir.queries import nodes
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.redirection import AccessRedirection
 from tilesmith.tir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
+from tilesmith.tir.transform.storage.view_binder import row_major_strides
 
 __all__ = ["flatten_buffer"]
 
@@ -66,6 +68,13 @@ def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExp
     return flat
 
 
+def _divides_by_sizes(index: PrimExpr) -> bool:
+    """Return whether an index is a remainder of a division by sizes that are not constant."""
+    if index.dtype.lanes > 1:
+        return False
+    return any(not isinstance(node.b, IntImm) for node in nodes(index, FloorMod))
+
+
 class _Flattener(ScopedAnalyzer, AccessRedirection):
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +99,17 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
         return found
 
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExpr]:
-        return [self.analyzer.simplify(index) for index in _flat_indices(buffer, indices)]
+        found = [self.analyzer.simplify(index) for index in _flat_indices(buffer, indices)]
+        if len(found) == 1 and not buffer.strides and _divides_by_sizes(found[0]):
+            # i // w * w + i % w is i, which shows where the products are a sum
+            strides = row_major_strides(buffer)
+            offset: PrimExpr = buffer.elem_offset
+            for index, stride in zip(indices, strides):
+                offset = offset + index * stride
+            offset = self.analyzer.simplify(offset)
+            if not _divides_by_sizes(offset):
+                return [offset]
+        return found
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         allocation = self.children(allocation)

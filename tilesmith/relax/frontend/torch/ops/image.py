@@ -93,7 +93,8 @@ def _resized(node: AtenNode, weights: Any, taps: Any) -> Any:
     x = node.tensor("self") if "self" in node.arguments else node.tensor("input")
     rank = rank_of(x) - 2
     aligned = bool(node["align_corners"])
-    befores, afters = shape_of(x)[2:], node.shape[2:]
+    befores: list[Any] = shape_of(x)[2:]
+    afters: list[Any] = node.shape[2:]
     if taps is None:
         befores, afters = node.static(befores, "resizing"), node.static(afters, "resizing")
     is_known = all(isinstance(size, int) for size in [*befores, *afters])

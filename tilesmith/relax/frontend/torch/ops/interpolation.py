@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 from tilesmith import te, tir
@@ -34,15 +36,16 @@ def interpolated(
         else:
             step = const(1.0 / float(factor), exact) if factor else old / new
             position = (at + const(0.5, exact)) * step - const(0.5, exact)
-        total = None
+        terms: list[Any] = []
         for place, weight in taps(position, before):
             inside = te.max(te.min(place, before - 1), const(0, before.dtype))
             read = data(*indices[:axis], inside, *indices[axis + 1 :]).astype(exact)
-            total = read * weight if total is None else total + read * weight
-        return total.astype(data.dtype)
+            terms.append(read * weight)
+        return reduce(add, terms).astype(data.dtype)
 
     shape = [*data.shape[:axis], size, *data.shape[axis + 1 :]]
-    return te.compute(shape, value, "resized")
+    made: te.Tensor = te.compute(shape, value, "resized")
+    return made
 
 
 def linear_taps(position: Any, size: Any) -> list[tuple[Any, Any]]:

@@ -1,0 +1,67 @@
+"""Convolutions by Winograd's algorithm where that pays: a part of PackForVectors.
+
+    y = R.nn.conv2d(x, w)      →    y = R.call_tir(conv2d_nhwc_winograd, (x, transformed w))
+
+The data have their channels last, the weights are constant. What is not finite spreads over its
+tile, to results that direct sums would leave finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith import topi
+from tilesmith.ir.pass_context import PassContext, register_config_option
+from tilesmith.relax.analysis.op_pattern import FusionKind
+from tilesmith.relax.block_builder import BlockBuilder
+from tilesmith.relax.expr import Constant
+from tilesmith.schedule_rules.winograd_cost import ConvolutionSize, winograd_plan
+from tilesmith.target.machine import MachineModel
+
+__all__ = ["TOLERANCE", "winograd_convolution"]
+
+TOLERANCE = "relax.winograd_tolerance"
+
+register_config_option(
+    TOLERANCE, float, 0.0,
+    "the error, relative to the greatest result, that a convolution may have beyond that of "
+    "sums of products: from 5e-5 on, Winograd's tiles of 4 by 4 results are used where they pay, "
+    "below 0 no tiles at all (those of 2 by 2 are as exact, but spread what is not finite)",
+)  # fmt: skip
+
+
+def winograd_convolution(
+    builder: BlockBuilder,
+    channels_last: Callable[[], Any],
+    weights: numpy.ndarray[Any, Any],
+    options: Sequence[Sequence[int]],
+    result: Sequence[int | None] | None,
+    tiled: Callable[[numpy.ndarray, int], Constant],
+    machine: MachineModel,
+) -> Any:
+    """Return a convolution by OIHW weights with its channels last; None if that is not possible or
+    does not pay. ``options`` are strides, padding and dilation, ``result`` the sizes of the NCHW
+    result.
+    """
+    (sy, sx), padding, (dy, dx) = options
+    plain = weights.shape[2:] == (3, 3) and weights.dtype == "float32"
+    if not plain or {sy, sx, dy, dx} != {1} or min(padding) < 0 or result is None:
+        return None
+    images, _, height, width = result
+    if height is None or width is None or min(height, width) < 1:
+        return None
+    size = ConvolutionSize(images or 1, height, width, weights.shape[1], weights.shape[0])
+    tolerance = float(PassContext.current().get_config(TOLERANCE, 0.0))
+    plan = winograd_plan(size, machine, tolerance)
+    if plan is None:
+        return None
+    points = topi.nn.winograd_points(weights, plan.tile).astype("float32")
+    return builder.call_te(
+        topi.nn.conv2d_nhwc_winograd, channels_last(), tiled(points, plan.width),
+        weights.shape[0], list(padding), plan.tile, plan.rows,
+        primfunc_name_hint="conv2d_winograd",
+        primfunc_attrs={"op_pattern": int(FusionKind.OUT_ELEMWISE_FUSABLE)},
+    )  # fmt: skip

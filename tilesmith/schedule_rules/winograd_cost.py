@@ -1,0 +1,135 @@
+"""Decides where Winograd's algorithm pays, and how high its strips are, by a model of time.
+
+Multiplications that are saved stand against transforms, larger weights and products of fewer rows.
+All times are cycles of one core; what waits for memory hides partly behind arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.target.machine import MachineModel
+
+__all__ = ["WINOGRAD_ERRORS", "ConvolutionSize", "WinogradPlan", "winograd_plan"]
+
+WINOGRAD_ERRORS = {2: 0.0, 4: 5e-5}
+"""The sizes of a tile, with the error to expect of them: the greatest difference from the exact
+results, relative to the greatest of these. Tiles of 2 are as exact as sums of products."""
+
+_TAPS = 3
+_FLOAT = 4
+_GAIN = 0.95
+"""At most this part of the time of direct sums makes the larger weights worth while."""
+_NEAR, _FAR = 0.2, 0.7
+"""The parts of waiting for the second-level cache and for what is behind it that do not hide."""
+
+
+@dataclass(frozen=True)
+class ConvolutionSize:
+    """The sizes of a convolution of 3 by 3 taps with strides and dilation 1."""
+
+    images: int
+    height: int
+    """Rows of results."""
+    width: int
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """How to convolve by tiles of ``tile`` by ``tile`` results."""
+
+    tile: int
+    rows: int
+    """Rows of tiles in a strip."""
+    width: int
+    """Output channels in a tile of packed weights."""
+
+
+def winograd_plan(
+    size: ConvolutionSize, machine: MachineModel, tolerance: float = 0.0
+) -> WinogradPlan | None:
+    """Return the fastest plan whose error is at most ``tolerance``, None if direct sums are as
+    good.
+    """
+    best, plan = _GAIN * _direct_time(size, machine), None
+    for tile, error in WINOGRAD_ERRORS.items():
+        if error > tolerance:
+            continue
+        for rows in _strip_heights(-(-size.height // tile)):
+            made = _plan(size, tile, rows, machine)
+            time = _time(size, made, machine)
+            if time < best:
+                best, plan = time, made
+    return plan
+
+
+def _strip_heights(rows: int) -> list[int]:
+    """Return the least heights that give different numbers of strips."""
+    return sorted({-(-rows // strips) for strips in range(1, rows + 1)})
+
+
+def _plan(size: ConvolutionSize, tile: int, rows: int, machine: MachineModel) -> WinogradPlan:
+    columns = -(-size.width // tile)
+    chosen = best_tile(rows * columns, size.outputs, machine)
+    return WinogradPlan(tile, rows, chosen.vectors * machine.lanes(32))
+
+
+def _multiply_time(rows: int, vectors: int, machine: MachineModel) -> float:
+    """Return the cycles for one multiply-add of a vector in tiles of rows and vectors."""
+    best = Tile(best_rows(rows, vectors, machine), vectors)
+    return tile_cost(best, machine)
+
+
+def _weights_time(amount: int, times: int, machine: MachineModel) -> float:
+    """Return the time to read weights so many times: those of a network are not in the second
+    level at first, and stay there if they fill at most half of it.
+    """
+    rate = machine.l3_bandwidth if amount <= machine.l3_bytes // 2 else machine.memory_bandwidth
+    far = amount / rate * _FAR
+    near = amount / machine.l2_bandwidth * _NEAR
+    return far + (times - 1) * (near if amount <= machine.l2_bytes // 2 else far)
+
+
+def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
+    lanes, pixels = machine.lanes(32), size.height * size.width
+    vectors = best_tile(size.width, size.outputs, machine).vectors
+    step = _multiply_time(size.width, vectors, machine)
+    products = size.images * pixels * _TAPS * _TAPS * size.inputs * -(-size.outputs // lanes)
+    weights = _TAPS * _TAPS * size.inputs * size.outputs * _FLOAT
+    return (products * step + _weights_time(weights, size.images, machine)) / machine.cores
+
+
+def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> float:
+    lanes, points = machine.lanes(32), (plan.tile + _TAPS - 1) ** 2
+    columns = -(-size.width // plan.tile)
+    tiles = plan.rows * columns  # of a strip
+    outputs = -(-size.outputs // plan.width)
+    strips = size.images * -(-size.height // (plan.tile * plan.rows))
+    vectors = plan.width // lanes
+    step = _multiply_time(tiles, vectors, machine)
+    multiply = points * tiles * size.inputs * outputs * vectors * step
+    # One addition and one multiplication more or less for each point and axis.
+    added = 2 * points * tiles * (-(-size.inputs // lanes) + outputs * vectors)
+    data = points * tiles * size.inputs * _FLOAT
+    held = data + (points * tiles + size.inputs) * plan.width * _FLOAT
+    fits = held <= machine.l2_bytes // 2
+    rate, part = (machine.l2_bandwidth, _NEAR) if fits else (machine.l3_bandwidth, _FAR)
+    again = outputs * data * part  # each tile of outputs reads the data of the strip
+    moved = _moved(size, plan, tiles, points) * _FLOAT
+    weights = points * size.inputs * outputs * plan.width * _FLOAT
+    work = multiply + added / machine.fma_per_cycle + (moved + again) / rate
+    total = strips * work + _weights_time(weights, strips, machine)
+    shares = strips if strips >= machine.cores else outputs
+    return total * math.ceil(shares / machine.cores) / shares
+
+
+def _moved(size: ConvolutionSize, plan: WinogradPlan, tiles: int, points: int) -> int:
+    """Return how many numbers the transforms of a strip write and read."""
+    height, columns = plan.tile * plan.rows + _TAPS - 1, -(-size.width // plan.tile)
+    padded = height * (columns * plan.tile + _TAPS - 1)
+    results = 2 * points * tiles + tiles * plan.tile**2
+    return (2 * padded + points * tiles) * size.inputs + results * size.outputs

@@ -1,0 +1,167 @@
+"""Winograd's convolution of channels-last data by strips of tiles, with packed weights.
+
+A tile is ``tile`` by ``tile`` results; it needs ``alpha`` by ``alpha`` data, alpha = tile + 2. In
+the transformed space each of these alpha * alpha points is a matrix product of its own, whose rows
+are the tiles of a strip. A strip has so many rows of tiles that its data stay in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from tilesmith import te
+from tilesmith.ir import FloatImm, PrimExpr
+from tilesmith.ir import operators as op
+from tilesmith.support.errors import ShapeError
+from tilesmith.te import Tensor
+from tilesmith.tir import Select
+from tilesmith.topi.compute import compute
+from tilesmith.topi.nn.pad import pad
+from tilesmith.topi.nn.winograd import winograd_matrices
+from tilesmith.topi.utils import get_const_int
+
+__all__ = ["conv2d_nhwc_winograd", "winograd_points"]
+
+_TAPS = 3
+Array = numpy.ndarray[Any, Any]
+
+
+def winograd_points(weights: Array, tile: int) -> Array:
+    """Return OIHW weights of 3 by 3 taps as ``(points, C, O)`` in float64."""
+    _, _, weight_matrix = _matrices(tile)
+    wide = weights.astype("float64")
+    points: Array = numpy.einsum("ay,bx,oiyx->abio", weight_matrix, weight_matrix, wide)
+    made: Array = points.reshape(-1, *points.shape[2:])
+    return made
+
+
+def _matrices(tile: int) -> tuple[Array, Array, Array]:
+    """Return `winograd_matrices` with whole numbers for the data: the weights take the fractions,
+    as they are transformed ahead.
+    """
+    results, data, weights = winograd_matrices(tile, _TAPS)
+    last = [column[numpy.flatnonzero(column)[-1]] for column in data.T]
+    return results, data / last, weights * numpy.array(last)[:, None]
+
+
+def _combination(factors: Array, terms: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the sum of terms with constant factors; those of 0 are left out."""
+    total: PrimExpr | None = None
+    order = sorted(range(len(factors)), key=lambda place: factors[place] < 0)
+    for place in order:
+        factor, term = float(factors[place]), terms[place]
+        if not factor:
+            continue
+        size = abs(factor)
+        part = term if size == 1 else term * FloatImm(term.dtype, size)
+        if total is None:
+            total = part if factor > 0 else -part
+        else:
+            total = total + part if factor > 0 else total - part
+    if total is None:
+        return FloatImm(terms[0].dtype, 0.0)
+    return total
+
+
+def _chosen(index: Any, values: Sequence[PrimExpr]) -> PrimExpr:
+    """Return the value that an index names."""
+    made = values[-1]
+    for place in reversed(range(len(values) - 1)):
+        made = Select(op.equal(index, place), values[place], made)
+    return made
+
+
+def _transformed(matrix: Array, at: Any, terms: Callable[[int], PrimExpr]) -> PrimExpr:
+    """Return ``(matrix.T @ terms)[at]`` for terms that ``terms(i)`` makes."""
+    made = [terms(i) for i in range(matrix.shape[0])]
+    return _chosen(at, [_combination(column, made) for column in matrix.T])
+
+
+# Each transform has two steps, along the columns of a tile and along its rows.
+
+
+def _data_points(padded: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
+    """Return padded NHWC data as points of tiles: ``shape`` (images, strips, alpha, alpha, tiles)
+    and the channels.
+    """
+    _, inputs, _ = _matrices(tile)
+    rows, depth = shape[-1] // columns, padded.shape[3]
+
+    def element(n: Any, s: Any, i: Any, j: int, t: Any, c: Any) -> PrimExpr:
+        y = (s * rows + op.floordiv(t, columns)) * tile + i
+        return padded(n, y, op.floormod(t, columns) * tile + j, c)
+
+    across = compute(
+        (*shape, depth),
+        lambda n, s, i, b, t, c: _transformed(inputs, b, lambda j: element(n, s, i, j, t, c)),
+        name="data_across",
+    )
+    return compute(
+        (*shape, depth),
+        lambda n, s, a, b, t, c: _transformed(inputs, a, lambda i: across(n, s, i, b, t, c)),
+        name="data_points",
+    )
+
+
+def _results(products: Tensor, shape: Sequence[Any], tile: int, columns: int) -> Tensor:
+    """Return the NHWC results of a shape from the products at the points of tiles."""
+    results, _, _ = _matrices(tile)
+    batch, strips, alpha, _, tiles, packed = products.shape
+    rows = get_const_int(tiles) // columns
+    sums = compute(
+        (batch, strips, alpha, tile, tiles, packed),
+        lambda n, s, a, x, t, o: _transformed(results, x, lambda b: products(n, s, a, b, t, o)),
+        name="product_sums",
+    )
+
+    def result(n: Any, y: Any, x: Any, o: Any) -> PrimExpr:
+        strip, inside = op.floordiv(y, tile * rows), op.floormod(op.floordiv(y, tile), rows)
+        place = inside * columns + op.floordiv(x, tile)
+        column = op.floormod(x, tile)
+        return _transformed(
+            results, op.floormod(y, tile), lambda a: sums(n, strip, a, column, place, o)
+        )
+
+    return compute(shape, result, "conv2d_nhwc_winograd", "conv2d_nhwc_winograd")
+
+
+def conv2d_nhwc_winograd(
+    data: Tensor, weight: Tensor, channels: int, padding: Sequence[int], tile: int, rows: int
+) -> Tensor:
+    """Convolve NHWC data with 3 by 3 taps, strides and dilation 1, by tiles of ``tile`` by ``tile``
+    results, in strips of ``rows`` rows of tiles.
+
+    ``weight`` is (tiles of outputs, points, C, T) of `winograd_points`, ``channels`` the outputs,
+    ``padding`` top, left, bottom, right.
+    """
+    top, left, bottom, right = [int(value) for value in padding]
+    alpha = tile + _TAPS - 1
+    if get_const_int(weight.shape[1]) != alpha * alpha:
+        raise ShapeError(
+            f"conv2d_nhwc_winograd: tiles of {tile} by {tile} have {alpha * alpha} points, the "
+            f"weights {weight.shape[1]}"
+        )
+    batch, *sizes, depth = data.shape
+    height = get_const_int(sizes[0]) + top + bottom - _TAPS + 1
+    width = get_const_int(sizes[1]) + left + right - _TAPS + 1
+    columns = -(-width // tile)
+    strips = -(-height // (tile * rows))
+    outputs, packed = get_const_int(weight.shape[0]), get_const_int(weight.shape[3])
+    below, behind = strips * rows * tile - height, columns * tile - width
+    padded = pad(data, [0, top, left, 0], [0, bottom + below, right + behind, 0], name="pad_temp")
+    shape = (batch, strips, alpha, alpha, rows * columns)
+    points = _data_points(padded, shape, tile, columns)
+    rc = te.reduce_axis((0, depth), name="rc")
+    products = compute(
+        (*shape, outputs * packed),
+        lambda n, s, a, b, t, o: te.sum(
+            points(n, s, a, b, t, rc)
+            * weight(op.floordiv(o, packed), a * alpha + b, rc, op.floormod(o, packed)),
+            axis=[rc],
+        ),
+        name="products",
+    )
+    return _results(products, (batch, height, width, channels), tile, columns)
