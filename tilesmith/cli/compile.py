@@ -88,8 +88,7 @@ def compile_command(
     existing_file(model, "a model")
     if params is not None and for_c:
         raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
-    precision = given_precision["precision"]
-    if accuracy_report and precision is None:
+    if accuracy_report and given_precision["precision"] is None:
         raise ConfigError("--accuracy-report compares a --precision with float32; name one")
     low = compile_options(**given_precision)
     output = writable_place(output or model.with_suffix(".o" if for_c else ".tsm"), model)
@@ -116,7 +115,7 @@ def compile_command(
         "target": str(chosen),
         "seconds": seconds,
         "bytes": output.stat().st_size,
-        **({"precision": used} if precision else {}),
+        **({"precision": used} if given_precision["precision"] else {}),
         **({"accuracy": layers.to_json()} if layers else {}),
         **({"fallbacks": fallbacks.to_json()} if report else {}),
         **({"summary": _summed_up(summary, executable)} if verbose else {}),
