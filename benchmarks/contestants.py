@@ -68,14 +68,15 @@ def _onnxruntime(job: Job) -> Run:
 
 
 def tilesmith_contestant(
-    model: onnx.ModelProto, feed: Feed, threads: int, precision: str = "f32"
+    model: onnx.ModelProto, feed: Feed, threads: int, precision: str = "f32", **options: Any
 ) -> Run:
-    """Prepare this compiler, for the CPU of this machine."""
+    """Prepare this compiler, for the CPU of this machine; ``options`` are those of
+    `tilesmith.compile`.
+    """
     import tilesmith
 
     tilesmith.set_num_threads(threads)
-    options: dict[str, Any] = {}
-    if precision == "bf16":
+    if precision != "f32":
         if "precision" not in inspect.signature(tilesmith.compile).parameters:
             raise NotOffered("this version's compile has no option 'precision'")
         options["precision"] = precision

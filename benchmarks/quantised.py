@@ -1,15 +1,18 @@
-"""Blocks of quantised networks: f32 and int8 of this compiler, and of onnxruntime.
+"""Blocks of quantised networks, and whole ones: f32, bf16 and int8 of this compiler, and f32 and
+int8 of onnxruntime.
 
     python -m benchmarks.run quantised
 
 Each block is built in f32 and quantised by onnxruntime's own tool to the QDQ form: unsigned
-activations, signed weights by output channel.
+activations, signed weights by output channel. "int8" of this compiler runs that form; "own int8"
+is quantised by ``tilesmith.compile(precision="int8")`` with the same calibration data.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.contestants import Run, largest_error, onnxruntime_contestant, tilesmith_contestant
+from benchmarks.models import MODELS, build_model, model_inputs
 
 RANDOM = np.random.default_rng(0)
 
@@ -89,6 +93,7 @@ BLOCKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "inverted 24x28": lambda: inverted(24, 28),
     "inverted 96x14": lambda: inverted(96, 14),
     "grouped 128x28 (32)": lambda: grouped(128, 28, 32),
+    **{name: partial(build_model, name) for name in MODELS},
 }
 
 
@@ -104,10 +109,13 @@ def quantised(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> onnx.Model
             return next(self.rows, None)
 
     with tempfile.TemporaryDirectory() as folder:
-        before, after = Path(folder) / "f32.onnx", Path(folder) / "int8.onnx"
+        before, folded, after = [
+            Path(folder) / f"{name}.onnx" for name in ("f32", "folded", "int8")
+        ]
         onnx.save(model, before)
+        quantization.quant_pre_process(before, folded, skip_symbolic_shape=True)
         quantization.quantize_static(
-            before, after, Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+            folded, after, Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
         )  # fmt: skip
@@ -117,14 +125,21 @@ def quantised(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> onnx.Model
 def contestants(name: str, threads: int) -> tuple[dict[str, Run], dict[str, float]]:
     """Return what runs a block once, by contestant, and the errors against onnxruntime's f32."""
     model = BLOCKS[name]()
-    shape = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
-    feed = {"x": RANDOM.standard_normal(shape).astype("float32")}
+    if name in MODELS:
+        feed = model_inputs(name)
+    else:
+        shape = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
+        feed = {"x": RANDOM.standard_normal(shape).astype("float32")}
     small = quantised(model, feed)
     runs = {
         "onnxruntime f32": onnxruntime_contestant(model, feed, threads),
         "onnxruntime int8": onnxruntime_contestant(small, feed, threads),
         "tilesmith f32": tilesmith_contestant(model, feed, threads),
+        "tilesmith bf16": tilesmith_contestant(model, feed, threads, precision="bf16"),
         "tilesmith int8": tilesmith_contestant(small, feed, threads),
+        "tilesmith own int8": tilesmith_contestant(
+            model, feed, threads, precision="int8", calibration=[feed]
+        ),
     }
     results = {key: run() for key, run in runs.items()}
     reference = results["onnxruntime f32"]

@@ -279,15 +279,21 @@ def quantised(match: str, threads: int, rounds: int, path: Path | None) -> None:
             timings = interleave(runs, rounds, pause_seconds=pause_for(threads))
         ours = timings["tilesmith int8"]
         against = [ratio(timings[key], ours) for key in ("tilesmith f32", "onnxruntime int8")]
+        ours = timings["tilesmith own int8"]
+        against += [ratio(timings[key], ours) for key in ("tilesmith f32", "onnxruntime int8")]
+        against.append(ratio(timings["tilesmith f32"], timings["tilesmith bf16"]))
         rows.append([name, *[latency_of(one) for one in timings.values()],
                      *[f"{one:.2f}" for one in against],
-                     f"{errors['of int8']:.1e}", f"{load:.1f}"])  # fmt: skip
+                     *[f"{errors[key]:.1e}" for key in ("onnxruntime int8", "tilesmith int8",
+                       "tilesmith own int8", "tilesmith bf16")], f"{load:.1f}"])  # fmt: skip
         results[name] = {
             "latency": {key: timing.as_json() for key, timing in timings.items()},
             "errors": errors,
             "load": load,
         }
-    columns = ["", *runs, "× f32", "× onnxruntime", "difference", "load"]
+    columns = ["", *runs, "int8 × f32", "× onnxruntime", "own × f32", "× onnxruntime",
+               "bf16 × f32", *[f"error {kind}" for kind in ("onnxruntime", "int8", "own", "bf16")],
+               "load"]  # fmt: skip
     report.show(f"quantised blocks on {threads} threads, in turns", columns, rows)
     click.echo(report.save("quantised", results, path, threads=threads, rounds=rounds))
 

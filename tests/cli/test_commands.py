@@ -218,6 +218,35 @@ def test_inspect_writes_files_and_json(tmp_path):
     assert record["stage"] == "graph" and "def main" in record["text"]
 
 
+def test_precision(tmp_path, images):
+    output = tmp_path / "digits.tsm"
+    arguments = ["compile", DIGITS, "-o", output, "--input-shape", SHAPE, "--json", "--precision"]
+    np.savez(tmp_path / "inputs.npz", image=images)
+    given = ["--calibration", tmp_path / "inputs.npz", "--calibration-method", "max"]
+    for precision, dtype, more in (("fp16", "float16", []), ("int8", "int8", given)):
+        options = [precision, *more, "--accuracy-report", "--force-precision"]
+        result = invoke(*arguments, *options)
+        assert result.exit_code == 0, result.output + result.stderr
+        record = json.loads(result.stdout)
+        assert record["precision"] == record["accuracy"]["precision"] == dtype
+        assert record["accuracy"]["layers"] and output.stat().st_size > 0
+    plain = ["compile", DIGITS, "-o", output, "--target", "llvm -mcpu=nehalem"]
+    printed = invoke(*plain, "--precision", "bf16").output
+    assert "computed in float32: the target has no dot products of bfloat16" in printed
+
+
+def test_precision_refuses_what_means_nothing(tmp_path, images):
+    plain = ["compile", DIGITS, "-o", tmp_path / "digits.tsm"]
+    assert_fails(invoke(*plain, "--precision", "int8"), "needs calibration data")
+    assert_fails(invoke(*plain, "--accuracy-report"), "--precision")
+    (tmp_path / "bad.npz").write_bytes(b"no arrays")
+    bad = ["--precision", "int8", "--calibration", tmp_path / "bad.npz"]
+    assert_fails(invoke(*plain, *bad), "bad.npz", "cannot be read")
+    np.savez(tmp_path / "other.npz", picture=images)
+    other = ["--precision", "int8", "--calibration", tmp_path / "other.npz"]
+    assert_fails(invoke(*plain, *other), "no input 'image'")
+
+
 def test_bench(compiled):
     result = invoke("bench", DIGITS, "--input-shape", SHAPE, "--rounds", "2", "--threads", "1",
                     "--json")  # fmt: skip

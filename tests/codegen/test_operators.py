@@ -387,6 +387,22 @@ def test_dot_products_of_four_bytes(function, dtype, target):
         np.testing.assert_array_equal(got, words[1] + products)
 
 
+@pytest.mark.parametrize("target", ["llvm", *X86])
+def test_dot_products_of_two_bfloat16(target):
+    a, b = [np.resize(samples("bfloat16", seed), 2 * COUNT) for seed in (0, 1)]
+    products = (a.astype("float64") * b.astype("float64")).reshape(-1, 2).sum(1)
+    words = [a.view("uint32"), b.view("uint32")]
+    start = np.arange(COUNT, dtype="float32")
+    for lanes in (*LANES, 16):
+        got = run_elementwise(tir.dot_bf16bf16, words, "float32", lanes, Target(target))
+        np.testing.assert_allclose(got, products, rtol=1e-5, atol=1e-5)
+        got = run_elementwise(
+            lambda x, y, z: z + tir.dot_bf16bf16(x, y), [*words, start], "float32", lanes,
+            Target(target),
+        )  # fmt: skip
+        np.testing.assert_allclose(got, start + products, rtol=1e-5, atol=1e-5)
+
+
 def test_dot_product_of_bytes():
     random = np.random.default_rng(0)
     a, b = random.integers(-128, 128, (2, COUNT * 4)).astype("int8")

@@ -1,4 +1,4 @@
-"""What the README shows, runs."""
+"""What the README and the page about low precision show, runs."""
 
 import re
 import runpy
@@ -8,7 +8,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.S)
+PRECISION = (REPOSITORY / "docs" / "low_precision.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", README + PRECISION, re.S)
 
 
 def test_the_readme_has_programs():

@@ -213,3 +213,22 @@ def test_scales_by_channel_are_one_factor():
     scales = numpy.linspace(0.1, 0.8, 8)
     text = converted(to_floats, lambda x: convolved(x, 1, scales))
     assert "R.multiply" in text and 'out_dtype="int32"' in text
+
+
+@pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
+def test_a_scale_of_one_element_serves_a_whole_tensor(kind):
+    graph, shape = Graph(), [3, 5]
+    point = graph.constant(numpy.uint8(3))  # rank 0 beside a scale of rank 1
+    data = graph.node("DequantizeLinear", ["x", graph.constant(numpy.float32(IN)), point])
+    scale = graph.constant(numpy.array([OUT], "float32"))
+    made = graph.node("QuantizeLinear", [data, scale, point], axis=0)
+    if kind == "DequantizeLinear":
+        data = graph.node("DequantizeLinear", [made, scale, point], axis=0)
+        made = graph.node("QuantizeLinear", [data, graph.constant(numpy.float32(IN)), point])
+    model = graph.model(shape, "uint8", made)
+    x = RANDOM.integers(0, 256, shape).astype("uint8")
+    expected = numpy.rint((x.astype("int32") - 3) * (IN / OUT)) + 3
+    if kind == "DequantizeLinear":
+        expected = numpy.rint((expected - 3) * (OUT / IN)) + 3
+    found = relax.interpreter.run(relax.frontend.onnx.from_onnx(model), "main", x)
+    numpy.testing.assert_array_equal(found, expected.clip(0, 255).astype("uint8"))

@@ -62,6 +62,19 @@ def load_array(path: Path) -> np.ndarray:
     return array
 
 
+def load_inputs(path: Path) -> Any:
+    """Read the inputs of a run: a .npz file gives arrays by name, a .npy file one array."""
+    if path.suffix != ".npz":
+        return load_array(path)
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return dict(found)
+    except Exception as error:  # zipfile and numpy have many
+        raise ConfigError(
+            f"{path} cannot be read as arrays: {error}", notes=("make it with numpy.savez",)
+        ) from None
+
+
 def match_inputs(given: Sequence[str], inputs: Sequence[InputInfo]) -> list[np.ndarray]:
     """Load arrays in the order of `inputs`, from texts `x.npy` (in order) and `NAME=x.npy`.
 

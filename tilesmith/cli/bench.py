@@ -12,9 +12,11 @@ import click
 
 from tilesmith.cli.options import (
     InputShapes,
+    compile_options,
     existing_file,
     input_shape_option,
     json_option,
+    precision_options,
     print_json,
     shapes,
     target_option,
@@ -33,6 +35,7 @@ _PERCENTILES = (50, 90, 99)
 )  # fmt: skip
 @target_option
 @input_shape_option
+@precision_options
 @json_option
 def bench_command(
     model: Path,
@@ -42,6 +45,7 @@ def bench_command(
     target: str,
     input_shapes: InputShapes,
     as_json: bool,
+    **given_precision: Any,
 ) -> None:
     """Measure the latency of MODEL.onnx (or MODEL.tsm) on random inputs.
 
@@ -60,6 +64,9 @@ def bench_command(
     is_artifact = model.suffix == ".tsm"
     if is_artifact and input_shapes:
         raise ConfigError("--input-shape is for models; a compiled model has its sizes")
+    if is_artifact and given_precision["precision"]:
+        raise ConfigError("--precision is for models; a compiled model has its precision")
+    low = compile_options(**given_precision)
     chosen = Target(target)
     if threads is not None:
         set_num_threads(threads)
@@ -78,7 +85,7 @@ def bench_command(
             sizes: dict[str, Any] = {one.name: one.shape for one in filled}
             with status(f"compiling {model.name}"):
                 executable = compile_model(
-                    str(model), target=chosen, input_shapes={**sizes, **given}
+                    str(model), target=chosen, input_shapes={**sizes, **given}, **low
                 )
         seconds = time.perf_counter() - start
         filled = chosen_sizes(describe_inputs(executable), batch)[0]

@@ -11,10 +11,12 @@ import click
 
 from tilesmith.cli.options import (
     InputShapes,
+    compile_options,
     existing_file,
     input_shape_option,
     json_option,
     model_argument,
+    precision_options,
     print_json,
     shapes,
     target_option,
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     help="Check accesses that are not proven to be inside of their buffers when the model runs;"
     " --report lists them.",
 )  # fmt: skip
+@precision_options
+@click.option(
+    "--accuracy-report", is_flag=True,
+    help="Compare --precision with float32, by layer, on the calibration data or random inputs.",
+)  # fmt: skip
 @click.option(
     "--params", type=click.Path(path_type=Path), metavar="FILE",
     help="Put the weights into this safetensors file, in the output's folder: models share it.",
@@ -64,11 +71,13 @@ def compile_command(
     target: str,
     input_shapes: InputShapes,
     bounds: str | None,
+    accuracy_report: bool,
     params: Path | None,
     for_c: bool,
     report: bool,
     verbose: bool,
     as_json: bool,
+    **given_precision: Any,
 ) -> None:
     """Compile MODEL.onnx into one file that runs without it."""
     from tilesmith.support.fallbacks import collect_fallbacks
@@ -79,8 +88,10 @@ def compile_command(
     existing_file(model, "a model")
     if params is not None and for_c:
         raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
-    suffix = ".o" if for_c else ".tsm"
-    output = writable_place(output or model.with_suffix(suffix), model)
+    if accuracy_report and given_precision["precision"] is None:
+        raise ConfigError("--accuracy-report compares a --precision with float32; name one")
+    low = compile_options(**given_precision)
+    output = writable_place(output or model.with_suffix(".o" if for_c else ".tsm"), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
     start = time.perf_counter()
     with (
@@ -88,36 +99,65 @@ def compile_command(
         collect_fallbacks() as fallbacks,
         collect_summary() as summary,
     ):
-        from tilesmith.driver import compile as compile_model
-
-        executable = compile_model(
-            str(model), target=chosen, input_shapes=shapes(input_shapes), bounds=bounds
-        )
+        options = {"target": chosen, "input_shapes": shapes(input_shapes), "bounds": bounds, **low}
+        executable = _compiled(model, options)
         with phase("saving"):
             if for_c:
                 executable.export_c(output)
             else:
                 executable.save(output, params=None if params is None else params.absolute())
     seconds = time.perf_counter() - start
-    size = output.stat().st_size
+    used = executable.metadata.get("precision")
+    layers = _accuracy(executable, low["calibration"]) if accuracy_report and used else None
+    found = {
+        "model": str(model),
+        "output": str(output),
+        "target": str(chosen),
+        "seconds": seconds,
+        "bytes": output.stat().st_size,
+        **({"precision": used} if given_precision["precision"] else {}),
+        **({"accuracy": layers.to_json()} if layers else {}),
+        **({"fallbacks": fallbacks.to_json()} if report else {}),
+        **({"summary": _summed_up(summary, executable)} if verbose else {}),
+    }
     if as_json:
-        print_json(
-            {
-                "model": str(model),
-                "output": str(output),
-                "target": str(chosen),
-                "seconds": seconds,
-                "bytes": size,
-                **({"fallbacks": fallbacks.to_json()} if report else {}),
-                **({"summary": _summed_up(summary, executable)} if verbose else {}),
-            }
-        )
-    else:
-        click.echo(f"{output}: {size / 1e6:.1f} MB, compiled in {seconds:.1f} s for {chosen}")
-        if verbose:
-            _print_summary(_summed_up(summary, executable))
-        if report:
-            _print_fallbacks(fallbacks)
+        print_json(found)
+        return
+    _print_made(found, executable, layers)
+    if report:
+        _print_fallbacks(fallbacks)
+
+
+def _compiled(model: Path, options: dict[str, Any]) -> Executable:
+    """Return the executable of a model file."""
+    from tilesmith.driver import compile as compile_model
+
+    made: Executable = compile_model(str(model), **options)
+    return made
+
+
+def _print_made(found: dict[str, Any], executable: Executable, layers: Any) -> None:
+    """Print a line about the file, one about a precision that was not used, and what was asked
+    for.
+    """
+    size = f"{found['bytes'] / 1e6:.1f} MB"
+    click.echo(
+        f"{found['output']}: {size}, compiled in {found['seconds']:.1f} s for {found['target']}"
+    )
+    if "precision" in found and not found["precision"]:
+        rows = [one for one, _ in executable.fallbacks.rows() if one.kind == "precision"]
+        click.echo(f"computed in float32: {'; '.join([one.reason for one in rows])}")
+    if layers:
+        click.echo(str(layers))
+    if "summary" in found:
+        _print_summary(found["summary"])
+
+
+def _accuracy(executable: Executable, inputs: list[Any] | None) -> Any:
+    """Return the comparison of a model with float32, on random inputs if there are none."""
+    from tilesmith.cli.arrays import describe_inputs, random_inputs
+
+    return executable.accuracy_report(inputs or random_inputs(describe_inputs(executable)))
 
 
 def _summed_up(summary: Summary, executable: Executable) -> dict[str, Any]:

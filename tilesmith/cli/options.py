@@ -52,6 +52,52 @@ json_option = click.option(
 )
 
 
+def precision_options(command: Any) -> Any:
+    """Add the options that `compile_options` reads to a command."""
+    for option in reversed(_PRECISION_OPTIONS):
+        command = option(command)
+    return command
+
+
+_PRECISION_OPTIONS = (
+    click.option(
+        "--precision", type=click.Choice(["bf16", "fp16", "int8"]),
+        help="Compute products in bfloat16 or integers, or store weights as float16, where the"
+        " target is faster for it.",
+    ),
+    click.option(
+        "--calibration", "calibration", type=click.Path(path_type=Path), multiple=True,
+        metavar="FILE.npz",
+        help="For --precision int8: typical inputs, arrays by name (or a .npy file for a model of"
+        " one input); repeatable.",
+    ),
+    click.option(
+        "--calibration-method", "method", default="mse", show_default=True,
+        type=click.Choice(["mse", "percentile", "kl_divergence", "max"]),
+        help="How ranges of integers are chosen.",
+    ),
+    click.option(
+        "--force-precision", "is_forced", is_flag=True,
+        help="Use --precision also where the target is slower with it.",
+    ),
+)  # fmt: skip
+
+
+def compile_options(
+    precision: str | None, calibration: tuple[Path, ...], method: str, is_forced: bool
+) -> dict[str, Any]:
+    """Return the arguments of `tilesmith.compile` for the options about precision."""
+    from tilesmith.cli.arrays import load_inputs
+
+    data = [load_inputs(existing_file(path, "an array file")) for path in calibration]
+    return {
+        "precision": precision,
+        "calibration": data or None,
+        "calibration_method": method,
+        "force_precision": is_forced,
+    }
+
+
 def shapes(pairs: InputShapes) -> dict[str, tuple[int, ...]] | None:
     """Return the `--input-shape` options as a dictionary, None if there are none."""
     return dict(pairs) or None

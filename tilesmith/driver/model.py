@@ -18,6 +18,7 @@ from tilesmith.driver.object_models import (
     import_exported_program,
     is_exported_program,
 )
+from tilesmith.driver.precision_options import LowPrecision, low_precision
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.runtime.artifact import read_artifact
@@ -50,6 +51,10 @@ def compile(
     params: Mapping[str, Any] | None = None,
     cache: bool = True,
     bounds: str | None = None,
+    precision: str | None = None,
+    calibration: Iterable[Any] | None = None,
+    calibration_method: str = "mse",
+    force_precision: bool = False,
 ) -> Any:
     """Compile a model for a target and return an Executable.
 
@@ -59,31 +64,39 @@ def compile(
     ``input_shapes`` fixes sizes of inputs by name. ``cache=False`` compiles even if this model is
     in the cache. ``bounds="check"``: an access that is not proven to be inside of its buffer is
     checked when the model runs, as in ``tilesmith.build``.
+
+    ``precision``: "bf16" multiplies bfloat16 and adds float32; "fp16" stores weights as float16;
+    "int8" computes in integers, whose ranges come from ``calibration``: typical inputs, each a
+    dictionary by name, a tuple, or one array. ``calibration_method`` is "mse", "percentile",
+    "kl_divergence" or "max". Where the target has no instructions that make it faster, float32
+    stays, and ``executable.fallbacks`` says so, unless ``force_precision``.
     """
     if bounds is not None:
         from tilesmith.lowering import checking_bounds
 
         with checking_bounds(bounds):
             return compile(
-                model_or_module, target, input_shapes=input_shapes, params=params, cache=cache
-            )
+                model_or_module, target, input_shapes=input_shapes, params=params, cache=cache,
+                precision=precision, calibration=calibration,
+                calibration_method=calibration_method, force_precision=force_precision,
+            )  # fmt: skip
     chosen = Target(target)
     _check_shapes(input_shapes)
+    low = low_precision(precision, calibration, calibration_method, force_precision)
+    cache = cache and calibration is None  # no key tells data apart that may not even be stored
     path = Path(model_or_module) if isinstance(model_or_module, (str, os.PathLike)) else None
+    again = {"input_shapes": input_shapes, "precision": precision, "cache": False,
+             "force_precision": force_precision}  # fmt: skip
     key = None
     settings = deciding_settings() if cache and path is not None and not params else None
     if cache and path is not None and not params and _can_be_cached(path, settings):
-        key = model_key(path, chosen, input_shapes, settings or {})
+        key = model_key(path, chosen, input_shapes, {**(settings or {}), **low.settings})
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
-            cached.observed_program = partial(_observed, path, chosen, input_shapes)
-            cached.c_interface = partial(_written_for_c, path, chosen, input_shapes)
-            return cached
+            return _from_cache(cached, (path, chosen, again))
     if path is None and _is_tensor_program(model_or_module):
-        from tilesmith.lowering import build as build_functions
-
-        return build_functions(model_or_module, target=chosen)
+        return _built_functions(model_or_module, chosen, low)
     from tilesmith.driver.kernels import start_workers
     from tilesmith.driver.relax_build import build
 
@@ -91,7 +104,12 @@ def compile(
         start_workers(chosen)  # workers import their modules while this process reads the model
     with collect_fallbacks() as importing, phase("importing"):
         modules = [import_model(model_or_module, input_shapes)]
-    executable = build(modules.pop(), chosen, params)  # which lets go of weights that it replaced
+    if low.dtype is None:
+        executable = build(modules.pop(), chosen, params)  # which lets go of weights it replaced
+    else:
+        from tilesmith.driver.low_precision import build_low
+
+        executable = build_low(modules.pop(), chosen, params, low)
     executable.add_fallbacks(importing)
     if key is not None and executable.is_runnable:
         try:
@@ -100,6 +118,26 @@ def compile(
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
+
+
+def _from_cache(cached: Executable, again: tuple[Path, Target, Mapping[str, Any]]) -> Executable:
+    """Return a model from the cache that compiles once more for what the cache does not hold."""
+    cached.observed_program = partial(_observed, *again)
+    cached.c_interface = partial(_written_for_c, *again)
+    if "precision" in cached.metadata:
+        cached.accuracy_report = partial(_accuracy, *again)
+    return cached
+
+
+def _built_functions(functions: Any, target: Target, low: LowPrecision) -> Any:
+    """Build PrimFuncs."""
+    if low.dtype is not None:
+        raise UnsupportedError(
+            "precision is for models; a PrimFunc has the dtypes that it was written with"
+        )
+    from tilesmith.lowering import build as build_functions
+
+    return build_functions(functions, target=target)
 
 
 def _may_need_workers(model: Any) -> bool:
@@ -126,22 +164,27 @@ def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
     return False
 
 
-def _observed(path: Path, target: Target, shapes: Mapping[str, Any] | None) -> ObservedProgram:
+def _observed(path: Path, target: Target, options: Mapping[str, Any]) -> ObservedProgram:
     """Compile a model from the cache once more, such that observers see its kernels."""
-    made = compile(path, target, input_shapes=shapes, cache=False).observed_program
+    made = compile(path, target, **options).observed_program
     assert made is not None
     found: ObservedProgram = made()
     return found
 
 
 def _written_for_c(
-    path: Path, target: Target, shapes: Mapping[str, Any] | None, *arguments: Any
+    path: Path, target: Target, options: Mapping[str, Any], *arguments: Any
 ) -> list[str]:
     """Compile a model from the cache once more, and write it for C programs."""
-    write = compile(path, target, input_shapes=shapes, cache=False).c_interface
+    write = compile(path, target, **options).c_interface
     assert write is not None
     written: list[str] = write(*arguments)
     return written
+
+
+def _accuracy(path: Path, target: Target, options: Mapping[str, Any], inputs: Any) -> Any:
+    """Compile a model from the cache once more, and compare it with float32."""
+    return compile(path, target, **options).accuracy_report(inputs)
 
 
 def _cached(key: str) -> Executable | None:

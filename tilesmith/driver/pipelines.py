@@ -13,14 +13,33 @@ from tilesmith.target.back_end import find_back_end, part
 
 __all__ = [
     "PIPELINES", "PIPELINE_MAP", "default_build_pipeline", "default_passes", "get_pipeline",
-    "register_pipeline", "zero_passes", "zero_pipeline",
+    "register_pipeline", "simplifying_passes", "zero_passes", "zero_pipeline",
 ]  # fmt: skip
 
 PIPELINES: Registry = Registry("pipeline")
 
 
-def default_passes(target: Target) -> list[Any]:
-    """Return the passes that turn operators into calls of fused kernels."""
+def default_passes(target: Target, weights: str | None = None) -> list[Any]:
+    """Return the passes that turn operators into calls of fused kernels. ``weights`` is the dtype
+    that weights of float32 get where a kernel is faster for it: "bfloat16", "float16".
+    """
+    return [
+        *simplifying_passes(),
+        *([graph.NarrowWeights(weights), graph.EliminateCommonSubexpr()] if weights else []),
+        *_layout_passes(target),
+        graph.CanonicalizeBindings(),
+        graph.DeadCodeElimination(),
+        graph.LegalizeOps(),
+        graph.CheckLegalized(),
+        graph.AnnotateTIROpPattern(),
+        graph.FuseOps(),
+        graph.FuseTIR(),
+        graph.DeadCodeElimination(),
+    ]
+
+
+def simplifying_passes() -> list[Any]:
+    """Return the passes that simplify a graph of operators, which is one afterwards as well."""
     return [
         graph.LambdaLift(),
         graph.InlinePrivateFunctions(),
@@ -33,15 +52,6 @@ def default_passes(target: Target) -> list[Any]:
         graph.FoldScaleAxis(),
         graph.FoldConstant(),  # the weights that FoldScaleAxis has scaled
         graph.EliminateCommonSubexpr(),
-        graph.DeadCodeElimination(),
-        *_layout_passes(target),
-        graph.CanonicalizeBindings(),
-        graph.DeadCodeElimination(),
-        graph.LegalizeOps(),
-        graph.CheckLegalized(),
-        graph.AnnotateTIROpPattern(),
-        graph.FuseOps(),
-        graph.FuseTIR(),
         graph.DeadCodeElimination(),
     ]
 

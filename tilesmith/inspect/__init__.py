@@ -5,6 +5,7 @@ from tilesmith.support.lazy import lazy_attributes
 _NAMES = {
     "KernelProfile": "tilesmith.inspect.kernel_profile:KernelProfile",
     "StepExecutor": "tilesmith.inspect.step_executor:StepExecutor",
+    "accuracy": "tilesmith.inspect.layer_accuracy:accuracy",
     "profile": "tilesmith.inspect.kernel_profile:profile",
 }
 

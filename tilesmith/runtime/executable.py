@@ -36,6 +36,7 @@ The code also exports a function that does nothing, whose name ties it to the me
      "target": "llvm …",
      "programs": {NAME: functions that are run step by step, as `program.py` describes},
      "parts": [names of functions that only programs call],
+     "precision": "bfloat16", "float16", "int8" where `tilesmith.compile` was asked for it,
      "late_constants": {NAME: [dtype, shape]} of constants that are given after loading,
      "fallbacks": rows of a `FallbackReport`, where something was given up when it was compiled}
 
@@ -60,13 +61,14 @@ from tilesmith.runtime.devices import Device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.external import ExternalModules
-from tilesmith.runtime.formats import Format, source_only
+from tilesmith.runtime.formats import Format
 from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.program import Program
 from tilesmith.runtime.program_python import program_python
 from tilesmith.runtime.program_text import program_text
+from tilesmith.runtime.refusals import nothing_to_compare, without_code
 from tilesmith.runtime.requirements import check_code, machine_of_process
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.runtime.timing import BenchmarkResult, evaluator
@@ -133,6 +135,10 @@ class Executable:
         """Compiles the same model such that observers see its kernels; not after loading."""
         self.c_interface: Callable[..., list[str]] | None = None
         """Writes the model for C programs; not after loading."""
+        self.accuracy_report: Callable[[Any], Any] = nothing_to_compare
+        """Tells how well each product of a model of low precision agrees with float32, the worst
+        first: an `AccuracyReport`. It takes the inputs of one run, or a list of such: dictionaries
+        by name, or tuples. Not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
         functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
         if not isinstance(functions, Mapping):
@@ -169,7 +175,7 @@ class Executable:
             elif self._objects:
                 self._library = self._load(self._objects)
             else:
-                raise _without_code("called", self._sources, self._advice)
+                raise without_code("called", self._sources, self._advice)
         return self._library
 
     @property
@@ -324,7 +330,7 @@ class Executable:
         # programs of instructions call registered functions only
         needs_code = bool(self._signatures) or not self._programs
         if shared is None and not self._objects and needs_code:
-            raise _without_code("saved", self._sources, self._advice)
+            raise without_code("saved", self._sources, self._advice)
         code = {f"code.{index}.o": content for index, content in enumerate(self._objects)}
         if shared is not None:
             code = {SHARED_LIBRARY: shared}
@@ -341,7 +347,7 @@ class Executable:
         if path.endswith((".so", ".dylib", ".dll")):
             prefix = self._shared_bytes()
             if prefix is None and not self._objects:
-                raise _without_code("exported", self._sources, self._advice)
+                raise without_code("exported", self._sources, self._advice)
             if prefix is None and self._linking_failed is not None:
                 raise self._linking_failed
             if prefix is None:
@@ -500,14 +506,6 @@ def load(path: PathLike, params: PathLike | Mapping[str, Any] | None = None) -> 
     """Load a model that `Executable.save` or `tilesmith compile` wrote; ``params`` as
     `Executable.load` takes them."""
     return Executable.load(path, params)
-
-
-def _without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:
-    """Return the error for operations that need object code."""
-    return UnsupportedError(
-        f"this executable cannot be {what}: it has no object code",
-        notes=(source_only(list(sources), advice),),
-    )
 
 
 def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:

@@ -21,6 +21,8 @@ from tilesmith.tir.functor import substitute
 
 __all__ = ["Contraction", "find_contraction", "multiplies_and_adds", "panel_operand", "product_of"]
 
+_DOT_PRODUCTS = ("tir.dot_bf16bf16", "tir.dot_i8i8", "tir.dot_u8i8")
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -64,7 +66,7 @@ def multiplies_and_adds(block: Block) -> bool:
 
 def _is_product(value: PrimExpr) -> bool:
     plain = value.value if isinstance(value, Cast) else value
-    return isinstance(plain, Mul) or is_call(plain, "tir.dot_u8i8", "tir.dot_i8i8")
+    return isinstance(plain, Mul) or is_call(plain, *_DOT_PRODUCTS)
 
 
 def find_contraction(block: Block) -> Contraction | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tilesmith.ir import IRModule
+from tilesmith.schedule_rules.amx import has_amx, is_sum_of_pairs, schedule_amx
 from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
 from tilesmith.schedule_rules.elementwise import schedule_simple
 from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
@@ -70,6 +71,8 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     inline_elementwise(sch)
     machine = machine_model(target)
     threads = target.num_cores or machine.cores
+    if has_amx(target):
+        sch = _products_of_tiles(sch, threads)
     rules = (
         _transformed,
         _windows_and_groups,
@@ -100,6 +103,18 @@ _NO_TILES = "no register tiles: an operand does not move by 0 or 1 along the res
 def _blocks(sch: Schedule) -> list[BlockRV]:
     (variable,) = sch.mod.get_global_vars()
     return top_blocks(sch, variable)
+
+
+def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
+    """Schedule sums of products of bfloat16 for AMX; those that do not fit are left to vectors."""
+    for block in _blocks(sch):
+        if not _is_there(sch, block) or not is_sum_of_pairs(sch.get(block)):
+            continue
+        plan = find_contraction(sch.get(block))
+        if plan is not None:
+            change = partial(schedule_amx, block=block, plan=plan, threads=threads)
+            sch = _attempt(sch, block, change)
+    return sch
 
 
 def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:

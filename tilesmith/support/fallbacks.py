@@ -53,6 +53,7 @@ KINDS: dict[str, Kind] = {
     "schedule": Kind("a default schedule does not apply; the block keeps simpler loops"),
     "vectorization": Kind("a loop is not vectorized here: LLVM may do it, or it runs lane by lane"),
     "bounds": Kind("an access is not proven to be in bounds; it is checked when the program runs"),
+    "precision": Kind("low precision was asked for; the model, or a part of it, keeps float32"),
     "code": Kind("only source code was generated; it cannot run on this machine"),
     "threads": Kind("parallel loops run on one thread", is_about_code=False),
     "specialisation": Kind("a model is compiled for the structure or the values of its inputs"),

@@ -173,6 +173,13 @@ static inline int32_t dp4a_u8(uint32_t a, uint32_t b, int32_t total) {
   for (int lane = 0; lane < 32; lane += 8) total += (uint8_t)(a >> lane) * (uint8_t)(b >> lane);
   return total;
 }""",
+    "dot_bf16bf16": """
+static inline float dot_bf16bf16(uint32_t a, uint32_t b) {
+  uint32_t words[4] = {a & 0xFFFF0000u, b & 0xFFFF0000u, a << 16, b << 16};
+  float parts[4];
+  memcpy(parts, words, sizeof parts);
+  return parts[0] * parts[1] + parts[2] * parts[3];
+}""",
     "dot_i8i8": """
 static inline int32_t dot_i8i8(uint32_t a, int32_t b) {
   int32_t total = 0;

@@ -1,5 +1,5 @@
-"""Sums of products of bytes, ``dot_u8i8`` and ``dot_i8i8``: one instruction, where the target has
-it (vpdpbusd; sdot, usdot).
+"""Sums of products of bytes, ``dot_u8i8`` and ``dot_i8i8``, and of bfloat16, ``dot_bf16bf16``: one
+instruction, where the target has it (vpdpbusd, vdpbf16ps; sdot, usdot, bfdot).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from tilesmith.codegen.llvm.values import Values
 from tilesmith.ir import Call, PrimExpr, const
 from tilesmith.ir.call_intrinsics import call_llvm_pure_intrin
 from tilesmith.ir.intrinsics import reinterpret
-from tilesmith.ir.operators import shift_left, shift_right
+from tilesmith.ir.operators import bitwise_and, shift_left, shift_right
 from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 
 __all__ = ["dot_product"]
 
+_PAIRS = "tir.dot_bf16bf16"
 _SIGNED, _UNSIGNED = "tir.dot_i8i8", "tir.dot_u8i8"
 
 
@@ -32,10 +33,22 @@ def _instruction(features: Collection[str], signed: bool, lanes: int) -> str | N
     return f"llvm.x86.avx512.vpdpbusd.{32 * lanes}" if has and not signed else None
 
 
+def _instruction_for_pairs(features: Collection[str], lanes: int) -> str | None:
+    """Return the name of the instruction that adds products of two bfloat16 to ``lanes`` sums."""
+    if lanes == 4 and {"bf16", "neon"}.issubset(features):
+        return "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
+    if "avx512bf16" not in features:
+        return None
+    has = lanes == 16 or (lanes in (4, 8) and "avx512vl" in features)
+    return f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" if has else None
+
+
 def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -> PrimExpr | None:
-    """Return the sum of vectors and dot products of bytes as a call of the instruction that adds;
-    None if it is no such sum or the target has no such instruction.
+    """Return the sum of vectors and dot products as a call of the instruction that adds; None if it
+    is no such sum or the target has no such instruction.
     """
+    if isinstance(product, Call) and is_call(product, _PAIRS):
+        return _sum_of_pairs(features, total, product)
     if not is_call(product, _SIGNED, _UNSIGNED):
         return None
     lanes = product.dtype.lanes
@@ -45,6 +58,16 @@ def dot_product(features: Collection[str], total: PrimExpr, product: PrimExpr) -
     bytes_ = f"uint8x{4 * lanes}"
     a, b = [reinterpret(bytes_, arg) for arg in product.args]
     return call_llvm_pure_intrin(str(product.dtype), name, total, a, b)
+
+
+def _sum_of_pairs(features: Collection[str], total: PrimExpr, product: Call) -> PrimExpr | None:
+    """Return a sum with dot products of bfloat16 as a call of the instruction; None without one."""
+    lanes = product.dtype.lanes
+    name = _instruction_for_pairs(features, lanes)
+    if name is None:
+        return None
+    pairs = [reinterpret(f"bfloat16x{2 * lanes}", arg) for arg in product.args]
+    return call_llvm_pure_intrin(str(product.dtype), name, total, *pairs)
 
 
 def _products_of_pairs(features: Collection[str], call: Call) -> PrimExpr | None:
@@ -101,3 +124,16 @@ def _dot_product(emit: Values, call: Call) -> str:
         product = emit.define(f"mul {kind} {first}, {signed(b)}")
         total = emit.define(f"add {kind} {total}, {product}") if total else product
     return total
+
+
+@handles("dot_bf16bf16")
+def _dot_product_of_pairs(emit: Values, call: Call) -> str:
+    zero = const(0.0, str(call.dtype))
+    added = _sum_of_pairs(emit.machine.features, zero, call)
+    if added is not None:
+        return emit.value(added)
+    word = str(call.args[0].dtype)
+    kind, bits, mask = str(call.dtype), const(16, word), const(0xFFFF0000, word)
+    high = [reinterpret(kind, bitwise_and(arg, mask)) for arg in call.args]
+    low = [reinterpret(kind, shift_left(arg, bits)) for arg in call.args]
+    return emit.value(high[0] * high[1] + low[0] * low[1])

@@ -1,5 +1,5 @@
 """ToMixedPrecision: computes products and convolutions in float16 or bfloat16, sums in
-``out_dtype``.
+``out_dtype``. NarrowWeights: does so where it makes a kernel faster, and nowhere else.
 
 An operator's record says whether it gains from narrow inputs, follows its inputs, or keeps full
 precision (`relax.spec.Precision`).
@@ -25,6 +25,7 @@ from tilesmith.relax.expr import (
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.spec import Precision
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tilesmith.relax.transform.pair_products import is_packable
 from tilesmith.runtime.dtype import DataType
 
 
@@ -133,3 +134,47 @@ def to_mixed_precision(
             mutator = _Mixed(mod, DataType(out_dtype), set(fp16_input_names or ()))
             mod[name] = mutator.visit_expr(function)
     return mod
+
+
+class _NarrowWeights(PyExprMutator):
+    """Gives the products that PackForVectors packs weights of 16 bits. bfloat16 are multiplied as
+    such; float16 are converted where the kernel loads them, the data stay float32.
+    """
+
+    def __init__(self, mod: IRModule, dtype: DataType) -> None:
+        super().__init__(mod)
+        self.dtype = dtype
+
+    def visit_call_(self, op: Call) -> Any:
+        """Convert the operands of a product of float32 with a constant weight."""
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return call
+        if call.op.get_attr("TMixedPrecisionPolicy", Precision.NEVER) != Precision.ALWAYS:
+            return call
+        data: Any = call.args[0]
+        weight: Any = call.args[1]
+        attrs: Any = call.attrs
+        if not is_packable(call, weight) or not all(_is_float32(one) for one in (*call.args, call)):
+            return call
+        narrow = Constant(weight.data.numpy_view().astype(self.dtype.numpy()))
+        attrs = {**dict(attrs.items()), "out_dtype": "float32"}
+        if self.dtype == "float16":
+            wide = self.builder_.emit(operators.astype(narrow, "float32"))
+            return Call(call.op, [data, wide], attrs, call.sinfo_args, call.span)
+        short = self.builder_.emit(operators.astype(data, self.dtype))
+        return Call(call.op, [short, narrow], attrs, call.sinfo_args, call.span)
+
+
+def _is_float32(expr: Any) -> bool:
+    info = known_struct_info(expr)
+    return isinstance(info, TensorStructInfo) and info.dtype == "float32"
+
+
+@compiler_pass("NarrowWeights")
+def narrow_weights(func: Function, mod: IRModule, dtype: str = "bfloat16") -> Function:
+    """Lets the products and convolutions whose constant weights PackForVectors packs have weights
+    of ``dtype``, and with bfloat16 data of it as well; sums and all other operators stay float32.
+    """
+    made: Function = _NarrowWeights(mod, DataType(dtype)).visit_expr(func)
+    return made

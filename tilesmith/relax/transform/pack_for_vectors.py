@@ -49,6 +49,11 @@ from tilesmith.relax.transform.lone_convolutions import (
     pixelwise_stays,
 )
 from tilesmith.relax.transform.pack_bytes import BytePacking
+from tilesmith.relax.transform.pair_products import (
+    FEWEST_COLUMNS,
+    has_dot_products_of_pairs,
+    in_pairs,
+)
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime import nd
@@ -64,7 +69,6 @@ _TO_LAST, _TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 _PERMUTE = operators.permute_dims.op
 _WIDENING = {operators.dequantize.op, operators.astype.op}
 _GREATEST_SHORT = 32767
-_FEWEST_COLUMNS = 8  # with fewer channels a vector would be mostly empty
 
 
 def _sizes(expr: Any) -> list[int | None] | None:
@@ -87,7 +91,15 @@ def _is_served(call: Call) -> bool:
     """
     dtype, operands = _dtype(call), [_dtype(arg) for arg in call.args]
     is_small = dtype.is_float and dtype.bits <= 32
+    if _are_pairs(call):
+        return True
     return (is_small or dtype == "int32") and all(own == dtype for own in operands)
+
+
+def _are_pairs(call: Call) -> bool:
+    """Return whether a product adds products of bfloat16 in float32."""
+    operands = [_dtype(arg) for arg in call.args]
+    return _dtype(call) == "float32" and all(own == "bfloat16" for own in operands)
 
 
 def _dtype(expr: RelaxExpr) -> DataType:
@@ -120,10 +132,15 @@ def _unpacked(call: Call, reason: str) -> None:
 
 class _Pack(PyExprMutator):
     def __init__(
-        self, mod: IRModule, machine: MachineModel, instruction: DotProducts | None
+        self,
+        mod: IRModule,
+        machine: MachineModel,
+        instruction: DotProducts | None,
+        has_pairs: bool,
     ) -> None:
         super().__init__(mod)
         self.machine = machine
+        self.has_pairs = has_pairs
         self.moved_values: dict[Var, Any] = {}
         self.lone: set[int] = set()
         self.is_lone = False
@@ -245,7 +262,7 @@ class _Pack(PyExprMutator):
         groups, known = int(attrs.groups), Sizes(sizes, out, ky * kx)
         if groups == sizes[1] == outputs and inputs == 1:
             return call if depthwise_stays(known, self.machine) else None
-        is_plain = (ky, kx) == (1, 1) and groups == 1 and outputs >= _FEWEST_COLUMNS
+        is_plain = (ky, kx) == (1, 1) and groups == 1 and outputs >= FEWEST_COLUMNS
         if not is_plain or any(int(one) for one in attrs.padding):
             return None
         if any(int(one) != 1 for one in attrs.strides) or not pixelwise_stays(known, self.machine):
@@ -261,7 +278,8 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its layouts are not NCHW and OIHW")
         if sizes is None or sizes[1] is None:
             return _unpacked(call, "its channels are not constant")
-        if not isinstance(weight, Constant):
+        weight = self.stored(weight)
+        if weight is None:
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
@@ -275,32 +293,33 @@ class _Pack(PyExprMutator):
         out = _sizes(call)
         tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
         width = max(tile.vectors, 1) * self.machine.lanes(32)
-        if array.shape[0] >= _FEWEST_COLUMNS:
+        if array.shape[0] >= FEWEST_COLUMNS:
             form = self.byte_depthwise if is_depthwise else self.byte_convolution
             made = form(data, array, groups, width, options)
             if made is not None:
                 return made
-        if groups == 1 and _dtype(call) == "float32":
+        if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
             by_tiles = winograd_convolution(
-                self.builder_, lambda: self.channels_last(data), array, options, out, _tiled,
-                self.machine,
+                self.builder_, lambda: self.channels_last(data),
+                array.astype("float32", copy=False), options, out, _tiled, self.machine,
             )  # fmt: skip
             if by_tiles is not None:
                 return by_tiles
-        if groups == 1 and array.shape[0] >= _FEWEST_COLUMNS:
-            packed = _tiled(array.transpose(2, 3, 1, 0), width)
+        if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
+            packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(
-                topi.nn.conv2d_nhwc_packed, self.channels_last(data), packed, array.shape[0],
-                *options,
+                topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed,
+                self.channels_last(data), packed, array.shape[0], *options,
                 primfunc_name_hint="conv2d",
             )  # fmt: skip
+            made = self.with_dtype(call, made)
         elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
             made = self.builder_.call_te(
                 topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
-        elif array.shape[0] >= _FEWEST_COLUMNS:
+        elif array.shape[0] >= FEWEST_COLUMNS:
             packed = packed_groups(array, groups, out and out[3], self.machine)
             made = self.builder_.call_te(
                 topi.nn.grouped_conv2d_nhwc_packed, self.channels_last(data), packed,
@@ -308,8 +327,33 @@ class _Pack(PyExprMutator):
                 primfunc_name_hint="grouped_conv2d",
             )  # fmt: skip
         else:
-            return _unpacked(call, f"it has fewer than {_FEWEST_COLUMNS} output channels")
+            return _unpacked(call, f"it has fewer than {FEWEST_COLUMNS} output channels")
         return made
+
+    def stored(self, weight: Any) -> Constant | None:
+        """Return the constant that a weight is: also one of float16 that is widened for use."""
+        value = self.value_of(weight)
+        if isinstance(value, Call) and value.op is operators.astype.op:
+            inner: Any = value.args[0]
+            is_narrow = isinstance(inner, Constant) and _dtype(inner) == "float16"
+            return inner if is_narrow and _dtype(value) == "float32" else None
+        return value if isinstance(value, Constant) else None
+
+    def packed_floats(
+        self, call: Call, weights: numpy.ndarray, width: int
+    ) -> tuple[Constant, bool]:
+        """Return packed weights ``(…, inputs, outputs)``, and whether they are words of pairs."""
+        is_short = weights.dtype == "bfloat16" and self.has_pairs
+        if _are_pairs(call) or is_short:
+            return _tiled(in_pairs(weights), width), True
+        return _tiled(weights, width), False
+
+    def with_dtype(self, call: Call, made: Any) -> Any:
+        """Return a result of a kernel in the dtype that the call has."""
+        made = self.builder_.normalize(made)
+        if _dtype(made) == _dtype(call):
+            return made
+        return operators.astype(self.builder_.emit(made), _dtype(call))
 
     def value_of(self, expr: Any) -> Any:
         """Return what a variable is bound to, and any other expression as it is."""
@@ -413,7 +457,8 @@ class _Pack(PyExprMutator):
 
     def product(self, call: Any) -> Any:
         data, weight = call.args[:2]
-        if not isinstance(weight, Constant):
+        weight = self.stored(weight)
+        if weight is None:
             return None  # a product of two values: there are no weights to pack
         array = _values(weight)
         if array.ndim != 2:
@@ -422,8 +467,8 @@ class _Pack(PyExprMutator):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
         if known_struct_info(data).ndim < 2:
             return _unpacked(call, "its left operand is a vector")
-        if array.shape[1] < _FEWEST_COLUMNS:
-            return _unpacked(call, f"its weights have fewer than {_FEWEST_COLUMNS} columns")
+        if array.shape[1] < FEWEST_COLUMNS:
+            return _unpacked(call, f"its weights have fewer than {FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
         rows = (sizes and sizes[-2]) or MANY
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
@@ -432,10 +477,12 @@ class _Pack(PyExprMutator):
             made = self.bytes.product(found, data, array, width)
             if made is not None:
                 return made
-        packed = _tiled(array, width)
-        return self.builder_.call_te(
-            topi.nn.matmul_packed, data, packed, array.shape[1], primfunc_name_hint="matmul"
+        packed, in_words = self.packed_floats(call, array, width)
+        form = topi.nn.matmul_pairs if in_words else topi.nn.matmul_packed
+        made = self.builder_.call_te(
+            form, data, packed, array.shape[1], primfunc_name_hint="matmul"
         )
+        return self.with_dtype(call, made)
 
     def elementwise(self, call: Call) -> Any:
         tensors = [arg for arg in call.args if isinstance(known_struct_info(arg), TensorStructInfo)]
@@ -507,7 +554,8 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     """
     chosen = Target(target) if target is not None else Target("llvm")
     machine = machine_model(chosen)
-    mutator = _Pack(mod, machine, dot_products(chosen, machine))
+    has_pairs = has_dot_products_of_pairs(chosen, machine)
+    mutator = _Pack(mod, machine, dot_products(chosen, machine), has_pairs)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
             anchors = {operators.nn.conv2d.op, operators.nn.conv2d_transpose.op}

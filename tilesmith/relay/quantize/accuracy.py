@@ -17,7 +17,7 @@ from tilesmith.relay.quantize.partition import partition
 from tilesmith.relay.quantize.quantize import prerequisite_optimize
 from tilesmith.relay.quantize.realize import realize
 
-__all__ = ["LayerAccuracy", "accuracy_by_layer", "accuracy_table"]
+__all__ = ["LayerAccuracy", "accuracy_by_layer", "accuracy_table", "agreement"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class LayerAccuracy:
     greatest_error: float
 
 
-def _agreement(name: str, floats: list[Any], found: list[Any]) -> LayerAccuracy:
+def agreement(name: str, floats: list[Any], found: list[Any]) -> LayerAccuracy:
+    """Return how well arrays agree with those of the floats."""
     signal = noise = 0.0
     error = greatest = 0.0
     for a, b in zip(floats, found):
@@ -83,13 +84,13 @@ def accuracy_by_layer(
     found = []
     for number, place in enumerate(places):
         columns = [[row[number] for row in rows] for rows in (exact, noisy)]
-        found.append(_agreement(_name(calls[place]), *columns))
+        found.append(agreement(_name(calls[place]), *columns))
     quantized: Any = realize()(simulated)["main"]
     ends = run_outputs(quantized, _results(quantized.body), batches)
     for number in range(len(results)):
         wanted = [row[len(places) + number] for row in exact]
         name = "result" if len(results) == 1 else f"result {number}"
-        found.append(_agreement(name, wanted, [row[number] for row in ends]))
+        found.append(agreement(name, wanted, [row[number] for row in ends]))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy
 
-__all__ = ["best_threshold", "divergence", "merged"]
+__all__ = ["best_threshold", "divergence", "merged", "threshold_of_histogram"]
 
 _BINS = 2048
 _CANDIDATES = 96
@@ -46,10 +46,14 @@ def best_threshold(values: numpy.ndarray, bits: int) -> float:
     if magnitudes.size == 0:
         return 0.0
     greatest = float(magnitudes.max())
-    counts, edges = numpy.histogram(magnitudes, _BINS, (0.0, greatest))
+    return threshold_of_histogram(*numpy.histogram(magnitudes, _BINS, (0.0, greatest)), bits)
+
+
+def threshold_of_histogram(counts: numpy.ndarray, edges: numpy.ndarray, bits: int) -> float:
+    """Return the magnitude beyond which values are cut, for the histogram of their magnitudes."""
     levels = 1 << (bits - 1)
-    best, least = greatest, float("inf")
-    for count in numpy.unique(numpy.linspace(levels, _BINS, _CANDIDATES).astype(int)):
+    best, least = float(edges[-1]), float("inf")
+    for count in numpy.unique(numpy.linspace(levels, len(counts), _CANDIDATES).astype(int)):
         kept = counts[:count].astype("float64")
         if not kept.any():
             continue

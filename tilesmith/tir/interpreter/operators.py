@@ -292,6 +292,18 @@ def _dot_i8i8(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[...,
     return _dot_product(dtype, _signed)
 
 
+@_operator("dot_bf16bf16")
+def _dot_bf16bf16(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
+    def compute(a: Any, b: Any) -> Any:
+        words = [numpy.asarray(one, "uint32") for one in (a, b)]
+        low = [(word << numpy.uint32(16)).view("float32") for word in words]
+        high = [(word & numpy.uint32(0xFFFF0000)).view("float32") for word in words]
+        made = high[0] * high[1] + low[0] * low[1]
+        return made if dtype.lanes > 1 else made[()]
+
+    return compute
+
+
 @_operator("tvm_tuple", "tvm_stack_make_shape")
 def _tuple(dtype: DataType, arguments: tuple[DataType, ...]) -> Callable[..., Any]:
     return lambda *values: values

@@ -20,6 +20,7 @@ from tilesmith.topi.nn.mapping import *  # noqa: F403
 from tilesmith.topi.nn.normalization import *  # noqa: F403
 from tilesmith.topi.nn.packed import *  # noqa: F403
 from tilesmith.topi.nn.packed_bytes import *  # noqa: F403
+from tilesmith.topi.nn.packed_pairs import *  # noqa: F403
 from tilesmith.topi.nn.pad import *  # noqa: F403
 from tilesmith.topi.nn.pool_grad import *  # noqa: F403
 from tilesmith.topi.nn.pooling import *  # noqa: F403

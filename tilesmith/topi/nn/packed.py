@@ -29,12 +29,7 @@ def _sizes(
 ) -> tuple[Tensor, list[Any]]:
     """Return the padded data and the height and width of the result."""
     top, left, bottom, right = [int(value) for value in padding]
-    padded = pad(
-        rounded(data, accumulator(data.dtype)),
-        [0, top, left, 0],
-        [0, bottom, right, 0],
-        name="pad_temp",
-    )
+    padded = pad(data, [0, top, left, 0], [0, bottom, right, 0], name="pad_temp")
     sizes = []
     for axis in range(2):
         size, stride = padded.shape[1 + axis], int(strides[axis])
@@ -50,7 +45,8 @@ def conv2d_nhwc_packed(
     ``padding`` is top, left, bottom, right.
     """
     ky, kx = get_const_int(weight.shape[1]), get_const_int(weight.shape[2])
-    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    wide = rounded(data, accumulator(data.dtype))  # elements that are read for many outputs
+    padded, sizes = _sizes(wide, (ky, kx), strides, padding, dilation)
     width = get_const_int(weight.shape[4])
     (sy, sx), (dy, dx) = strides, dilation
     ry = te.reduce_axis((0, ky), name="ry")

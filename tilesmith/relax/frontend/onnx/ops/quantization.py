@@ -51,10 +51,13 @@ def _is_simple(value: Any) -> bool:
 def _zero_point(node: OnnxNode, scale: Any, dtype: Any) -> Any:
     if not node.has(2):
         return op.zeros(shape_of(scale), dtype)
-    zero = node[2]
-    if len(shape_of(zero)) == 1 and is_one(shape_of(zero)[0]):
-        return op.reshape(zero, [])  # one for all
-    return zero
+    return _one_for_all(node[2])
+
+
+def _one_for_all(value: Any) -> Any:
+    """Return a parameter, without its axis if it has one element: that serves a whole tensor."""
+    is_single = len(shape_of(value)) == 1 and is_one(shape_of(value)[0])
+    return op.reshape(value, []) if is_single else value
 
 
 def _target(node: OnnxNode) -> Any:
@@ -66,7 +69,7 @@ def _target(node: OnnxNode) -> Any:
 
 @converter("QuantizeLinear")
 def _quantize_linear(node: OnnxNode) -> Any:
-    x, scale, dtype = node[0], node[1], _target(node)
+    x, scale, dtype = node[0], _one_for_all(node[1]), _target(node)
     rank = rank_of(x)
     axis = node.axis(1, rank) if rank > 1 or rank_of(scale) else 0
     if not dtype_of(x).is_float:
@@ -88,7 +91,7 @@ def _quantize_linear(node: OnnxNode) -> Any:
 
 @converter("DequantizeLinear")
 def _dequantize_linear(node: OnnxNode) -> Any:
-    x, scale = node[0], node[1]
+    x, scale = node[0], _one_for_all(node[1])
     rank, dtype = rank_of(x), dtype_of(x)
     axis = node.axis(1, rank) if rank > 1 else 0
     to = int(node.attribute("output_dtype", 0) or 0)
