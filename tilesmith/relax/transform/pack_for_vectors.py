@@ -256,8 +256,9 @@ class _Pack(PyExprMutator):
         layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or "NCHW")
         if layouts != ("NCHW", "OIHW", "NCHW") or sizes is None or out is None:
             return None
-        if not isinstance(weight, Constant) or not _is_served(call) or _dtype(call) == "int32":
-            return None
+        dtypes = {_dtype(data), _dtype(call)}
+        if not isinstance(weight, Constant) or dtypes not in ({"float32"}, {"float16"}):
+            return None  # those of bytes and of bfloat16 gain more by their dot products
         outputs, inputs, ky, kx = _values(weight).shape
         groups, known = int(attrs.groups), Sizes(sizes, out, ky * kx)
         if groups == sizes[1] == outputs and inputs == 1:
