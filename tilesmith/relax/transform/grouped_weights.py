@@ -10,7 +10,7 @@ import numpy
 
 from tilesmith.relax.expr import Constant
 from tilesmith.runtime import nd
-from tilesmith.schedule_rules.grouped import best_group_width
+from tilesmith.schedule_rules.contractions.grouped import best_group_width
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["packed_groups"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilesmith.schedule_rules.tiles import WAITING_FOR_L2, Tile, tile_steps
+from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.target.machine import MachineModel
 
 __all__ = [
