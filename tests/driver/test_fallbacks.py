@@ -38,11 +38,9 @@ EXPECTED = {
     "digits": [],
     "resnet18": [
         short("fused_conv2d_add_relu", "pad_temp", 3),
-        short("permute_dims", "T_transpose", 3),
     ],
     "mobilenetv2": [
         short("fused_conv2d_add_clip", "pad_temp", 3),
-        short("permute_dims", "T_transpose", 3),
     ],
     "bert": [],
 }
