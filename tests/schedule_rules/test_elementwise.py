@@ -58,7 +58,6 @@ CASES = {  # shapes, in topi, in numpy, extents of the loops in front of the vec
         [5, 3],
     ),
     "that uses an index": ([(5, 33)], numbered, lambda a: a * np.arange(33), [5, 3]),
-    "turned": ([(33, 18)], topi.transpose, np.transpose, [18, 3]),
     "a part": (
         [(9, 40)],
         lambda x: topi.strided_slice(x, [1, 2], [6, 35]),
