@@ -12,9 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilesmith.driver.observed import KernelMarks
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
@@ -31,6 +30,9 @@ from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import Call, PrimFunc
+
+if TYPE_CHECKING:
+    from tilesmith.driver.observed import KernelMarks
 
 __all__ = [
     "KernelCompilation", "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs",
@@ -99,7 +101,11 @@ class KernelTable:
     """The kernels that the graph functions of a module call, each with the symbol of its code."""
 
     def __init__(self, module: IRModule, target: Target, marks: KernelMarks | None = None) -> None:
-        self.marks = marks or KernelMarks()
+        if marks is None:
+            from tilesmith.driver.observed import KernelMarks  # workers do without it
+
+            marks = KernelMarks()
+        self.marks = marks
         self.jobs: dict[str, KernelJob] = {}
         """Job by key, in order of the first call; equal functions share one."""
         self._module = module
