@@ -239,9 +239,11 @@ class FunctionState:
                     walk(inner)
 
             with deep_recursion():
-                is_one = isinstance(body, (For, BlockRealize))
-                for stmt in [body] if is_one else child_statements(body):
-                    walk(stmt)
+                if isinstance(body, (For, BlockRealize)):
+                    walk(body)
+                else:
+                    for stmt in child_statements(body):
+                        walk(stmt)
             self.named = (body, found)
         return self.named[1].get(name, [])
 
