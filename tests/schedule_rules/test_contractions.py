@@ -195,3 +195,16 @@ def test_pixels_of_a_1x1_window_become_rows(stride):
     ts.build(made, target="llvm")["main"](ts.nd.array(data), ts.nd.array(packed), out)
     want = data[:, ::stride, ::stride] @ weights[:, :24]
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_blocks_divide_the_tiles_of_rows_where_they_can():
+    """A smaller last tile in a smaller last block has no constant size: slow code, slow to make."""
+    rows = 56 * 56  # 224 tiles of 14 rows, 241 and a piece of 13
+    pixels = product(rows, 64, 64, packed_width=32, may_pack=False)
+    for threads in (1, 2):
+        made = choose(pixels, ZEN_AVX512, threads).candidate
+        assert made.block in (None, 1) or rows % (made.rows * made.block) == 0
+    blocks = {
+        one.block for one in candidates(pixels, ZEN_AVX512, 2) if one.rows == 14 and one.block
+    }
+    assert len(blocks) > 1 and all(224 % block == 0 for block in blocks)

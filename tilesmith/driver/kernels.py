@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilesmith.driver.observed import KernelMarks
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
@@ -26,13 +26,17 @@ from tilesmith.support.errors import InternalError
 from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
 from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
-from tilesmith.support.workers import WorkerPool
+from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
 from tilesmith.tir import Call, PrimFunc
 
+if TYPE_CHECKING:
+    from tilesmith.driver.observed import KernelMarks
+
 __all__ = [
-    "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs", "start_workers",
+    "KernelCompilation", "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs",
+    "start_workers",
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
@@ -97,7 +101,11 @@ class KernelTable:
     """The kernels that the graph functions of a module call, each with the symbol of its code."""
 
     def __init__(self, module: IRModule, target: Target, marks: KernelMarks | None = None) -> None:
-        self.marks = marks or KernelMarks()
+        if marks is None:
+            from tilesmith.driver.observed import KernelMarks  # workers do without it
+
+            marks = KernelMarks()
+        self.marks = marks
         self.jobs: dict[str, KernelJob] = {}
         """Job by key, in order of the first call; equal functions share one."""
         self._module = module
@@ -220,50 +228,67 @@ def compile_kernels(
     use_cache: bool = True,
 ) -> dict[str, bytes]:
     """Return the object code of each job by key: from the cache, the workers, or compiled here."""
-    unique = {job.key: job for job in jobs}
-    done: dict[str, _Compiled] = {}
-    can_travel = all(job.settings is not None for job in unique.values())
-    if not can_travel:
-        record_fallback(
-            "cache",
-            "kernels",
-            "the PassContext holds a value that cannot be sent to another process",
-        )
-    use_cache = use_cache and can_travel
-    for key in list(unique):
-        found = KERNEL_CACHE.get(key) if use_cache else None
-        if found is not None:
-            done[key] = _Compiled.from_bytes(found)
-    missing = {key: job for key, job in unique.items() if key not in done}
-    pool = None
-    if can_travel and len(missing) >= FEWEST_FOR_WORKERS:
-        pool = start_workers(next(iter(missing.values())).target)
-    for number, (key, code) in enumerate(_compile_all(missing, pool)):
-        done[key] = code
-        if use_cache:
-            KERNEL_CACHE.put(key, code.to_bytes())
-        report(number + 1, len(missing), missing[key].symbol)
-    for key, job in unique.items():
-        job.record(done[key].fallbacks)
-    return {key: compiled.code for key, compiled in done.items()}
+    return KernelCompilation(jobs, use_cache).finish(report)
 
 
-def _compile_all(
-    missing: dict[str, KernelJob], pool: WorkerPool | None
-) -> Iterable[tuple[str, _Compiled]]:
-    if pool is None:
-        for key, job in missing.items():
-            with capture_fallbacks() as fallbacks:
-                code = compile_job(job.renamed(), job.target, job.schedule)
-            yield key, _Compiled(code, fallbacks)
-        return
-    futures = []
-    for key, job in missing.items():
+class KernelCompilation:
+    """Kernels that are being compiled: the workers begin at once, `finish` waits for them."""
+
+    def __init__(self, jobs: Iterable[KernelJob], use_cache: bool = True) -> None:
+        self._jobs = {job.key: job for job in jobs}
+        can_travel = all(job.settings is not None for job in self._jobs.values())
+        if not can_travel:
+            record_fallback(
+                "cache",
+                "kernels",
+                "the PassContext holds a value that cannot be sent to another process",
+            )
+        self._use_cache = use_cache and can_travel
+        self._done: dict[str, _Compiled] = {}
+        for key in self._jobs:
+            found = KERNEL_CACHE.get(key) if self._use_cache else None
+            if found is not None:
+                self._done[key] = _Compiled.from_bytes(found)
+        self._missing = {key: job for key, job in self._jobs.items() if key not in self._done}
+        pool = None
+        if can_travel and len(self._missing) >= FEWEST_FOR_WORKERS:
+            pool = start_workers(next(iter(self._missing.values())).target)
+        self._futures = {} if pool is None else _submitted(self._missing, pool)
+
+    def finish(self, report: Callable[..., None] = lambda *_: None) -> dict[str, bytes]:
+        """Return the object code of each job by key, in the order of the jobs."""
+        for number, (key, job) in enumerate(self._missing.items()):
+            future = self._futures.get(key)
+            compiled = _compiled_here(job) if future is None else _compiled_there(future)
+            self._done[key] = compiled
+            if self._use_cache:
+                KERNEL_CACHE.put(key, compiled.to_bytes())
+            report(number + 1, len(self._missing), job.symbol)
+        for key, job in self._jobs.items():
+            job.record(self._done[key].fallbacks)
+        return {key: self._done[key].code for key in self._jobs}
+
+
+def _submitted(jobs: dict[str, KernelJob], pool: WorkerPool) -> dict[str, Future[Reply]]:
+    """Hand jobs to the workers, long functions first, so that none is left for the end."""
+    texts = {key: save_json(job.renamed()).encode() for key, job in jobs.items()}
+    futures = {}
+    for key in sorted(jobs, key=lambda one: -len(texts[one])):
+        job = jobs[key]
         request = {
             "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
         }  # fmt: skip
-        futures.append((key, pool.submit(request, [save_json(job.renamed()).encode()])))
-    for key, future in futures:
-        reply, (code,) = future.result()
-        add_counts(reply["checks"])
-        yield key, _Compiled(bytes(code), FallbackReport.from_json(reply["fallbacks"]))
+        futures[key] = pool.submit(request, [texts[key]])
+    return futures
+
+
+def _compiled_here(job: KernelJob) -> _Compiled:
+    with capture_fallbacks() as fallbacks:
+        code = compile_job(job.renamed(), job.target, job.schedule)
+    return _Compiled(code, fallbacks)
+
+
+def _compiled_there(future: Future[Reply]) -> _Compiled:
+    reply, (code,) = future.result()
+    add_counts(reply["checks"])
+    return _Compiled(bytes(code), FallbackReport.from_json(reply["fallbacks"]))

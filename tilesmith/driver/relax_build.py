@@ -14,7 +14,7 @@ from tilesmith.driver.external import join_external
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
 from tilesmith.driver.graph_program import Programs, divide
 from tilesmith.driver.graph_values import ConstantTable
-from tilesmith.driver.kernels import KernelTable, compile_kernels, lower_jobs
+from tilesmith.driver.kernels import KernelCompilation, KernelTable, lower_jobs
 from tilesmith.driver.observed import KernelMarks, ObserverMarks
 from tilesmith.driver.pipelines import get_pipeline
 from tilesmith.ir import GlobalVar, IRModule, const
@@ -245,13 +245,14 @@ def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compi
             record_fallback("code", f"target '{target}'", code.advice)
             return _Compiled([], code.advice)
         return _Compiled(list(code.objects()), code.advice)
-    entry = build_functions(entries, target=target)
+    pending = KernelCompilation(kernels.jobs.values())
+    entry = build_functions(entries, target=target)  # while workers compile the kernels
     if not entry.objects:
         record_fallback("code", f"target '{target}'", entry.advice)
         return _Compiled([], entry.advice)
-    with progress("compiling kernels") as report:
-        objects = compile_kernels(kernels.jobs.values(), report)
     shared = () if record.shared_objects is None else part(record.shared_objects)(target)
+    with progress("compiling kernels") as report:
+        objects = pending.finish(report)
     kernel_code = dict.fromkeys([objects[key] for key in kernels.jobs])
     return _Compiled([*kernel_code, *entry.objects, *shared])
 

@@ -9,8 +9,10 @@ from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.functions import lower
 from tilesmith.lowering.pipelines import further_passes
 from tilesmith.target import Target
+from tilesmith.target.features import llvm_machine
 from tilesmith.tir import PrimFunc
 from tilesmith.tir import transform as passes
+from tilesmith.tir.transform.dtypes.narrow_data_type import WIDE_INDICES
 
 __all__ = ["lower_kernels", "symbolic_sizes"]
 
@@ -31,10 +33,12 @@ def lower_kernels(module: IRModule, target: Target) -> IRModule:
     scalars, then the symbolic sizes of ``symbolic_sizes``, used or not.
     """
     explicit = module.shallow_copy()
+    is_wide = target.kind.name == "llvm" and llvm_machine(target).triple.startswith("x86_64")
     for variable, function in list(explicit.items()):
         sizes = symbolic_sizes(function)
         if sizes:
-            explicit[variable] = function.with_fields(params=(*function.params, *sizes))
+            function = function.with_fields(params=(*function.params, *sizes))
+        explicit[variable] = function.with_attr(WIDE_INDICES, True) if is_wide else function
     host = [
         passes.BindTarget(target),
         passes.LowerIntrin(),

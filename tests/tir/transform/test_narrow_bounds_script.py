@@ -1,5 +1,6 @@
 """Bounds of expressions in types of few bits, as passes over loops and blocks find them."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,11 +8,13 @@ from tests.arith.meaning import meaning
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub, Var, const
+from tilesmith.ir.queries import nodes
 from tilesmith.script import tir as T
 from tilesmith.tir import PrimFunc, transform
-from tilesmith.tir.stmt import Evaluate
+from tilesmith.tir.stmt import Evaluate, For
 from tilesmith.tir.transform.blocks.index_bounds import IndexBounds
 from tilesmith.tir.transform.dtypes.intervals import Intervals
+from tilesmith.tir.transform.dtypes.narrow_data_type import WIDE_INDICES
 
 operations = st.sampled_from([Add, Sub, Mul, Min, Max, FloorDiv, FloorMod])
 
@@ -85,3 +88,28 @@ def test_indices_that_divide_a_parallel_loop_stay_wide_in_unrolled_loops():
                 B[f * T.int64(8) + r] = T.float32(2)
 
     assert "int64" not in apply(undivided, transform.NarrowDataType(32)).script()
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_scalar_indices_stay_wide_on_request(is_wide):
+    @T.prim_func
+    def neighbours(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(T.int64(4)):
+            for lane in T.vectorized(T.int64(16)):
+                B[i * T.int64(16) + lane] = A[T.int64(48) - i * T.int64(16) + lane]
+
+    @T.prim_func
+    def vectors_of_indices(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(T.int64(4)):
+            for lane in T.vectorized(T.int64(16)):
+                B[i * T.int64(16) + lane] = A[(i + lane * T.int64(5)) % T.int64(64)]
+
+    for func, stays in ((neighbours, is_wide), (vectors_of_indices, False)):
+        func = func.with_attr(WIDE_INDICES, True) if is_wide else func
+        narrowed = apply(func, transform.NarrowDataType(32))
+        assert {str(loop.loop_var.dtype) for loop in nodes(narrowed.body, For)} == {
+            "int64" if stays else "int32"
+        }
+        assert_same_results(func, narrowed)

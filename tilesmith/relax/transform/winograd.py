@@ -58,7 +58,7 @@ def winograd_convolution(
     plan = winograd_plan(size, machine, tolerance)
     if plan is None:
         return None
-    points = topi.nn.winograd_points(weights, plan.tile).astype("float32")
+    points = topi.nn.winograd_points(weights, plan.tile)
     return builder.call_te(
         topi.nn.conv2d_nhwc_winograd, channels_last(), tiled(points, plan.width),
         weights.shape[0], list(padding), plan.tile, plan.rows,

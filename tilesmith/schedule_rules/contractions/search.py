@@ -28,6 +28,11 @@ __all__ = ["Decision", "candidates", "choose"]
 _MOST_TILES = 12
 _WORTH_CONSIDERING = 1.2
 """Tiles whose steps take so much longer than the best one's are not considered."""
+_RAGGED = 1.03
+"""What a smaller last tile in a smaller last block costs: its rows are no constant, so that its
+sums lie in memory, and its conditions are slow to compile."""
+_SMALLER_BLOCK = 0.7
+"""How much smaller a block may become, so that blocks divide the row tiles."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,30 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
         if tiles > 1 or product.shared > 1:
             in_cache = int(machine.l2_bytes * 0.4 * tiles * product.shared / product.left_bytes)
             for block in (1, in_cache, -(-tiles // (4 * threads))):
-                if (1 <= block < tiles or block == 1) and block not in blocks:
-                    blocks.append(block)
+                size = _dividing(block, tiles)
+                if (1 <= size < tiles or size == 1) and size not in blocks:
+                    blocks.append(size)
         for size in blocks:
             found.append(Candidate(rows, vectors, size, False))
             if product.may_pack and product.packed_width is None:
                 found.append(Candidate(rows, vectors, size, True))
     return found
+
+
+def _dividing(block: int, tiles: int) -> int:
+    """Return the size of a block that divides the row tiles, if there is one a little smaller."""
+    for size in range(min(block, tiles), max(1, int(_SMALLER_BLOCK * block)) - 1, -1):
+        if tiles % size == 0:
+            return size
+    return block
+
+
+def _unevenness(product: Product, candidate: Candidate, machine: MachineModel) -> float:
+    """Return the factor by which smaller last iterations of loops lengthen a candidate's time."""
+    uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
+    in_blocks = candidate.block not in (None, 1)
+    is_ragged = in_blocks and product.rows_are_known and product.rows % candidate.rows != 0
+    return UNEVEN**uneven * (_RAGGED if is_ragged else 1.0)
 
 
 def choose(
@@ -80,8 +102,8 @@ def choose(
     ranked: list[tuple[float, int, Candidate, Time]] = []
     for number, candidate in enumerate(candidates(product, machine, threads)):
         time = predict(product, candidate, machine, threads)
-        uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
-        ranked.append((time.total * UNEVEN**uneven, number, candidate, time))
+        total = time.total * _unevenness(product, candidate, machine)
+        ranked.append((total, number, candidate, time))
     ranked.sort(key=lambda one: one[:2])
     _, _, winner, time = ranked[0]
     if choices_are_wanted():

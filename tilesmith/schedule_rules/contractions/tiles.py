@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilesmith.target.machine import MachineModel
 
@@ -105,6 +106,7 @@ def ranked_tiles(
     return sorted(found, key=lambda one: (one[0], one[1].vectors, one[1].rows))
 
 
+@lru_cache(maxsize=256)  # layers of a network repeat
 def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
     """Return the best tile for a number of rows and of columns (elements of vectors), if panels of
     columns lie in L2.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilesmith.schedule_rules.contractions.tiles import Tile, best_rows, best_tile, tile_cost
 from tilesmith.target.machine import MachineModel
@@ -49,6 +50,7 @@ class WinogradPlan:
     """Output channels in a tile of packed weights."""
 
 
+@lru_cache(maxsize=256)  # layers of a network repeat
 def winograd_plan(
     size: ConvolutionSize, machine: MachineModel, tolerance: float = 0.0
 ) -> WinogradPlan | None:

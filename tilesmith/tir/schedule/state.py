@@ -180,8 +180,8 @@ class FunctionState:
     """One function with the tables of its loops and blocks."""
 
     __slots__ = (
-        "below", "checked", "flags", "function", "original", "parent_of", "regions_hold", "shared",
-        "sref_of", "stmt_of", "verified",
+        "below", "checked", "flags", "function", "named", "original", "parent_of", "regions_hold",
+        "shared", "sref_of", "stmt_of", "verified",
     )  # fmt: skip
 
     def __init__(self, function: PrimFunc) -> None:
@@ -190,6 +190,8 @@ class FunctionState:
         self.flags: dict[StmtSRef, tuple[Block, BlockFlags]] = {}
         # The blocks right below a statement, as long as it is the same object.
         self.below: dict[StmtSRef, tuple[Stmt, tuple[StmtSRef, ...]]] = {}
+        # Blocks by name in program order, as long as the body is the same object.
+        self.named: tuple[Stmt, dict[str, list[BlockRealize]]] | None = None
         # What the verifier knows: the function it has passed last, blocks that declare all that
         # they touch (by id), and whether all blocks did so when the schedule began.
         self.verified: PrimFunc | None = None
@@ -212,6 +214,7 @@ class FunctionState:
         copy.sref_of = dict(self.sref_of)
         copy.flags = dict(self.flags)
         copy.below = dict(self.below)
+        copy.named = self.named
         copy.checked = dict(self.checked)
         copy.original = self.original
         copy.verified = self.verified
@@ -222,6 +225,27 @@ class FunctionState:
     def sref(self, stmt: For | BlockRealize) -> StmtSRef:
         """Return the identity of a loop or block of the function."""
         return self.sref_of[_key(stmt)]
+
+    def blocks_named(self, name: str) -> list[BlockRealize]:
+        """Return all blocks of that name, in program order."""
+        body = self.function.body
+        if self.named is None or self.named[0] is not body:
+            found: dict[str, list[BlockRealize]] = {}
+
+            def walk(stmt: For | BlockRealize) -> None:
+                if type(stmt) is BlockRealize:
+                    found.setdefault(stmt.block.name_hint, []).append(stmt)
+                for inner in child_statements(stmt):
+                    walk(inner)
+
+            with deep_recursion():
+                if isinstance(body, (For, BlockRealize)):
+                    walk(body)
+                else:
+                    for stmt in child_statements(body):
+                        walk(stmt)
+            self.named = (body, found)
+        return self.named[1].get(name, [])
 
     def _enter(self, stmt: Stmt, parent: StmtSRef | None, reached: set[StmtSRef]) -> None:
         """Add the loops and blocks at and below ``stmt`` to the tables."""
@@ -482,20 +506,7 @@ class ScheduleState:
     def find_blocks(self, name: str, variable: GlobalVar) -> list[StmtSRef]:
         """Return all blocks of that name in a function, in program order."""
         state = self.function_state(variable)
-        found: list[StmtSRef] = []
-
-        def walk(stmt: Stmt) -> None:
-            for inner in child_statements(stmt):
-                if type(inner) is BlockRealize and inner.block.name_hint == name:
-                    found.append(state.sref(inner))
-                walk(inner)
-
-        body = state.function.body
-        if isinstance(body, BlockRealize) and body.block.name_hint == name:
-            found.append(state.sref(body))
-        with deep_recursion():
-            walk(body)
-        return found
+        return [state.sref(block) for block in state.blocks_named(name)]
 
     def root(self, variable: GlobalVar) -> StmtSRef:
         """Return the root block of a function."""

@@ -26,16 +26,36 @@ from tilesmith.topi.utils import get_const_int
 __all__ = ["conv2d_nhwc_winograd", "winograd_points"]
 
 _TAPS = 3
+_PART = 64
+"""The weights of so many outputs and inputs are transformed at a time."""
 Array = numpy.ndarray[Any, Any]
 
 
 def winograd_points(weights: Array, tile: int) -> Array:
-    """Return OIHW weights of 3 by 3 taps as ``(points, C, O)`` in float64."""
+    """Return OIHW weights of 3 by 3 taps as ``(points, C, O)``, summed in float64."""
     _, _, weight_matrix = _matrices(tile)
-    wide = weights.astype("float64")
-    points: Array = numpy.einsum("ay,bx,oiyx->abio", weight_matrix, weight_matrix, wide)
-    made: Array = points.reshape(-1, *points.shape[2:])
-    return made
+    count, (outputs, inputs) = len(weight_matrix), weights.shape[:2]
+    points = numpy.empty((count, count, inputs, outputs), weights.dtype)
+    for o in range(0, outputs, _PART):
+        for c in range(0, inputs, _PART):  # parts whose sums stay in the cache
+            part = weights[o : o + _PART, c : c + _PART].transpose(2, 3, 1, 0)
+            taps = part.astype("float64", order="C")
+            for y, row in enumerate(weight_matrix):
+                half = _weighted(row, taps)
+                for x, column in enumerate(weight_matrix):
+                    points[y, x, c : c + _PART, o : o + _PART] = _weighted(column, half)
+    return points.reshape(-1, inputs, outputs)
+
+
+def _weighted(factors: Array, parts: Array) -> Array:
+    """Return the sum of parts times their factors, without the threads that numpy.dot may start
+    for so little work, and wait for.
+    """
+    places = numpy.flatnonzero(factors)
+    total: Array = parts[places[0]] * factors[places[0]]
+    for place in places[1:]:
+        total += parts[place] * factors[place]
+    return total
 
 
 def _matrices(tile: int) -> tuple[Array, Array, Array]:

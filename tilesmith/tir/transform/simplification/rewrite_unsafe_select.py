@@ -34,17 +34,24 @@ __all__ = ["rewrite_unsafe_select"]
 
 
 class _SelectRewriter(ScopedAnalyzer, Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: dict[int, Select] = {}  # with safe values, by identity: chains of them are long
+
     def visit_Select(self, expr: Select) -> PrimExpr:
         expr = expr.map_children(self.visit)
         if expr.condition.dtype.lanes > 1:
             return expr
         if self.is_safe(expr.true_value) and self.is_safe(expr.false_value):
+            self._kept[id(expr)] = expr
             return expr
         arguments = (expr.condition, expr.true_value, expr.false_value)
         return Call(expr.dtype, "tir.if_then_else", arguments)
 
     def is_safe(self, expr: Any) -> bool:
         """Return whether an expression can be evaluated even if it is not chosen."""
+        if id(expr) in self._kept:
+            return self.is_safe(expr.condition)
         if isinstance(expr, BufferLoad):
             if expr.predicate is None and not self.is_inside(expr):
                 return False
