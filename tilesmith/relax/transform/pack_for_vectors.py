@@ -142,6 +142,7 @@ class _Pack(PyExprMutator):
         self.machine = machine
         self.has_pairs = has_pairs
         self.moved_values: dict[Var, Any] = {}
+        self.packed_weights: dict[tuple, tuple[Constant, numpy.ndarray]] = {}
         self.lone: set[int] = set()
         self.is_lone = False
         self.flat = FlatPixels(self.builder_, self.lookup_binding)
@@ -345,9 +346,13 @@ class _Pack(PyExprMutator):
     ) -> tuple[Constant, bool]:
         """Return packed weights ``(…, inputs, outputs)``, and whether they are words of pairs."""
         is_short = weights.dtype == "bfloat16" and self.has_pairs
-        if _are_pairs(call) or is_short:
-            return _tiled(in_pairs(weights), width), True
-        return _tiled(weights, width), False
+        in_words = _are_pairs(call) or is_short
+        place = weights.__array_interface__["data"][0]
+        key = (place, weights.shape, weights.strides, weights.dtype, width, in_words)
+        if key not in self.packed_weights:  # the steps of a recurrent network share their weights
+            packed = _tiled(in_pairs(weights) if in_words else weights, width)
+            self.packed_weights[key] = (packed, weights)
+        return self.packed_weights[key][0], in_words
 
     def with_dtype(self, call: Call, made: Any) -> Any:
         """Return a result of a kernel in the dtype that the call has."""
