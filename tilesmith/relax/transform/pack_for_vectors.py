@@ -11,6 +11,7 @@ Operators that work in any layout continue in the new one; unused permutations a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -476,7 +477,8 @@ class _Pack(PyExprMutator):
         if array.shape[1] < FEWEST_COLUMNS:
             return _unpacked(call, f"its weights have fewer than {FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
-        rows = (sizes and sizes[-2]) or MANY
+        outer = sizes[:-1] if sizes else [None]
+        rows = math.prod([size or 1 for size in outer]) if all(outer) else None
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
         found = bytes_behind(self.value_of, data) if self.bytes is not None else None
         if self.bytes is not None and found is not None:

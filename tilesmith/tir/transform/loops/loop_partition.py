@@ -7,7 +7,8 @@
 
 It considers conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
 conditions. Loops of constant extent are divided only if they have the hint, or the option
-``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. The parts
+``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. With
+``pragma_loop_partition_tails`` the last part is one iteration of known sizes. The parts
 start at zero; in them the conditions are constants where they are decided, for Simplify to remove.
 Where the blocks of a grid count as a loop, a branch tells those without the condition. A loop in
 which threads exchange values stays whole if each of them would divide it at another place: all have
@@ -53,6 +54,7 @@ from tilesmith.tir.queries import (
     uses_variable,
 )
 from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, stmt_seq
+from tilesmith.tir.transform.loops.partition_tails import TAILS, tails_by_size
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = [
@@ -182,8 +184,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         hinted = bool(loop.annotations.get(HINT, False)) or loop is self.hinted
-        if HINT in loop.annotations:
-            kept = {key: value for key, value in loop.annotations.items() if key != HINT}
+        whole = int(loop.annotations.get(TAILS, 0))
+        if HINT in loop.annotations or whole:
+            hints = (HINT, TAILS)
+            kept = {key: value for key, value in loop.annotations.items() if key not in hints}
             loop = loop.with_fields(annotations=kept)
         is_constant = isinstance(loop.extent, IntImm)
         is_whole = loop.kind is ForKind.THREAD_BINDING or (
@@ -191,15 +195,17 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         if not is_whole and (hinted or self.divide_constant or not is_constant):
             everywhere = hinted or (self.divide_constant and is_constant)
-            divided = self.divided(loop, not everywhere)
+            divided = self.divided(loop, not everywhere, whole)
             if divided is not None:
                 return divided
             if hinted and self.unroll_undivided and is_constant and loop.kind is ForKind.SERIAL:
                 loop = loop.with_fields(kind=ForKind.UNROLLED)
         return super().visit_For(loop)
 
-    def divided(self, loop: For, only_likely: bool) -> Stmt | None:
-        """Return the loop in up to three parts; None if no condition can be decided."""
+    def divided(self, loop: For, only_likely: bool, whole: int = 0) -> Stmt | None:
+        """Return the loop in up to three parts; None if no condition can be decided. ``whole``: the
+        last part is for an iteration of fewer elements than that.
+        """
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
         if not conditions.found:
@@ -217,8 +223,12 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         parts = [
             self.part(loop, loop.min, begin, renew_defs(body)),
             self.part(loop, begin, end, middle),
-            self.part(loop, end, stop, renew_defs(body)),
         ]
+        tails = None
+        if whole and value:
+            rest = loop.with_fields(body=body)
+            tails = tails_by_size(rest, end, decided, conditions.inner, whole, self.analyzer)
+        parts.append(self.part(loop, end, stop, renew_defs(body)) if tails is None else tails)
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
 
     def longest_stretch(
