@@ -177,6 +177,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
         self.hinted: For | None = None  # a loop under an attribute
+        self.whole = 0  # the elements of a whole iteration of the next loop, from an attribute
         self.differing: set[Var] = set()  # variables whose values differ between threads
 
     def visit_default(self, node: Any) -> Any:
@@ -184,7 +185,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         hinted = bool(loop.annotations.get(HINT, False)) or loop is self.hinted
-        whole = int(loop.annotations.get(TAILS, 0))
+        whole, self.whole = self.whole or int(loop.annotations.get(TAILS, 0)), 0
         if HINT in loop.annotations or whole:
             hints = (HINT, TAILS)
             kept = {key: value for key, value in loop.annotations.items() if key not in hints}
@@ -352,6 +353,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             while isinstance(body, AttrStmt) and body.attr_key.startswith("pragma_"):
                 body = body.body
             self.hinted = body if isinstance(body, For) else None
+            return self.visit(attribute.body)
+        if attribute.attr_key == TAILS:
+            self.whole = int(attribute.value)
             return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
         if attribute.attr_key in ("thread_extent", "virtual_thread") and "thread" in tag:

@@ -39,7 +39,8 @@ class _Changed(Rewriter):
         self.conditions = conditions
 
     def visit_CompareOp(self, expr: Any) -> PrimExpr:
-        return self.conditions.get(id(expr)) or self.children(expr)
+        changed = self.conditions.get(id(expr))
+        return self.children(expr) if changed is None else changed
 
 
 class _Unguarded(Visitor):
