@@ -31,7 +31,7 @@ __all__ = [
 MANY = 1 << 16
 """What a symbolic extent counts as."""
 MOST_VECTORS = 4
-MOST_OPEN_ROWS = 8
+MOST_OPEN_ROWS = 6
 """The highest tile of an open number of rows: its last tile has code for each lower height."""
 UNEVEN = 1.015
 """What a loop with a smaller last iteration costs beside its time: code of its own."""
