@@ -58,9 +58,7 @@ def test_steps_share_packed_weights(batch):
     compiled = ts.compile(mod, target)
     for rows in (1, 2, 5, 9) if batch == "open" else (1,):
         random = np.random.default_rng(rows)
-        given = [
-            random.standard_normal((rows, STATE)).astype("float32") for _ in range(STEPS + 1)
-        ]
+        given = [random.standard_normal((rows, STATE)).astype("float32") for _ in range(STEPS + 1)]
         want = given[0]
         for one in given[1:]:
             want = np.tanh(want @ inner.T + one)

@@ -54,9 +54,7 @@ def _tiles(product: Product, machine: MachineModel) -> list[Tile]:
         breadth = max(1, product.packed_width // lanes)
         options = range(breadth, breadth + 1)
     most = None if product.rows_are_known else MOST_OPEN_ROWS
-    ranked = ranked_tiles(
-        product.rows, product.columns, lanes, options, machine, most_rows=most
-    )
+    ranked = ranked_tiles(product.rows, product.columns, lanes, options, machine, most_rows=most)
     if not ranked:  # panels too wide for the registers
         return [Tile(1, options[0])]
     limit = _WORTH_CONSIDERING * ranked[0][0]
