@@ -143,7 +143,7 @@ class _Pack(PyExprMutator):
         self.machine = machine
         self.has_pairs = has_pairs
         self.moved_values: dict[Var, Any] = {}
-        self.packed_weights: dict[tuple, tuple[Constant, numpy.ndarray]] = {}
+        self.packed_weights: dict[Any, tuple[Constant, Any]] = {}  # with the weights: by address
         self.lone: set[int] = set()
         self.is_lone = False
         self.flat = FlatPixels(self.builder_, self.lookup_binding)

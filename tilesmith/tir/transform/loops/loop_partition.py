@@ -355,7 +355,8 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             self.hinted = body if isinstance(body, For) else None
             return self.visit(attribute.body)
         if attribute.attr_key == TAILS:
-            self.whole = int(attribute.value)
+            value: Any = attribute.value
+            self.whole = int(value)
             return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
         if attribute.attr_key in ("thread_extent", "virtual_thread") and "thread" in tag:
