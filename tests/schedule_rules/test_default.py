@@ -183,7 +183,8 @@ def test_one_kernel_serves_all_numbers_of_rows():
     tensors, result = packed_product(n, 80, 16)
     function = te.create_prim_func([*tensors, result])
     made = scheduled(function)
-    assert "pragma_loop_partition_hint" in made.script()
+    assert '"pragma_loop_partition_tails"' in made.script()
+    assert "n % T.int64(6) == T.int64(1)" in ts.lower(made)["main"].script()
     built = ts.build(made, target="llvm")["main"]
     weights = random(48, 80, seed=1)
     packed = weights.reshape(48, 5, 16).transpose(1, 0, 2).copy()

@@ -48,6 +48,7 @@ def simplifying_passes() -> list[Any]:
         graph.DecomposeOpsForInference(),
         graph.ComputeInIntegers(),  # before constants are dequantised
         graph.SimplifyExpr(),
+        graph.EliminateCommonSubexpr(),  # so that weights which many steps share are folded once
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
         graph.FoldScaleAxis(),
         graph.FoldConstant(),  # the weights that FoldScaleAxis has scaled

@@ -325,3 +325,55 @@ def test_threads_that_exchange_values_stay_in_one_iteration(source, loops, bound
         got = apply(func, transform.LoopPartition())
     assert got.script().count("for ") == loops
     assert_same_results(func, apply(got, transform.ThreadSync("shared")))
+
+
+@T.prim_func
+def with_tile(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int64(is_size_var=True)
+    A = T.match_buffer(a, (m,))
+    B = T.match_buffer(b, (m,))
+    for i in T.serial(
+        (m + T.int64(3)) // T.int64(4),
+        annotations={"pragma_loop_partition_hint": True, "pragma_loop_partition_tails": 4},
+    ):
+        for j in T.serial(T.int64(4), annotations={"pragma_loop_partition_hint": True}):
+            if i * T.int64(4) + j < m:
+                B[i * T.int64(4) + j] = A[i * T.int64(4) + j] * T.float32(2)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 6, 9])
+def test_a_last_tile_has_code_for_each_size(size):
+    got = apply(with_tile, transform.LoopPartition(), transform.Simplify())
+    assert_same_results(with_tile, got, {"m": size})
+    text = got.script()
+    assert "pragma_loop_partition" not in text
+    assert [f"m % T.int64(4) == T.int64({rest})" in text for rest in (1, 2, 3, 4)] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert "< m" not in text
+
+
+@T.prim_func
+def with_effect(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int64(is_size_var=True)
+    A = T.match_buffer(a, (m,))
+    B = T.match_buffer(b, (m,))
+    C = T.alloc_buffer((1,))
+    C[0] = T.float32(0)
+    for i in T.serial(
+        (m + T.int64(3)) // T.int64(4),
+        annotations={"pragma_loop_partition_hint": True, "pragma_loop_partition_tails": 4},
+    ):
+        C[0] = C[0] + T.float32(1)
+        for j in range(T.int64(4)):
+            if i * T.int64(4) + j < m:
+                B[i * T.int64(4) + j] = A[i * T.int64(4) + j] + C[0]
+
+
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_what_no_condition_guards_stays_in_a_loop(size):
+    got = apply(with_effect, transform.LoopPartition(), transform.Simplify())
+    assert_same_results(with_effect, got, {"m": size})
+    assert "==" not in got.script()

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.lowering import build
 from tilesmith.script import from_source
-from tilesmith.tir import Allocate, DeclBuffer, transform
+from tilesmith.script import tir as T
+from tilesmith.tir import Allocate, DeclBuffer, ForKind, transform
 from tilesmith.tir.functor import post_order_visit
 
 HEAD = """
@@ -177,3 +178,32 @@ def test_memory_that_nobody_uses_goes_with_its_buffers():
     assert allocations(got) == [(128, "float32")]
     assert got.script().count("decl_buffer") == 1
     assert_same_results(func, got)
+
+
+@T.prim_func
+def rows_of_open_length(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int32(is_size_var=True)
+    n = T.int32(is_size_var=True)
+    A = T.match_buffer(a, (m, n))
+    B = T.match_buffer(b, (m, n))
+    for i in range(m):
+        own = T.decl_buffer((n,))
+        short = T.decl_buffer((i + 1,))
+        short[i] = T.float32(i)
+        for j in range(n):
+            own[j] = A[i, j] * T.float32(2)
+        for j in range(n):
+            B[i, j] = own[n - 1 - j] + short[i]
+
+
+@pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.PARALLEL])
+def test_memory_of_open_size_leaves_serial_loops(kind):
+    """Not what the loop itself sizes, nor what threads would share."""
+    loop = rows_of_open_length.body
+    before = rows_of_open_length.with_body(loop.with_fields(kind=kind))
+    got = apply(before, transform.StorageRewrite())
+    assert_same_results(rows_of_open_length, got, {"m": 4, "n": 5})
+    outside = got.script().split("for i ")[0]
+    assert ("T.allocate([n]" in outside) == (kind is ForKind.SERIAL)
+    assert got.script().count("[i + 1]") + got.script().count("(i + 1,)") == 1

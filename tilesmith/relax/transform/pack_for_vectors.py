@@ -11,6 +11,7 @@ Operators that work in any layout continue in the new one; unused permutations a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +143,7 @@ class _Pack(PyExprMutator):
         self.machine = machine
         self.has_pairs = has_pairs
         self.moved_values: dict[Var, Any] = {}
+        self.packed_weights: dict[Any, tuple[Constant, Any]] = {}  # with the weights: by address
         self.lone: set[int] = set()
         self.is_lone = False
         self.flat = FlatPixels(self.builder_, self.lookup_binding)
@@ -345,9 +347,13 @@ class _Pack(PyExprMutator):
     ) -> tuple[Constant, bool]:
         """Return packed weights ``(…, inputs, outputs)``, and whether they are words of pairs."""
         is_short = weights.dtype == "bfloat16" and self.has_pairs
-        if _are_pairs(call) or is_short:
-            return _tiled(in_pairs(weights), width), True
-        return _tiled(weights, width), False
+        in_words = _are_pairs(call) or is_short
+        place = weights.__array_interface__["data"][0]
+        key = (place, weights.shape, weights.strides, weights.dtype, width, in_words)
+        if key not in self.packed_weights:  # the steps of a recurrent network share their weights
+            packed = _tiled(in_pairs(weights) if in_words else weights, width)
+            self.packed_weights[key] = (packed, weights)
+        return self.packed_weights[key][0], in_words
 
     def with_dtype(self, call: Call, made: Any) -> Any:
         """Return a result of a kernel in the dtype that the call has."""
@@ -471,7 +477,8 @@ class _Pack(PyExprMutator):
         if array.shape[1] < FEWEST_COLUMNS:
             return _unpacked(call, f"its weights have fewer than {FEWEST_COLUMNS} columns")
         sizes = _sizes(data)
-        rows = (sizes and sizes[-2]) or MANY
+        outer = sizes[:-1] if sizes else [None]
+        rows = math.prod([size or 1 for size in outer]) if all(outer) else None
         width = best_tile(rows, array.shape[1], self.machine).vectors * self.machine.lanes(32)
         found = bytes_behind(self.value_of, data) if self.bytes is not None else None
         if self.bytes is not None and found is not None:

@@ -35,7 +35,7 @@ from tilesmith.schedule_rules.contractions.vector_product import (
     is_vector_product,
     schedule_vector_product,
 )
-from tilesmith.schedule_rules.loops import PARTITIONED, describe
+from tilesmith.schedule_rules.loops import PARTITIONED, TAILS, describe
 from tilesmith.schedule_rules.tile_parts import element_consumer, tile_loops, unroll
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target.machine import MachineModel
@@ -82,7 +82,7 @@ def schedule_contraction(
     sch.set_scope(block, 0, "local")
     outer, row, vector = _axes(sch, block, follower, plan)
     levels = levels_of(product, decision.candidate, machine)
-    tiles, inner = _tile_loops_of(sch, row, vector, decision.candidate, levels, width)
+    tiles, inner = _tile_loops_of(sch, row, vector, product, decision.candidate, levels, width)
     around = {**outer, **tiles}
     order = [loop for level in levels for loop in around[level.name]]
     sch.reorder(*order, *inner)
@@ -156,6 +156,7 @@ def _tile_loops_of(
     sch: Schedule,
     row: LoopRV | None,
     vector: LoopRV,
+    product: Product,
     candidate: Candidate,
     levels: list[Level],
     width: int,
@@ -174,12 +175,14 @@ def _tile_loops_of(
     for level in levels:
         if level.is_uneven and found.get(level.name):
             sch.annotate(found[level.name][0], *PARTITIONED)
+    if found["rows"] and not product.rows_are_known:
+        sch.annotate(found["rows"][0], TAILS, candidate.rows)
     return found, inner
 
 
 def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Trim:
     """Return which loops of a tile are to be cut to the size of a smaller last tile."""
-    rows = product.rows_are_known and product.rows % candidate.rows != 0
+    rows = not product.rows_are_known or product.rows % candidate.rows != 0
     columns = product.columns_are_known and product.columns % width != 0
     rest = product.columns % lanes
     return _Trim(rows, columns, columns and rest & (rest - 1) == 0)

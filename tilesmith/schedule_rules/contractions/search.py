@@ -13,7 +13,13 @@ from tilesmith.schedule_rules.choices import (
     choices_are_wanted,
     record_choice,
 )
-from tilesmith.schedule_rules.contractions.tiles import MOST_VECTORS, UNEVEN, Tile, ranked_tiles
+from tilesmith.schedule_rules.contractions.tiles import (
+    MOST_OPEN_ROWS,
+    MOST_VECTORS,
+    UNEVEN,
+    Tile,
+    ranked_tiles,
+)
 from tilesmith.schedule_rules.contractions.time_model import (
     Candidate,
     Product,
@@ -52,7 +58,8 @@ def _tiles(product: Product, machine: MachineModel) -> list[Tile]:
     if product.packed_width is not None:
         breadth = max(1, product.packed_width // lanes)
         options = range(breadth, breadth + 1)
-    ranked = ranked_tiles(product.rows, product.columns, lanes, options, machine)
+    most = None if product.rows_are_known else MOST_OPEN_ROWS
+    ranked = ranked_tiles(product.rows, product.columns, lanes, options, machine, most_rows=most)
     if not ranked:  # panels too wide for the registers
         return [Tile(1, options[0])]
     limit = _WORTH_CONSIDERING * ranked[0][0]
@@ -66,7 +73,8 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
         rows, vectors = tile.rows, tile.vectors
         tiles = -(-product.rows // rows)
         blocks: list[int | None] = [None]
-        if tiles > 1 or product.shared > 1:
+        # An open number of rows may be one: then only columns make tasks for threads.
+        if product.rows_are_known and (tiles > 1 or product.shared > 1):
             in_cache = int(machine.l2_bytes * 0.4 * tiles * product.shared / product.left_bytes)
             for block in (1, in_cache, -(-tiles // (4 * threads))):
                 size = _dividing(block, tiles)

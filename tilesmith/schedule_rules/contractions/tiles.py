@@ -16,6 +16,7 @@ from tilesmith.target.machine import MachineModel
 
 __all__ = [
     "MANY",
+    "MOST_OPEN_ROWS",
     "MOST_VECTORS",
     "UNEVEN",
     "WAITING_FOR_L2",
@@ -31,6 +32,8 @@ __all__ = [
 MANY = 1 << 16
 """What a symbolic extent counts as."""
 MOST_VECTORS = 4
+MOST_OPEN_ROWS = 6
+"""The highest tile of an open number of rows: its last tile has code for each lower height."""
 UNEVEN = 1.015
 """What a loop with a smaller last iteration costs beside its time: code of its own."""
 _EVEN_COST = 1.25
@@ -91,15 +94,17 @@ def ranked_tiles(
     vectors: Sequence[int],
     machine: MachineModel,
     from_l2: bool = False,
+    most_rows: int | None = None,
 ) -> list[tuple[float, Tile]]:
     """Return the tiles of the given numbers of vectors that fit the registers, the quickest first,
     each with its cycles for one step of the reduction of all rows and columns.
 
-    ``from_l2``: the vectors come from L2, not from L1.
+    ``from_l2``: the vectors come from L2, not from L1; ``most_rows``: of the highest tile.
     """
     found = []
+    highest = min(max(rows, 1), most_rows or machine.vector_registers)
     for breadth in vectors:
-        for height in range(1, min(max(rows, 1), machine.vector_registers) + 1):
+        for height in range(1, highest + 1):
             tile = Tile(height, breadth)
             if tile_steps(tile, machine) < math.inf:
                 found.append((_cost(max(rows, 1), columns, tile, lanes, machine, from_l2), tile))
@@ -107,14 +112,16 @@ def ranked_tiles(
 
 
 @lru_cache(maxsize=256)  # layers of a network repeat
-def best_tile(extent: int, columns: int, machine: MachineModel) -> Tile:
-    """Return the best tile for a number of rows and of columns (elements of vectors), if panels of
-    columns lie in L2.
+def best_tile(extent: int | None, columns: int, machine: MachineModel) -> Tile:
+    """Return the best tile for a number of rows (None: an open one) and of columns (elements of
+    vectors), if panels of columns lie in L2.
     """
     lanes = machine.lanes(32)
     most = min(MOST_VECTORS, max(1, -(-columns // lanes)))
     options = range(1, most + 1)
-    return ranked_tiles(extent, columns, lanes, options, machine, from_l2=True)[0][1]
+    limit = MOST_OPEN_ROWS if extent is None else None
+    rows = MANY if extent is None else extent
+    return ranked_tiles(rows, columns, lanes, options, machine, True, limit)[0][1]
 
 
 def tile_cost(tile: Tile, machine: MachineModel) -> float:

@@ -7,7 +7,8 @@
 
 It considers conditions inside ``T.likely``; in a loop with ``pragma_loop_partition_hint`` all
 conditions. Loops of constant extent are divided only if they have the hint, or the option
-``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. The parts
+``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. With
+``pragma_loop_partition_tails`` the last part is one iteration of known sizes. The parts
 start at zero; in them the conditions are constants where they are decided, for Simplify to remove.
 Where the blocks of a grid count as a loop, a branch tells those without the condition. A loop in
 which threads exchange values stays whole if each of them would divide it at another place: all have
@@ -53,6 +54,7 @@ from tilesmith.tir.queries import (
     uses_variable,
 )
 from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, stmt_seq
+from tilesmith.tir.transform.loops.partition_tails import TAILS, tails_by_size
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = [
@@ -175,6 +177,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
         self.hinted: For | None = None  # a loop under an attribute
+        self.whole = 0  # the elements of a whole iteration of the next loop, from an attribute
         self.differing: set[Var] = set()  # variables whose values differ between threads
 
     def visit_default(self, node: Any) -> Any:
@@ -182,8 +185,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         hinted = bool(loop.annotations.get(HINT, False)) or loop is self.hinted
-        if HINT in loop.annotations:
-            kept = {key: value for key, value in loop.annotations.items() if key != HINT}
+        whole, self.whole = self.whole or int(loop.annotations.get(TAILS, 0)), 0
+        if HINT in loop.annotations or whole:
+            hints = (HINT, TAILS)
+            kept = {key: value for key, value in loop.annotations.items() if key not in hints}
             loop = loop.with_fields(annotations=kept)
         is_constant = isinstance(loop.extent, IntImm)
         is_whole = loop.kind is ForKind.THREAD_BINDING or (
@@ -191,15 +196,17 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         if not is_whole and (hinted or self.divide_constant or not is_constant):
             everywhere = hinted or (self.divide_constant and is_constant)
-            divided = self.divided(loop, not everywhere)
+            divided = self.divided(loop, not everywhere, whole)
             if divided is not None:
                 return divided
             if hinted and self.unroll_undivided and is_constant and loop.kind is ForKind.SERIAL:
                 loop = loop.with_fields(kind=ForKind.UNROLLED)
         return super().visit_For(loop)
 
-    def divided(self, loop: For, only_likely: bool) -> Stmt | None:
-        """Return the loop in up to three parts; None if no condition can be decided."""
+    def divided(self, loop: For, only_likely: bool, whole: int = 0) -> Stmt | None:
+        """Return the loop in up to three parts; None if no condition can be decided. ``whole``: the
+        last part is for an iteration of fewer elements than that.
+        """
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
         if not conditions.found:
@@ -217,8 +224,12 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         parts = [
             self.part(loop, loop.min, begin, renew_defs(body)),
             self.part(loop, begin, end, middle),
-            self.part(loop, end, stop, renew_defs(body)),
         ]
+        tails = None
+        if whole and value:
+            rest = loop.with_fields(body=body)
+            tails = tails_by_size(rest, end, decided, conditions.inner, whole, self.analyzer)
+        parts.append(self.part(loop, end, stop, renew_defs(body)) if tails is None else tails)
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
 
     def longest_stretch(
@@ -342,6 +353,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             while isinstance(body, AttrStmt) and body.attr_key.startswith("pragma_"):
                 body = body.body
             self.hinted = body if isinstance(body, For) else None
+            return self.visit(attribute.body)
+        if attribute.attr_key == TAILS:
+            value: Any = attribute.value
+            self.whole = int(value)
             return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
         if attribute.attr_key in ("thread_extent", "virtual_thread") and "thread" in tag:

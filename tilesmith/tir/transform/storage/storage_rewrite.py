@@ -13,7 +13,8 @@ scope "local" (which is meant for registers) stays where it is.
 Memory serves allocations up to 16 times smaller, whatever their dtype, and grows for larger ones of
 the same dtype. Where a loop computes each element from the same element of a buffer that is not
 read afterwards, both share memory. Single values of up to 32 bits are left for registers. Memory
-that nobody uses goes, with the buffers that are declared in it.
+that nobody uses goes, with the buffers that are declared in it. Global memory of open size leaves
+serial loops.
 
 Threads that share memory have to wait for each other between its uses. ThreadSync, which comes
 later, inserts the barriers where all threads pass them; so shared memory that is used only where
@@ -40,6 +41,7 @@ from tilesmith.tir.functor import BufferRemapper
 from tilesmith.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, Stmt
 from tilesmith.tir.transform.storage.allocation_lives import Life, LifeFinder, memory_bits
 from tilesmith.tir.transform.storage.computed_in_place import element_for_element
+from tilesmith.tir.transform.storage.lifted_allocations import lift_allocations
 from tilesmith.tir.transform.storage.memory_info import has_special_memory, memory_info
 from tilesmith.tir.transform.storage.merged_memory import MergedMemory, Part
 from tilesmith.tir.transform.storage.pointer_value_type_rewrite import with_vector_elements
@@ -264,6 +266,7 @@ def storage_rewrite(func: PrimFunc, vector_elements: bool = True) -> PrimFunc:
         unused = {pointer for pointer, life in finder.lives.items() if life.first < 0}
         rewriter = _Rewriter(_assign(lives, _has_typed_shared_memory(func)), unused)
         func = func.with_body(rewriter.with_slots(0, rewriter.visit(func.body)))
+    func = func.with_body(lift_allocations(func.body))
     return with_vector_elements(func, parameters=False) if vector_elements else func
 
 
