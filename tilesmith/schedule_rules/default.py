@@ -13,6 +13,7 @@ from tilesmith.ir import IRModule
 from tilesmith.schedule_rules.amx import has_amx, is_sum_of_pairs, schedule_amx
 from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
 from tilesmith.schedule_rules.elementwise import schedule_simple
+from tilesmith.schedule_rules.group_lanes import find_group_lanes, schedule_group_lanes
 from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
 from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.loops import describe, is_marked
@@ -135,6 +136,8 @@ def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> S
         node = sch.get(block)
         if (windows := find_windows(node)) is not None:
             change = partial(schedule_windows, plan=windows, machine=machine, threads=threads)
+        elif (narrow := find_group_lanes(node, machine.lanes(32))) is not None:
+            change = partial(schedule_group_lanes, plan=narrow, machine=machine, threads=threads)
         elif (groups := find_groups(node)) is not None:
             change = partial(schedule_groups, plan=groups, machine=machine, threads=threads)
         elif (planes := find_planes(node)) is not None:

@@ -41,7 +41,7 @@ from tilesmith.relax.transform.byte_products import (
     dot_products,
 )
 from tilesmith.relax.transform.flat_pixels import FlatPixels
-from tilesmith.relax.transform.grouped_weights import packed_groups
+from tilesmith.relax.transform.grouped_weights import lanes_of_groups, packed_groups
 from tilesmith.relax.transform.lone_convolutions import (
     Sizes,
     depthwise_stays,
@@ -321,6 +321,12 @@ class _Pack(PyExprMutator):
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         elif array.shape[0] >= FEWEST_COLUMNS:
+            lanes = lanes_of_groups(array, groups, self.machine)
+            if lanes is not None and _dtype(call) == "float32":
+                return self.builder_.call_te(
+                    topi.nn.grouped_conv2d_nhwc_lanes, self.channels_last(data), lanes, *options,
+                    primfunc_name_hint="grouped_conv2d",
+                )  # fmt: skip
             packed = packed_groups(array, groups, out and out[3], self.machine)
             made = self.builder_.call_te(
                 topi.nn.grouped_conv2d_nhwc_packed, self.channels_last(data), packed,
