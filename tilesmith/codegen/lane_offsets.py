@@ -1,8 +1,8 @@
 """Takes vector indices apart: a scalar, and a constant offset for each lane.
 
-    broadcast(p * 104 + 3, 16) + ramp(0, 1, 16) // broadcast(8, 16) * broadcast(8, 16)
-  is
-    p * 104,  (3, 3, 3, 3, 3, 3, 3, 3, 11, 11, 11, 11, 11, 11, 11, 11)
+  broadcast(p * 104 + 3, 16) + ramp(0, 1, 16) // broadcast(8, 16) * broadcast(8, 16)
+is
+  p * 104,  (3, 3, 3, 3, 3, 3, 3, 3, 11, 11, 11, 11, 11, 11, 11, 11)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loads of elements that lie close together: the whole window, of which a shuffle picks them.
 
-    A[p * 104 + lane // 8 * 8 + c]   for 16 lanes and 0 <= c < 8   is   permute(A[p * 104 + 0…15], …)
+    A[p * 104 + lane // 8 * 8 + c] for 16 lanes, 0 <= c < 8   is   permute(A[p * 104 + 0…15], …)
 
 That is several times faster than gathering them. A window is widened to whole groups of elements,
 where the buffer has whole groups only: no element outside of the buffer is read.

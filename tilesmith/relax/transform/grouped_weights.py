@@ -17,9 +17,7 @@ from tilesmith.target.machine import MachineModel
 __all__ = ["lanes_of_groups", "packed_groups"]
 
 
-def lanes_of_groups(
-    weights: numpy.ndarray, groups: int, machine: MachineModel
-) -> Constant | None:
+def lanes_of_groups(weights: numpy.ndarray, groups: int, machine: MachineModel) -> Constant | None:
     """Return weights (O, I, ky, kx) as (ky, I, kx, O), if groups lie side by side in vectors and
     each has as many outputs as inputs; None if not.
     """
