@@ -33,7 +33,7 @@ from benchmarks.workloads import (
     softmax,
 )
 from tilesmith.inspect import profile
-from tilesmith.schedule_rules.tiles import best_tile, tile_cost
+from tilesmith.schedule_rules.contractions.tiles import best_tile, tile_cost
 from tilesmith.support.knobs import knobs
 from tilesmith.target import MachineModel, Target, machine_model
 

@@ -229,6 +229,47 @@ def test_errors_have_texts(target, suffix, tmp_path):
 
 
 @I.ir_module
+class Shared:
+    @T.prim_func
+    def checked(x: T.Buffer((8,), "int32"), y: T.Buffer((8,), "int32")):
+        for i in T.parallel(8):
+            assert x[i] > 0, "a number is not positive"
+            y[i] = x[i] * 2
+
+    @R.function
+    def main(x: R.Tensor((8,), "int32")) -> R.Tensor((8,), "int32"):
+        y = R.call_tir(Shared.checked, (x,), out_sinfo=R.Tensor((8,), "int32"))
+        return y
+
+
+FAILING_TASK = r"""
+#include <stdio.h>
+#include "m.h"
+int main(void) {
+  static int32_t x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8];
+  m_set_threads(2);
+  if (m_main(x, y) != 0 || y[7] != 16) return 1;
+  x[6] = 0;
+  if (m_main(x, y) == 0) return 2;
+  puts(m_last_error());
+  return 0;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("target", "suffix"), [("llvm", ".o"), ("c", ".o"), ("c", ".c")])
+def test_errors_of_tasks_reach_the_caller(target, suffix, tmp_path):
+    relax.build(Shared, target).export_c(tmp_path / f"m{suffix}")
+    (tmp_path / "main.c").write_text(FAILING_TASK)
+    words = [COMPILER, "-fwrapv", "main.c", f"m{suffix}", "-o", "program", "-lm", "-lpthread"]
+    done = subprocess.run([*words, "-fopenmp"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([tmp_path / "program"], capture_output=True, text=True)
+    assert done.returncode == 0 and "a number is not positive" in done.stdout, done
+
+
+@I.ir_module
 class Odd:
     @R.function
     def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(dtype="int64", ndim=2):

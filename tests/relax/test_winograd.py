@@ -11,7 +11,7 @@ from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.relax import op
 from tilesmith.relax import transform as passes
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.winograd_cost import ConvolutionSize, winograd_plan
+from tilesmith.schedule_rules.contractions.winograd_cost import ConvolutionSize, winograd_plan
 from tilesmith.script import relax as R
 from tilesmith.script import tir as T
 from tilesmith.support.errors import ConfigError, ShapeError

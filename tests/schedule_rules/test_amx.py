@@ -13,8 +13,8 @@ import pytest
 import tilesmith as ts
 from tilesmith import relax, te, tir, topi
 from tilesmith.relax.transform.pair_products import in_pairs
-from tilesmith.schedule_rules import amx
-from tilesmith.schedule_rules.contraction import find_contraction
+from tilesmith.schedule_rules.contractions import amx
+from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.script import from_source
 from tilesmith.script import relax as R
 from tilesmith.support.errors import ScheduleError

@@ -11,12 +11,12 @@ import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.choices import capture_choices
-from tilesmith.schedule_rules.contraction import find_contraction, product_of
-from tilesmith.schedule_rules.inline import inline_elementwise
-from tilesmith.schedule_rules.loop_nest import loop_nest
-from tilesmith.schedule_rules.register_tiles import schedule_contraction
-from tilesmith.schedule_rules.search import Decision, candidates, choose
-from tilesmith.schedule_rules.time_model import Candidate, Product, levels_of, predict
+from tilesmith.schedule_rules.contractions.contraction import find_contraction, product_of
+from tilesmith.schedule_rules.contractions.loop_nest import loop_nest
+from tilesmith.schedule_rules.contractions.register_tiles import schedule_contraction
+from tilesmith.schedule_rules.contractions.search import Decision, candidates, choose
+from tilesmith.schedule_rules.contractions.time_model import Candidate, Product, levels_of, predict
+from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.target import Target
 from tilesmith.target.machine import ZEN_AVX512, machine_model
 from tilesmith.tir.schedule import Schedule

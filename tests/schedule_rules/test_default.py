@@ -8,8 +8,8 @@ import pytest
 import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.contraction import find_contraction
-from tilesmith.schedule_rules.tiles import Tile, best_tile, tile_steps
+from tilesmith.schedule_rules.contractions.contraction import find_contraction
+from tilesmith.schedule_rules.contractions.tiles import Tile, best_tile, tile_steps
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model

@@ -10,7 +10,7 @@ from tests.schedule_rules.test_grouped import convolved, model, random
 from tilesmith import relax, te, topi
 from tilesmith.relax.transform.grouped_weights import lanes_of_groups
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.group_lanes import (
+from tilesmith.schedule_rules.windows.group_lanes import (
     best_rows_of_groups,
     find_group_lanes,
     fit_in_lanes,

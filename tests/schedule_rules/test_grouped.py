@@ -11,7 +11,12 @@ from tilesmith.relax import op
 from tilesmith.relax.transform import PackForVectors
 from tilesmith.relax.transform.grouped_weights import packed_groups
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.grouped import Groups, best_group_rows, best_group_width, find_groups
+from tilesmith.schedule_rules.contractions.grouped import (
+    Groups,
+    best_group_rows,
+    best_group_width,
+    find_groups,
+)
 from tilesmith.script import relax as R
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target

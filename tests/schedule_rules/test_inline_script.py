@@ -4,7 +4,7 @@ import numpy as np
 
 import tilesmith
 from tilesmith import te
-from tilesmith.schedule_rules.inline import inline_elementwise
+from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.tir import Schedule
 

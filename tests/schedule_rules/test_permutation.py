@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
+from tilesmith.schedule_rules.elementwise.permutation import find_permutation
 from tilesmith.schedule_rules.intrinsics.transposes import transpose_intrin
-from tilesmith.schedule_rules.permutation import find_permutation
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.tir.schedule import Schedule

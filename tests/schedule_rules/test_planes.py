@@ -8,7 +8,7 @@ import pytest
 import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.planes import Planes, find_planes
+from tilesmith.schedule_rules.windows.planes import Planes, find_planes
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.tir.schedule import Schedule

@@ -8,7 +8,7 @@ import pytest
 import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.row_chains import find_row_chains
+from tilesmith.schedule_rules.rows.row_chains import find_row_chains
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.tir import For, ForKind

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
-from tilesmith.schedule_rules.windows import Windows, best_window_tile, find_windows
+from tilesmith.schedule_rules.windows.channels_last import Windows, best_window_tile, find_windows
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import AVX512, machine_model

@@ -36,7 +36,10 @@ from tilesmith.tir import AttrStmt, Buffer, LetStmt, PrimFunc, Stmt
 __all__ = ["CInterface"]
 
 _MOST_EMBEDDED = 64 << 20
-_OWN_ERRORS = ("TVMFFIErrorSetRaisedFromCStr", "TVMFFIErrorSetRaisedFromCStrParts")
+_OWN_ERRORS = (
+    "TVMFFIErrorSetRaisedFromCStr", "TVMFFIErrorSetRaisedFromCStrParts",
+    "TVMFFIErrorMoveFromRaised", "TVMFFIErrorSetRaised", "TVMFFIObjectDecRef",
+)  # fmt: skip
 """What the code for C programs brings along of tvm-ffi's library."""
 
 

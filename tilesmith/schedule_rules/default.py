@@ -10,29 +10,29 @@ from collections.abc import Callable
 from functools import partial
 
 from tilesmith.ir import IRModule
-from tilesmith.schedule_rules.amx import has_amx, is_sum_of_pairs, schedule_amx
-from tilesmith.schedule_rules.contraction import find_contraction, multiplies_and_adds
-from tilesmith.schedule_rules.elementwise import schedule_simple
-from tilesmith.schedule_rules.group_lanes import find_group_lanes, schedule_group_lanes
-from tilesmith.schedule_rules.grouped import find_groups, schedule_groups
-from tilesmith.schedule_rules.inline import inline_elementwise, top_blocks
+from tilesmith.schedule_rules.contractions.amx import has_amx, is_sum_of_pairs, schedule_amx
+from tilesmith.schedule_rules.contractions.contraction import find_contraction, multiplies_and_adds
+from tilesmith.schedule_rules.contractions.grouped import find_groups, schedule_groups
+from tilesmith.schedule_rules.contractions.register_tiles import schedule_contraction
+from tilesmith.schedule_rules.contractions.transformed_contraction import (
+    find_transformed,
+    schedule_transformed,
+)
+from tilesmith.schedule_rules.contractions.transposed import transpose_operand
+from tilesmith.schedule_rules.elementwise.elementwise import schedule_simple
+from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
+from tilesmith.schedule_rules.elementwise.permutation import find_permutation, schedule_permutation
 from tilesmith.schedule_rules.loops import describe, is_marked
-from tilesmith.schedule_rules.permutation import find_permutation, schedule_permutation
-from tilesmith.schedule_rules.planes import find_planes, schedule_planes
-from tilesmith.schedule_rules.register_tiles import schedule_contraction
-from tilesmith.schedule_rules.row_chains import (
+from tilesmith.schedule_rules.rows.row_chains import (
     RowChain,
     find_row_chains,
     inline_into_row_reductions,
 )
-from tilesmith.schedule_rules.row_kernel import feeds_threads, schedule_row_chain
-from tilesmith.schedule_rules.row_reduction import runs_along_rows
-from tilesmith.schedule_rules.transformed_contraction import (
-    find_transformed,
-    schedule_transformed,
-)
-from tilesmith.schedule_rules.transposed import transpose_operand
-from tilesmith.schedule_rules.windows import find_windows, schedule_windows
+from tilesmith.schedule_rules.rows.row_kernel import feeds_threads, schedule_row_chain
+from tilesmith.schedule_rules.rows.row_reduction import runs_along_rows
+from tilesmith.schedule_rules.windows.channels_last import find_windows, schedule_windows
+from tilesmith.schedule_rules.windows.group_lanes import find_group_lanes, schedule_group_lanes
+from tilesmith.schedule_rules.windows.planes import find_planes, schedule_planes
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target

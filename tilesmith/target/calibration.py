@@ -23,7 +23,7 @@ from tilesmith.support.errors import ConfigError, TargetError, reason_of
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.files import write_atomically
 from tilesmith.support.knobs import knobs
-from tilesmith.target.features import is_host, llvm_machine
+from tilesmith.target.features import ALIASES, is_host
 from tilesmith.target.host import host_cpu
 from tilesmith.target.target import Target
 
@@ -195,7 +195,8 @@ def figures_of(model: Any, target: Target) -> dict[str, Figure]:
     """Return the figures that are not those of the model's class, by field of the model."""
     kinds = {one.name: type(getattr(model, one.name)) for one in fields(model)}
     is_here = is_host(target)
-    cpu = llvm_machine(target).cpu
+    named = str(target.mcpu or "")
+    cpu = host_cpu().name if is_here else ALIASES.get(named, named)
     # Caches of this machine are asked of the system, not looked up.
     figures = {
         name: Figure(value, f"cpu {cpu}")

@@ -38,6 +38,12 @@ M_WEAK void TVMFFIErrorSetRaisedFromCStrParts(
 M_WEAK void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) {
   TVMFFIErrorSetRaisedFromCStrParts(kind, &message, 1);
 }
+/* The error of a task goes to the thread that launched it: until then it stays where it is. */
+M_WEAK void TVMFFIErrorMoveFromRaised(void** place) { *place = M_error; }
+M_WEAK void TVMFFIErrorSetRaised(void* error) {
+  if (error != M_error) M_append(0, (const char*)error);
+}
+M_WEAK int TVMFFIObjectDecRef(void* error) { (void)error; return 0; }
 const char* M_last_error(void) { return M_error; }
 """
 

@@ -4,8 +4,9 @@
     const char* m_last_error(void);           "ShapeError: …" of this thread
     const unsigned char m_embedded[];         the parameters, where they are embedded
 
-It defines the one function of tvm-ffi's library that code without packed calls needs: the one that
-keeps an error. The symbol is weak: several models may be linked into one program.
+It defines the functions of tvm-ffi's library that code without packed calls needs: one keeps an
+error, others carry it from the thread of a task to the one that launched it. The symbols are weak:
+several models may be linked into one program.
 """
 
 from __future__ import annotations
@@ -55,6 +56,24 @@ define weak void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %message) {{
   %b = call i32 @{m}_append(i32 %a, ptr @{m}_colon)
   %c = call i32 @{m}_append(i32 %b, ptr %message)
   ret void
+}}
+
+; The error of a task goes to the thread that launched it: until then it stays where it is.
+define weak void @TVMFFIErrorMoveFromRaised(ptr %place) {{
+  store ptr @{m}_error, ptr %place, align 8
+  ret void
+}}
+define weak void @TVMFFIErrorSetRaised(ptr %error) {{
+  %is_own = icmp eq ptr %error, @{m}_error
+  br i1 %is_own, label %done, label %copy
+copy:
+  %end = call i32 @{m}_append(i32 0, ptr %error)
+  br label %done
+done:
+  ret void
+}}
+define weak i32 @TVMFFIObjectDecRef(ptr %error) {{
+  ret i32 0
 }}
 
 define ptr @{m}_last_error() {{

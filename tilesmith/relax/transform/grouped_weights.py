@@ -10,8 +10,8 @@ import numpy
 
 from tilesmith.relax.expr import Constant, const
 from tilesmith.runtime import nd
-from tilesmith.schedule_rules.group_lanes import fit_in_lanes
-from tilesmith.schedule_rules.grouped import best_group_width
+from tilesmith.schedule_rules.contractions.grouped import best_group_width
+from tilesmith.schedule_rules.windows.group_lanes import fit_in_lanes
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["lanes_of_groups", "packed_groups"]

@@ -59,7 +59,7 @@ from tilesmith.relax.transform.transposed_convolution import interleaved, phase_
 from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
-from tilesmith.schedule_rules.tiles import MANY, best_tile
+from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
 from tilesmith.target import Target
 from tilesmith.target.machine import MachineModel, machine_model

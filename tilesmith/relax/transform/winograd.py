@@ -18,7 +18,7 @@ from tilesmith.ir.pass_context import PassContext, register_config_option
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Constant
-from tilesmith.schedule_rules.winograd_cost import ConvolutionSize, winograd_plan
+from tilesmith.schedule_rules.contractions.winograd_cost import ConvolutionSize, winograd_plan
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["TOLERANCE", "winograd_convolution"]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilesmith.ir import IntImm
-from tilesmith.schedule_rules.tiles import best_tile
+from tilesmith.schedule_rules.contractions.tiles import best_tile
 from tilesmith.target import MachineModel
 from tilesmith.te import ComputeOp, Operation, Schedule, Stage, Tensor
 from tilesmith.tir.expr import IterVar

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tilesmith.ir import FloorDiv, IntImm, Var
 from tilesmith.ir.queries import mentions, nodes
-from tilesmith.schedule_rules.contraction import multiplies_and_adds
+from tilesmith.schedule_rules.contractions.contraction import multiplies_and_adds
 from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tile_parts import (
     constant_extent,
@@ -31,7 +31,7 @@ from tilesmith.schedule_rules.tile_parts import (
     tile_loops,
     unroll,
 )
-from tilesmith.schedule_rules.windows import inline_padding
+from tilesmith.schedule_rules.windows.channels_last import inline_padding
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from tilesmith.arith import Analyzer
 from tilesmith.ir import Add, IntImm, Mul, PrimExpr, Var, const
 from tilesmith.ir.queries import is_call, mentions
-from tilesmith.schedule_rules.loop_nest import LoopNest, Operand, loop_nest
+from tilesmith.schedule_rules.contractions.loop_nest import LoopNest, Operand, loop_nest
+from tilesmith.schedule_rules.contractions.time_model import Product
 from tilesmith.schedule_rules.loops import step
-from tilesmith.schedule_rules.time_model import Product
 from tilesmith.tir import Block, BufferStore, Cast
 from tilesmith.tir.functor import substitute
 

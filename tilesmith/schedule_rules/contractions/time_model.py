@@ -3,7 +3,8 @@
 The innermost loop is bound by the multiply-add ports, the load ports, and the latency of its chains
 of sums. On top come the bytes that the loops above it move from each level of the memory, which
 follow from the working set of each loop, the time to pack an operand, and to divide the work among
-threads. `../shared/spec/cpu_speed.md` (section 11) has the measurements behind the weights.
+threads. The weights were set by hand from measured kernels; `python -m
+benchmarks.run predictions` compares predictions with measurements.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilesmith.schedule_rules.tiles import WAITING_FOR_L2, Tile, tile_steps
+from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.target.machine import MachineModel
 
 __all__ = [

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Range, Var, const
 from tilesmith.ir.queries import mentions, nodes
-from tilesmith.schedule_rules.contraction import multiplies_and_adds
+from tilesmith.schedule_rules.contractions.contraction import multiplies_and_adds
 from tilesmith.schedule_rules.loops import PARTITIONED, step
 from tilesmith.schedule_rules.tile_parts import (
     constant_extent,

@@ -35,9 +35,9 @@ from tilesmith.ir import (
 from tilesmith.ir import operators as ops
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import calls, mentions, nodes, variables
+from tilesmith.schedule_rules.contractions.tiles import MANY
 from tilesmith.schedule_rules.intrinsics.transposes import FEW, transpose_intrin
 from tilesmith.schedule_rules.loops import PARTITIONED
-from tilesmith.schedule_rules.tiles import MANY
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer, BufferLoad, BufferStore, IndexMap, IterVar
 from tilesmith.tir.functor import substitute

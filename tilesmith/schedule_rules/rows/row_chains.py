@@ -20,7 +20,7 @@ from typing import Any
 from tilesmith.ir import FloorDiv, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
 from tilesmith.schedule_rules.loops import constant_extent, describe, is_marked
-from tilesmith.schedule_rules.row_reduction import runs_along_rows
+from tilesmith.schedule_rules.rows.row_reduction import runs_along_rows
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir import Block, Buffer, BufferLoad, BufferStore, IterVar

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir.queries import calls
-from tilesmith.schedule_rules.contraction import Contraction
+from tilesmith.schedule_rules.contractions.contraction import Contraction
 from tilesmith.schedule_rules.tile_parts import element_consumer, parallelise
 from tilesmith.script import from_source
 from tilesmith.support.errors import ScheduleError

@@ -13,8 +13,8 @@ from math import prod
 
 from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.loops import PARTITIONED, constant_extent, split_loops
-from tilesmith.schedule_rules.row_chains import RowChain
-from tilesmith.schedule_rules.row_reduction import (
+from tilesmith.schedule_rules.rows.row_chains import RowChain
+from tilesmith.schedule_rules.rows.row_reduction import (
     runs_along_rows,
     split_row,
     vectorize_partial_results,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Var
-from tilesmith.schedule_rules.contraction import Contraction, panel_operand
+from tilesmith.schedule_rules.contractions.contraction import Contraction, panel_operand
 from tilesmith.schedule_rules.loops import PARTITIONED
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import Block

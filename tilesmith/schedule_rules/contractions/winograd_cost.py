@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilesmith.schedule_rules.tiles import Tile, best_rows, best_tile, tile_cost
+from tilesmith.schedule_rules.contractions.tiles import Tile, best_rows, best_tile, tile_cost
 from tilesmith.target.machine import MachineModel
 
 __all__ = ["WINOGRAD_ERRORS", "ConvolutionSize", "WinogradPlan", "winograd_plan"]

@@ -27,9 +27,9 @@ from typing import Any
 
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Var
 from tilesmith.ir.queries import mentions, walk
-from tilesmith.schedule_rules.contraction import find_contraction
+from tilesmith.schedule_rules.contractions.contraction import find_contraction
+from tilesmith.schedule_rules.contractions.tiles import best_rows
 from tilesmith.schedule_rules.loops import PARTITIONED
-from tilesmith.schedule_rules.tiles import best_rows
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads

@@ -14,10 +14,10 @@ which the hardware fetches ahead. Register tiles would read a short piece of eac
 
 from __future__ import annotations
 
-from tilesmith.schedule_rules.contraction import Contraction
-from tilesmith.schedule_rules.loop_nest import TYPICAL
+from tilesmith.schedule_rules.contractions.contraction import Contraction
+from tilesmith.schedule_rules.contractions.loop_nest import TYPICAL
+from tilesmith.schedule_rules.contractions.time_model import Product
 from tilesmith.schedule_rules.loops import PARTITIONED
-from tilesmith.schedule_rules.time_model import Product
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 

@@ -13,8 +13,8 @@ from tilesmith.schedule_rules.choices import (
     choices_are_wanted,
     record_choice,
 )
-from tilesmith.schedule_rules.tiles import MOST_VECTORS, UNEVEN, Tile, ranked_tiles
-from tilesmith.schedule_rules.time_model import (
+from tilesmith.schedule_rules.contractions.tiles import MOST_VECTORS, UNEVEN, Tile, ranked_tiles
+from tilesmith.schedule_rules.contractions.time_model import (
     Candidate,
     Product,
     Time,

@@ -20,30 +20,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilesmith.arith import Analyzer
-from tilesmith.ir import IntImm, Var
-from tilesmith.ir.queries import variables
-from tilesmith.schedule_rules.contraction import Contraction, product_of
-from tilesmith.schedule_rules.loops import PARTITIONED, describe
-from tilesmith.schedule_rules.panels import copy_into_panels
-from tilesmith.schedule_rules.search import Decision, choose
-from tilesmith.schedule_rules.time_model import (
+from tilesmith.ir import IntImm
+from tilesmith.schedule_rules.contractions.contraction import Contraction, product_of
+from tilesmith.schedule_rules.contractions.panels import copy_into_panels
+from tilesmith.schedule_rules.contractions.search import Decision, choose
+from tilesmith.schedule_rules.contractions.time_model import (
     Candidate,
     Level,
     Product,
     levels_of,
     parallel_levels,
 )
-from tilesmith.schedule_rules.vector_product import is_vector_product, schedule_vector_product
+from tilesmith.schedule_rules.contractions.vector_product import (
+    is_vector_product,
+    schedule_vector_product,
+)
+from tilesmith.schedule_rules.loops import PARTITIONED, describe
+from tilesmith.schedule_rules.tile_parts import element_consumer, tile_loops, unroll
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target.machine import MachineModel
-from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
-from tilesmith.tir.queries import loads
+from tilesmith.tir import Block, BufferStore, ForKind, IterVar
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["schedule_contraction"]
-
-_UNROLLED = ("pragma_unroll_explicit", False)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def schedule_contraction(
     width = plan.packed_width or decision.candidate.vectors * lanes
     if decision.candidate.packs:
         copy_into_panels(sch, block, plan, width, lanes, decision.is_parallel)
-    follower = _follower(sch, block)
+    follower = element_consumer(sch, block)
     if is_vector_product(plan, product, machine) and not decision.candidate.packs:
         used = threads if decision.is_parallel else 1
         schedule_vector_product(sch, block, follower, product, machine, used)
@@ -94,42 +93,6 @@ def schedule_contraction(
     if decision.is_parallel:
         shared = parallel_levels(levels, threads)
         _parallelise(sch, [loop for level in shared for loop in around[level.name]])
-
-
-def _follower(sch: Schedule, block: BlockRV) -> BlockRV:
-    """Return the block that reads the result element by element; insert a copy if there is none."""
-    store = sch.get(block).body
-    consumers = sch.get_consumers(block)
-    if len(consumers) == 1 and not _is_output(sch, block):
-        other: Block = sch.get(consumers[0])
-        reads = list(loads(other.body, store.buffer))
-        plain = all(i.iter_type == IterVar.DataPar for i in other.iter_vars)
-        target = other.body
-        if plain and isinstance(target, BufferStore) and reads:
-            same = all(_same_place(load, target) for load in reads)
-            whole = len(target.indices) == len(store.indices)
-            if same and whole and _same_shape(target.buffer, store.buffer):
-                return consumers[0]
-    return sch.cache_write(block, 0, "local")
-
-
-def _same_place(load: BufferLoad, store: BufferStore) -> bool:
-    return all(
-        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-        for a, b in zip(load.indices, store.indices)
-    )
-
-
-def _same_shape(a: Any, b: Any) -> bool:
-    analyzer = Analyzer()
-    return all(analyzer.can_prove_equal(x, y) for x, y in zip(a.shape, b.shape))
-
-
-def _is_output(sch: Schedule, block: BlockRV) -> bool:
-    buffer = sch.get(block).writes[0].buffer
-    return any(
-        buffer is other for f in sch.mod.functions.values() for other in f.buffer_map.values()
-    )
 
 
 def _axes(
@@ -224,7 +187,7 @@ def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Tr
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim) -> None:
     """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    tile, reduction = _tile_loops(sch, block, place)
+    tile, reduction = tile_loops(sch, block, place)
     if not tile or not reduction:  # sums of one element have no reduction loop
         return
     first, second = sch.split(tile[-1], [None, lanes])
@@ -244,26 +207,10 @@ def _unroll_tile(sch: Schedule, loops: list[LoopRV], trim: _Trim) -> None:
     """Unroll the loops of a tile around the vectorised one, and cut those that end early."""
     *rows, vectors, lane = loops
     for loop in (*rows, vectors):
-        sch.annotate(loop, *_UNROLLED)
-        sch.unroll(loop)
+        unroll(sch, loop)
     cut = [*(rows if trim.rows else []), *([vectors] if trim.vectors else [])]
     for loop in (*cut, *([lane] if trim.lanes else [])):
         sch.annotate(loop, *PARTITIONED)
-
-
-def _tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
-    realize = sch.cursor(block).stmt
-    reduction_vars: set[Var] = set()
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        if iterator.iter_type == IterVar.CommReduce:
-            reduction_vars.update(variables(value))
-    loops = sch.get_loops(block)
-    around = [loop.sref for loop in sch.cursor(block).loops()]
-    outside = around.index(sch.cursor(place).sref) + 1
-    inside = loops[outside:]
-    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
-    return [loop for loop in inside if loop not in reduction], reduction
 
 
 def _finish_follower(sch: Schedule, inner: list[LoopRV], lanes: int, trim: _Trim) -> None:

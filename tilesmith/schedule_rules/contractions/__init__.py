@@ -1,0 +1,1 @@
+"""Schedules contractions: matrix products, convolutions and what is made of them."""

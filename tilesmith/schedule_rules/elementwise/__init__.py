@@ -1,0 +1,1 @@
+"""Schedules blocks without reductions: elementwise chains, permutations of axes."""

@@ -1,0 +1,1 @@
+"""Schedules reductions along rows, and chains of them: softmax, normalisations."""

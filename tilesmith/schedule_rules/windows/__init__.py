@@ -1,0 +1,1 @@
+"""Schedules reductions over windows without sums over channels: depthwise convolutions, pooling."""
