@@ -81,7 +81,7 @@ def test_packing_of_products_and_sizes():
     ("body", "name", "reason"),
     [
         (lambda y: op.nn.softmax(y, 1), "nn.softmax", "it does not support the channels last"),
-        (lambda y: op.concat([y, y], 1), "concat", "it does not support the channels last"),
+        (lambda y: op.flip(y, 1), "flip", "it does not support the channels last"),
         (
             lambda y: op.add(y, weights(6)),
             "add",

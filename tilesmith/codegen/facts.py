@@ -47,6 +47,8 @@ class Facts:
     def __init__(self) -> None:
         self.non_negative: set[Var] = set()
         self.multiple: dict[Var, int] = {}
+        self.below: dict[Var, int] = {}
+        """Bounds of variables that are at least zero: each is less than its own."""
         self._signs: dict[
             int, tuple[PrimExpr, bool]
         ] = {}  # keeps the expressions alive: the keys are their ids
@@ -61,6 +63,7 @@ class Facts:
         made = Facts()
         made.non_negative = set(self.non_negative)
         made.multiple = dict(self.multiple)
+        made.below = dict(self.below)
         return made
 
     def is_non_negative(self, expr: PrimExpr) -> bool:

@@ -31,6 +31,7 @@ from tilesmith.schedule_rules.rows.row_chains import (
 from tilesmith.schedule_rules.rows.row_kernel import feeds_threads, schedule_row_chain
 from tilesmith.schedule_rules.rows.row_reduction import runs_along_rows
 from tilesmith.schedule_rules.windows.channels_last import find_windows, schedule_windows
+from tilesmith.schedule_rules.windows.group_lanes import find_group_lanes, schedule_group_lanes
 from tilesmith.schedule_rules.windows.planes import find_planes, schedule_planes
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -135,6 +136,8 @@ def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> S
         node = sch.get(block)
         if (windows := find_windows(node)) is not None:
             change = partial(schedule_windows, plan=windows, machine=machine, threads=threads)
+        elif (narrow := find_group_lanes(node, machine.lanes(32))) is not None:
+            change = partial(schedule_group_lanes, plan=narrow, machine=machine, threads=threads)
         elif (groups := find_groups(node)) is not None:
             change = partial(schedule_groups, plan=groups, machine=machine, threads=threads)
         elif (planes := find_planes(node)) is not None:

@@ -47,6 +47,8 @@ class MachineModel:
     """Whether a vector load or store can leave lanes out at no cost."""
     broadcasts_from_memory: bool = False
     """Whether an FMA can take a scalar from memory as all lanes of an operand."""
+    permutes_lanes: bool = False
+    """Whether one instruction picks any lanes of a vector of 32-bit elements by an index vector."""
     l1_ways: int = 8
     l2_ways: int = 16
     page_bytes: int = 4096
@@ -81,7 +83,7 @@ AVX512 = MachineModel(
     name="avx512", vector_bytes=64, vector_registers=32, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=4, l1_bytes=32 * KIB, l2_bytes=1024 * KIB,
     l3_bytes=32768 * KIB, l2_bandwidth=42.0, l3_bandwidth=10.5, memory_bandwidth=4.8,
-    has_gather=True, can_mask=True, broadcasts_from_memory=True,
+    has_gather=True, can_mask=True, broadcasts_from_memory=True, permutes_lanes=True,
 )  # fmt: skip
 # Measured on Zen 5 (`znver5`), 3.8 GHz: 48 to 62 B/cycle from L2, 28 from L3, 10 to 11 from DRAM,
 # two 512-bit FMA ports with a latency of 4; fork and join of a warm pool take 0.13 us.
@@ -93,11 +95,13 @@ AVX2 = MachineModel(
     name="avx2", vector_bytes=32, vector_registers=16, has_fma=True, fma_per_cycle=2,
     fma_latency=4, loads_per_cycle=2, front_end_width=5, l1_bytes=32 * KIB, l2_bytes=512 * KIB,
     l3_bytes=32768 * KIB, l2_bandwidth=31.0, l3_bandwidth=24.0, memory_bandwidth=7.0,
-    has_gather=True,
+    has_gather=True, permutes_lanes=True,
 )  # fmt: skip
-AVX = replace(AVX2, name="avx", has_fma=False, fma_per_cycle=1, has_gather=False)
+AVX = replace(
+    AVX2, name="avx", has_fma=False, fma_per_cycle=1, has_gather=False, permutes_lanes=False
+)
 SSE = replace(
-    AVX2, name="sse", vector_bytes=16, has_fma=False, fma_per_cycle=1, has_gather=False,
+    AVX, name="sse", vector_bytes=16,
     l2_bytes=256 * KIB, l3_bytes=8192 * KIB, l2_bandwidth=16.0,
 )  # fmt: skip
 NEON = MachineModel(

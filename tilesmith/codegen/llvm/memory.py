@@ -16,6 +16,7 @@ from tilesmith.codegen.llvm.dtypes import element_bytes, memory_type, register_t
 from tilesmith.codegen.llvm.operations import from_memory, to_memory
 from tilesmith.codegen.llvm.rules import handles_node
 from tilesmith.codegen.llvm.values import Values
+from tilesmith.codegen.llvm.windows import pick, window_of
 from tilesmith.ir import Broadcast, PrimExpr, Ramp, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
@@ -129,6 +130,11 @@ def _load(emit: Values, load: BufferLoad) -> str:
             return _load_every_second(emit, buffer, index.base, dtype)
     if buffer.dtype.lanes > 1:
         return _load_vectors(emit, load, index, predicate)
+    if predicate is None and _may_load_between(emit, buffer, dtype):
+        window = window_of(emit, buffer, index, dtype)
+        if window is not None:
+            kind = dtype.with_lanes(window.lanes)
+            return pick(emit, window, dtype, _load_row(emit, buffer, window.base, kind, None, 0))
     return _gather(emit, buffer, index, dtype, predicate)
 
 

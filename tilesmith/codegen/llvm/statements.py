@@ -217,6 +217,8 @@ class StatementEmitter(Dispatcher[None]):
             stop = emit.define(f"add nsw {kind} {start}, {emit.index(loop.extent)}")
         if emit.facts.is_non_negative(loop.min):
             emit.facts.non_negative.add(loop.loop_var)
+            if extent is not None and isinstance(loop.min, IntImm):
+                emit.facts.below[loop.loop_var] = loop.min.value + extent
         return start, stop
 
     def loop(self, loop: tir.For, start: str, stop: str, runs_once: bool) -> None:

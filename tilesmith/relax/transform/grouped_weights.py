@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import numpy
 
-from tilesmith.relax.expr import Constant
+from tilesmith.relax.expr import Constant, const
 from tilesmith.runtime import nd
 from tilesmith.schedule_rules.contractions.grouped import best_group_width
+from tilesmith.schedule_rules.windows.group_lanes import fit_in_lanes
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["packed_groups"]
+__all__ = ["lanes_of_groups", "packed_groups"]
+
+
+def lanes_of_groups(weights: numpy.ndarray, groups: int, machine: MachineModel) -> Constant | None:
+    """Return weights (O, I, ky, kx) as (ky, I, kx, O), if groups lie side by side in vectors and
+    each has as many outputs as inputs; None if not.
+    """
+    outputs, inputs = weights.shape[0] // groups, weights.shape[1]
+    if weights.dtype != "float32" or not machine.permutes_lanes:
+        return None
+    if not fit_in_lanes(inputs, outputs, groups, machine.lanes(32)):
+        return None
+    return const(numpy.ascontiguousarray(weights.transpose(2, 1, 3, 0)))
 
 
 def packed_groups(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.ir import Op
-from tilesmith.relax.expr import Call, Constant, Function, SeqExpr, Var, known_struct_info
+from tilesmith.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.spec import Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.target.machine import MachineModel
@@ -123,7 +123,8 @@ def lone_convolutions(
             if is_anchor and len(call.args) > 1 and isinstance(call.args[1], Constant):
                 found.append((call, binding.var))
             if is_anchor or call.op in others or _works_in_any_layout(call.op):
-                for arg in call.args:
+                parts = [one.fields if isinstance(one, Tuple) else (one,) for one in call.args]
+                for arg in [one for group in parts for one in group]:
                     if isinstance(arg, Var) and _is_image(arg):
                         components.join(binding.var, arg)
     counts: dict[Var, int] = {}

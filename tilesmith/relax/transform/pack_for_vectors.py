@@ -42,7 +42,8 @@ from tilesmith.relax.transform.byte_products import (
     dot_products,
 )
 from tilesmith.relax.transform.flat_pixels import FlatPixels
-from tilesmith.relax.transform.grouped_weights import packed_groups
+from tilesmith.relax.transform.grouped_weights import lanes_of_groups, packed_groups
+from tilesmith.relax.transform.joined_images import joined_images
 from tilesmith.relax.transform.lone_convolutions import (
     Sizes,
     depthwise_stays,
@@ -127,6 +128,23 @@ def _values(weight: Constant) -> numpy.ndarray:
     return numpy.asarray(weight.data)
 
 
+def _form_of_groups(
+    call: Call,
+    weights: numpy.ndarray,
+    groups: int,
+    result: list[int | None] | None,
+    machine: MachineModel,
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Return the function that computes a convolution in groups, and its arguments behind the
+    data.
+    """
+    lanes = lanes_of_groups(weights, groups, machine) if _dtype(call) == "float32" else None
+    if lanes is not None:
+        return topi.nn.grouped_conv2d_nhwc_lanes, [lanes]
+    packed = packed_groups(weights, groups, result and result[3], machine)
+    return topi.nn.grouped_conv2d_nhwc_packed, [packed, weights.shape[0]]
+
+
 def _unpacked(call: Call, reason: str) -> None:
     record_fallback("packing", call.op.name, reason)
 
@@ -157,6 +175,7 @@ class _Pack(PyExprMutator):
             operators.nn.conv1d_transpose.op: self.lifted,
             operators.matmul.op: self.product,
             operators.mean.op: self.mean,
+            operators.concat.op: self.concatenation,
         }
         self.rules_by_layout = {
             Layout.ELEMENTWISE: self.elementwise,
@@ -323,10 +342,9 @@ class _Pack(PyExprMutator):
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         elif array.shape[0] >= FEWEST_COLUMNS:
-            packed = packed_groups(array, groups, out and out[3], self.machine)
+            form, given = _form_of_groups(call, array, groups, out, self.machine)
             made = self.builder_.call_te(
-                topi.nn.grouped_conv2d_nhwc_packed, self.channels_last(data), packed,
-                array.shape[0], *options,
+                form, self.channels_last(data), *given, *options,
                 primfunc_name_hint="grouped_conv2d",
             )  # fmt: skip
         else:
@@ -536,6 +554,12 @@ class _Pack(PyExprMutator):
         attrs = {**dict(call.attrs.items()), "layout": "NHWC", "out_layout": "NHWC"}
         return self.back(Call(call.op, [data], attrs))
 
+    def concatenation(self, call: Call) -> Any:
+        made = joined_images(self.builder_, call, self.known)
+        if made is None:
+            self.note_way_back(call)
+        return None if made is None else self.back(made)
+
     def mean(self, call: Any) -> Any:
         data = self.known(call.args[0])
         axes = call.attrs.axis
@@ -567,7 +591,8 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
     for variable, function in list(mod.functions.items()):
         if isinstance(function, Function) and not function.attrs.get("Primitive"):
             anchors = {operators.nn.conv2d.op, operators.nn.conv2d_transpose.op}
-            mutator.lone = lone_convolutions(function, anchors, {operators.mean.op})
+            others = {operators.mean.op, operators.concat.op}
+            mutator.lone = lone_convolutions(function, anchors, others)
             with fallbacks_within(variable.name_hint):
                 mutator.builder_.update_func(variable, mutator.visit_expr(function))
     return mutator.builder_.get()

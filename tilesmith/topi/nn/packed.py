@@ -20,7 +20,7 @@ from tilesmith.topi.utils import get_const_int
 
 __all__ = [
     "conv2d_nhwc_packed", "conv2d_of_pixels", "depthwise_conv2d_nhwc_packed",
-    "grouped_conv2d_nhwc_packed", "matmul_packed",
+    "grouped_conv2d_nhwc_lanes", "grouped_conv2d_nhwc_packed", "matmul_packed",
 ]  # fmt: skip
 
 
@@ -108,6 +108,30 @@ def grouped_conv2d_nhwc_packed(
         tag="grouped_conv2d_nhwc_packed",
     )
     return rounded(result, data.dtype)
+
+
+def grouped_conv2d_nhwc_lanes(
+    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """Convolve each group of channels of NHWC data with weights of its own; ``weight`` is (ky, C,
+    kx, O) for C channels of a group, which has as many outputs.
+    """
+    ky, group, kx, channels = [get_const_int(size) for size in weight.shape]
+    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    (sy, sx), (dy, dx) = strides, dilation
+    ry = te.reduce_axis((0, ky), name="ry")
+    rc = te.reduce_axis((0, group), name="rc")
+    rx = te.reduce_axis((0, kx), name="rx")
+    return compute(
+        (data.shape[0], *sizes, channels),
+        lambda n, y, x, o: te.sum(
+            padded(n, y * sy + ry * dy, x * sx + rx * dx, op.floordiv(o, group) * group + rc)
+            * weight(ry, rc, rx, o),
+            axis=[ry, rc, rx],
+        ),
+        name="grouped_conv2d_nhwc_lanes",
+        tag="grouped_conv2d_nhwc_lanes",
+    )
 
 
 def depthwise_conv2d_nhwc_packed(
