@@ -44,9 +44,8 @@ def window_of(emit: Values, buffer: Buffer, index: PrimExpr, dtype: DataType) ->
         return None
     base, offsets = found
     fixed, moving = _addends(base, emit.facts, 2 * dtype.lanes)
-    group = 2 * dtype.lanes
-    for extent in (*fixed, _size(buffer, emit.facts)):
-        group = gcd(group, extent if isinstance(extent, int) else emit.facts.multiple_of(extent))
+    multiples = [emit.facts.multiple_of(one) for one in fixed]
+    group = gcd(2 * dtype.lanes, _size(buffer, emit.facts), *multiples)
     first = min(offsets) // group * group
     last = max(offsets) + sum([emit.facts.below[one] - 1 for one in moving])
     lanes = -(-(last + 1 - first) // group) * group

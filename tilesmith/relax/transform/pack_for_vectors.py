@@ -141,7 +141,7 @@ def _form_of_groups(
     lanes = lanes_of_groups(weights, groups, machine) if _dtype(call) == "float32" else None
     if lanes is not None:
         return topi.nn.grouped_conv2d_nhwc_lanes, [lanes]
-    packed = packed_groups(weights, groups, result and result[3], machine)
+    packed = packed_groups(weights, groups, result[3] if result else None, machine)
     return topi.nn.grouped_conv2d_nhwc_packed, [packed, weights.shape[0]]
 
 
