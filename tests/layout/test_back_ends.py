@@ -77,7 +77,7 @@ ASKING = {
     "graph_passes": "driver",
     "describe": "cli",
 }
-DATA = {"name", "kinds", "is_device", "is_for_boards", "host", "packages"}
+DATA = {"name", "kinds", "is_device", "is_for_boards", "host", "packages", "wants_wide_indices"}
 
 
 def test_each_field_is_known():

@@ -9,6 +9,7 @@ from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.functions import lower
 from tilesmith.lowering.pipelines import further_passes
 from tilesmith.target import Target
+from tilesmith.target.back_end import back_end_of
 from tilesmith.target.features import llvm_machine
 from tilesmith.tir import PrimFunc
 from tilesmith.tir import transform as passes
@@ -33,7 +34,8 @@ def lower_kernels(module: IRModule, target: Target) -> IRModule:
     scalars, then the symbolic sizes of ``symbolic_sizes``, used or not.
     """
     explicit = module.shallow_copy()
-    is_wide = target.kind.name == "llvm" and llvm_machine(target).triple.startswith("x86_64")
+    is_wide = back_end_of(target).wants_wide_indices
+    is_wide = is_wide and llvm_machine(target).triple.startswith("x86_64")
     for variable, function in list(explicit.items()):
         sizes = symbolic_sizes(function)
         if sizes:

@@ -76,6 +76,8 @@ class BackEnd:
     kernel_object: Part[Callable[[IRModule, Target], bytes]] | None = None
     """(lowered kernels, target) → one object file, without what all kernels share. None: a whole
     model is generated as one module."""
+    wants_wide_indices: bool = False
+    """Whether scalar indices of kernels for CPUs of 64 bits had better keep their 64 bits."""
     shared_objects: Part[Callable[[Target], Sequence[bytes]]] | None = None
     """Object files that are linked once with all kernels: what launches parallel loops."""
     c_support: Part[Callable[[str, bytes, Target], bytes]] | None = None

@@ -13,6 +13,7 @@ LLVM = register_back_end(
         kinds=("llvm",),
         generate="tilesmith.codegen.llvm.code:generate",
         kernel_object="tilesmith.codegen.llvm.code:kernel_object",
+        wants_wide_indices=True,
         shared_objects="tilesmith.codegen.llvm.code:shared_objects",
         c_support="tilesmith.codegen.llvm.c_support:c_support",
         runs_here="tilesmith.codegen.llvm.code:is_runnable",
