@@ -15,11 +15,11 @@ constant; of a size that is left open, the rest is known only when the program r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import EQ, GE, GT, LE, And, PrimExpr, Rewriter, Var, Visitor, const
+from tilesmith.ir import EQ, GE, GT, LE, And, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.functor import renew_defs, substitute
@@ -43,32 +43,29 @@ class _Changed(Rewriter):
         return self.children(expr) if changed is None else changed
 
 
-class _Unguarded(Visitor):
-    """Finds effects that happen where none of the conditions hold."""
+def _is_decided(condition: PrimExpr, known: Container[int]) -> bool:
+    """Return whether a condition is false if those of a loop (their identities) are."""
+    if is_call(condition, "tir.likely"):
+        return _is_decided(condition.args[0], known)
+    if isinstance(condition, And):
+        return _is_decided(condition.a, known) or _is_decided(condition.b, known)
+    return id(condition) in known
 
-    def __init__(self, conditions: Sequence[PrimExpr]) -> None:
-        self.conditions = {id(one) for one in conditions}
-        self.found = False
 
-    def visit_IfThenElse(self, branch: IfThenElse) -> None:
-        if not self.is_decided(branch.condition):
-            self.visit(branch.then_case)
-        if branch.else_case is not None:
-            self.visit(branch.else_case)
-
-    def is_decided(self, condition: PrimExpr) -> bool:
-        """Return whether a condition is false if those of the loop are."""
-        if is_call(condition, "tir.likely"):
-            return self.is_decided(condition.args[0])
-        if isinstance(condition, And):
-            return self.is_decided(condition.a) or self.is_decided(condition.b)
-        return id(condition) in self.conditions
-
-    def visit_BufferStore(self, _: BufferStore) -> None:
-        self.found = True
-
-    def visit_Evaluate(self, evaluate: Evaluate) -> None:
-        self.found = self.found or not ops.is_const(evaluate.value)
+def _has_unguarded_effect(body: Stmt, known: Container[int]) -> bool:
+    """Return whether something happens where none of the conditions hold."""
+    stack: list[Any] = [body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BufferStore):
+            return True
+        if isinstance(node, Evaluate) and not ops.is_const(node.value):
+            return True
+        children = [one for one in node.children() if isinstance(one, Stmt)]
+        if isinstance(node, IfThenElse) and _is_decided(node.condition, known):
+            children = [] if node.else_case is None else [node.else_case]
+        stack += children
+    return False
 
 
 def _room(condition: Any, analyzer: Analyzer) -> PrimExpr | None:
@@ -111,9 +108,7 @@ def tails_by_size(
         if rest is not None and not analyzer.can_prove_equal(rest, left):
             return None
         rest, within[id(condition)] = left, offset
-    unguarded = _Unguarded(conditions)
-    unguarded.visit(loop.body)
-    if rest is None or unguarded.found:
+    if rest is None or _has_unguarded_effect(loop.body, within):
         return None
     rest = analyzer.simplify(substitute(rest, {loop.loop_var: end}))
     if not analyzer.can_prove(rest < whole):
