@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tilesmith.ir import IRModule
+from tilesmith.ir.transform import PassContext
 from tilesmith.schedule_rules.contractions.amx import has_amx, is_sum_of_pairs, schedule_amx
 from tilesmith.schedule_rules.contractions.contraction import find_contraction, multiplies_and_adds
 from tilesmith.schedule_rules.contractions.grouped import find_groups, schedule_groups
@@ -193,6 +194,8 @@ def _attempt_chain(sch: Schedule, chain: RowChain, machine: MachineModel, thread
 
 
 def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    if PassContext.current().get_config("tir.disable_vectorize", False):
+        return sch  # the transposes of tiles are written in vectors
     for block in _blocks(sch):
         if machine.vector_bytes < 16 or any(is_marked(sch, one) for one in sch.get_loops(block)):
             continue
