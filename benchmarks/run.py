@@ -470,9 +470,8 @@ def torch_zoo(
         with status(f"measuring {name}"):
             finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode:  # one model's failure is a result, not the end
-            failures = {"all": finished.stderr[-2000:]}
             empty = dict.fromkeys(("latency", "seconds", "largest_error", "times_as_fast"), {})
-            results[name] = {**empty, "failures": failures}
+            results[name] = {**empty, "failures": {"all": finished.stderr[-2000:]}}
         else:
             results[name] = json.loads(finished.stdout.splitlines()[-1])
     columns = [OURS, *["tilesmith dynamic"] * dynamic, "torch", *[RIVAL] * rival]
