@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesmith as ts
-from tilesmith import te, topi
+from tilesmith import te, tir, topi
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.elementwise.permutation import find_permutation
 from tilesmith.schedule_rules.intrinsics.transposes import transpose_intrin
@@ -174,6 +174,17 @@ def test_operands_of_both_layouts():
     x, y = place((1, 33, 6, 6)), place((1, 6, 6, 33), name="y")
     total = topi.add(topi.transpose(x, (0, 2, 3, 1)), y)
     check([x, y], total, lambda a, b: a.transpose(0, 2, 3, 1) + b)
+
+
+def test_an_operand_that_is_read_twice():
+    """Found by the fuzzer."""
+    n = te.var("n", "int64")
+    x = te.placeholder((n, 8, 1, 4), "float32", "x")
+    kept = te.compute(x.shape, lambda *i: tir.Select(x(*i) > 0.5, x(*i), -0.5), "kept")
+    made = scheduled([x], topi.transpose(kept, (0, 3, 1, 2)))
+    array = random((3, 8, 1, 4))
+    want = np.where(array > 0.5, array, np.float32(-0.5)).transpose(0, 3, 1, 2)
+    run(ts.build(made, target=HOST), [array], want)
 
 
 def test_an_image_of_bytes():

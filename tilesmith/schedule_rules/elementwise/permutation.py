@@ -219,7 +219,7 @@ class _Search:
         accessed = [self.store.buffer, *[load.buffer for load in self.loads]]
         return Permutation(
             self._map(along_load, along_store),
-            tuple([buffer for buffer in accessed if buffer in buffers]),
+            (*dict.fromkeys([buffer for buffer in accessed if buffer in buffers]),),
             computes_last,
             columns_follow if computes_last else rows_follow,
             max([buffer.dtype.bits for buffer in accessed]),
