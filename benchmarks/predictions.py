@@ -11,7 +11,6 @@ contraction, so that changes of layout around it do not count, else the slowest.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from benchmarks.workloads import (
     softmax,
 )
 from tilesmith.inspect import profile
+from tilesmith.schedule_rules.choices import Choice, capture_choices
 from tilesmith.schedule_rules.contractions.tiles import best_tile, tile_cost
 from tilesmith.support.knobs import knobs
 from tilesmith.target import MachineModel, Target, machine_model
@@ -138,19 +138,9 @@ def roof_cycles(
     return max(operations / 2 / lanes * step, traffic / rate) / threads
 
 
-def searched_cycles(choices: Sequence[Any], kernel: str) -> float | None:
-    """Return the cycles of the winners for the blocks of a kernel; None without a search."""
-    own = [one for one in choices if one.function == kernel] or list(choices)
-    return sum([one.considered[0].cycles for one in own]) or None
-
-
-def _compiled(workload: Workload, target: str) -> tuple[Any, list[Any]]:
-    """Return the program, and the choices of the schedule search, if this version has one."""
-    if importlib.util.find_spec("tilesmith.schedule_rules.choices") is None:
-        return tilesmith.compile(workload.model, target=target, cache=False), []
-    choices = importlib.import_module("tilesmith.schedule_rules.choices")
-    with choices.capture_choices() as found:
-        return tilesmith.compile(workload.model, target=target, cache=False), found
+def searched_cycles(choices: Sequence[Choice]) -> float | None:
+    """Return the cycles of the winners for the blocks of a case; None without a search."""
+    return sum([one.considered[0].cycles for one in choices]) or None
 
 
 def _work(row: Any, workload: Workload, seconds: float) -> tuple[float, float]:
@@ -173,11 +163,12 @@ def predict(case: Case, hertz: float, threads: int, runs: int = 30) -> Predictio
     workload = case.make()
     target = f"llvm -num-cores={threads}"
     with knobs.override(workers=0):  # choices are reported to the thread that makes them
-        executable, choices = _compiled(workload, target)
+        with capture_choices() as choices:
+            executable = tilesmith.compile(workload.model, target=target, cache=False)
         report = profile(executable, list(workload.feed.values()), peak=False, runs=runs)
     main = max(report.calls, key=partial(weight, case))
     measured = main["Duration (us)"].microseconds / 1e6
-    cycles, source = searched_cycles(choices, str(main["Name"])), "search"
+    cycles, source = searched_cycles(choices), "search"
     if cycles is None:
         operations, traffic = _work(main, workload, measured)
         machine = machine_model(Target(target))

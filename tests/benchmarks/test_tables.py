@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from benchmarks.predictions import (
     weight,
 )
 from tilesmith.runtime.profiling import Duration, Ratio
+from tilesmith.schedule_rules.choices import Choice, Considered
 
 
 def contest(ours, rival, failures=()):
@@ -99,15 +99,12 @@ def test_a_kernel_is_predicted_and_drawn():
 
 
 def test_the_winners_of_a_search_are_added_up():
-    def choice(function, *cycles):
-        return SimpleNamespace(
-            function=function, considered=[SimpleNamespace(cycles=one) for one in cycles]
-        )
+    def choice(*cycles):
+        considered = [Considered("", one, {}) for one in cycles]
+        return Choice("conv", "block", (*considered,), "")
 
-    choices = [choice("conv", 5.0, 7.0), choice("conv", 1.0), choice("layout", 100.0)]
-    assert searched_cycles(choices, "conv") == 6
-    assert searched_cycles(choices[:2], "of another name") == 6
-    assert searched_cycles([], "conv") is None
+    assert searched_cycles([choice(5.0, 7.0), choice(1.0)]) == 6
+    assert searched_cycles([]) is None
 
 
 def test_the_main_kernel_is_that_with_the_work():
