@@ -96,6 +96,6 @@ def _print(explanation: Any, microseconds: float | None, count: int, whole: bool
         Console().print(table)
         click.echo(f"  {len(choice.considered)} candidates; the first one won: {choice.reason}")
     if not explanation.choices:
-        click.echo("  no candidates: it is no contraction, has its own rule, or came with a schedule")
+        click.echo("  no candidates: no contraction, a rule of its own, or scheduled before")
     if whole:
         click.echo("".join([f"    {line}\n" for line in explanation.trace]), nl=False)
