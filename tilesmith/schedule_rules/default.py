@@ -125,7 +125,9 @@ def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
 
     def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_contraction(sch.get(block)) if is_sum_of_pairs(sch.get(block)) else None
-        return plan and partial(schedule_amx, block=block, plan=plan, threads=threads)
+        if plan is None:
+            return None
+        return partial(schedule_amx, block=block, plan=plan, threads=threads)
 
     return _each(sch, find)
 
@@ -133,7 +135,9 @@ def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
 def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_transformed(sch, block)
-        return plan and partial(
+        if plan is None:
+            return None
+        return partial(
             schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
         )
 
@@ -143,15 +147,16 @@ def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule
 def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
     def find(sch: Schedule, block: BlockRV) -> _Change | None:
         node = sch.get(block)
-        given = {"block": block, "machine": machine, "threads": threads}
+        found: Callable[..., object] | None = None
         if (windows := find_windows(node)) is not None:
-            return partial(schedule_windows, plan=windows, **given)
-        if (narrow := find_group_lanes(node, machine.lanes(32))) is not None:
-            return partial(schedule_group_lanes, plan=narrow, **given)
-        if (groups := find_groups(node)) is not None:
-            return partial(schedule_groups, plan=groups, **given)
-        planes = find_planes(node)
-        return planes and partial(schedule_planes, plan=planes, **given)
+            found = partial(schedule_windows, plan=windows)
+        elif (narrow := find_group_lanes(node, machine.lanes(32))) is not None:
+            found = partial(schedule_group_lanes, plan=narrow)
+        elif (groups := find_groups(node)) is not None:
+            found = partial(schedule_groups, plan=groups)
+        elif (planes := find_planes(node)) is not None:
+            found = partial(schedule_planes, plan=planes)
+        return found and partial(found, block=block, machine=machine, threads=threads)
 
     return _each(sch, find)
 
@@ -170,7 +175,9 @@ def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
         plan = find_contraction(sch.get(block))
         if plan is None and multiplies_and_adds(sch.get(block)) and not runs_along_rows(sch, block):
             record_fallback("schedule", describe(sch, block), _NO_TILES)
-        return plan and partial(
+        if plan is None:
+            return None
+        return partial(
             schedule_contraction, block=block, plan=plan, machine=machine, threads=threads
         )
 
@@ -210,7 +217,9 @@ def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
 
     def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_permutation(sch.get(block))
-        return plan and partial(
+        if plan is None:
+            return None
+        return partial(
             schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
         )
 

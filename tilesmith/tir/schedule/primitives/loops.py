@@ -208,10 +208,10 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
             name = stmt.loop_var.name
             raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
     dtype = max([stmt.loop_var.dtype for stmt in stmts], key=lambda one: one.bits)
-    count = math.prod([stmt.extent.value for stmt in stmts if isinstance(stmt.extent, IntImm)])
-    if count >= 1 << (dtype.bits - 1):
+    total = math.prod([stmt.extent.value for stmt in stmts if isinstance(stmt.extent, IntImm)])
+    if total >= 1 << (dtype.bits - 1):
         raise refuse(
-            f"the loops have {count} iterations together, more than {dtype} counts",
+            f"the loops have {total} iterations together, more than {dtype} counts",
             loops[0],
             "write them with indices of 64 bits",
         )
