@@ -46,6 +46,8 @@ from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 __all__ = ["default_schedule", "schedule_by_rules", "schedule_for_cpu"]
 
+_Change = Callable[[Schedule], object]
+
 
 def default_schedule(function: PrimFunc, target: Target) -> PrimFunc:
     """Apply the default schedule that the back end of a target names, if it names one."""
@@ -78,6 +80,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     rules = (
         _transformed,
         _windows_and_groups,
+        _transpositions,
         _contractions,
         _row_reductions,
         _permutations,
@@ -88,7 +91,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
     return sch
 
 
-def _attempt(sch: Schedule, block: BlockRV, change: Callable[[Schedule], object]) -> Schedule:
+def _attempt(sch: Schedule, block: BlockRV, change: _Change) -> Schedule:
     """Return the schedule after a change, or the unchanged one if some primitive refuses."""
     trial = sch.copy()
     try:
@@ -107,64 +110,78 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
     return top_blocks(sch, variable)
 
 
+def _each(sch: Schedule, find: Callable[[Schedule, BlockRV], _Change | None]) -> Schedule:
+    """Attempt what is found for each block that is there still and has no schedule yet."""
+    for block in _blocks(sch):
+        if _is_there(sch, block) and not _is_done(sch, block):
+            change = find(sch, block)
+            if change is not None:
+                sch = _attempt(sch, block, change)
+    return sch
+
+
 def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
     """Schedule sums of products of bfloat16 for AMX; those that do not fit are left to vectors."""
-    for block in _blocks(sch):
-        if not _is_there(sch, block) or not is_sum_of_pairs(sch.get(block)):
-            continue
-        plan = find_contraction(sch.get(block))
-        if plan is not None:
-            change = partial(schedule_amx, block=block, plan=plan, threads=threads)
-            sch = _attempt(sch, block, change)
-    return sch
+
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
+        plan = find_contraction(sch.get(block)) if is_sum_of_pairs(sch.get(block)) else None
+        if plan is None:
+            return None
+        return partial(schedule_amx, block=block, plan=plan, threads=threads)
+
+    return _each(sch, find)
 
 
 def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    for block in _blocks(sch):
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_transformed(sch, block)
-        if plan is not None:
-            change = partial(
-                schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
-            )
-            sch = _attempt(sch, block, change)
-    return sch
+        if plan is None:
+            return None
+        return partial(
+            schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
+        )
+
+    return _each(sch, find)
 
 
 def _windows_and_groups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    for block in _blocks(sch):
-        if not _is_there(sch, block) or _is_done(sch, block):
-            continue
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
         node = sch.get(block)
+        found: Callable[..., object] | None = None
         if (windows := find_windows(node)) is not None:
-            change = partial(schedule_windows, plan=windows, machine=machine, threads=threads)
+            found = partial(schedule_windows, plan=windows)
         elif (narrow := find_group_lanes(node, machine.lanes(32))) is not None:
-            change = partial(schedule_group_lanes, plan=narrow, machine=machine, threads=threads)
+            found = partial(schedule_group_lanes, plan=narrow)
         elif (groups := find_groups(node)) is not None:
-            change = partial(schedule_groups, plan=groups, machine=machine, threads=threads)
+            found = partial(schedule_groups, plan=groups)
         elif (planes := find_planes(node)) is not None:
-            change = partial(schedule_planes, plan=planes, machine=machine, threads=threads)
-        else:
-            continue
-        sch = _attempt(sch, block, partial(change, block=block))
-    return sch
+            found = partial(schedule_planes, plan=planes)
+        return found and partial(found, block=block, machine=machine, threads=threads)
+
+    return _each(sch, find)
+
+
+def _transpositions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
+        node = sch.get(block)
+        may_turn = multiplies_and_adds(node) and find_contraction(node) is None
+        return partial(transpose_operand, block=block) if may_turn else None
+
+    return _each(sch, find)
 
 
 def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    for block in _blocks(sch):
-        if not _is_there(sch, block) or _is_done(sch, block):
-            continue
-        if find_contraction(sch.get(block)) is None and multiplies_and_adds(sch.get(block)):
-            sch = _attempt(sch, block, partial(transpose_operand, block=block))
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_contraction(sch.get(block))
-        if plan is not None:
-            sch = _attempt(
-                sch,
-                block,
-                lambda s, b=block, p=plan: schedule_contraction(s, b, p, machine, threads),
-            )
-        elif multiplies_and_adds(sch.get(block)) and not runs_along_rows(sch, block):
+        if plan is None and multiplies_and_adds(sch.get(block)) and not runs_along_rows(sch, block):
             record_fallback("schedule", describe(sch, block), _NO_TILES)
-    return sch
+        if plan is None:
+            return None
+        return partial(
+            schedule_contraction, block=block, plan=plan, machine=machine, threads=threads
+        )
+
+    return _each(sch, find)
 
 
 def _is_there(sch: Schedule, block: BlockRV) -> bool:
@@ -194,28 +211,29 @@ def _attempt_chain(sch: Schedule, chain: RowChain, machine: MachineModel, thread
 
 
 def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    if PassContext.current().get_config("tir.disable_vectorize", False):
+    is_scalar = PassContext.current().get_config("tir.disable_vectorize", False)
+    if is_scalar or machine.vector_bytes < 16:
         return sch  # the transposes of tiles are written in vectors
-    for block in _blocks(sch):
-        if machine.vector_bytes < 16 or any(is_marked(sch, one) for one in sch.get_loops(block)):
-            continue
+
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
         plan = find_permutation(sch.get(block))
-        if plan is not None:
-            chosen = partial(
-                schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
-            )
-            sch = _attempt(sch, block, chosen)
-    return sch
+        if plan is None:
+            return None
+        return partial(
+            schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
+        )
+
+    return _each(sch, find)
 
 
 def _simple_blocks(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    for block in _blocks(sch):
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
         loops = sch.get_loops(block)
-        is_free = loops and not _is_done(sch, block)
-        if is_free and not _holds_several_blocks(sch, loops[0]):
-            change = partial(schedule_simple, block=block, machine=machine, threads=threads)
-            sch = _attempt(sch, block, change)
-    return sch
+        if not loops or _holds_several_blocks(sch, loops[0]):
+            return None
+        return partial(schedule_simple, block=block, machine=machine, threads=threads)
+
+    return _each(sch, find)
 
 
 def _holds_several_blocks(sch: Schedule, loop: LoopRV) -> bool:

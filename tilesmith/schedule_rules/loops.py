@@ -13,8 +13,8 @@ from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "constant_extent", "describe", "is_marked",
-    "joins_elements", "split_loops", "step",
+    "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "describe", "is_marked", "iterator_extent",
+    "joins_elements", "loop_extent", "split_loops", "step",
 ]  # fmt: skip
 
 FEWEST_FOR_THREADS = 1 << 16
@@ -37,9 +37,15 @@ def is_marked(sch: Schedule, loop: LoopRV) -> bool:
     return node.kind is not ForKind.SERIAL or bool(node.annotations)
 
 
-def constant_extent(iterator: IterVar) -> int | None:
+def iterator_extent(iterator: IterVar) -> int | None:
     """Return the number of values of an iterator of a block, if that is known."""
     extent = None if iterator.dom is None else iterator.dom.extent
+    return extent.value if isinstance(extent, IntImm) else None
+
+
+def loop_extent(sch: Schedule, loop: LoopRV | None) -> int | None:
+    """Return the extent of a loop, None if it is symbolic or there is no loop."""
+    extent = sch.get(loop).extent if loop is not None else None
     return extent.value if isinstance(extent, IntImm) else None
 
 

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
-from tilesmith.ir.queries import variables
+from tilesmith.schedule_rules.loops import loop_extent, split_loops
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "RegisterTile", "constant_extent", "element_consumer", "finish_consumer", "moves",
-    "parallelise", "tile_loops", "unroll", "unroll_initialisation",
+    "element_consumer", "finish_consumer", "has_own_loops", "loops_below", "moves", "parallelise",
+    "sums_outside", "tile_loops", "unroll", "unroll_initialisation",
 ]  # fmt: skip
 
 _UNROLLED = ("pragma_unroll_explicit", False)
-
-
-@dataclass(frozen=True)
-class RegisterTile:
-    """Results that are held in registers: rows (pixels) of several vectors."""
-
-    rows: int
-    vectors: int
-
-
-def constant_extent(sch: Schedule, loop: LoopRV | None) -> int | None:
-    """Return the extent of a loop, None if it is symbolic or there is no loop."""
-    extent = sch.get(loop).extent if loop is not None else None
-    return extent.value if isinstance(extent, IntImm) else None
 
 
 def moves(index: PrimExpr, variable: Var) -> int:
@@ -43,7 +28,9 @@ def moves(index: PrimExpr, variable: Var) -> int:
 
 
 def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:
-    """Return the block that reads the result element by element; insert a copy if there is none."""
+    """Return the block that reads the result element by element; insert a copy if there is none, or
+    if its loops are not those of its elements (fused ones, or tiles of another block's results).
+    """
     store = sch.get(block).body
     consumers = sch.get_consumers(block)
     if len(consumers) == 1 and not _is_output(sch, block):
@@ -51,8 +38,15 @@ def element_consumer(sch: Schedule, block: BlockRV) -> BlockRV:
         target = other.body
         plain = all(one.iter_type == IterVar.DataPar for one in other.iter_vars)
         if plain and isinstance(target, BufferStore) and _reads_elements(target, store):
-            return consumers[0]
+            if has_own_loops(sch, consumers[0]):
+                return consumers[0]
     return sch.cache_write(block, 0, "local")
+
+
+def has_own_loops(sch: Schedule, block: BlockRV) -> bool:
+    """Return whether the loops of a block are its iterators, in their order."""
+    realize: Any = sch.cursor(block).stmt
+    return list(realize.iter_values) == [sch.get(loop).loop_var for loop in sch.get_loops(block)]
 
 
 def _reads_elements(target: BufferStore, store: BufferStore) -> bool:
@@ -82,21 +76,38 @@ def _is_output(sch: Schedule, block: BlockRV) -> bool:
 
 def tile_loops(sch: Schedule, block: BlockRV, place: LoopRV) -> tuple[list[LoopRV], list[LoopRV]]:
     """Return the loops of a block below ``place``: those of the tile, those of the reduction."""
-    realize: Any = sch.cursor(block).stmt
-    reduction_vars: set[Var] = set()
-    for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
-        if iterator.iter_type == IterVar.CommReduce:
-            reduction_vars.update(variables(value))
+    return split_loops(sch, block, loops_below(sch, block, place))
+
+
+def loops_below(sch: Schedule, block: BlockRV, place: LoopRV) -> list[LoopRV]:
+    """Return the loops of a block below ``place``."""
     around = [loop.sref for loop in sch.cursor(block).loops()]
-    inside = sch.get_loops(block)[around.index(sch.cursor(place).sref) + 1 :]
-    reduction = [loop for loop in inside if sch.get(loop).loop_var in reduction_vars]
-    return [loop for loop in inside if loop not in reduction], reduction
+    return list(sch.get_loops(block)[around.index(sch.cursor(place).sref) + 1 :])
 
 
-def unroll(sch: Schedule, loop: LoopRV) -> None:
-    """Leave a loop of a register tile to the back end, which unrolls it."""
-    sch.annotate(loop, *_UNROLLED)
-    sch.unroll(loop)
+def sums_outside(
+    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int
+) -> tuple[list[LoopRV], BlockRV] | None:
+    """Run the reduction of a tile outside of its results, whose lanes are vectorised. Return the
+    loops of the tile, the one of lanes last, and the block that starts the sums; None for sums of
+    one element, which have no reduction loop.
+    """
+    tile, reduction = tile_loops(sch, block, place)
+    if not tile or not reduction:
+        return None
+    loops = [*tile[:-1], *sch.split(tile[-1], [None, lanes])]
+    for loop in reduction:
+        sch.annotate(loop, "pragma_unroll_disable", True)
+    sch.reorder(*reduction, *loops)
+    sch.vectorize(loops[-1])
+    return loops, sch.decompose_reduction(block, reduction[0])
+
+
+def unroll(sch: Schedule, *loops: LoopRV) -> None:
+    """Leave loops of a register tile to the back end, which unrolls them."""
+    for loop in loops:
+        sch.annotate(loop, *_UNROLLED)
+        sch.unroll(loop)
 
 
 def unroll_initialisation(sch: Schedule, init: BlockRV, count: int) -> None:
@@ -112,8 +123,7 @@ def finish_consumer(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
     """Vectorise and unroll the loops of a consumer over one tile."""
     first, second = sch.split(inner[-1], [None, lanes])
     sch.vectorize(second)
-    for loop in (*inner[:-1], first):
-        unroll(sch, loop)
+    unroll(sch, *inner[:-1], first)
 
 
 def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
@@ -124,7 +134,7 @@ def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
         if threads < 2 or sch.get(loop).annotations or count >= 4 * threads:
             break  # a loop that is partitioned keeps its variable
         chosen.append(loop)
-        extent = constant_extent(sch, loop)
+        extent = loop_extent(sch, loop)
         count *= threads if extent is None else extent
     if chosen and count > 1:
         sch.parallel(sch.fuse(*chosen))

@@ -51,9 +51,6 @@ class MachineModel:
     """Whether one instruction picks any lanes of a vector of 32-bit elements by an index vector."""
     l1_ways: int = 8
     l2_ways: int = 16
-    page_bytes: int = 4096
-    tlb_pages: int = 2048
-    """Pages whose addresses the core knows without walking the page tables."""
     fork_cycles: float = 2000.0
     """Cycles to start a parallel loop and to wait for its end."""
     fewest_parallel_cycles: float = 20000.0

@@ -213,6 +213,15 @@ def test_fuse_refusals():
     refused(rows, lambda sch: sch.fuse(), "fuse: no loops are given")
 
     @T.prim_func
+    def large(A: T.Buffer((65536, 65536), "int8")):
+        for i, j in T.grid(65536, 32768):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = T.int8(1)
+
+    refused(large, lambda sch: sch.fuse(*loops(sch, "B")), "more than int32 counts", marked="for i")
+
+    @T.prim_func
     def triangle(A: T.Buffer((5, 5), "float32"), B: T.Buffer((5, 5), "float32")):
         for i in range(5):
             for j in range(i + 1):

@@ -142,7 +142,7 @@ def schedule_amx(sch: Schedule, block: BlockRV, plan: Contraction, threads: int)
     spatial = [size for size, kind in zip(sizes, kinds) if kind == IterVar.DataPar]
     words = sizes[-1]
     width = plan.packed_width or 0
-    row_axis = plan.row_axes[-1] if plan.row_axes else None
+    row_axis = plan.row_axis
     row_size = spatial[row_axis] if row_axis is not None else 0
     if kinds[-1] != IterVar.CommReduce or not width or min(words, row_size) < _SIDE:
         raise ScheduleError("AMX multiplies matrices of at least 16 rows, with packed weights")

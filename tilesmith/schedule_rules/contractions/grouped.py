@@ -15,28 +15,27 @@ weights of a group stay in the cache for all its pixels.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Range, Var, const
 from tilesmith.ir.queries import mentions, nodes
 from tilesmith.schedule_rules.contractions.contraction import multiplies_and_adds
-from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent, step
 from tilesmith.schedule_rules.tile_parts import (
-    constant_extent,
     element_consumer,
     finish_consumer,
     parallelise,
-    tile_loops,
+    sums_outside,
     unroll,
     unroll_initialisation,
 )
+from tilesmith.schedule_rules.work import steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["Groups", "best_group_rows", "best_group_width", "find_groups", "schedule_groups"]
 
@@ -64,11 +63,11 @@ def find_groups(block: Block) -> Groups | None:
     store = block.body
     if not multiplies_and_adds(block) or not isinstance(store, BufferStore):
         return None
-    spatial = [one.var for one in block.iter_vars if one.iter_type == IterVar.DataPar]
+    spatial = [one for one in block.iter_vars if one.iter_type == IterVar.DataPar]
     last = store.indices[-1]
     if not all(isinstance(index, (Var, IntImm)) for index in store.indices):
         return None
-    if not spatial or spatial[-1] is not last:
+    if not spatial or spatial[-1].var is not last:
         return None
     inputs = [load for load in loads(store.value) if load.buffer is not store.buffer]
     outputs = _group_size(inputs, last)
@@ -84,8 +83,8 @@ def find_groups(block: Block) -> Groups | None:
     stream = moved[steps.index(1)]
     rows = [
         position
-        for position, variable in enumerate(spatial[:-1])
-        if not mentions(stream.indices, {variable}) and _size(block, variable) != 1
+        for position, one in enumerate(spatial[:-1])
+        if not mentions(stream.indices, {one.var}) and iterator_extent(one) != 1
     ]
     width = _width(stream, own)
     if not rows or (width is not None and outputs % width):
@@ -112,14 +111,6 @@ def _within_group(load: BufferLoad, last: Var, outputs: int, own: Var) -> Buffer
     place = group * outputs + own
     indices = [analyzer.simplify(substitute(index, {last: place})) for index in load.indices]
     return BufferLoad(load.buffer, indices)
-
-
-def _size(block: Block, variable: Var) -> int:
-    """Return the extent of an iterator, 0 if it is symbolic."""
-    for one in block.iter_vars:
-        if one.var is variable and one.dom is not None and isinstance(one.dom.extent, IntImm):
-            return one.dom.extent.value
-    return 0
 
 
 def _width(stream: BufferLoad, own: Var) -> int | None:
@@ -187,14 +178,14 @@ def schedule_groups(
 ) -> None:
     """Tile, vectorise and parallelise products in groups together with their consumer."""
     lanes = machine.lanes(32)
-    work = _work(sch.get(block))
+    work = steps_of(sch, block)
     follower = element_consumer(sch, block)
     *outer, last = sch.get_loops(follower)
     row = outer.pop(plan.row_axis)
     group, own = sch.split(last, [None, plan.outputs])
     width = plan.width or plan.outputs
     columns, column = sch.split(own, [None, width])
-    extent = constant_extent(sch, row)
+    extent = loop_extent(sch, row)
     rows = best_group_rows(extent, _vectors(width, lanes), machine)
     row_0, row_1 = sch.split(row, [None, rows])
     if extent is None or extent % rows:
@@ -204,27 +195,10 @@ def schedule_groups(
     sch.reorder(*order, row_1, column)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
-    _tile_body(sch, block, order[-1], lanes)
+    if (made := sums_outside(sch, block, order[-1], lanes)) is not None:
+        tile, init = made
+        unroll(sch, *tile[:-1])
+        unroll_initialisation(sch, init, len(tile) - 1)
     finish_consumer(sch, [row_1, column], lanes)
     if work >= _FEWEST_PRODUCTS:
         parallelise(sch, order[:-1], threads)
-
-
-def _work(block: Block) -> int:
-    return math.prod([_size(block, one.var) or 1 << 10 for one in block.iter_vars])
-
-
-def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> None:
-    """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    tile, reduction = tile_loops(sch, block, place)
-    if not tile or not reduction:
-        return
-    first, second = sch.split(tile[-1], [None, lanes])
-    for loop in reduction:
-        sch.annotate(loop, "pragma_unroll_disable", True)
-    sch.reorder(*reduction, *tile[:-1], first, second)
-    sch.vectorize(second)
-    init = sch.decompose_reduction(block, reduction[0])
-    for loop in (*tile[:-1], first):
-        unroll(sch, loop)
-    unroll_initialisation(sch, init, len(tile))

@@ -118,10 +118,6 @@ class LoopNest:
         """The estimated number of steps of the reduction."""
         return math.prod([axis.estimate for axis in self.reduced])
 
-    def axis(self, variable: Var) -> Axis | None:
-        """Return the axis of an iterator's variable."""
-        return next((axis for axis in self.axes if axis.variable is variable), None)
-
 
 def loop_nest(block: Block) -> LoopNest | None:
     """Return the analysis of a block that is one store; None for any other."""

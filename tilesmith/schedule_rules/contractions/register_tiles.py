@@ -36,7 +36,7 @@ from tilesmith.schedule_rules.contractions.vector_product import (
     schedule_vector_product,
 )
 from tilesmith.schedule_rules.loops import PARTITIONED, TAILS, describe
-from tilesmith.schedule_rules.tile_parts import element_consumer, tile_loops, unroll
+from tilesmith.schedule_rules.tile_parts import element_consumer, sums_outside, unroll
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferStore, ForKind, IterVar
@@ -190,18 +190,13 @@ def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Tr
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim) -> None:
     """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
-    tile, reduction = tile_loops(sch, block, place)
-    if not tile or not reduction:  # sums of one element have no reduction loop
+    made = sums_outside(sch, block, place, lanes)
+    if made is None:
         return
-    first, second = sch.split(tile[-1], [None, lanes])
-    for loop in reduction:
-        sch.annotate(loop, "pragma_unroll_disable", True)
-    sch.reorder(*reduction, *tile[:-1], first, second)
-    sch.vectorize(second)
-    init = sch.decompose_reduction(block, reduction[0])
-    _unroll_tile(sch, [*tile[:-1], first, second], trim)
+    tile, init = made
+    _unroll_tile(sch, tile, trim)
     # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
-    init_loops = sch.get_loops(init)[-len(tile) - 1 :]
+    init_loops = sch.get_loops(init)[-len(tile) :]
     if all(sch.get(loop).kind is ForKind.SERIAL for loop in init_loops[:-1]):
         _unroll_tile(sch, init_loops, trim)
 
@@ -209,8 +204,7 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _
 def _unroll_tile(sch: Schedule, loops: list[LoopRV], trim: _Trim) -> None:
     """Unroll the loops of a tile around the vectorised one, and cut those that end early."""
     *rows, vectors, lane = loops
-    for loop in (*rows, vectors):
-        unroll(sch, loop)
+    unroll(sch, *rows, vectors)
     cut = [*(rows if trim.rows else []), *([vectors] if trim.vectors else [])]
     for loop in (*cut, *([lane] if trim.lanes else [])):
         sch.annotate(loop, *PARTITIONED)

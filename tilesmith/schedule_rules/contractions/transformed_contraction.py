@@ -29,7 +29,8 @@ from tilesmith.ir import FloorDiv, FloorMod, IntImm, Var
 from tilesmith.ir.queries import mentions, walk
 from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.schedule_rules.contractions.tiles import best_rows
-from tilesmith.schedule_rules.loops import PARTITIONED
+from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent
+from tilesmith.schedule_rules.tile_parts import has_own_loops, loops_below, unroll
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads
@@ -37,7 +38,6 @@ from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["TransformedContraction", "find_transformed", "schedule_transformed"]
 
-_UNROLLED = ("pragma_unroll_explicit", False)
 _MANY_STRIPS = 64
 """What a symbolic number of strips counts as."""
 _GREATEST_IDLENESS = 1.25
@@ -93,6 +93,9 @@ def find_transformed(sch: Schedule, block: BlockRV) -> TransformedContraction | 
     before, padding = None, _only(sch, sch.get_producers(producer))
     if padding is not None and _is_step(sch.get(producer), sch.get(padding).body.buffer):
         before, padding = padding, _only(sch, sch.get_producers(padding))
+    steps = [one for one in (padding, before, producer, between, consumer) if one is not None]
+    if not all(has_own_loops(sch, one) for one in steps):
+        return None
     return TransformedContraction(
         producer, before, padding, between, consumer, *found, width=plan.packed_width
     )
@@ -191,7 +194,7 @@ def schedule_transformed(
     product = sch.cache_write(block, 0, "global")
     sch.set_scope(block, 0, "local")
     sch.compute_at(product, tiles)
-    count = math.prod([_extent(sch, loop) or _MANY_STRIPS for loop in strips])
+    count = math.prod([loop_extent(sch, loop) or _MANY_STRIPS for loop in strips])
     by_strips = bool(strips) and (
         math.ceil(count / threads) * threads <= count * _GREATEST_IDLENESS
     )
@@ -208,17 +211,6 @@ def schedule_transformed(
         return
     for loop in [sch.fuse(*strips)] if by_strips else shared:
         sch.parallel(loop)
-
-
-def _extent(sch: Schedule, loop: LoopRV) -> int | None:
-    extent = sch.get(loop).extent
-    return extent.value if isinstance(extent, IntImm) else None
-
-
-def _unroll(sch: Schedule, *chosen: LoopRV) -> None:
-    for loop in chosen:
-        sch.annotate(loop, *_UNROLLED)
-        sch.unroll(loop)
 
 
 def _tile_results(
@@ -238,11 +230,11 @@ def _tile_results(
         if is_outer:
             strips.append(parts.pop(0))
         between += parts
-    is_even = (_extent(sch, columns) or 1) % lanes == 0
+    is_even = (loop_extent(sch, columns) or 1) % lanes == 0
     tiles, column = sch.split(columns, [None, plan.width])
     vectors, lane = sch.split(column, [None, lanes])
     sch.reorder(*strips, tiles, *between, vectors, *results, lane)
-    _unroll(sch, *results)
+    unroll(sch, *results)
     sch.vectorize(lane)
     if plan.between is not None:
         _first_step(sch, plan.between, vectors if is_even else [tiles, *between][-1], lanes)
@@ -253,11 +245,10 @@ def _first_step(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int) -> Non
     """Compute the first step of a transform where the second one reads it."""
     sch.compute_at(block, place)
     sch.set_scope(block, 0, "local")
-    around = [loop.sref for loop in sch.cursor(block).loops()]
-    inside = sch.get_loops(block)[around.index(sch.cursor(place).sref) + 1 :]
+    inside = loops_below(sch, block, place)
     vectors, lane = sch.split(inside[-1], [None, lanes])
     sch.reorder(vectors, *inside[:-1], lane)
-    _unroll(sch, *inside[:-1])
+    unroll(sch, *inside[:-1])
     sch.vectorize(lane)
 
 
@@ -271,7 +262,7 @@ def _tile_products(
     """Compute the products in register tiles: rows unrolled, columns in vectors."""
     lanes = machine.lanes(32)
     *_, row, column = sch.get_loops(product)
-    extent = _extent(sch, row) or 1
+    extent = loop_extent(sch, row) or 1
     rows = best_rows(extent, plan.width // lanes, machine)
     row_0, row_1 = sch.split(row, [None, rows])
     if extent % rows:
@@ -279,15 +270,15 @@ def _tile_products(
     sch.compute_at(block, row_0)
     vectors, lane = sch.split(column, [None, lanes])
     sch.vectorize(lane)
-    _unroll(sch, row_1, vectors)
+    unroll(sch, row_1, vectors)
     *_, row, column, reduced = sch.get_loops(block)
     vectors, lane = sch.split(column, [None, lanes])
     sch.annotate(reduced, "pragma_unroll_disable", True)
     sch.reorder(reduced, row, vectors, lane)
     sch.vectorize(lane)
     first = sch.decompose_reduction(block, reduced)
-    _unroll(sch, row, vectors)
-    _unroll(sch, *[one for one in sch.get_loops(first)[-3:-1] if _is_serial(sch, one)])
+    unroll(sch, row, vectors)
+    unroll(sch, *[one for one in sch.get_loops(first)[-3:-1] if _is_serial(sch, one)])
 
 
 def _is_serial(sch: Schedule, loop: LoopRV) -> bool:
@@ -298,10 +289,10 @@ def _transform_data(sch: Schedule, plan: TransformedContraction, lanes: int) -> 
     """Combine the data: all points of a tile unrolled. Return the loop over the tiles."""
     *_, row, channel = loops = sch.get_loops(plan.producer)
     points = loops[-2 - plan.points : -2]
-    is_even = (_extent(sch, channel) or 1) % lanes == 0
+    is_even = (loop_extent(sch, channel) or 1) % lanes == 0
     vectors, lane = sch.split(channel, [None, lanes])
     sch.reorder(row, vectors, *points, lane)
-    _unroll(sch, *points)
+    unroll(sch, *points)
     sch.vectorize(lane)
     if plan.before is not None:
         _first_step(sch, plan.before, vectors if is_even else row, lanes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tilesmith.ir import IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
+from tilesmith.schedule_rules.loops import iterator_extent
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, Schedule
@@ -67,8 +68,8 @@ def _operand(block: Block) -> tuple[BufferLoad, int, int] | None:
     rows = 1
     for one in block.iter_vars:
         if not mentions([*load.indices], {one.var}):
-            rows *= _size(one)
-        elif one.var is last and _size(one) < _FEWEST_COLUMNS:
+            rows *= iterator_extent(one) or 0
+        elif one.var is last and (iterator_extent(one) or 0) < _FEWEST_COLUMNS:
             return None
     return (load, column, row) if rows >= _FEWEST_ROWS else None
 
@@ -76,8 +77,3 @@ def _operand(block: Block) -> tuple[BufferLoad, int, int] | None:
 def _place(indices: tuple[PrimExpr, ...], variable: Var) -> int:
     found = [k for k, index in enumerate(indices) if index is variable]
     return found[0] if len(found) == 1 else -1
-
-
-def _size(iterator: IterVar) -> int:
-    extent = iterator.dom.extent if iterator.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 0

@@ -18,6 +18,7 @@ from tilesmith.schedule_rules.contractions.contraction import Contraction
 from tilesmith.schedule_rules.contractions.loop_nest import TYPICAL
 from tilesmith.schedule_rules.contractions.time_model import Product
 from tilesmith.schedule_rules.loops import PARTITIONED
+from tilesmith.schedule_rules.tile_parts import unroll
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
@@ -26,7 +27,6 @@ __all__ = ["is_vector_product", "schedule_vector_product"]
 _ROWS_AT_ONCE = 4
 _FEWEST_COLUMNS = 256
 _SHARE_OF_L1 = 3  # a strip takes so much of it
-_UNROLLED = ("pragma_unroll_explicit", False)
 
 
 def is_vector_product(plan: Contraction, product: Product, machine: MachineModel) -> bool:
@@ -84,8 +84,7 @@ def schedule_vector_product(
     if product.depth % _ROWS_AT_ONCE or not product.depth_is_known:
         sch.annotate(groups, *PARTITIONED)
     sch.reorder(groups, vectors, row, lane)
-    sch.annotate(row, *_UNROLLED)
-    sch.unroll(row)
+    unroll(sch, row)
     sch.decompose_reduction(block, groups)
     if threads > 1:
         sch.parallel(sch.fuse(*outer, strips))

@@ -9,8 +9,8 @@ from tilesmith.ir import IntImm, Var
 from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.schedule_rules.loops import (
     PARTITIONED,
-    constant_extent,
     describe,
+    iterator_extent,
     joins_elements,
     split_loops,
 )
@@ -38,7 +38,7 @@ def schedule_simple(sch: Schedule, block: BlockRV, machine: MachineModel, thread
     if not spatial:
         return
     lanes = machine.lanes(32)
-    along = not reduction or _runs_along(sch.get(block), sch, spatial[-1])
+    along = not reduction or _runs_along(sch.get(block))
     cycles = cycles_of(sch, [block], machine, lanes if along else 1)
     tiles = None
     outer = spatial
@@ -94,7 +94,7 @@ def _runs_through(access: BufferLoad | BufferStore, axes: list[IterVar]) -> bool
     if len(places) < count or mentions(access.indices[:-count], {one.var for one in axes}):
         return False
     return all(place is one.var for place, one in zip(places, axes)) and all(
-        isinstance(size, IntImm) and size.value == constant_extent(one)
+        isinstance(size, IntImm) and size.value == iterator_extent(one)
         for size, one in zip(sizes[1:], axes[1:])
     )
 
@@ -118,15 +118,14 @@ def _vectorize_elements(
     return tiles
 
 
-def _runs_along(block: Block, sch: Schedule, loop: LoopRV) -> bool:
-    """Return whether all loads of a reduction are contiguous along a spatial loop."""
-    variable = sch.get(loop).loop_var
+def _runs_along(block: Block) -> bool:
+    """Return whether the last index of each load of a reduction, if it varies, moves with the
+    last iterator of the results.
+    """
     inner = [i.var for i in block.iter_vars if i.iter_type == IterVar.DataPar]
-    if not inner:
+    if not inner or not block.reads:
         return False
     last = inner[-1]
-    if variable is None or not block.reads:
-        return False
     return all(
         not variables(region.region[-1].min) or mentions(region.region[-1].min, {last})
         for region in block.reads

@@ -234,7 +234,7 @@ class _Search:
             place = place + ops.cast("int64", index) * ops.cast("int64", stride)
         place = self.analyzer.simplify(substitute(place, self.places))
         variables = {one.var for one in self.iterators}
-        if any(isinstance(one, BufferLoad) for one in loads(place)):
+        if next(loads(place), None) is not None:
             return None
         steps: dict[Var, PrimExpr] = {}
         for var in variables:

@@ -45,16 +45,7 @@ def _description(rows: int, columns: int, dtype: str) -> PrimFunc:
 
 
 def _implementation(rows: int, columns: int, dtype: str) -> PrimFunc:
-    @T.prim_func(private=True)
-    def impl(a: T.handle, b: T.handle):
-        A = T.match_buffer(a, (rows, columns), dtype, offset_factor=1, scope="local")
-        B = T.match_buffer(b, (columns, rows), dtype, offset_factor=1, scope="local")
-        with T.block("root"):
-            T.reads(A[0:rows, 0:columns])
-            T.writes(B[0:columns, 0:rows])
-            T.evaluate(0)
-
-    made: PrimFunc = impl
+    made = _description(rows, columns, dtype)  # for its buffers and regions
     source, result = [made.buffer_map[one] for one in made.params]
     realize = made.body
     block = realize.block.with_fields(body=_body(source, result, rows, columns))

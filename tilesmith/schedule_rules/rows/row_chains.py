@@ -19,7 +19,7 @@ from typing import Any
 
 from tilesmith.ir import FloorDiv, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import mentions
-from tilesmith.schedule_rules.loops import constant_extent, describe, is_marked
+from tilesmith.schedule_rules.loops import describe, is_marked, iterator_extent
 from tilesmith.schedule_rules.rows.row_reduction import runs_along_rows
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
@@ -193,7 +193,7 @@ def _prefix(load: BufferLoad, space: list[IterVar]) -> tuple[int, int]:
             count += 1
             continue
         if isinstance(index, FloorDiv) and index.a is iterator.var and isinstance(index.b, IntImm):
-            extent = constant_extent(iterator)
+            extent = iterator_extent(iterator)
             if extent is not None and extent % index.b.value == 0:
                 count, group = count + 1, index.b.value
         break
@@ -251,7 +251,7 @@ def _reads_by_row(node: Block, buffers: list[Buffer], rows: int, group: int) -> 
 
 def _is_small(node: Block, rows: int) -> bool:
     """Return whether a block takes few steps in each row."""
-    extents = [constant_extent(one) for one in (*_spatial(node)[rows:], *_reduced(node))]
+    extents = [iterator_extent(one) for one in (*_spatial(node)[rows:], *_reduced(node))]
     return None not in extents and prod(one or 1 for one in extents) <= _MOST_SCALAR
 
 
@@ -264,4 +264,4 @@ def _reduced(node: Block) -> list[IterVar]:
 
 
 def _is_unit(iterator: IterVar) -> bool:
-    return constant_extent(iterator) == 1
+    return iterator_extent(iterator) == 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from tilesmith.ir import IntImm
-from tilesmith.schedule_rules.loops import PARTITIONED, constant_extent, split_loops
+from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, split_loops
 from tilesmith.schedule_rules.rows.row_chains import RowChain
 from tilesmith.schedule_rules.rows.row_reduction import (
     runs_along_rows,
@@ -76,7 +76,7 @@ def _rows_at_once(sch: Schedule, chain: RowChain, lanes: int) -> int:
     node: Block = sch.get(chain.blocks[0])
     if len(chain.blocks) == 1 or not chain.rows or chain.group > 1:
         return 1
-    extents = [constant_extent(one) for one in node.iter_vars]
+    extents = [iterator_extent(one) for one in node.iter_vars]
     rows, columns = extents[chain.rows - 1], extents[chain.rows :]
     if rows is None or None in columns:
         return 1

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 
 from tilesmith.ir import Add, IntImm, Max, PrimExpr, Sub, Var
 from tilesmith.ir.queries import is_call, mentions
-from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.contractions.tiles import Tile
+from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent, step
 from tilesmith.schedule_rules.tile_parts import (
-    RegisterTile,
-    constant_extent,
     element_consumer,
     finish_consumer,
     moves,
@@ -33,10 +32,12 @@ from tilesmith.schedule_rules.tile_parts import (
     unroll,
     unroll_initialisation,
 )
+from tilesmith.schedule_rules.work import steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.transform.blocks.skip_identity_terms import SKIPS
 
 __all__ = ["Windows", "best_window_tile", "find_windows", "inline_padding", "schedule_windows"]
 
@@ -49,7 +50,6 @@ _MOST_ROWS, _MOST_ROWS_OF_ANY = 16, 8
 conditions at run time."""
 _UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
 _FEWEST_STEPS = 1 << 16  # below about 5 microseconds of work, threads cost more than they save
-_SKIPS = "skip_identity_terms"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def find_windows(block: Block) -> Windows | None:
         return None
     spatial = [one.var for one in block.iter_vars if one.iter_type == IterVar.DataPar]
     reduced = [one for one in block.iter_vars if one.iter_type == IterVar.CommReduce]
-    extents = [_constant(one.dom.extent) for one in reduced if one.dom is not None]
+    extents = [iterator_extent(one) for one in reduced]
     if not spatial or not reduced or spatial[-1] is not store.indices[-1] or None in extents:
         return None
     taps = math.prod([extent or 0 for extent in extents])
@@ -97,10 +97,6 @@ def find_windows(block: Block) -> Windows | None:
 
 def _is_plain(store: BufferStore) -> bool:
     return all(isinstance(index, (Var, IntImm)) for index in store.indices)
-
-
-def _constant(extent: PrimExpr) -> int | None:
-    return extent.value if isinstance(extent, IntImm) else None
 
 
 def _window(inputs: list[BufferLoad], along: Var, tap: Var) -> tuple[int, int] | None:
@@ -138,7 +134,7 @@ def _is_cheap(element: PrimExpr) -> bool:
 # The tile
 
 
-def window_tile_cost(tile: RegisterTile, plan: Windows, machine: MachineModel) -> float:
+def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
     """Return the cycles of one tile for a vector of results; infinite if it does not fit the
     registers.
     """
@@ -151,8 +147,6 @@ def window_tile_cost(tile: RegisterTile, plan: Windows, machine: MachineModel) -
     elements = terms
     if results + shared <= machine.vector_registers and plan.dilation % plan.stride == 0:
         elements = min(terms, ((rows - 1) * plan.stride + taps) * vectors)
-    elif plan.stride == 1 and plan.dilation == 1 and taps == 1:
-        elements = results
     weights = taps * vectors if plan.has_weights else 0
     multiply = terms / machine.fma_per_cycle
     load = (elements + weights) / machine.loads_per_cycle
@@ -163,7 +157,7 @@ def window_tile_cost(tile: RegisterTile, plan: Windows, machine: MachineModel) -
 
 def best_window_tile(
     extent: int | None, columns: int | None, plan: Windows, machine: MachineModel
-) -> RegisterTile:
+) -> Tile:
     """Return the best tile for a number of results in a row and of columns (elements of vectors),
     None if symbolic. What tiles exceed the extents counts as work.
     """
@@ -173,7 +167,7 @@ def best_window_tile(
     vector_count = math.ceil((columns or _MANY) / lanes)
     most = 4 if plan.row_axis is not None else 8
 
-    def cost(tile: RegisterTile) -> float:
+    def cost(tile: Tile) -> float:
         whole = math.ceil(row_count / tile.rows) * math.ceil(vector_count / tile.vectors)
         results = whole * tile.rows * tile.vectors
         uneven = bool(row_count % tile.rows) + bool(vector_count % tile.vectors)
@@ -181,12 +175,12 @@ def best_window_tile(
         return cycles * _UNEVEN_COST**uneven
 
     candidates = [
-        RegisterTile(rows, vectors)
+        Tile(rows, vectors)
         for vectors in range(1, min(most, vector_count if columns else 1) + 1)
         for rows in range(1, min(row_count, most_rows) + 1)
         if rows * vectors * plan.row_taps <= _MOST_UNROLLED
     ]
-    return min(candidates or [RegisterTile(1, 1)], key=cost)
+    return min(candidates or [Tile(1, 1)], key=cost)
 
 
 # The schedule
@@ -197,13 +191,13 @@ def schedule_windows(
 ) -> None:
     """Tile, vectorise and parallelise a reduction over windows together with its consumer."""
     inline_padding(sch, block)
-    work = _work(sch.get(block))
+    work = steps_of(sch, block)
     follower = element_consumer(sch, block)
     *outer, vector = sch.get_loops(follower)
     row = outer.pop(plan.row_axis) if plan.row_axis is not None else None
     lanes = machine.lanes(32)
-    columns = constant_extent(sch, vector)
-    extent = constant_extent(sch, row)
+    columns = loop_extent(sch, vector)
+    extent = loop_extent(sch, row)
     tile = best_window_tile(extent, columns, plan, machine)
     width = tile.vectors * lanes
     vector_0, vector_1 = sch.split(vector, [None, width])
@@ -225,11 +219,6 @@ def schedule_windows(
         parallelise(sch, order[: len(order) - len(last)], threads)
 
 
-def _work(block: Block) -> int:
-    sizes = [_constant(one.dom.extent) for one in block.iter_vars if one.dom is not None]
-    return math.prod([1 << 10 if size is None else size for size in sizes])
-
-
 def _order(
     sch: Schedule, outer: list[LoopRV], vector_0: LoopRV, is_uneven: bool, threads: int
 ) -> list[LoopRV]:
@@ -242,7 +231,7 @@ def _order(
     batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
     if not is_uneven or threads < 2 or not rest:
         return [*batch, vector_0, *rest]
-    size = constant_extent(sch, rest[0]) or 1
+    size = loop_extent(sch, rest[0]) or 1
     strip = max(one for one in range(1, size + 1) if one == 1 or _is_strip(one, size, threads))
     if strip == 1:
         return [*batch, rest[0], vector_0, *rest[1:]]
@@ -270,7 +259,6 @@ def _window_body(
     sch.reorder(*outside, *rows, vectors, *taps, lane)
     sch.vectorize(lane)
     init = sch.decompose_reduction(block, outside[0])
-    sch.annotate(block, _SKIPS, True)
-    for loop in (*rows, vectors, *taps):
-        unroll(sch, loop)
+    sch.annotate(block, SKIPS, True)
+    unroll(sch, *rows, vectors, *taps)
     unroll_initialisation(sch, init, len(tile))

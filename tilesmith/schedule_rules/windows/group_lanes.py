@@ -16,15 +16,13 @@ with groups that are joined to fill a vector.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tilesmith.ir import FloorDiv, IntImm, Var
 from tilesmith.ir.queries import mentions, nodes
 from tilesmith.schedule_rules.contractions.contraction import multiplies_and_adds
-from tilesmith.schedule_rules.loops import PARTITIONED, step
+from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent, step
 from tilesmith.schedule_rules.tile_parts import (
-    constant_extent,
     element_consumer,
     moves,
     parallelise,
@@ -32,10 +30,12 @@ from tilesmith.schedule_rules.tile_parts import (
     unroll,
 )
 from tilesmith.schedule_rules.windows.channels_last import inline_padding
+from tilesmith.schedule_rules.work import steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, ForKind, IterVar
 from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.transform.blocks.skip_identity_terms import SKIPS
 
 __all__ = ["GroupLanes", "find_group_lanes", "fit_in_lanes", "schedule_group_lanes"]
 
@@ -46,7 +46,6 @@ _AROUND = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
 _UNEVEN_COST = 1.1  # of rows that do not divide the extent
 _FEWEST_PRODUCTS = 1 << 20  # below, threads cost more than they save
-_SKIPS = "skip_identity_terms"
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,6 @@ class GroupLanes:
     taps: int
     """Taps of a window along that axis."""
     stride: int
-    products: int
-    """Multiply-adds in all; symbolic sizes count as 1024."""
 
 
 def fit_in_lanes(inputs: int, outputs: int, groups: int, lanes: int) -> bool:
@@ -90,8 +87,8 @@ def find_group_lanes(block: Block, lanes: int) -> GroupLanes | None:
     if len(weights) != 1 or len(data) != 1 or step(weights[0], spatial[-1]) != 1:
         return None
     *_, channel, tap = reduced
-    group = _group(data[0], spatial[-1], channel.var)
-    if group is None or lanes % group or _size(channel) != group or not _size(tap):
+    group, taps = _group(data[0], spatial[-1], channel.var), iterator_extent(tap)
+    if group is None or lanes % group or iterator_extent(channel) != group or not taps:
         return None
     if store.buffer.dtype != "float32" or any(one.buffer.dtype != "float32" for one in inputs):
         return None
@@ -99,8 +96,7 @@ def find_group_lanes(block: Block, lanes: int) -> GroupLanes | None:
         for index in data[0].indices:
             if mentions(index, {spatial[position]}) and mentions(index, {tap.var}):
                 stride = moves(index, spatial[position])
-                products = math.prod([_size(one) or 1 << 10 for one in block.iter_vars])
-                return GroupLanes(group, position, _size(tap), max(1, stride), products)
+                return GroupLanes(group, position, taps, max(1, stride))
     return None
 
 
@@ -116,12 +112,6 @@ def _group(load: BufferLoad, last: Var, channel: Var) -> int | None:
     if len(found) != 1 or mentions(others, {last, channel}) or moves(index, channel) != 1:
         return None
     return found[0]
-
-
-def _size(iterator: IterVar) -> int:
-    """Return the extent of an iterator, 0 if it is symbolic."""
-    extent = iterator.dom.extent if iterator.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 0
 
 
 def best_rows_of_groups(extent: int | None, plan: GroupLanes, machine: MachineModel) -> int:
@@ -156,11 +146,12 @@ def schedule_group_lanes(
     """Tile, vectorise and parallelise a convolution in narrow groups with its consumer."""
     lanes = machine.lanes(32)
     inline_padding(sch, block)
+    work = steps_of(sch, block)
     follower = element_consumer(sch, block)
     *outer, vector = sch.get_loops(follower)
     row = outer.pop(plan.row_axis)
-    columns = constant_extent(sch, vector)
-    rows = best_rows_of_groups(constant_extent(sch, row), plan, machine)
+    columns = loop_extent(sch, vector)
+    rows = best_rows_of_groups(loop_extent(sch, row), plan, machine)
     vector_0, vector_1 = sch.split(vector, [None, lanes])
     row_0, row_1 = sch.split(row, [None, rows])
     sch.annotate(row_0, *PARTITIONED)
@@ -176,7 +167,7 @@ def schedule_group_lanes(
     first, second = sch.split(vector_1, [None, lanes])
     sch.vectorize(second)
     _unroll(sch, [row_1, first], second, is_uneven)
-    if plan.products >= _FEWEST_PRODUCTS:
+    if work >= _FEWEST_PRODUCTS:
         parallelise(sch, order, threads)
 
 
@@ -198,7 +189,7 @@ def _tile_body(
     sch.reorder(*outside, *tile[:-1], first, *taps, lane)
     sch.vectorize(lane)
     init = sch.decompose_reduction(block, outside[0])
-    sch.annotate(block, _SKIPS, True)
+    sch.annotate(block, SKIPS, True)
     _unroll(sch, [*tile[:-1], first, *taps], lane, is_uneven)
     *around, lane = sch.get_loops(init)[-len(tile) - 1 :]
     _unroll(sch, [one for one in around if sch.get(one).kind is ForKind.SERIAL], lane, is_uneven)
@@ -206,7 +197,6 @@ def _tile_body(
 
 def _unroll(sch: Schedule, loops: list[LoopRV], lane: LoopRV, is_uneven: bool) -> None:
     """Unroll the loops of a tile; cut the vectors to the width of a smaller last one."""
-    for loop in loops:
-        unroll(sch, loop)
+    unroll(sch, *loops)
     if is_uneven:
         sch.annotate(lane, *PARTITIONED)

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 
 from tilesmith.ir import Add, IntImm, Max, Var
 from tilesmith.ir.queries import is_call, mentions, variables
-from tilesmith.schedule_rules.loops import PARTITIONED
+from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent
 from tilesmith.schedule_rules.tile_parts import (
-    constant_extent,
     element_consumer,
     finish_consumer,
     moves,
@@ -32,6 +31,7 @@ from tilesmith.schedule_rules.tile_parts import (
     unroll,
     unroll_initialisation,
 )
+from tilesmith.schedule_rules.work import steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferStore, IterVar
 from tilesmith.tir.queries import loads
@@ -65,10 +65,10 @@ def find_planes(block: Block) -> Planes | None:
         return None
     spatial = [one.var for one in block.iter_vars if one.iter_type == IterVar.DataPar]
     reduced = [one for one in block.iter_vars if one.iter_type == IterVar.CommReduce]
-    extents = [one.dom.extent for one in reduced if one.dom is not None]
     if len(spatial) < 3 or spatial[-1] is not store.indices[-1] or not reduced:
         return None
-    taps = math.prod([one.value if isinstance(one, IntImm) else _MOST_UNROLLED for one in extents])
+    extents = [iterator_extent(one) for one in reduced]
+    taps = math.prod([_MOST_UNROLLED if one is None else one for one in extents])
     inputs = [load for load in loads(store.value) if load.buffer is not store.buffer]
     moving = [load for load in inputs if mentions(load.indices, {spatial[-1]})]
     if not 1 < taps < _MOST_UNROLLED or len(moving) != 1:
@@ -89,11 +89,11 @@ def schedule_planes(
 ) -> None:
     """Tile, vectorise and parallelise a reduction over windows of planes with its consumer."""
     lanes = machine.lanes(32)
-    work = math.prod([_size(one) for one in sch.get(block).iter_vars])
+    work = steps_of(sch, block)
     padding = _padding(sch, block)
     follower = element_consumer(sch, block)
     *planes, y, x = sch.get_loops(follower)
-    height, width = constant_extent(sch, y), constant_extent(sch, x)
+    height, width = loop_extent(sch, y), loop_extent(sch, x)
     rows = _best_rows(height, plan.taps)
     y_0, y_1 = sch.split(y, [None, rows])
     x_0, x_1 = sch.split(x, [None, lanes])
@@ -115,11 +115,6 @@ def schedule_planes(
         parallelise(sch, planes, threads)
 
 
-def _size(iterator: IterVar) -> int:
-    extent = iterator.dom.extent if iterator.dom is not None else None
-    return extent.value if isinstance(extent, IntImm) else 1 << 10
-
-
 def _padding(sch: Schedule, block: BlockRV) -> BlockRV | None:
     """Return the block that pads the planes, if there is one that nothing else reads."""
     for producer in sch.get_producers(block):
@@ -133,9 +128,8 @@ def _padding(sch: Schedule, block: BlockRV) -> BlockRV | None:
 def _best_rows(height: int | None, taps: int) -> int:
     """Return the rows of a tile: the most that divide the height, or if none do the most of all."""
     most = 4 if taps <= _MOST_IN_REGISTERS else 8
-    fitting = [rows for rows in range(most, 1, -1) if rows * math.isqrt(taps) <= _MOST_UNROLLED]
-    even = [rows for rows in fitting if height is not None and height % rows == 0]
-    return (even or fitting or [1])[0]
+    even = (rows for rows in range(most, 1, -1) if height is not None and height % rows == 0)
+    return next(even, most)
 
 
 def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, taps: int) -> None:
@@ -151,6 +145,5 @@ def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, taps: int) -> None:
     init = sch.decompose_reduction(block, [*outside, *tile[:-1], *reduction][0])
     for loop in outside:
         sch.annotate(loop, "pragma_unroll_disable", True)
-    for loop in (*tile[:-1], *reduction):
-        unroll(sch, loop)
+    unroll(sch, *tile[:-1], *reduction)
     unroll_initialisation(sch, init, len(tile) - 1)

@@ -208,6 +208,13 @@ def fuse(*loops: LoopCursor, preserve_unit_iters: bool = True) -> LoopCursor:
             name = stmt.loop_var.name
             raise refuse(f"the extent of '{name}' depends on a loop to be fused", inner_cursor)
     dtype = max([stmt.loop_var.dtype for stmt in stmts], key=lambda one: one.bits)
+    total = math.prod([stmt.extent.value for stmt in stmts if isinstance(stmt.extent, IntImm)])
+    if total >= 1 << (dtype.bits - 1):
+        raise refuse(
+            f"the loops have {total} iterations together, more than {dtype} counts",
+            loops[0],
+            "write them with indices of 64 bits",
+        )
     fused = Var("_".join([variable.name for variable in variables]) + "_fused", dtype)
     extent: PrimExpr = const(1, dtype)
     mapping: dict[Var, PrimExpr] = {}
