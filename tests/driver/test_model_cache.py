@@ -10,6 +10,7 @@ from onnx.numpy_helper import from_array
 
 import tilesmith
 from tilesmith.driver import model as model_module
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.support import file_memory
 from tilesmith.support.knobs import knobs
 
@@ -95,3 +96,19 @@ def test_external_data_behind_links(path):
     for name, factor in (("w5", 5), ("w7", 7)):
         lead(folder / "w", name)
         np.testing.assert_array_equal(tilesmith.compile(str(path))(X).numpy(), factor * X)
+
+
+def test_what_the_cache_does_not_hold_is_made_with_the_same_settings(path, monkeypatch):
+    with PassContext(config={"tir.instrument_bound_checkers": True}):
+        tilesmith.compile(str(path))
+        cached = tilesmith.compile(str(path))
+    seen = []
+    plain = model_module.compile
+
+    def compile(*arguments, **options):
+        seen.append(PassContext.current().config)
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(model_module, "compile", compile)
+    assert cached.observed_program() is not None
+    assert seen == [{"tir.instrument_bound_checkers": True}]

@@ -157,15 +157,16 @@ def joined_groups(
     return joined, groups // count
 
 
-def in_words(weights: numpy.ndarray, word: str = "int32") -> numpy.ndarray:
-    """Return integers of 8 or 16 bits ``(…, inputs, outputs)`` as words of four bytes along the
-    inputs, the last one filled with 0.
+def in_words(weights: numpy.ndarray, dtype: str = "int8") -> numpy.ndarray:
+    """Return integers ``(…, inputs, outputs)`` that fit into ``dtype``, of 8 or 16 bits, as words
+    of four bytes along the inputs, the last one filled with 0.
     """
+    small = numpy.dtype(dtype)
     inputs, outputs = weights.shape[-2:]
-    count = _BYTES // weights.itemsize
-    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // count) * count, outputs), weights.dtype)
+    count = _BYTES // small.itemsize
+    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // count) * count, outputs), small)
     padded[..., :inputs, :] = weights
     groups = padded.reshape(*weights.shape[:-2], -1, count, outputs)
     packed = numpy.ascontiguousarray(numpy.moveaxis(groups, -2, -1))
-    words: numpy.ndarray = packed.view(word)[..., 0]
+    words: numpy.ndarray = packed.view(f"{small.kind}{_BYTES}")[..., 0]
     return words

@@ -37,7 +37,7 @@ def has_dot_products_of_pairs(target: Target, machine: MachineModel) -> bool:
 
 def in_pairs(weights: numpy.ndarray) -> numpy.ndarray:
     """Return bfloat16 ``(…, inputs, outputs)`` as words of two along the inputs."""
-    return in_words(weights.view("uint16"), "uint32")
+    return in_words(weights.view("uint16"), "uint16")
 
 
 def is_packable(call: Call, weight: Any) -> bool:
