@@ -59,3 +59,12 @@ def test_nothing_but_zeros_and_values_that_are_not_finite():
     for bad in (numpy.nan, numpy.inf):
         with pytest.raises(ConfigError, match="not finite"):
             histogram(numpy.array([1, bad]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ranges_of_extreme_widths(method):
+    """float32 has neither edges for bins that narrow nor the width of the whole range."""
+    tiny = chosen_quantisation(histogram(numpy.array([1e-42, 0], "float32")), method)
+    assert tiny == (1, 0)
+    huge = chosen_quantisation(histogram(numpy.array([3e38, -3e38], "float32")), method)
+    assert numpy.isfinite(huge.scale) and huge.scale > 1e35

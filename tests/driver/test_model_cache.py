@@ -10,13 +10,14 @@ from onnx.numpy_helper import from_array
 
 import tilesmith
 from tilesmith.driver import model as model_module
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.support import file_memory
 from tilesmith.support.knobs import knobs
 
 X = np.arange(8, dtype="float32").reshape(2, 4)
 
 
-def write_model(path, factor):
+def write_model(path, factor, **options):
     graph = helper.make_graph(
         [helper.make_node("Mul", ["x", "w"], ["y"])],
         "g",
@@ -24,7 +25,8 @@ def write_model(path, factor):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
         [from_array(np.full(4, factor, "float32"), "w")],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(made, path, **options)
 
 
 @pytest.fixture
@@ -69,3 +71,44 @@ def test_a_changed_model_is_compiled_again(path):
     write_model(path, 3)
     os.utime(path, ns=(moment, moment + 1))
     np.testing.assert_array_equal(tilesmith.compile(str(path))(X).numpy(), 3 * X)
+
+
+def lead(link, target):
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+
+
+def test_links_that_lead_elsewhere(path):
+    """What is remembered of a file names no link through which it was once found."""
+    other, link = path.with_name("other.onnx"), path.with_name("link.onnx")
+    write_model(other, 3)
+    for target, factor in ((path, 2), (other, 3)):
+        lead(link, target)
+        np.testing.assert_array_equal(tilesmith.compile(str(link))(X).numpy(), factor * X)
+    np.testing.assert_array_equal(tilesmith.compile(str(path))(X).numpy(), 2 * X)
+
+
+def test_external_data_behind_links(path):
+    write_model(path, 5, save_as_external_data=True, location="w", size_threshold=0)
+    folder = path.parent
+    (folder / "w").rename(folder / "w5")
+    (folder / "w7").write_bytes(np.full(4, 7, "float32").tobytes())
+    for name, factor in (("w5", 5), ("w7", 7)):
+        lead(folder / "w", name)
+        np.testing.assert_array_equal(tilesmith.compile(str(path))(X).numpy(), factor * X)
+
+
+def test_what_the_cache_does_not_hold_is_made_with_the_same_settings(path, monkeypatch):
+    with PassContext(config={"tir.instrument_bound_checkers": True}):
+        tilesmith.compile(str(path))
+        cached = tilesmith.compile(str(path))
+    seen = []
+    plain = model_module.compile
+
+    def compile(*arguments, **options):
+        seen.append(PassContext.current().config)
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(model_module, "compile", compile)
+    assert cached.observed_program() is not None
+    assert seen == [{"tir.instrument_bound_checkers": True}]

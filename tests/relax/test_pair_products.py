@@ -10,6 +10,7 @@ from tilesmith.relax import interpreter
 from tilesmith.relax.transform import NarrowWeights, PackForVectors
 from tilesmith.relax.transform.pair_products import in_pairs
 from tilesmith.script import relax as R
+from tilesmith.support.fallbacks import collect_fallbacks
 
 RANDOM = numpy.random.default_rng(0)
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu="
@@ -73,6 +74,38 @@ def test_the_same_sums(mod, target):
     )
 
 
+def transposed(dtype):
+    """Return a module of a transposed convolution whose sums stay float32."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((1, 8, 5, 5), dtype))
+    weight = RANDOM.standard_normal((8, 16, 3, 3)).astype(ts.DataType(dtype).numpy())
+    with builder.function("main", [x]):
+        made = relax.op.nn.conv2d_transpose(
+            x, relax.const(weight), strides=(2, 2), out_dtype="float32"
+        )
+        builder.emit_func_output(builder.emit(made))
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        convolution((1, 16, 5, 6), (16, 1, 3, 3), groups=16),
+        convolution((1, 8, 5, 6), (16, 4, 3, 3), groups=2),
+        transposed("bfloat16"),
+        transposed("float16"),
+    ],
+)
+def test_other_convolutions_keep_their_sums_of_float32(mod):
+    """Their kernels give what they take; rounding the sums would be seen."""
+    (param,) = mod["main"].params
+    shape = [int(size) for size in param.struct_info.shape.values]
+    x = RANDOM.standard_normal(shape).astype(param.struct_info.dtype.numpy())
+    found, expected = relax.build(mod, "llvm")(x).numpy(), interpreter.run(mod, "main", x)
+    assert found.dtype == expected.dtype == "float32"
+    numpy.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("mod", CASES)
 def test_dot_products_where_results_are_float32_or_the_target_has_them(mod):
     is_wide = str(mod["main"].ret_struct_info.dtype) == "float32"
@@ -113,7 +146,11 @@ def test_narrow_weights_change_what_is_packed_and_nothing_else():
         product(4, 8, 3, "float32"),  # few columns
         product(4, 8, 16, "float64", "float64"),
     ):
-        assert "astype" not in NarrowWeights("bfloat16")(kept).script()
+        with collect_fallbacks() as report:
+            assert "astype" not in NarrowWeights("bfloat16")(kept).script()
+        kinds = [one.kind for one, _ in report.rows()]
+        is_float32 = kept["main"].params[0].struct_info.dtype == "float32"
+        assert kinds == (["precision"] if is_float32 else [])  # nothing is kept in silence
 
 
 @pytest.mark.parametrize(

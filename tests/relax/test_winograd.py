@@ -202,6 +202,16 @@ def test_a_residual_block_becomes_one_kernel_with_channels_last():
     assert len(names(made)) == 3  # the data and the result are permuted
 
 
+def test_weights_of_16_bits_that_become_points_of_float32_are_told():
+    module, _, _ = residual_block((1, 32, 28, 28))
+    narrow = passes.NarrowWeights("float16")(module)
+    for one, expected in ((narrow, ["relax.nn.conv2d"]), (module, [])):
+        with collect_fallbacks() as report:
+            assert "conv2d_winograd" in packs(one)
+        told = [row.place for row, _ in report.rows() if row.kind == "precision"]
+        assert told == expected
+
+
 @pytest.mark.parametrize("images", [2, "n"])
 def test_a_model_computes_the_same(images):
     size = relax.ShapeExpr([images]).values[0] if images != "n" else ts.tir.Var("n", "int64")

@@ -68,6 +68,16 @@ def test_questions_are_told_apart(model, settled):
     assert remembered(model, "contents", file_digest) != remembered(model, "size", lambda _: "7")
 
 
+def test_links_are_followed_before_the_answer(model, settled, tmp_path):
+    """An answer that names a link would be wrong for the file behind it when it leads elsewhere."""
+    (tmp_path / "link").symlink_to(model)
+    asked = []
+    assert remembered(tmp_path / "link", "place", str) == str(model.resolve())
+    assert remembered(model, "contents", count(asked)) == file_digest(model)
+    remembered(tmp_path / "link", "contents", count(asked))
+    assert asked == [model.resolve()]
+
+
 def test_a_missing_file(model):
     model.unlink()
     with pytest.raises(FileNotFoundError):

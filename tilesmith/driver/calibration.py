@@ -68,7 +68,9 @@ class Histogram:
             self.low, self.high = low, high
             self.counts = numpy.histogram(before, _BINS, (low, high), weights=known)[0]
         if self.high > self.low:
-            self.counts += numpy.histogram(flat, _BINS, (self.low, self.high))[0]
+            # of float64, so that neither a bin is too narrow for its edges nor the range too wide
+            limits = numpy.float64(self.low), numpy.float64(self.high)
+            self.counts += numpy.histogram(flat, _BINS, limits)[0]
 
 
 def _whole(histogram: Histogram) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from tilesmith.driver.quantisation import (
 )
 from tilesmith.driver.relax_build import build
 from tilesmith.ir import IRModule
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.span import operators_at
 from tilesmith.ir.transform import Sequential
 from tilesmith.relax.transform.byte_products import dot_products
@@ -94,6 +95,8 @@ class _Form:
     dtype: str
     target: Target
     ranges: Sequence[Any]
+    settings: PassContext
+    """Those that held when the model was compiled."""
 
     def build(self, module: IRModule) -> Executable:
         """Compile a prepared module in low precision."""
@@ -126,7 +129,7 @@ def build_low(
             with phase("calibrating"):
                 compile_module = partial(build, target=_runnable(target))
                 ranges = calibrated(module, low.calibration, low.method, compile_module)
-        form = _Form(dtype, target, ranges)
+        form = _Form(dtype, target, ranges, PassContext.current().without_instruments())
     executable = form.build(module)
     executable.add_fallbacks(noted)
     executable.metadata["precision"] = dtype
@@ -154,7 +157,8 @@ def _compared(module: IRModule, form: _Form, inputs: Any) -> AccuracyReport:
     main: Any = module["main"]
     names = [param.name_hint for param in main.params]
     batches = list(inputs) if isinstance(inputs, list) else [inputs]
-    runs = [build(whole, form.target), form.build(whole)]
+    with form.settings:
+        runs = [build(whole, form.target), form.build(whole)]
     values = [[flat(run(*arguments(names, batch))) for batch in batches] for run in runs]
     count = len(values[0][0])
     layers = []

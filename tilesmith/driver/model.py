@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from tilesmith.driver.object_models import (
 from tilesmith.driver.precision_options import LowPrecision, low_precision
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
+from tilesmith.ir.pass_context import PassContext
 from tilesmith.runtime.artifact import read_artifact
 from tilesmith.runtime.executable import Executable
-from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
 from tilesmith.support.errors import (
     ArtifactError,
@@ -94,7 +94,8 @@ def compile(
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
-            return _from_cache(cached, (path, chosen, again))
+            settled = PassContext.current().without_instruments()
+            return _from_cache(cached, partial(_made_again, path, chosen, again, settled))
     if path is None and _is_tensor_program(model_or_module):
         return _built_functions(model_or_module, chosen, low)
     from tilesmith.driver.kernels import start_workers
@@ -120,13 +121,27 @@ def compile(
     return executable
 
 
-def _from_cache(cached: Executable, again: tuple[Path, Target, Mapping[str, Any]]) -> Executable:
+def _from_cache(cached: Executable, again: Callable[[], Executable]) -> Executable:
     """Return a model from the cache that compiles once more for what the cache does not hold."""
-    cached.observed_program = partial(_observed, *again)
-    cached.c_interface = partial(_written_for_c, *again)
+    cached.observed_program = partial(_asked, again, "observed_program")
+    cached.c_interface = partial(_asked, again, "c_interface")
     if "precision" in cached.metadata:
-        cached.accuracy_report = partial(_accuracy, *again)
+        cached.accuracy_report = partial(_asked, again, "accuracy_report")
     return cached
+
+
+def _made_again(
+    path: Path, target: Target, options: Mapping[str, Any], settings: PassContext
+) -> Executable:
+    """Compile a model from the cache once more, with the settings that it has there."""
+    with settings:
+        made: Executable = compile(path, target, **options)
+    return made
+
+
+def _asked(again: Callable[[], Executable], name: str, *arguments: Any) -> Any:
+    """Ask a model that is compiled once more for what it was made for."""
+    return getattr(again(), name)(*arguments)
 
 
 def _built_functions(functions: Any, target: Target, low: LowPrecision) -> Any:
@@ -162,29 +177,6 @@ def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
         return True
     record_fallback("cache", str(path), reason)
     return False
-
-
-def _observed(path: Path, target: Target, options: Mapping[str, Any]) -> ObservedProgram:
-    """Compile a model from the cache once more, such that observers see its kernels."""
-    made = compile(path, target, **options).observed_program
-    assert made is not None
-    found: ObservedProgram = made()
-    return found
-
-
-def _written_for_c(
-    path: Path, target: Target, options: Mapping[str, Any], *arguments: Any
-) -> list[str]:
-    """Compile a model from the cache once more, and write it for C programs."""
-    write = compile(path, target, **options).c_interface
-    assert write is not None
-    written: list[str] = write(*arguments)
-    return written
-
-
-def _accuracy(path: Path, target: Target, options: Mapping[str, Any], inputs: Any) -> Any:
-    """Compile a model from the cache once more, and compare it with float32."""
-    return compile(path, target, **options).accuracy_report(inputs)
 
 
 def _cached(key: str) -> Executable | None:

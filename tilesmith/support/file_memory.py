@@ -24,9 +24,10 @@ _SECONDS_UNTIL_SETTLED = 2.0
 
 
 def remembered(path: str | os.PathLike[str], question: str, answer: Callable[[Path], str]) -> str:
-    """Return ``answer(path)``, a text that depends on the contents of the file alone; from disk if
-    the same ``question`` was answered for the file as it is now. Raises OSError if there is no
-    such file.
+    """Return ``answer(path)``, a text that depends on the contents and the place of the file alone;
+    from disk if the same ``question`` was answered for the file as it is now. Links are followed
+    first: an answer that names files must not name one that leads elsewhere later. Raises OSError
+    if there is no such file.
     """
     place = Path(path)
     started = time.time()
@@ -35,7 +36,7 @@ def remembered(path: str | os.PathLike[str], question: str, answer: Callable[[Pa
     known = FOUND.get(key)
     if known is not None:
         return known.decode()
-    found = answer(place)
+    found = answer(Path(before.place))
     is_settled = started - max(before.changes) / 1e9 > _SECONDS_UNTIL_SETTLED
     if is_settled and _state(place) == before:
         FOUND.put(key, found.encode())

@@ -157,12 +157,16 @@ def joined_groups(
     return joined, groups // count
 
 
-def in_words(weights: numpy.ndarray) -> numpy.ndarray:
-    """Return signed bytes ``(…, inputs, outputs)`` as words of four along the inputs."""
+def in_words(weights: numpy.ndarray, dtype: str = "int8") -> numpy.ndarray:
+    """Return integers ``(…, inputs, outputs)`` that fit into ``dtype``, of 8 or 16 bits, as words
+    of four bytes along the inputs, the last one filled with 0.
+    """
+    small = numpy.dtype(dtype)
     inputs, outputs = weights.shape[-2:]
-    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // _BYTES) * _BYTES, outputs), "int8")
+    count = _BYTES // small.itemsize
+    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // count) * count, outputs), small)
     padded[..., :inputs, :] = weights
-    groups = padded.reshape(*weights.shape[:-2], -1, _BYTES, outputs)
+    groups = padded.reshape(*weights.shape[:-2], -1, count, outputs)
     packed = numpy.ascontiguousarray(numpy.moveaxis(groups, -2, -1))
-    words: numpy.ndarray = packed.view("int32")[..., 0]
+    words: numpy.ndarray = packed.view(f"{small.kind}{_BYTES}")[..., 0]
     return words

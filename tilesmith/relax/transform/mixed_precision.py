@@ -27,6 +27,7 @@ from tilesmith.relax.spec import Precision
 from tilesmith.relax.struct_info import TensorStructInfo, TupleStructInfo
 from tilesmith.relax.transform.pair_products import is_packable
 from tilesmith.runtime.dtype import DataType
+from tilesmith.support.fallbacks import record_fallback
 
 
 class _Mixed(PyExprMutator):
@@ -155,7 +156,12 @@ class _NarrowWeights(PyExprMutator):
         data: Any = call.args[0]
         weight: Any = call.args[1]
         attrs: Any = call.attrs
-        if not is_packable(call, weight) or not all(_is_float32(one) for one in (*call.args, call)):
+        floats = all(_is_float32(one) for one in (*call.args, call))
+        if not floats or not isinstance(weight, Constant):
+            return call
+        if not is_packable(call, weight):
+            reason = "PackForVectors does not pack its weights: their layout, groups or few outputs"
+            record_fallback("precision", call.op.name, reason)
             return call
         narrow = Constant(weight.data.numpy_view().astype(self.dtype.numpy()))
         attrs = {**dict(attrs.items()), "out_dtype": "float32"}

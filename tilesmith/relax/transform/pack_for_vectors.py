@@ -326,6 +326,8 @@ class _Pack(PyExprMutator):
                 array.astype("float32", copy=False), options, out, _tiled, self.machine,
             )  # fmt: skip
             if by_tiles is not None:
+                if array.dtype == "float16":
+                    record_fallback("precision", call.op.name, "Winograd's weights are float32")
                 return by_tiles
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
@@ -338,13 +340,13 @@ class _Pack(PyExprMutator):
         elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
             made = self.builder_.call_te(
-                topi.nn.depthwise_conv2d_nhwc_packed, self.channels_last(data), flat, *options,
+                topi.nn.depthwise_conv2d_nhwc_packed, self.wide_last(call, data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         elif array.shape[0] >= FEWEST_COLUMNS:
             form, given = _form_of_groups(call, array, groups, out, self.machine)
             made = self.builder_.call_te(
-                form, self.channels_last(data), *given, *options,
+                form, self.wide_last(call, data), *given, *options,
                 primfunc_name_hint="grouped_conv2d",
             )  # fmt: skip
         else:
@@ -372,6 +374,15 @@ class _Pack(PyExprMutator):
             packed = _tiled(in_pairs(weights) if in_words else weights, width)
             self.packed_weights[key] = (packed, weights)
         return self.packed_weights[key][0], in_words
+
+    def wide_last(self, call: Call, data: Any) -> Any:
+        """Return data with the channels last, in the dtype of the result: kernels by channels and
+        by groups give what they take.
+        """
+        last = self.channels_last(data)
+        if _dtype(last) == _dtype(call):
+            return last
+        return self.builder_.emit(operators.astype(last, _dtype(call)))
 
     def with_dtype(self, call: Call, made: Any) -> Any:
         """Return a result of a kernel in the dtype that the call has."""
@@ -441,8 +452,9 @@ class _Pack(PyExprMutator):
         extra, groups = [int(value) for value in attrs.output_padding], int(attrs.groups)
         phases = phase_convolution(_values(weight), strides, padding, extra, groups)
         plan = operators.nn.conv2d(
-            data, const(phases.weight), padding=phases.padding, groups=groups
-        )
+            data, const(phases.weight), padding=phases.padding, groups=groups,
+            out_dtype=_dtype(call),
+        )  # fmt: skip
         made = self.packed_convolution(self.builder_.normalize(plan))
         if made is None:
             return None
@@ -595,4 +607,5 @@ def pack_for_vectors(mod: IRModule, target: Any = None) -> IRModule:
             mutator.lone = lone_convolutions(function, anchors, others)
             with fallbacks_within(variable.name_hint):
                 mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    mutator.packed_weights.clear()  # its rules refer to it: it would keep them until a collection
     return mutator.builder_.get()

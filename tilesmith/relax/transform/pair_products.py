@@ -15,6 +15,7 @@ import numpy
 from tilesmith.relax import op as operators
 from tilesmith.relax.expr import Call, Constant, known_struct_info
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.byte_products import in_words
 from tilesmith.target import Target
 from tilesmith.target.features import target_features
 from tilesmith.target.machine import MachineModel
@@ -36,13 +37,7 @@ def has_dot_products_of_pairs(target: Target, machine: MachineModel) -> bool:
 
 def in_pairs(weights: numpy.ndarray) -> numpy.ndarray:
     """Return bfloat16 ``(…, inputs, outputs)`` as words of two along the inputs."""
-    inputs, outputs = weights.shape[-2:]
-    padded = numpy.zeros((*weights.shape[:-2], -(-inputs // 2) * 2, outputs), "uint16")
-    padded[..., :inputs, :] = weights.view("uint16")
-    groups = padded.reshape(*weights.shape[:-2], -1, 2, outputs)
-    packed = numpy.ascontiguousarray(numpy.moveaxis(groups, -2, -1))
-    words: numpy.ndarray = packed.view("uint32")[..., 0]
-    return words
+    return in_words(weights.view("uint16"), "uint16")
 
 
 def is_packable(call: Call, weight: Any) -> bool:

@@ -8,7 +8,8 @@ alone, and is subtracted by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tilesmith import te, tir
@@ -56,14 +57,25 @@ def _words(
     data: Tensor, padding: Sequence[int], zero_point: int, groups: int, signed: bool
 ) -> Tensor:
     """Return NHWC data padded with the zero point, as words; each group starts with a word."""
-    top, left, bottom, right = [int(value) for value in padding]
-    batch, height, width, channels = data.shape
     byte = (zero_point + (0 if data.dtype.is_int == signed else 128)) & 255
     outside = const(byte * 0x01010101, "uint32")
-    group = op.floordiv(channels, groups)
+    group = op.floordiv(data.shape[3], groups)
+    count = groups * op.floordiv(group + _BYTES - 1, _BYTES)
+    word = partial(_word, group=group, signed=signed)
+    return padded_words(data, padding, count, word, outside)
+
+
+def padded_words(
+    data: Tensor, padding: Sequence[int], count: Any, word: Callable[..., Any], outside: PrimExpr
+) -> Tensor:
+    """Return NHWC data as ``count`` words a pixel: ``word(data, indices of a pixel, place)``, and
+    ``outside`` in the padding.
+    """
+    top, left, bottom, right = [int(value) for value in padding]
+    batch, height, width, _ = data.shape
 
     def element(n: Any, y: Any, x: Any, c: Any) -> PrimExpr:
-        inner = _word(data, (n, y - top, x - left), c, group, signed)
+        inner: PrimExpr = word(data, (n, y - top, x - left), c)
         conditions = []
         for index, before, after, size in ((y, top, bottom, height), (x, left, right, width)):
             conditions += [index >= before] if before else []
@@ -73,7 +85,6 @@ def _words(
         made: PrimExpr = tir.if_then_else(tir.all(*conditions), inner, outside)
         return made
 
-    count = groups * op.floordiv(group + _BYTES - 1, _BYTES)
     sizes = (batch, height + top + bottom, width + left + right, count)
     return compute(sizes, element, name="words")
 

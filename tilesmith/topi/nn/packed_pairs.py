@@ -14,6 +14,7 @@ from tilesmith.ir import PrimExpr, const
 from tilesmith.ir import operators as op
 from tilesmith.te import Tensor
 from tilesmith.topi.compute import compute
+from tilesmith.topi.nn.packed_bytes import padded_words
 from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
@@ -33,33 +34,14 @@ def _word(data: Tensor, indices: Sequence[Any], place: Any) -> PrimExpr:
     return word
 
 
-def _words(data: Tensor, padding: Sequence[int]) -> Tensor:
-    """Return NHWC data padded with 0, as words."""
-    top, left, bottom, right = [int(value) for value in padding]
-    batch, height, width, channels = data.shape
-
-    def element(n: Any, y: Any, x: Any, c: Any) -> PrimExpr:
-        inner = _word(data, (n, y - top, x - left), c)
-        conditions = []
-        for index, before, after, size in ((y, top, bottom, height), (x, left, right, width)):
-            conditions += [index >= before] if before else []
-            conditions += [index < size + before] if after else []
-        if not conditions:
-            return inner
-        made: PrimExpr = tir.if_then_else(tir.all(*conditions), inner, const(0, "uint32"))
-        return made
-
-    sizes = (batch, height + top + bottom, width + left + right, op.floordiv(channels + 1, 2))
-    return compute(sizes, element, name="words")
-
-
 def conv2d_nhwc_pairs(
     data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
 ) -> Tensor:
     """Convolve NHWC bfloat16; ``weight`` is (tiles, ky, kx, words, T) of uint32, ``channels`` the
     outputs. ``padding`` is top, left, bottom, right.
     """
-    words = _words(data, padding)
+    count = op.floordiv(data.shape[3] + 1, 2)
+    words = padded_words(data, padding, count, _word, const(0, "uint32"))
     kernel = [get_const_int(weight.shape[axis]) for axis in (1, 2)]
     (sy, sx), (dy, dx) = strides, dilation
     sizes = [

@@ -50,12 +50,15 @@ def refuse_unread_data(model: Any) -> None:
 
 
 def external_files(model: Any, path: Path) -> list[Path]:
-    """Return the files in which a model has external data."""
+    """Return the files in which a model has external data, links as they are: they may lead
+    elsewhere while the model stays the same.
+    """
     folder = path.resolve().parent
     places: dict[Path, None] = {}
     for tensor in _external((*model.graph.initializer, *_other_tensors(model.graph))):
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        places[_external_file(tensor.name, entries, folder, path)] = None
+        _external_file(tensor.name, entries, folder, path)  # raises what is wrong with it
+        places[folder / entries["location"]] = None
     return list(places)
 
 

@@ -72,7 +72,7 @@ def model_files(path: str | os.PathLike[str]) -> list[Path]:
         return [path]
     model = _parse(_read_file(path, read_without_weights), f"'{path}'")
     own = path.resolve()  # where large weights of the model itself are
-    return [path, *[place for place in external_files(model, path) if place != own]]
+    return [path, *[place for place in external_files(model, path) if place.resolve() != own]]
 
 
 def _has_location(path: Path) -> bool:
