@@ -11,7 +11,6 @@ contraction, so that changes of layout around it do not count, else the slowest.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from benchmarks.workloads import (
     softmax,
 )
 from tilesmith.inspect import profile
+from tilesmith.schedule_rules.choices import capture_choices
 from tilesmith.schedule_rules.contractions.tiles import best_tile, tile_cost
 from tilesmith.support.knobs import knobs
 from tilesmith.target import MachineModel, Target, machine_model
@@ -145,11 +145,8 @@ def searched_cycles(choices: Sequence[Any], kernel: str) -> float | None:
 
 
 def _compiled(workload: Workload, target: str) -> tuple[Any, list[Any]]:
-    """Return the program, and the choices of the schedule search, if this version has one."""
-    if importlib.util.find_spec("tilesmith.schedule_rules.choices") is None:
-        return tilesmith.compile(workload.model, target=target, cache=False), []
-    choices = importlib.import_module("tilesmith.schedule_rules.choices")
-    with choices.capture_choices() as found:
+    """Return the program, and the choices of the schedule search."""
+    with capture_choices() as found:
         return tilesmith.compile(workload.model, target=target, cache=False), found
 
 
