@@ -20,13 +20,14 @@ import os
 import signal
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
-from benchmarks.contestants import CONTESTANTS, Job, NotOffered, Run
+from benchmarks.contestants import CONTESTANTS, Job, JobOptions, NotOffered, Run
 
 _PR_SET_PDEATHSIG = 1
 _WARM_UP_CALLS, _WARM_UP_SECONDS = 4, 0.004
@@ -42,15 +43,8 @@ def read_job(command: dict[str, Any]) -> Job:
     """Return the job that a command describes by files."""
     with np.load(command["feed"], allow_pickle=False) as arrays:
         feed = {name: arrays[name] for name in arrays.files}
-    return Job(
-        onnx.load(command["model"]),
-        feed,
-        command["threads"],
-        command.get("precision", "f32"),
-        command.get("kernel", ""),
-        command.get("torch_model", ""),
-        command.get("batch", 1),
-    )
+    options = {one.name: command[one.name] for one in fields(JobOptions)}
+    return Job(onnx.load(command["model"]), feed, command["threads"], **options)
 
 
 class Server:

@@ -8,7 +8,6 @@ What is heavy is imported when a contestant is prepared: each runs in a process 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,19 +27,25 @@ class NotOffered(Exception):
     """What a contestant cannot do at all; its text is shown in the table's notes."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a contestant is to run, and on how many threads."""
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What a job says besides the model and its inputs."""
 
-    model: onnx.ModelProto
-    feed: Feed
-    threads: int
     precision: str = "f32"
     kernel: str = ""
     """The name of the workload that the model is, for numpy."""
     torch_model: str = ""
     """The name of the model in torch (`torch_zoo`) that the ONNX model was made from."""
     batch: int = 1
+
+
+@dataclass(frozen=True)
+class Job(JobOptions):
+    """What a contestant is to run, and on how many threads."""
+
+    model: onnx.ModelProto
+    feed: Feed
+    threads: int
 
 
 def _session(model: onnx.ModelProto, threads: int) -> Any:
@@ -77,8 +82,6 @@ def tilesmith_contestant(
 
     tilesmith.set_num_threads(threads)
     if precision != "f32":
-        if "precision" not in inspect.signature(tilesmith.compile).parameters:
-            raise NotOffered("this version's compile has no option 'precision'")
         options["precision"] = precision
     executable = tilesmith.compile(model, target=f"llvm -num-cores={threads}", **options)
     arrays = list(feed.values())
@@ -93,7 +96,9 @@ def tilesmith_contestant(
 
 
 def _tilesmith(job: Job) -> Run:
-    return tilesmith_contestant(job.model, job.feed, job.threads, job.precision)
+    # a model for int8 is quantised already, and needs no precision
+    precision = "f32" if job.precision == "int8" else job.precision
+    return tilesmith_contestant(job.model, job.feed, job.threads, precision)
 
 
 def _torch_parts(job: Job) -> tuple[Any, tuple[Any, ...]]:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.contestants import CONTESTANTS, environment, largest_error
+from benchmarks.contestants import CONTESTANTS, JobOptions, environment, largest_error
 from tilesmith.inspect.timing import Timing
 
 PREFERRED_REFERENCES = ("onnxruntime", "torch", "numpy")
@@ -50,15 +50,11 @@ class ContestantFailure(Exception):
 
 
 @dataclass(frozen=True)
-class JobFiles:
+class JobFiles(JobOptions):
     """A job as files, which every contestant reads for itself."""
 
     model: Path
     feed: Path
-    precision: str = "f32"
-    kernel: str = ""
-    torch_model: str = ""
-    batch: int = 1
 
     @staticmethod
     def write(
@@ -298,6 +294,8 @@ class Team:
             return self._outputs(process)
         except ContestantFailure:
             return None  # its own turn to be prepared tells why
+        finally:
+            process.pause()
 
     def _outputs(self, process: ContestantProcess) -> list[np.ndarray]:
         with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from benchmarks.contestants import (
     onnxruntime_contestant,
 )
 from benchmarks.models import torch_zoo
+from benchmarks.quantised import quantised
 from benchmarks.suite import SUITE, write
 from benchmarks.workloads import (
     KERNELS,
@@ -48,7 +49,7 @@ SMALL = {
 
 
 def job(workload: Workload, precision: str = "f32") -> Job:
-    return Job(workload.model, workload.feed, 1, precision)
+    return Job(workload.model, workload.feed, 1, precision=precision)
 
 
 @pytest.mark.parametrize("rival", ["torch", "openvino", "jax"])
@@ -69,6 +70,15 @@ def test_half_the_bits(rival):
     found = CONTESTANTS[rival].prepare(job(workload, "bf16"))()
     expected = onnxruntime_contestant(workload.model, workload.feed, 1)()
     assert found[0].dtype == "float32" and largest_error(found, expected) < 2e-2
+
+
+def test_quantised_models_run_as_they_are():
+    """What is quantised already is not quantised again."""
+    workload = SMALL["conv"]
+    model = quantised(workload.model, workload.feed)
+    runs = [CONTESTANTS[name].prepare(Job(model, workload.feed, 1, precision="int8"))
+            for name in ("tilesmith", "onnxruntime")]  # fmt: skip
+    assert largest_error(runs[0](), runs[1]()) < 0.1
 
 
 def test_what_is_not_offered_is_said():

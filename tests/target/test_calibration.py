@@ -45,6 +45,7 @@ def test_a_calibration_is_kept_and_used():
     assert model == dataclasses.replace(before, l2_bandwidth=77.0, fma_latency=9)
     assert isinstance(model.fma_latency, int)
     assert sources(HERE)["l2_bandwidth"] == "calibrated" and sources(HERE)["cores"] == "system"
+    assert sources(HERE)["l1_ways"] == sources(HERE)["l1_bytes"]  # the one follows from the other
     assert target_identity(HERE) != identity
     other = Target("llvm -mcpu=haswell")  # another machine, even if this is one
     assert machine_model(other).l2_bandwidth != 77.0

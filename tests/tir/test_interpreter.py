@@ -63,6 +63,7 @@ from tilesmith.tir import (
     stmt_seq,
 )
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.interpreter.operators import llvm_function
 
 rng = np.random.default_rng(0)
 
@@ -660,3 +661,11 @@ def test_speed():
         run(func, *arrays)
         best = min(best, time.perf_counter() - start)
     assert best / (12 * 10 * 14) < 40e-6
+
+
+def test_scaling_by_powers_of_two_of_any_size():
+    scaled = llvm_function("llvm.x86.avx512.mask.scalef.ps.512")("float32x16", ())
+    powers = np.array([1.5, -1, 3e9, -3e9, np.inf, -np.inf, np.nan], "float32")
+    with np.errstate(over="ignore"):
+        got = scaled(np.full(7, -3, "float32"), powers)
+    np.testing.assert_array_equal(got, [-6, -1.5, -np.inf, 0, -np.inf, 0, np.nan])

@@ -409,7 +409,7 @@ def dot_i8i8(a: Any, b: Any) -> PrimExpr:
 def dot_bf16bf16(a: Any, b: Any) -> PrimExpr:
     """Return the sum of the products of the two bfloat16 in ``a`` with those in ``b`` (the bits of
     each pair are a uint32), as a float32. How often the sum is rounded depends on the machine;
-    x86's instruction takes subnormal numbers as zero.
+    the instructions of x86 and Arm take subnormal numbers as zero, and make zeros of such sums.
     """
     a, b = convert(a), convert(b)
     if a.dtype.element != "uint32" or b.dtype.element != "uint32":

@@ -153,7 +153,8 @@ def sources(target: Target) -> dict[str, str]:
     found = {one.name: f"class {model.name}" for one in fields(model)}
     found["cores"] = "target" if target.num_cores else "system"
     if is_host(target) and host_caches() is not None:
-        found.update(dict.fromkeys(("l1_bytes", "l2_bytes", "l3_bytes", "line_bytes"), "system"))
+        asked = ("l1_bytes", "l1_ways", "l2_bytes", "l3_bytes", "line_bytes")
+        found.update(dict.fromkeys(asked, "system"))
     found.update({name: one.source for name, one in figures_of(model, target).items()})
     if target.attrs.get("vector-width"):
         found["vector_bytes"] = "target"

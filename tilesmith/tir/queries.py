@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from tilesmith.ir import Call, CallEffectKind, Node, Op, Var
+from tilesmith.ir import Call, CallEffectKind, Div, FloorDiv, FloorMod, Mod, Node, Op, Var
+from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.queries import any_node, is_call, mentions, nodes, walk_stack
 from tilesmith.tir.buffer import Buffer
@@ -20,8 +21,8 @@ from tilesmith.tir.stmt import Block, BufferStore, For, ForKind, Stmt
 
 __all__ = [
     "accesses", "accesses_element_only", "addresses", "buffers", "can_fail", "executed",
-    "free_variables", "has_loop_of_kind", "has_side_effect", "is_used_as_pointer", "loads",
-    "reads_memory", "statements", "stores", "uses_variable",
+    "free_variables", "has_loop_of_kind", "has_side_effect", "is_speculable",
+    "is_used_as_pointer", "loads", "reads_memory", "statements", "stores", "uses_variable",
 ]  # fmt: skip
 
 
@@ -160,6 +161,19 @@ def _reads(node: Node) -> bool:
     if isinstance(node, Call):
         return effect_of(node) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
     return node.__class__ is BufferLoad
+
+
+def is_speculable(expr: Node | Sequence[Node]) -> bool:
+    """Return whether an expression may be computed where nothing needs it: it reads no memory, has
+    no side effects, and does not divide by a value that may be zero.
+    """
+    return not any_node(expr, _reads_or_divides)
+
+
+def _reads_or_divides(node: Node) -> bool:
+    if isinstance(node, (Div, Mod, FloorDiv, FloorMod)) and node.dtype.is_integer:
+        return not ops.is_const(node.b) or ops.is_const(node.b, 0)
+    return _reads(node)
 
 
 def has_side_effect(expr: Node | Sequence[Node]) -> bool:

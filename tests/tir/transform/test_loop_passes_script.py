@@ -27,7 +27,7 @@ def test_flatten_buffer():
 
     @T.prim_func
     def expected(A: T.Buffer((4, 6), "float32", strides=[8, 1]), B: T.Buffer((4, 6), "float32")):
-        X = T.decl_buffer((32,), data=A.data)
+        X = T.decl_buffer((30,), data=A.data)
         Y = T.decl_buffer((24,), data=B.data)
         for i, j in T.grid(4, 6):
             Y[i * 6 + j] = X[i * 8 - j + 5]

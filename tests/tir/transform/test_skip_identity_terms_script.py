@@ -85,3 +85,22 @@ def test_other_terms_stay(other, annotation):
                 )
 
     assert "if_then_else" in apply(before, SkipIdentityTerms()).script()
+
+
+def test_a_sum_over_another_element_keeps_its_terms():
+    """Its first value would never be written."""
+
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), C: T.Buffer((9,), "float32")):
+        C[0] = T.float32(0)
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.opaque(8, i)
+                T.reads(A[vi], C[vi])
+                T.writes(C[vi + 1])
+                T.block_attr({"skip_identity_terms": True})
+                C[vi + 1] = C[vi] + T.if_then_else(vi < 5, A[vi], T.float32(0))
+
+    got = apply(before, SkipIdentityTerms())
+    assert "if_then_else" in got.script()
+    assert_same_results(before, got)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.tir.transform.harness import apply, assert_same_results
 from tilesmith.lowering import build
+from tilesmith.runtime import nd
 from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.tir import Allocate, DeclBuffer, ForKind, transform
@@ -207,3 +208,26 @@ def test_memory_of_open_size_leaves_serial_loops(kind):
     outside = got.script().split("for i ")[0]
     assert ("T.allocate([n]" in outside) == (kind is ForKind.SERIAL)
     assert got.script().count("[i + 1]") + got.script().count("(i + 1,)") == 1
+
+
+@pytest.mark.parametrize("length, wanted", [("n - 1", "T.max(n - 1, 0)"), ("8 // n", None)])
+def test_loops_that_never_run_need_no_memory(length, wanted):
+    """Of a negative size there is none, and a size may not even be defined."""
+    source = f"""
+@T.prim_func
+def func(b: T.handle, n: T.int32):
+    T.func_attr({{"global_symbol": "main"}})
+    B = T.match_buffer(b, (8,))
+    for i in range(n):
+        own = T.decl_buffer(({length},))
+        own[0] = T.float32(3)
+        B[i] = own[0]
+"""
+    func = from_source(source, {"T": T})
+    outside = apply(func, transform.StorageRewrite()).script().split("for i ")[0]
+    assert ("T.allocate(" in outside) == (wanted is not None) and (wanted or "") in outside
+    built = build(func, target="llvm")
+    for runs in (0, 4):
+        got = nd.array(np.zeros(8, "float32"))
+        built["main"](got, runs)
+        np.testing.assert_array_equal(got.numpy(), [3] * runs + [0] * (8 - runs))

@@ -215,6 +215,7 @@ class StatementEmitter(Dispatcher[None]):
         else:
             kind = register_type(loop.loop_var.dtype)
             stop = emit.define(f"add nsw {kind} {start}, {emit.index(loop.extent)}")
+        emit.facts.below.pop(loop.loop_var, None)  # of an earlier loop over the same variable
         if emit.facts.is_non_negative(loop.min):
             emit.facts.non_negative.add(loop.loop_var)
             if extent is not None and isinstance(loop.min, IntImm):

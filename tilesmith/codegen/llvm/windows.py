@@ -3,7 +3,8 @@
     A[p * 104 + lane // 8 * 8 + c] for 16 lanes, 0 <= c < 8   is   permute(A[p * 104 + 0…15], …)
 
 That is several times faster than gathering them. A window is widened to whole groups of elements,
-where the buffer has whole groups only: no element outside of the buffer is read.
+where the buffer has whole groups only, and where the lanes reach its first and its last group
+wherever they are moved to: no element outside of the buffer is read.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ def window_of(emit: Values, buffer: Buffer, index: PrimExpr, dtype: DataType) ->
     multiples = [emit.facts.multiple_of(one) for one in fixed]
     group = gcd(2 * dtype.lanes, _size(buffer, emit.facts), *multiples)
     first = min(offsets) // group * group
-    last = max(offsets) + sum([emit.facts.below[one] - 1 for one in moving])
+    reach = sum([emit.facts.below[one] - 1 for one in moving])
+    last = max(offsets) + reach
     lanes = -(-(last + 1 - first) // group) * group
     if lanes > 2 * dtype.lanes:
         return None
+    if (min(offsets) + reach) // group * group != first or last // group != max(offsets) // group:
+        return None  # of a group that only some values reach, a condition may keep the others
     if moving and _permutation(emit, dtype, lanes) is None:
         return None
     start = _sum([*fixed, const(first, base.dtype)] if first or not fixed else fixed)

@@ -370,9 +370,9 @@ def llvm_function(name: str) -> Make | None:
 
 def _scaled(value: Any, power: Any, *rest: Any) -> Any:
     """Return ``value * 2 ** floor(power)`` by lanes, NaN where the power is NaN."""
-    known = numpy.isfinite(power)
-    whole = numpy.floor(numpy.where(known, power, 0)).astype("int32")
-    return numpy.where(known, numpy.ldexp(value, whole), value * power)
+    known = ~numpy.isnan(power)
+    whole = numpy.floor(numpy.clip(numpy.where(known, power, 0), -1000, 1000)).astype("int32")
+    return numpy.where(known, numpy.ldexp(value, whole), power)
 
 
 def _first_only(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,8 +17,8 @@ import math
 from tilesmith.ir import Add, And, Cast, FloatImm, IntImm, Max, Mul, PrimExpr, Rewriter
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call
+from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
-from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Block, BufferStore, IfThenElse, Stmt
@@ -55,7 +55,7 @@ def _split(term: PrimExpr, is_sum: bool) -> tuple[PrimExpr, PrimExpr] | None:
         value = _value(other)
         skips = value == 0 if is_sum else _is_lowest(value, term.dtype)
         return (condition, then) if skips else None
-    if isinstance(term, Cast):
+    if isinstance(term, Cast) and (is_sum or term.dtype.bits <= term.value.dtype.bits):
         inner = _split(term.value, is_sum)
         return inner and (inner[0], Cast(term.dtype, inner[1]))
     if isinstance(term, Mul) and is_sum:
@@ -66,13 +66,17 @@ def _split(term: PrimExpr, is_sum: bool) -> tuple[PrimExpr, PrimExpr] | None:
     return None
 
 
-def _is_old_value(expr: PrimExpr, buffer: Buffer) -> bool:
-    return isinstance(expr, BufferLoad) and expr.buffer is buffer
+def _is_old_value(expr: PrimExpr, store: BufferStore) -> bool:
+    return (
+        isinstance(expr, BufferLoad)
+        and expr.buffer is store.buffer
+        and structural_equal(expr.indices, store.indices)
+    )
 
 
 def _guarded(store: BufferStore) -> Stmt:
     value = store.value
-    if not isinstance(value, (Add, Max)) or not _is_old_value(value.a, store.buffer):
+    if not isinstance(value, (Add, Max)) or not _is_old_value(value.a, store):
         return store
     found = _split(value.b, isinstance(value, Add))
     if found is None:

@@ -22,7 +22,6 @@ from typing import Any
 from tilesmith.ir import (
     And,
     Call,
-    CallEffectKind,
     IntImm,
     Let,
     Not,
@@ -35,14 +34,13 @@ from tilesmith.ir import (
     const,
 )
 from tilesmith.ir import operators as ops
-from tilesmith.ir.intrinsics import effect_of, likely
+from tilesmith.ir.intrinsics import likely
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call, walk
 from tilesmith.ir.structural import structural_equal
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import renew_defs
-from tilesmith.tir.queries import free_variables
+from tilesmith.tir.queries import free_variables, is_speculable
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -164,7 +162,7 @@ class _Candidates(Visitor):
 
     def is_free(self, condition: PrimExpr) -> bool:
         """Return whether a condition has the same value before the loop."""
-        if ops.is_const(condition) or condition.dtype.lanes > 1 or not _is_harmless(condition):
+        if ops.is_const(condition) or condition.dtype.lanes > 1 or not is_speculable(condition):
             return False
         used = set(free_variables(condition, sizes=False))
         if used & self.bound:
@@ -240,7 +238,7 @@ def _taken(branch: IfThenElse) -> Stmt:
     other = branch.else_case if branch.else_case is not None else nothing
     if ops.is_const(branch.condition):
         return branch.then_case if branch.condition.value else other  # type: ignore[attr-defined]
-    if is_no_op(branch.then_case) and is_no_op(other) and _is_harmless(branch.condition):
+    if is_no_op(branch.then_case) and is_no_op(other) and is_speculable(branch.condition):
         return nothing
     return branch
 
@@ -284,7 +282,7 @@ class Hoister(StatementRewriter):
             not self.kinds & HoistedConditionals.UsingBlockVar
             or condition is None
             or branch.else_case is not None
-            or not _is_harmless(condition)
+            or not is_speculable(condition)
             or self.threads & set(free_variables(condition, sizes=False))
         ):
             unchanged: Stmt = scope
@@ -375,7 +373,7 @@ class _LetTaker(Rewriter):
     def wanted(self, let: Any, kind: HoistedLetBindings) -> bool:
         if not self.kinds & kind and let.var not in self.needed:
             return False
-        if let.var.dtype.is_handle or not _is_harmless(let.value):
+        if let.var.dtype.is_handle or not is_speculable(let.value):
             return False
         return self.bound.isdisjoint(free_variables(let.value, sizes=False))
 
@@ -402,24 +400,6 @@ class _LetTaker(Rewriter):
 
     def visit_While(self, loop: While) -> Stmt:
         return self.children(loop)
-
-
-def _is_harmless(value: Any) -> bool:
-    """Return whether a value may be computed speculatively: it reads no memory, has no side
-    effects, and does not divide by a value that may be zero.
-    """
-    if isinstance(value, BufferLoad):
-        return False
-    if isinstance(value, Call):
-        if effect_of(value) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation):
-            return False
-    if type(value).__name__ in ("Div", "Mod", "FloorDiv", "FloorMod") and value.dtype.is_integer:
-        if not ops.is_const(value.b) or ops.is_const(value.b, 0):
-            return False
-    for child in value.children():
-        if isinstance(child, PrimExpr) and not _is_harmless(child):
-            return False
-    return True
 
 
 def _plain_condition(stmt: Stmt) -> PrimExpr | None:

@@ -54,7 +54,7 @@ from tilesmith.tir.queries import (
     uses_variable,
 )
 from tilesmith.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, stmt_seq
-from tilesmith.tir.transform.loops.partition_tails import TAILS, tails_by_size
+from tilesmith.tir.transform.loops.partition_tails import TAILS, slack_of, tails_by_size
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 
 __all__ = [
@@ -427,16 +427,10 @@ def limit_of(
         if ops.is_const(plain, 1):
             return None, None
         condition = plain if isinstance(plain, (LT, LE, GT, GE)) else condition
-    left, right = condition.a, condition.b
-    if isinstance(condition, (GT, GE)):
-        left, right = right, left
-    slack = analyzer.difference(right, left)
+    slack = slack_of(condition, analyzer)
     if slack is None:
         return None
-    if isinstance(condition, (LE, GE)):
-        slack = slack + 1
-    # the condition holds where `slack` is positive; its least value over the loops inside counts
-    slack = analyzer.simplify(slack)
+    # its least value over the loops inside counts
     for name in reversed(list(inner)):
         if not uses_variable(slack, {name}):
             continue

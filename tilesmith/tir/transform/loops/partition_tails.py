@@ -19,14 +19,14 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import EQ, GE, GT, LE, And, PrimExpr, Rewriter, Var, const
+from tilesmith.ir import GE, GT, LE, LT, And, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import is_call
 from tilesmith.tir.functor import renew_defs, substitute
 from tilesmith.tir.queries import uses_variable
 from tilesmith.tir.stmt import BufferStore, Evaluate, For, IfThenElse, Stmt
 
-__all__ = ["TAILS", "tails_by_size"]
+__all__ = ["TAILS", "slack_of", "tails_by_size"]
 
 TAILS = "pragma_loop_partition_tails"
 """The annotation of a loop: how many elements a whole iteration has."""
@@ -68,17 +68,19 @@ def _has_unguarded_effect(body: Stmt, known: Container[int]) -> bool:
     return False
 
 
-def _room(condition: Any, analyzer: Analyzer) -> PrimExpr | None:
-    """Return an expression that is positive where a comparison holds."""
-    if isinstance(condition, EQ):
+def slack_of(condition: Any, analyzer: Analyzer) -> PrimExpr | None:
+    """Return an expression that is positive where a comparison of order holds; None if there is
+    none.
+    """
+    if not isinstance(condition, (LT, LE, GT, GE)):
         return None
     left, right = condition.a, condition.b
     if isinstance(condition, (GT, GE)):
         left, right = right, left
-    room = analyzer.difference(right, left)
-    if room is None:
+    slack = analyzer.difference(right, left)
+    if slack is None:
         return None
-    return analyzer.simplify(room + 1 if isinstance(condition, (LE, GE)) else room)
+    return analyzer.simplify(slack + 1 if isinstance(condition, (LE, GE)) else slack)
 
 
 def tails_by_size(
@@ -96,7 +98,7 @@ def tails_by_size(
     """
     rest, within = None, {}
     for condition in conditions:
-        room = _room(condition, analyzer)
+        room = slack_of(condition, analyzer)
         if room is None:
             return None
         first = {var: ops.cast(var.dtype, low) for var, (low, _) in inner.items()}

@@ -26,6 +26,13 @@ __all__ = ["flatten_buffer"]
 
 def _flat_size(buffer: Buffer) -> list[PrimExpr]:
     sizes = list(buffer.get_flattened_buffer().shape) if buffer.shape else [const(1, "int32")]
+    if len(sizes) == 1 and buffer.strides:
+        # without what would follow the last row: the memory may end with it
+        numbers = zip(buffer.shape, buffer.strides)
+        ends = [(size.value - 1) * step.value for size, step in numbers
+                if isinstance(size, IntImm) and isinstance(step, IntImm)]  # fmt: skip
+        if len(ends) == len(buffer.shape) and min(ends) >= 0:
+            sizes = [const(1 + sum(ends), sizes[0].dtype)]
     if len(sizes) == 1 and not is_const(buffer.elem_offset, 0):
         return [cast(sizes[0].dtype, buffer.elem_offset) + sizes[0]]
     return sizes

@@ -5,14 +5,16 @@
         ... a ...                                   ... a ...
 
 Those of constant size have other ways (see ``storage_rewrite``). An allocation in a branch stays:
-the branch may never be taken.
+the branch may never be taken. Nor may the loop run at all: then a size that is negative counts as
+zero, and what divides by a number that may be zero stays.
 """
 
 from __future__ import annotations
 
-from tilesmith.ir import IntImm, Rewriter, Var
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IntImm, PrimExpr, Rewriter, Var, const
 from tilesmith.ir import operators as ops
-from tilesmith.tir.queries import reads_memory, uses_variable
+from tilesmith.tir.queries import is_speculable, uses_variable
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -27,6 +29,12 @@ from tilesmith.tir.stmt import (
 __all__ = ["lift_allocations"]
 
 _GLOBAL = ("", "global")
+
+
+def _at_least_zero(size: PrimExpr) -> PrimExpr:
+    if Analyzer().can_prove(size >= 0):
+        return size
+    return ops.maximum(size, const(0, size.dtype))
 
 
 class _Taker(Rewriter):
@@ -57,11 +65,12 @@ class _Taker(Rewriter):
         body = self.visit(allocation.body)
         sizes = allocation.extents
         is_open = not all(isinstance(size, IntImm) for size in sizes)
-        is_free = not uses_variable(sizes, self.inside) and not reads_memory(sizes)
+        is_free = not uses_variable(sizes, self.inside) and is_speculable(sizes)
         is_always = ops.is_const(allocation.condition, 1)
         scope = allocation.buffer_var.storage_scope or "global"
         if is_open and is_free and is_always and scope in _GLOBAL:
-            self.taken.append(allocation)
+            lifted = tuple([_at_least_zero(size) for size in sizes])
+            self.taken.append(allocation.with_fields(extents=lifted))
             return body
         return allocation.with_fields(body=body)
 
