@@ -94,8 +94,7 @@ def compile(
         with phase("reading the cache"):
             cached = _cached(key)
         if cached is not None:
-            settled = PassContext.current().without_instruments()
-            return _from_cache(cached, partial(_made_again, path, chosen, again, settled))
+            return _from_cache(cached, partial(_made_again, path, chosen, again, _held_settings()))
     if path is None and _is_tensor_program(model_or_module):
         return _built_functions(model_or_module, chosen, low)
     from tilesmith.driver.kernels import start_workers
@@ -128,6 +127,10 @@ def _from_cache(cached: Executable, again: Callable[[], Executable]) -> Executab
     if "precision" in cached.metadata:
         cached.accuracy_report = partial(_asked, again, "accuracy_report")
     return cached
+
+
+def _held_settings() -> PassContext:
+    return PassContext.current().without_instruments()
 
 
 def _made_again(

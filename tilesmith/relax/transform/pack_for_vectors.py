@@ -56,9 +56,9 @@ from tilesmith.relax.transform.pair_products import (
     has_dot_products_of_pairs,
     in_pairs,
 )
+from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.relax.transform.winograd import winograd_convolution
-from tilesmith.runtime import nd
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -109,20 +109,6 @@ def _dtype(expr: RelaxExpr) -> DataType:
     return info.dtype if isinstance(info, TensorStructInfo) else DataType("void")
 
 
-def _tiled(weights: numpy.ndarray, width: int) -> Constant:
-    """Return weights ``(…, columns)`` as ``(tiles, …, width)``, padded with zeros."""
-    columns = weights.shape[-1]
-    full, rest = divmod(columns, width)
-    made = nd.empty((full + bool(rest), *weights.shape[:-1], width), str(weights.dtype))
-    tiles = made.numpy_view()
-    split = weights[..., : full * width].reshape(*weights.shape[:-1], full, width)
-    tiles[:full] = numpy.moveaxis(split, -2, 0)
-    if rest:
-        tiles[full, ..., :rest] = weights[..., full * width :]
-        tiles[full, ..., rest:] = 0
-    return Constant(made)
-
-
 def _values(weight: Constant) -> numpy.ndarray:
     """Return weights, if possible without a copy: they may be large."""
     return numpy.asarray(weight.data)
@@ -167,7 +153,7 @@ class _Pack(PyExprMutator):
         self.flat = FlatPixels(self.builder_, self.lookup_binding)
         self.bytes = None
         if instruction is not None:
-            self.bytes = BytePacking(self.builder_, instruction, _tiled, machine.lanes(32))
+            self.bytes = BytePacking(self.builder_, instruction, tiled_weights, machine.lanes(32))
         self.rules: dict[Op, Callable[[Call], Any]] = {
             operators.nn.conv2d.op: self.convolution,
             operators.nn.conv2d_transpose.op: self.transposed_convolution,
@@ -323,7 +309,7 @@ class _Pack(PyExprMutator):
         if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
             by_tiles = winograd_convolution(
                 self.builder_, lambda: self.channels_last(data),
-                array.astype("float32", copy=False), options, out, _tiled, self.machine,
+                array.astype("float32", copy=False), options, out, tiled_weights, self.machine,
             )  # fmt: skip
             if by_tiles is not None:
                 if array.dtype == "float16":
@@ -371,7 +357,7 @@ class _Pack(PyExprMutator):
         place = weights.__array_interface__["data"][0]
         key = (place, weights.shape, weights.strides, weights.dtype, width, in_words)
         if key not in self.packed_weights:  # the steps of a recurrent network share their weights
-            packed = _tiled(in_pairs(weights) if in_words else weights, width)
+            packed = tiled_weights(in_pairs(weights) if in_words else weights, width)
             self.packed_weights[key] = (packed, weights)
         return self.packed_weights[key][0], in_words
 

@@ -10,7 +10,7 @@ An offset of a buffer becomes part of the index.
 
 from __future__ import annotations
 
-from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, const
+from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Var, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import nodes
@@ -24,10 +24,13 @@ from tilesmith.tir.transform.storage.view_binder import row_major_strides
 __all__ = ["flatten_buffer"]
 
 
-def _flat_size(buffer: Buffer) -> list[PrimExpr]:
+def _flat_size(buffer: Buffer, is_given: bool) -> list[PrimExpr]:
+    """Return the sizes of the flat view of a buffer whose memory is a caller's, or the function's
+    own.
+    """
     sizes = list(buffer.get_flattened_buffer().shape) if buffer.shape else [const(1, "int32")]
-    if len(sizes) == 1 and buffer.strides:
-        # without what would follow the last row: the memory may end with it
+    if len(sizes) == 1 and buffer.strides and is_given:
+        # without what would follow the last row: a caller's memory may end with it
         numbers = zip(buffer.shape, buffer.strides)
         ends = [(size.value - 1) * step.value for size, step in numbers
                 if isinstance(size, IntImm) and isinstance(step, IntImm)]  # fmt: skip
@@ -86,6 +89,7 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
     def __init__(self) -> None:
         super().__init__()
         self.flat: dict[Buffer, Buffer | None] = {}  # → its flat view; None: it is flat
+        self.allocated: set[Var] = set()
 
     def redirected(self, buffer: Buffer) -> Buffer | None:
         """Return the flat view of a buffer, the same one for all its uses; None if it is already
@@ -95,7 +99,8 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
             return self.flat[buffer]
         found = None
         if not _is_flat(buffer):
-            sizes = tuple([self.analyzer.simplify(size) for size in _flat_size(buffer)])
+            is_given = buffer.data not in self.allocated
+            sizes = tuple([self.analyzer.simplify(size) for size in _flat_size(buffer, is_given)])
             found = buffer.with_fields(
                 shape=sizes,
                 strides=(),
@@ -119,6 +124,7 @@ class _Flattener(ScopedAnalyzer, AccessRedirection):
         return found
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
+        self.allocated.add(allocation.buffer_var)
         allocation = self.children(allocation)
         if len(allocation.extents) == 1:
             return allocation
