@@ -6,8 +6,9 @@ follow from the working set of each loop, the time to pack an operand, and to di
 threads: each takes a smaller product of its own.
 
 Every kernel is taken to read what the threads wrote by rows, the first thread the first ones, and
-its results to be read so. Threads that divide the columns read rows of each other. The weights were set by hand from measured kernels; `python -m
-benchmarks.run predictions` compares predictions with measurements.
+its results to be read so. Threads that divide the columns read rows of each other. The weights were
+set by hand from measured kernels; `python -m benchmarks.run predictions` compares predictions with
+measurements.
 """
 
 from __future__ import annotations
