@@ -10,19 +10,17 @@
 weak: the object files of one library each bring them and share one copy.
 
 The pool. A launcher takes the pool by an atomic exchange; where another Python thread (or an outer
-loop) holds it, the loop runs serially. The launcher runs task 0; each other task has a slot, one
-line of the caches, with all that is to be known about it and a word: the task is done (0), open
-(1) or claimed (2), or the worker sleeps (3) or shall end (4). Worker `w` looks at the slot of task
-`w + 1` only, so that what goes between two processors is that line: to the worker with the task,
-and back when it is done. A task mostly meets the same cache again; but a thread that is done claims
-further tasks, so that a thread that the system does not schedule delays no other. Workers spin for
-a while, then sleep on a condition.
+loop) holds it, the loop runs serially. `state` is (generation << 32 | tasks): worker `w` takes part
+in a generation where `w + 1 < tasks`. Each task has a slot that says whether it has been claimed in
+this generation: worker `w` prefers task `w + 1`, the launcher task 0, so that a task mostly meets
+the same cache again; a thread that is done claims further tasks, so that a thread that the system
+does not schedule delays no other. Workers spin for a while, then sleep on a condition.
 """
 
 from __future__ import annotations
 
 MAX_WORKERS = 256
-SPINS = 4000  # some ten microseconds, 100 on Zen 5
+SPINS = 4000  # some ten microseconds; 100 on Zen 5
 
 _GLOBALS = """
 @__tilesmith_parallel_launch = weak_odr {v}global ptr @__tilesmith_launch_serial, align 8
@@ -134,8 +132,18 @@ define weak_odr {v}void @__tilesmith_pool_stop() {{
 """
 
 # The pool's memory: offsets into one block, so that several object files share it as one symbol.
-_BUSY, _WORKERS, _READY, _MUTEX, _CONDITION, _THREADS = 0, 4, 8, 64, 192, 320
-_SLOTS = _THREADS + 8 * MAX_WORKERS  # one cache line each: word, tasks, body, data
+_STATE, _PENDING, _BUSY, _WORKERS, _SLEEPERS, _READY, _BODY, _DATA = (
+    0,
+    64,
+    128,
+    132,
+    136,
+    140,
+    192,
+    200,
+)
+_MUTEX, _CONDITION, _THREADS = 256, 384, 512
+_SLOTS = _THREADS + 8 * MAX_WORKERS  # one cache line each
 _POOL_BYTES = _SLOTS + 64 * (MAX_WORKERS + 1)
 
 _POOL = """
@@ -160,49 +168,38 @@ start:
   %workers = call i32 @__tilesmith_pool_start(i32 %more)
   %least = call i32 @llvm.smin.i32(i32 %workers, i32 %more)
   %tasks = add i32 %least, 1
-  br label %publish
-publish:
-  %task = phi i32 [ 1, %start ], [ %following, %fill ]
-  %asleep = phi i1 [ false, %start ], [ %some_asleep, %fill ]
-  %has_slot = icmp slt i32 %task, %tasks
-  br i1 %has_slot, label %fill, label %go
-fill:
-  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
-  %tasks_place = getelementptr i8, ptr %slot, i64 4
-  store i32 %tasks, ptr %tasks_place, align 4
-  %body_place = getelementptr i8, ptr %slot, i64 8
+  %body_place = getelementptr i8, ptr @__tilesmith_pool, i64 {body}
   store ptr %body, ptr %body_place, align 8
-  %data_place = getelementptr i8, ptr %slot, i64 16
+  %data_place = getelementptr i8, ptr @__tilesmith_pool, i64 {data}
   store ptr %data, ptr %data_place, align 8
-  %old = atomicrmw xchg ptr %slot, i32 1 acq_rel
-  %sleeps = icmp eq i32 %old, 3
-  %some_asleep = or i1 %asleep, %sleeps
+  %pending = getelementptr i8, ptr @__tilesmith_pool, i64 {pending}
+  store atomic i32 %tasks, ptr %pending monotonic, align 4
+  %old = load atomic i64, ptr @__tilesmith_pool monotonic, align 8
+  %generation = lshr i64 %old, 32
+  %next = add i64 %generation, 1
+  %high = shl i64 %next, 32
+  %low = zext i32 %tasks to i64
+  %state = or i64 %high, %low
+  %number = trunc i64 %next to i32
+  %open = shl i32 %number, 1
+  br label %fill
+fill:
+  %task = phi i32 [ 0, %start ], [ %following, %fill ]
+  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
+  store atomic i32 %open, ptr %slot release, align 4
   %following = add i32 %task, 1
-  br label %publish
+  %more_slots = icmp slt i32 %following, %tasks
+  br i1 %more_slots, label %fill, label %go
 go:
-  br i1 %asleep, label %wake, label %run
-wake:
+  store atomic i64 %state, ptr @__tilesmith_pool seq_cst, align 8
   call void @__tilesmith_pool_wake()
-  br label %run
-run:
-  call void %body(i32 0, i32 %tasks, ptr %data)
-  call void @__tilesmith_pool_claim(i32 1, i32 %tasks)
-  br label %next
-next:
-  %awaited = phi i32 [ 1, %run ], [ %later, %passed ]
-  %is_left = icmp slt i32 %awaited, %tasks
-  br i1 %is_left, label %watch, label %done
-watch:
-  %watched = call ptr @__tilesmith_pool_slot(i32 %awaited)
+  call void @__tilesmith_pool_run(i32 0, i64 %state)
   br label %wait
 wait:
-  %spins = phi i32 [ 0, %watch ], [ %more_spins, %again ]
-  %word = load atomic i32, ptr %watched acquire, align 4
-  %is_claimed = icmp eq i32 %word, 2
-  br i1 %is_claimed, label %spin, label %passed
-passed:
-  %later = add i32 %awaited, 1
-  br label %next
+  %spins = phi i32 [ 0, %go ], [ %more_spins, %again ]
+  %left = load atomic i32, ptr %pending acquire, align 4
+  %is_done = icmp eq i32 %left, 0
+  br i1 %is_done, label %done, label %spin
 spin:
   {pause}
   %more_spins = add i32 %spins, 1
@@ -227,53 +224,59 @@ define internal ptr @__tilesmith_pool_slot(i32 %task) {{
   ret ptr %slot
 }}
 
-; Run the task of a slot if it is open, and return how many tasks there are; 0 if it is not.
-define internal i32 @__tilesmith_pool_try(i32 %task) {{
+; Claim and run tasks of one generation, beginning with %first, until none is left to begin.
+define internal void @__tilesmith_pool_run(i32 %first, i64 %state) {{
 entry:
-  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
-  %seen = load atomic i32, ptr %slot monotonic, align 4
-  %is_open = icmp eq i32 %seen, 1
-  br i1 %is_open, label %claim, label %missed
-claim:
-  %result = cmpxchg ptr %slot, i32 1, i32 2 acquire monotonic
-  %is_mine = extractvalue {{ i32, i1 }} %result, 1
-  br i1 %is_mine, label %work, label %missed
-work:
-  %tasks_place = getelementptr i8, ptr %slot, i64 4
-  %tasks = load i32, ptr %tasks_place, align 4
-  %body_place = getelementptr i8, ptr %slot, i64 8
-  %body = load ptr, ptr %body_place, align 8
-  %data_place = getelementptr i8, ptr %slot, i64 16
-  %data = load ptr, ptr %data_place, align 8
-  call void %body(i32 %task, i32 %tasks, ptr %data)
-  store atomic i32 0, ptr %slot release, align 4
-  ret i32 %tasks
-missed:
-  ret i32 0
-}}
-
-; Run the tasks that are still open, from one on.
-define internal void @__tilesmith_pool_claim(i32 %first, i32 %tasks) {{
-entry:
+  %tasks = trunc i64 %state to i32
+  %high = lshr i64 %state, 32
+  %number = trunc i64 %high to i32
+  %open = shl i32 %number, 1
+  %claimed = or i32 %open, 1
+  %pending = getelementptr i8, ptr @__tilesmith_pool, i64 {pending}
   br label %look
 look:
-  %task = phi i32 [ %first, %entry ], [ %next, %try ]
-  %is_one = icmp slt i32 %task, %tasks
-  br i1 %is_one, label %try, label %done
-try:
-  %ignored = call i32 @__tilesmith_pool_try(i32 %task)
-  %next = add i32 %task, 1
-  br label %look
+  %step = phi i32 [ 0, %entry ], [ %next, %again ]
+  %sum = add i32 %first, %step
+  %is_over = icmp sge i32 %sum, %tasks
+  %less = sub i32 %sum, %tasks
+  %task = select i1 %is_over, i32 %less, i32 %sum
+  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
+  %seen = load atomic i32, ptr %slot monotonic, align 4
+  %is_open = icmp eq i32 %seen, %open
+  br i1 %is_open, label %claim, label %again
+claim:
+  %result = cmpxchg ptr %slot, i32 %open, i32 %claimed acquire monotonic
+  %is_mine = extractvalue {{ i32, i1 }} %result, 1
+  br i1 %is_mine, label %work, label %again
+work:
+  %body_place = getelementptr i8, ptr @__tilesmith_pool, i64 {body}
+  %body = load ptr, ptr %body_place, align 8
+  %data_place = getelementptr i8, ptr @__tilesmith_pool, i64 {data}
+  %data = load ptr, ptr %data_place, align 8
+  call void %body(i32 %task, i32 %tasks, ptr %data)
+  %left = atomicrmw sub ptr %pending, i32 1 release
+  br label %again
+again:
+  %next = add i32 %step, 1
+  %more = icmp slt i32 %next, %tasks
+  br i1 %more, label %look, label %done
 done:
   ret void
 }}
 
 define internal void @__tilesmith_pool_wake() {{
+  %sleepers = getelementptr i8, ptr @__tilesmith_pool, i64 {sleepers}
+  %count = load atomic i32, ptr %sleepers seq_cst, align 4
+  %some = icmp sgt i32 %count, 0
+  br i1 %some, label %wake, label %done
+wake:
   %mutex = getelementptr i8, ptr @__tilesmith_pool, i64 {mutex}
   %condition = getelementptr i8, ptr @__tilesmith_pool, i64 {condition}
   %a = call i32 @pthread_mutex_lock(ptr %mutex)
   %b = call i32 @pthread_cond_broadcast(ptr %condition)
   %c = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %done
+done:
   ret void
 }}
 
@@ -323,87 +326,80 @@ entry:
   %wide = ptrtoint ptr %argument to i64
   %number = trunc i64 %wide to i32
   %task = add i32 %number, 1
-  %after = add i32 %task, 1
-  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
+  %sleepers = getelementptr i8, ptr @__tilesmith_pool, i64 {sleepers}
   %mutex = getelementptr i8, ptr @__tilesmith_pool, i64 {mutex}
   %condition = getelementptr i8, ptr @__tilesmith_pool, i64 {condition}
+  br label %next
+next:
+  %seen = phi i64 [ 0, %entry ], [ %state, %idle ], [ %state, %work ]
   br label %spin
 spin:
-  %spins = phi i32 [ 0, %entry ], [ %more_spins, %idle ], [ 0, %others ], [ 0, %awake ]
-  %tasks = call i32 @__tilesmith_pool_try(i32 %task)
-  %has_run = icmp ne i32 %tasks, 0
-  br i1 %has_run, label %others, label %idle
-others:
-  call void @__tilesmith_pool_claim(i32 %after, i32 %tasks)
-  call void @__tilesmith_pool_claim(i32 1, i32 %task)
-  br label %spin
-idle:
+  %spins = phi i32 [ 0, %next ], [ %more_spins, %spin_again ]
+  %state.a = load atomic i64, ptr @__tilesmith_pool acquire, align 8
+  %is_new = icmp ne i64 %state.a, %seen
+  br i1 %is_new, label %begin, label %spin_on
+spin_on:
   {pause}
   %more_spins = add i32 %spins, 1
   %tired = icmp sgt i32 %more_spins, {spins}
-  br i1 %tired, label %sleep, label %spin
+  br i1 %tired, label %sleep, label %spin_again
+spin_again:
+  br label %spin
 sleep:
+  %counted = atomicrmw add ptr %sleepers, i32 1 seq_cst
   %a = call i32 @pthread_mutex_lock(ptr %mutex)
-  %fallen = cmpxchg ptr %slot, i32 0, i32 3 acq_rel monotonic
   br label %look
 look:
-  %word = load atomic i32, ptr %slot acquire, align 4
-  %is_asleep = icmp eq i32 %word, 3
-  br i1 %is_asleep, label %wait, label %awake
+  %state.b = load atomic i64, ptr @__tilesmith_pool seq_cst, align 8
+  %is_newer = icmp ne i64 %state.b, %seen
+  br i1 %is_newer, label %awake, label %wait
 wait:
   %b = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
   br label %look
 awake:
   %c = call i32 @pthread_mutex_unlock(ptr %mutex)
-  %is_end = icmp eq i32 %word, 4
-  br i1 %is_end, label %leave, label %spin
+  %uncounted = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %begin
+begin:
+  %state = phi i64 [ %state.a, %spin ], [ %state.b, %awake ]
+  %tasks = trunc i64 %state to i32
+  %is_end = icmp eq i32 %tasks, -1
+  br i1 %is_end, label %leave, label %choose
+choose:
+  %takes_part = icmp slt i32 %task, %tasks
+  br i1 %takes_part, label %work, label %idle
+idle:
+  br label %next
+work:
+  call void @__tilesmith_pool_run(i32 %task, i64 %state)
+  br label %next
 leave:
   ret ptr null
 }}
 
-; A worker that spins sees that it shall end once it is tired.
 define weak_odr {v}void @__tilesmith_pool_stop() {{
 entry:
   %workers = getelementptr i8, ptr @__tilesmith_pool, i64 {workers}
   %count = load i32, ptr %workers, align 4
+  %some = icmp sgt i32 %count, 0
+  br i1 %some, label %stop, label %done
+stop:
+  store atomic i64 -1, ptr @__tilesmith_pool seq_cst, align 8
+  call void @__tilesmith_pool_wake()
   %threads = getelementptr i8, ptr @__tilesmith_pool, i64 {threads}
-  br label %mark
-mark:
-  %marked = phi i32 [ 0, %entry ], [ %task, %tell ]
-  %is_one = icmp slt i32 %marked, %count
-  br i1 %is_one, label %tell, label %told
-tell:
-  %task = add i32 %marked, 1
-  %slot = call ptr @__tilesmith_pool_slot(i32 %task)
-  store atomic i32 4, ptr %slot release, align 4
-  br label %mark
-told:
-  call void @__tilesmith_pool_wake_all(i32 %count)
   br label %join
 join:
-  %number = phi i32 [ 0, %told ], [ %next, %one ]
-  %is_left = icmp slt i32 %number, %count
-  br i1 %is_left, label %one, label %reset
-one:
+  %number = phi i32 [ 0, %stop ], [ %next, %join ]
   %wide = zext i32 %number to i64
   %place = getelementptr i64, ptr %threads, i64 %wide
   %thread = load i64, ptr %place, align 8
   %ignored = call i32 @pthread_join(i64 %thread, ptr null)
   %next = add i32 %number, 1
-  %joined = call ptr @__tilesmith_pool_slot(i32 %next)
-  store atomic i32 0, ptr %joined monotonic, align 4
-  br label %join
+  %again = icmp slt i32 %next, %count
+  br i1 %again, label %join, label %reset
 reset:
   store i32 0, ptr %workers, align 4
-  ret void
-}}
-
-; Without workers there is no mutex yet.
-define internal void @__tilesmith_pool_wake_all(i32 %count) {{
-  %some = icmp sgt i32 %count, 0
-  br i1 %some, label %wake, label %done
-wake:
-  call void @__tilesmith_pool_wake()
+  store atomic i64 0, ptr @__tilesmith_pool seq_cst, align 8
   br label %done
 done:
   ret void
@@ -441,9 +437,13 @@ def runtime_text(triple: str, architecture: str, max_threads: int) -> tuple[str,
         "spins": SPINS,
         "pause": _PAUSE.get(architecture, ""),
         "yield": "",
+        "pending": _PENDING,
         "busy": _BUSY,
         "workers": _WORKERS,
+        "sleepers": _SLEEPERS,
         "ready": _READY,
+        "body": _BODY,
+        "data": _DATA,
         "mutex": _MUTEX,
         "condition": _CONDITION,
         "threads": _THREADS,
