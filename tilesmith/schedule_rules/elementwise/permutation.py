@@ -48,7 +48,6 @@ from tilesmith.tir.transform.storage.view_binder import row_major_strides
 __all__ = ["Permutation", "find_permutation", "schedule_permutation"]
 
 _FEWEST_ELEMENTS = 16
-"""About 5 us."""
 _SHORT_ROWS = 6
 """Rows of the result of so few tiles are written one column of tiles after the other: all rows are
 near each other in memory, and what is read runs on."""
