@@ -43,13 +43,18 @@ def entry():
     return found.path
 
 
-def test_a_model_from_the_cache_is_checked_once(path, monkeypatch):
+@pytest.mark.parametrize("is_as_written", [True, False])
+def test_a_model_from_the_cache_is_checked_once(path, monkeypatch, is_as_written):
+    """What this version has just written needs no check; what may have changed since needs one."""
     tilesmith.compile(str(path))
+    if not is_as_written:
+        moment = entry().stat().st_mtime_ns
+        os.utime(entry(), ns=(moment, moment + 1))
     checks = []
     monkeypatch.setattr(model_module, "_checked", lambda file: checks.append(file) or "as written")
     for _ in range(3):
         np.testing.assert_array_equal(tilesmith.compile(str(path))(X).numpy(), 2 * X)
-    assert checks == [entry()]
+    assert checks == [entry()] * (not is_as_written)
 
 
 def test_a_damaged_entry_is_made_anew(path):

@@ -8,12 +8,12 @@ kernels share one entry, within a model and across models.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilesmith.driver.pool import FEWEST_FOR_WORKERS, start_workers
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
@@ -21,11 +21,11 @@ from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
-from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.cache import DiskCache, digest
 from tilesmith.support.errors import InternalError
 from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
-from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.support.versions import version_digest
 from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KernelCompilation", "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs",
-    "start_workers",
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
-FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
 
 
 class KernelJob:
@@ -203,23 +201,6 @@ class _Compiled:
         """Read the bytes that `to_bytes` returned."""
         end = 8 + int.from_bytes(content[:8], "little")
         return _Compiled(content[end:], FallbackReport.from_json(json.loads(content[8:end])))
-
-
-_pool: WorkerPool | None = None
-
-
-def start_workers(target: Target) -> WorkerPool | None:
-    """Start the pool of workers at first use; return None on a machine with one core.
-
-    Workers warm up with a small kernel for ``target``; afterwards they compile for any target.
-    """
-    global _pool
-    count = len(os.sched_getaffinity(0)) if knobs.workers is None else knobs.workers
-    if count < 2:
-        return None
-    if _pool is None:
-        _pool = WorkerPool("tilesmith.driver.worker", count, [str(target)])
-    return _pool
 
 
 def compile_kernels(

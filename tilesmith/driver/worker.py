@@ -3,7 +3,11 @@
 Started as ``python -m``, with the target to warm up for.
 """
 
+import gc
 import sys
+
+if __name__ == "__main__":
+    gc.disable()  # nothing that is imported is garbage
 
 from tilesmith.driver.kernels import compile_job, handle_job
 from tilesmith.ir import IRModule, Range, Var
@@ -48,4 +52,7 @@ def warm_up(target: str = "llvm") -> None:
 
 if __name__ == "__main__":
     warm_up(*sys.argv[1:])
+    gc.freeze()
+    gc.set_threshold(50_000)  # a kernel makes many objects, and leaves little garbage
+    gc.enable()
     serve(handle_job)
