@@ -1,6 +1,7 @@
 """What was found out about a file is remembered until the file changes."""
 
 import os
+from functools import partial
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_a_file_that_changed_just_now_is_not_remembered(model, monkeypatch, mome
     monkeypatch.setattr(FileState, "of", staticmethod(lambda path: state))
     for seconds, is_known in ((0.01, False), (0.3, moment % 10 == 1), (3, True)):
         asked = []
-        monkeypatch.setattr(file_memory.time, "time", lambda: state.changed + seconds)
+        monkeypatch.setattr(file_memory.time, "time", partial(float, state.changed + seconds))
         for _ in range(2):
             remembered(model, f"contents after {seconds}", count(asked))
         assert len(asked) == 2 - is_known

@@ -18,7 +18,7 @@ __all__ = ["FEWEST_FOR_WORKERS", "start_workers"]
 FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
 
 _SINGLE = {"OPENBLAS_NUM_THREADS": "1"}
-"""A worker multiplies no matrices: the threads that numpy starts for that would only spin a while."""
+"""A worker multiplies no matrices: the threads that numpy starts for that would only spin."""
 
 _pool: WorkerPool | None = None
 

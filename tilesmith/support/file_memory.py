@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ def remembered_of_all(
     if found is not None:
         return found.decode()
     made = answer(before)
-    is_settled = all([started - state.changed > state.settling for state in before])
+    is_settled = all(started - state.changed > state.settling for state in before)
     if is_settled and look() == before:
         FOUND.put(key, made.encode())
     return made
