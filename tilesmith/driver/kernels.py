@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tilesmith.driver.pool import FEWEST_FOR_WORKERS, start_workers
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
+from tilesmith.ir.instrument import PassTimingInstrument, watched
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.lowering import check_scheduled, lower_kernels
@@ -25,6 +27,7 @@ from tilesmith.support.cache import DiskCache, digest
 from tilesmith.support.errors import InternalError
 from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.support.summary import collect_summary, spend, step, wants_steps
 from tilesmith.support.versions import version_digest
 from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
@@ -154,8 +157,9 @@ def compile_job(module: IRModule, target: Target, schedule: bool = True) -> byte
 
 def _scheduled(module: IRModule, target: Target) -> IRModule:
     scheduled = module.shallow_copy()
-    for variable, function in list(module.items()):
-        scheduled[variable] = schedule_function(function, target)
+    with step("scheduling kernels"):
+        for variable, function in list(module.items()):
+            scheduled[variable] = schedule_function(function, target)
     check_scheduled(module, scheduled, target)
     return scheduled
 
@@ -179,9 +183,14 @@ def lower_jobs(
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """Handle one message in a worker: compile the job that it describes."""
     module = load_json(blobs[0].decode())
-    with PassContext(**request["settings"]), capture_fallbacks() as fallbacks:
+    with PassContext(**request["settings"]), capture_fallbacks() as fallbacks, ExitStack() as more:
+        summary = more.enter_context(collect_summary(steps=request["steps"]))
+        passes = PassTimingInstrument()
+        if request["steps"]:
+            more.enter_context(watched(passes))
         code = compile_job(module, Target(request["target"]), request["schedule"])
-    return {"checks": take_counts(), "fallbacks": fallbacks.to_json()}, [code]
+    steps = {**summary.steps, **passes.totals()}
+    return {"checks": take_counts(), "fallbacks": fallbacks.to_json(), "steps": steps}, [code]
 
 
 @dataclass(frozen=True)
@@ -255,12 +264,16 @@ def _submitted(jobs: dict[str, KernelJob], pool: WorkerPool) -> dict[str, Future
     texts = {key: save_json(job.renamed()).encode() for key, job in jobs.items()}
     futures = {}
     for key in sorted(jobs, key=lambda one: -len(texts[one])):
-        job = jobs[key]
-        request = {
-            "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
-        }  # fmt: skip
-        futures[key] = pool.submit(request, [texts[key]])
+        futures[key] = pool.submit(request_for(jobs[key]), [texts[key]])
     return futures
+
+
+def request_for(job: KernelJob) -> dict[str, Any]:
+    """Return what a worker is told about a job besides the functions."""
+    return {
+        "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
+        "steps": wants_steps(),
+    }  # fmt: skip
 
 
 def _compiled_here(job: KernelJob) -> _Compiled:
@@ -272,4 +285,5 @@ def _compiled_here(job: KernelJob) -> _Compiled:
 def _compiled_there(future: Future[Reply]) -> _Compiled:
     reply, (code,) = future.result()
     add_counts(reply["checks"])
+    spend(reply["steps"])
     return _Compiled(bytes(code), FallbackReport.from_json(reply["fallbacks"]))

@@ -5,13 +5,16 @@ Modules that only a compilation needs are imported late: a cached model loads wi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tilesmith.driver.object_models import (
     advice_for_object,
@@ -34,13 +37,14 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
-from tilesmith.support.file_memory import known, remember, remembered
+from tilesmith.support.file_memory import FileState, known, remember, remembered
+from tilesmith.support.files import make_atomically
 from tilesmith.support.summary import phase
 from tilesmith.support.versions import version_digest
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
-__all__ = ["compile", "import_model", "model_key"]
+__all__ = ["compile", "import_model", "model_key", "save_artifact"]
 
 MODEL_CACHE = DiskCache("models")
 _CONTENTS, _CHECKED, _AS_WRITTEN = "contents", "checksums of an artifact", "as written"
@@ -96,15 +100,16 @@ def compile(
         _start_workers(path, chosen)  # which load while this process reads the model
     settings = deciding_settings() if may_be_cached else None
     if may_be_cached and path is not None and _can_be_cached(path, settings):
-        key = model_key(path, chosen, input_shapes, {**(settings or {}), **low.settings})
-        with phase("reading the cache"):
+        with phase("looking for it in the cache"):
+            key = model_key(path, chosen, input_shapes, {**(settings or {}), **low.settings})
             cached = _cached(key)
         if cached is not None:
             return _from_cache(cached, partial(_made_again, path, chosen, again, _held_settings()))
     if path is None and _is_tensor_program(model_or_module):
         return _built_functions(model_or_module, chosen, low)
     _start_workers(model_or_module, chosen)
-    from tilesmith.driver.relax_build import build
+    with phase("loading the compiler"):
+        from tilesmith.driver.relax_build import build
 
     with collect_fallbacks() as importing, phase("importing"):
         modules = [import_model(model_or_module, input_shapes)]
@@ -121,6 +126,7 @@ def compile(
                 made = MODEL_CACHE.put_file(key, executable.save)
             if made is not None:
                 remember(made, _CHECKED, _AS_WRITTEN)
+                _note_stored(executable, made)
         except CodegenError as error:  # no linker can link it
             record_fallback("cache", str(path), error)
     return executable
@@ -203,7 +209,30 @@ def _cached(key: str) -> Executable | None:
         MODEL_CACHE.drop_damaged(key, "it cannot be loaded")
         return None
     executable.fallbacks.record()
+    _note_stored(executable, found)
     return executable
+
+
+_stored: WeakKeyDictionary[Executable, FileState] = WeakKeyDictionary()
+"""Where the cache holds executables, and the states of these files."""
+
+
+def _note_stored(executable: Executable, path: Path) -> None:
+    with contextlib.suppress(OSError):  # another process has removed it
+        _stored[executable] = FileState.of(path)
+
+
+def save_artifact(executable: Executable, path: Path) -> None:
+    """Save an executable, as `Executable.save` does: where the cache holds its artifact, this one
+    is copied.
+    """
+    stored = _stored.get(executable)
+    if stored is not None:
+        with contextlib.suppress(OSError):  # what is no longer there is made anew
+            if FileState.of(stored.place) == stored:
+                make_atomically(path, partial(shutil.copyfile, stored.place))
+                return
+    executable.save(path)
 
 
 def _checked(artifact: Path) -> str:
