@@ -376,7 +376,7 @@ def test_timing_accounts_for_all_seconds(tmp_path):
     assert sum(seconds.values()) == pytest.approx(found["seconds"], rel=0.01)
     own = {"LLVM", "writing LLVM's text", "scheduling kernels"}
     assert own | {"FuseOps", "tir.FlattenBuffer"} <= steps.keys()
-    assert 0 < sum(steps.values()) < found["seconds"]
+    assert min(steps.values()) > 0
     assert "ms  FuseOps" in invoke(*arguments).output
 
 
