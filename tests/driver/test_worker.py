@@ -3,7 +3,7 @@
 import pytest
 
 from tilesmith import te
-from tilesmith.driver import kernels, worker
+from tilesmith.driver import kernels, warm_up
 from tilesmith.ir.serialization import save_json
 from tilesmith.support.knobs import knobs
 from tilesmith.support.summary import collect_summary
@@ -13,9 +13,9 @@ from tilesmith.target import Target
 def test_a_small_kernel_warms_up(monkeypatch):
     compiled = []
     monkeypatch.setattr(
-        worker, "compile_job", lambda *job: compiled.append(kernels.compile_job(*job))
+        warm_up, "compile_job", lambda *job: compiled.append(kernels.compile_job(*job))
     )
-    worker.warm_up()
+    warm_up.warm_up()
     assert len(compiled) == 1 and len(compiled[0]) > 100
 
 
