@@ -120,16 +120,21 @@ def compile(
 
         executable = build_low(modules.pop(), chosen, params, low)
     executable.add_fallbacks(importing)
-    if key is not None and executable.is_runnable:
-        try:
-            with phase("storing in the cache"):
-                made = MODEL_CACHE.put_file(key, executable.save)
-            if made is not None:
-                remember(made, _CHECKED, _AS_WRITTEN)
-                _note_stored(executable, made)
-        except CodegenError as error:  # no linker can link it
-            record_fallback("cache", str(path), error)
+    if key is not None and path is not None and executable.is_runnable:
+        _store(key, path, executable)
     return executable
+
+
+def _store(key: str, path: Path, executable: Executable) -> None:
+    """Put the executable of a model file into the cache."""
+    try:
+        with phase("storing in the cache"):
+            made = MODEL_CACHE.put_file(key, executable.save)
+        if made is not None:
+            remember(made, _CHECKED, _AS_WRITTEN)
+            _note_stored(executable, made)
+    except CodegenError as error:  # no linker can link it
+        record_fallback("cache", str(path), error)
 
 
 def _from_cache(cached: Executable, again: Callable[[], Executable]) -> Executable:
