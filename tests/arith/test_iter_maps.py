@@ -24,6 +24,7 @@ from tilesmith.arith import (
     normalize_to_iter_sum,
     subspace_divide,
 )  # fmt: skip
+from tilesmith.arith.iter_nodes import sum_of_digits
 from tilesmith.ir import And, Not, Range, Var, const
 from tilesmith.ir import operators as op
 from tilesmith.ir.operators import maximum
@@ -215,3 +216,11 @@ def test_a_quotient_of_overlapping_iterators() -> None:
     ends = [(str(one.min_value), str(one.max_value)) for one in found or ()]
     assert ends == [("0", "2"), ("0", "5")]
     assert estimate_region_lower_bound([region[0], region[0]], domains, True) is None
+
+
+@pytest.mark.parametrize("value, expected", [
+    (i * 8 + j, "i * 8 + j"), (i * 8 + j + 3, "i * 8 + j + 3"), (j, "j"), (const(5), "5"),
+])  # fmt: skip
+def test_sums_of_digits_are_written_out(value: Any, expected: str) -> None:
+    found = detect_iter_map([value], {i: Range(0, 4), j: Range(0, 8)}).indices
+    assert [text(sum_of_digits(form)) for form in found] == [expected]

@@ -71,6 +71,29 @@ def test_launchers(kind, count):
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("count, tasks", [(0, 0), (1, 0), (2, 2), (9, 2)])
+def test_a_loop_of_one_iteration_starts_no_threads(count, tasks):
+    b, high = decl_buffer((N,), "int32", "b"), Var("high", "int32")
+    compiled = Compiled(kernel([b, high], parallel(high, lambda i: BufferStore(b, i, [i]))))
+    launch_with(compiled, "serial", 2)
+    calls = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def launch(body, data):
+        task = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)(body)
+        for number in range(2):
+            calls.append(number)
+            task(number, 2, data)
+
+    pointer = compiled.module.library.symbol("__tilesmith_parallel_launch")
+    ctypes.c_void_p.from_address(pointer).value = ctypes.cast(launch, ctypes.c_void_p).value
+    y = np.full(N, -1, "int32")
+    assert compiled(y, count) == 0
+    np.testing.assert_array_equal(y[:count], np.arange(count))
+    assert (y[count:] == -1).all()
+    assert len(calls) == tasks
+
+
 def test_directly_nested_loops():
     b = decl_buffer((N,), "int32", "b")
 

@@ -94,7 +94,7 @@ class _WorkerHere:
 
 @pytest.fixture
 def refusing(monkeypatch):
-    def refuse(*arguments):
+    def refuse(*arguments, **options):
         raise ScheduleError("no contraction today")
 
     monkeypatch.setattr(default, "schedule_contraction", refuse)

@@ -15,7 +15,13 @@ from tilesmith.schedule_rules.contractions.contraction import find_contraction, 
 from tilesmith.schedule_rules.contractions.loop_nest import loop_nest
 from tilesmith.schedule_rules.contractions.register_tiles import schedule_contraction
 from tilesmith.schedule_rules.contractions.search import Decision, candidates, choose
-from tilesmith.schedule_rules.contractions.time_model import Candidate, Product, levels_of, predict
+from tilesmith.schedule_rules.contractions.time_model import (
+    Candidate,
+    Product,
+    levels_of,
+    parallel_levels,
+    predict,
+)
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.target import Target
 from tilesmith.target.machine import ZEN_AVX512, machine_model
@@ -178,6 +184,29 @@ def test_little_work_is_not_shared_and_much_is():
     assert [level.name for level in levels][0] == "batch"
     found = candidates(product(), machine, 2)
     assert len(found) == len(set(found)) < 200
+
+
+def test_threads_that_divide_columns_exchange_rows_and_those_that_divide_rows_nothing():
+    pixels = product(196, 384, 64, packed_width=32, may_pack=False)
+    rows = predict(pixels, Candidate(14, 2, 7, False), ZEN_AVX512, 2)
+    columns = predict(pixels, Candidate(14, 2, None, False), ZEN_AVX512, 2)
+    assert rows.exchange == 0 < columns.exchange
+    assert (
+        rows.compute
+        == columns.compute
+        < predict(pixels, Candidate(14, 2, 7, False), ZEN_AVX512).compute
+    )
+    made = choose(pixels, ZEN_AVX512, 2)
+    levels = parallel_levels(levels_of(pixels, made.candidate, ZEN_AVX512), 2)
+    assert made.is_parallel and levels[-1].name in ("blocks", "rows")
+
+
+def test_a_smaller_last_tile_is_run_after_the_others():
+    """Of 49 rows in tiles of 13 one thread runs two tiles, and the last 10 rows besides."""
+    pixels = product(49, 960, 160, packed_width=32, may_pack=False)
+    candidate = Candidate(13, 2, 1, False)
+    alone, both = (predict(pixels, candidate, ZEN_AVX512, threads) for threads in (1, 2))
+    assert both.compute == pytest.approx(alone.compute * 36 / 49)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -93,6 +93,6 @@ def two_functions(x):
 
 @pytest.mark.parametrize("operator, wanted", [(topi.nn.relu, False), (two_functions, True)])
 def test_threads_are_for_what_takes_long(operator, wanted):
-    tensors = place((40, 480))
+    tensors = place((20, 480))
     kinds = [kind for _, kind in loops(scheduled(tensors, operator(*tensors), cores=2))]
     assert (ForKind.PARALLEL in kinds) == wanted

@@ -79,6 +79,22 @@ def test_a_depthwise_convolution_is_tiled_over_pixels_and_reads_its_padding_in_p
 
 
 @pytest.mark.parametrize(
+    "rows, channels, shared",
+    [(14, 384, ["y"]), (7, 960, ["y", "c"]), (7, 32, [])],  # 7 rows cannot be dealt out evenly
+)
+def test_threads_get_the_rows_that_they_wrote(rows, channels, shared):
+    function = depthwise((1, rows, 14, channels), (3, 3), padding=(1, 1, 1, 1))
+    made = default_schedule(function, TWO_THREADS).script()
+    loops = [line for line in made.splitlines() if "T.parallel(" in line]
+    assert len(loops) == bool(shared)
+    if shared:
+        (tasks,) = (
+            int(line.split("T.parallel(")[1].split(")")[0].split("(")[-1]) for line in loops
+        )
+        assert tasks == 2 if shared == ["y"] else tasks % 7 == 0 and tasks >= 14
+
+
+@pytest.mark.parametrize(
     "shape, kernel, strides, padding, dilation",
     [
         ((1, 14, 14, 32), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),

@@ -7,6 +7,7 @@ from typing import Any
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IntImm, PrimExpr, Var, const
 from tilesmith.schedule_rules.loops import loop_extent, split_loops
+from tilesmith.schedule_rules.work import is_even
 from tilesmith.tir import BufferLoad, BufferStore, ForKind, IterVar
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads
@@ -127,14 +128,16 @@ def finish_consumer(sch: Schedule, inner: list[LoopRV], lanes: int) -> None:
 
 
 def parallelise(sch: Schedule, order: list[LoopRV], threads: int) -> None:
-    """Fuse outer loops until there is work for all threads, and run the result in parallel."""
+    """Fuse outer loops until their iterations can be dealt out evenly, and run the result in
+    parallel.
+    """
     chosen: list[LoopRV] = []
     count = 1
     for loop in order:
-        if threads < 2 or sch.get(loop).annotations or count >= 4 * threads:
+        if threads < 2 or sch.get(loop).annotations or is_even(count, threads):
             break  # a loop that is partitioned keeps its variable
         chosen.append(loop)
         extent = loop_extent(sch, loop)
-        count *= threads if extent is None else extent
-    if chosen and count > 1:
+        count *= 1 if extent is None else extent  # an open extent may be 1
+    if any(loop_extent(sch, loop) != 1 for loop in chosen):
         sch.parallel(sch.fuse(*chosen))

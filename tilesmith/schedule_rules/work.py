@@ -15,21 +15,27 @@ from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, Buffer
 from tilesmith.tir.schedule import BlockRV, Schedule
 
-__all__ = ["WORTH_CYCLES", "cycles_of", "is_worth_threads", "steps_of"]
+__all__ = ["cycles_of", "is_even", "is_worth_threads", "moving_cycles", "steps_of"]
 
 _UNKNOWN = 1 << 10
 """Steps of a loop whose extent is not known, or elements along an axis."""
-WORTH_CYCLES = 15000.0
-"""So many cycles, about 5 us, are worth the start of threads."""
 _OPERATIONS_OF_CALL = 16
 """Vector operations of a function such as exp."""
 _STARTED_PER_CYCLE = 2
 """Vector operations that start in one cycle."""
+_IDLE = 0.05
+"""The share of their time that threads may wait for the one that has the most to do."""
 
 
 def is_worth_threads(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel) -> bool:
     """Return whether blocks take long enough for a parallel loop."""
-    return cycles_of(sch, blocks, machine, machine.lanes(32)) >= WORTH_CYCLES
+    cycles = cycles_of(sch, blocks, machine, machine.lanes(32))
+    return cycles >= machine.fewest_parallel_cycles
+
+
+def is_even(tasks: int, threads: int) -> bool:
+    """Return whether so many equal tasks can be dealt out such that hardly a thread is idle."""
+    return tasks >= threads and -(-tasks // threads) * threads <= tasks * (1 + _IDLE)
 
 
 def cycles_of(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel, lanes: int) -> float:
@@ -38,7 +44,14 @@ def cycles_of(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel, l
     for block in blocks:
         node: Block = sch.get(block)
         operations += steps_of(sch, block) * _operations(node) / lanes
-    return max(operations / _STARTED_PER_CYCLE, _traffic(sch, blocks) / machine.l3_bandwidth)
+    return max(operations / _STARTED_PER_CYCLE, moving_cycles(sch, blocks, machine))
+
+
+def moving_cycles(sch: Schedule, blocks: Sequence[BlockRV], machine: MachineModel) -> float:
+    """Return about how many cycles one core takes to read and write what blocks do not hand to each
+    other.
+    """
+    return _traffic(sch, blocks) / machine.l3_bandwidth
 
 
 def steps_of(sch: Schedule, block: BlockRV) -> int:

@@ -51,11 +51,14 @@ class MachineModel:
     """Whether one instruction picks any lanes of a vector of 32-bit elements by an index vector."""
     l1_ways: int = 8
     l2_ways: int = 16
+    remote_bandwidth: float = 6.0
+    """Bytes per cycle that a core reads of what another core has just written."""
     fork_cycles: float = 2000.0
     """Cycles to start a parallel loop and to wait for its end."""
-    fewest_parallel_cycles: float = 20000.0
-    """Cycles of work below which a loop stays on one thread: workers that sleep take microseconds
-    to wake."""
+    fewest_parallel_cycles: float = 8000.0
+    """Cycles of work below which a loop stays on one thread. It is little more than threads cost:
+    a loop on one thread also reads from far what other threads have written, and they its results.
+    """
 
     def lanes(self, element_bits: int) -> int:
         """Elements of `element_bits` bits in one vector register."""
@@ -83,10 +86,11 @@ AVX512 = MachineModel(
     has_gather=True, can_mask=True, broadcasts_from_memory=True, permutes_lanes=True,
 )  # fmt: skip
 # Measured on Zen 5 (`znver5`), 3.8 GHz: 48 to 62 B/cycle from L2, 28 from L3, 10 to 11 from DRAM,
-# two 512-bit FMA ports with a latency of 4; fork and join of a warm pool take 0.13 us.
+# two 512-bit FMA ports with a latency of 4. Fork and join of a warm pool take 0.1 us between cores
+# that share L3, 1 us where they do not; what the other core wrote is read at 25 or 9 B/cycle.
 ZEN_AVX512 = replace(
     AVX512, name="zen-avx512", front_end_width=8, l1_bytes=48 * KIB, l1_ways=12,
-    l2_bandwidth=55.0, l3_bandwidth=28.0, memory_bandwidth=10.0, fork_cycles=1000.0,
+    l2_bandwidth=55.0, l3_bandwidth=28.0, memory_bandwidth=10.0, remote_bandwidth=9.0,
 )  # fmt: skip
 AVX2 = MachineModel(
     name="avx2", vector_bytes=32, vector_registers=16, has_fma=True, fma_per_cycle=2,

@@ -131,7 +131,8 @@ class ModuleEmitter:
         elif parts.needs_threads:
             bound = self.target.num_cores or 0
             machine = self.machine
-            parts.declared.pop("__tilesmith_parallel_barrier", None)  # the runtime defines it
+            for name in ("__tilesmith_parallel_barrier", "__tilesmith_launch_serial"):
+                parts.declared.pop(name, None)  # the runtime defines it
             runtime, declarations = threads.runtime_text(
                 machine.triple, machine.architecture, bound
             )

@@ -16,7 +16,7 @@ from tilesmith.codegen.llvm.dtypes import register_type, symbol
 from tilesmith.codegen.llvm.functions import FunctionEmitter, ModuleContext
 from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
-from tilesmith.ir import Var
+from tilesmith.ir import IntImm, Var
 from tilesmith.tir.queries import free_variables, stores
 from tilesmith.tir.stmt import For
 from tilesmith.tir.transform.threads.lower_parallel_regions import REGION
@@ -61,6 +61,11 @@ class ParallelLoops:
         shares = _region_function if is_region else _share_function
         text.functions.append(shares(name, captured, loop, can_fail))
         launch = emit.define("load ptr, ptr @__tilesmith_parallel_launch, align 8")
+        if not isinstance(loop.extent, IntImm):  # nothing to divide if there is one iteration
+            kind_, extent = values[len(captured) + 1]
+            several = emit.define(f"icmp sgt {kind_} {extent}, 1")
+            serial = text.declare("__tilesmith_launch_serial", "void", ["ptr", "ptr"])
+            launch = emit.define(f"select i1 {several}, ptr {launch}, ptr {serial}")
         text.needs_threads = True
         emit.write(f"call void {launch}(ptr {symbol(name)}, ptr {closure})")
         emit.forget()

@@ -20,7 +20,7 @@ does not schedule delays no other. Workers spin for a while, then sleep on a con
 from __future__ import annotations
 
 MAX_WORKERS = 256
-SPINS = 4000  # some ten microseconds
+SPINS = 4000  # some ten microseconds; 100 on Zen 5
 
 _GLOBALS = """
 @__tilesmith_parallel_launch = weak_odr {v}global ptr @__tilesmith_launch_serial, align 8

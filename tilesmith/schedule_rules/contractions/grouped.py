@@ -39,7 +39,6 @@ from tilesmith.tir.schedule import BlockRV, Schedule
 
 __all__ = ["Groups", "best_group_rows", "best_group_width", "find_groups", "schedule_groups"]
 
-_FEWEST_PRODUCTS = 1 << 20
 _MANY = 1 << 16
 _UNEVEN_COST = 1.25  # of rows that do not divide the extent: the rest has code of its own
 
@@ -200,5 +199,5 @@ def schedule_groups(
         unroll(sch, *tile[:-1])
         unroll_initialisation(sch, init, len(tile) - 1)
     finish_consumer(sch, [row_1, column], lanes)
-    if work >= _FEWEST_PRODUCTS:
+    if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, order[:-1], threads)

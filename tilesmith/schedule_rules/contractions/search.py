@@ -34,9 +34,9 @@ __all__ = ["Decision", "candidates", "choose"]
 _MOST_TILES = 12
 _WORTH_CONSIDERING = 1.2
 """Tiles whose steps take so much longer than the best one's are not considered."""
-_RAGGED = 1.03
-"""What a smaller last tile in a smaller last block costs: its rows are no constant, so that its
-sums lie in memory, and its conditions are slow to compile."""
+_RAGGED = 0.5
+"""How much longer a block takes that ends with a smaller tile: the rows of its tiles are no
+constant, so that their sums lie in memory."""
 _SMALLER_BLOCK = 0.7
 """How much smaller a block may become, so that blocks divide the row tiles."""
 
@@ -76,7 +76,7 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
         # An open number of rows may be one: then only columns make tasks for threads.
         if product.rows_are_known and (tiles > 1 or product.shared > 1):
             in_cache = int(machine.l2_bytes * 0.4 * tiles * product.shared / product.left_bytes)
-            for block in (1, in_cache, -(-tiles // (4 * threads))):
+            for block in (1, in_cache, -(-tiles // (4 * threads)), -(-tiles // threads)):
                 size = _dividing(block, tiles)
                 if (1 <= size < tiles or size == 1) and size not in blocks:
                     blocks.append(size)
@@ -100,7 +100,8 @@ def _unevenness(product: Product, candidate: Candidate, machine: MachineModel) -
     uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
     in_blocks = candidate.block not in (None, 1)
     is_ragged = in_blocks and product.rows_are_known and product.rows % candidate.rows != 0
-    return UNEVEN**uneven * (_RAGGED if is_ragged else 1.0)
+    blocks = product.rows / (candidate.rows * (candidate.block or 1))
+    return UNEVEN**uneven * (1 + _RAGGED / max(1.0, blocks) if is_ragged else 1.0)
 
 
 def choose(
@@ -119,7 +120,8 @@ def choose(
         reason = _reason(ranked)
         record_choice(Choice(function, block, (*considered,), reason))
     serial = time if threads < 2 else predict(product, winner, machine)
-    return Decision(winner, time, threads > 1 and serial.total >= machine.fewest_parallel_cycles)
+    is_worth_it = serial.total >= machine.fewest_parallel_cycles and time.total <= serial.total
+    return Decision(winner, time, threads > 1 and is_worth_it)
 
 
 def _reason(ranked: list[tuple[float, int, Candidate, Time]]) -> str:

@@ -3,16 +3,21 @@
 The innermost loop is bound by the multiply-add ports, the load ports, and the latency of its chains
 of sums. On top come the bytes that the loops above it move from each level of the memory, which
 follow from the working set of each loop, the time to pack an operand, and to divide the work among
-threads. The weights were set by hand from measured kernels; `python -m
-benchmarks.run predictions` compares predictions with measurements.
+threads: each takes a smaller product of its own.
+
+Every kernel is taken to read what the threads wrote by rows, the first thread the first ones, and
+its results to be read so. Threads that divide the columns read rows of each other. The weights were
+set by hand from measured kernels; `python -m benchmarks.run predictions` compares predictions with
+measurements.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
+from tilesmith.schedule_rules.work import is_even
 from tilesmith.target.machine import MachineModel
 
 __all__ = [
@@ -31,7 +36,6 @@ _TILE_CYCLES = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
 _SCATTERED = 4.0
 """How much more of L2 than of L1 rows at a power of two reach: pages lie anywhere in memory."""
-_PARTS_PER_THREAD = 4
 _COPY_SHARE = 0.45
 """The share of a level's bandwidth that a copy into panels reaches."""
 
@@ -100,12 +104,15 @@ class Time:
     l3: float
     """What waiting for L3 and memory adds."""
     packing: float
+    exchange: float = 0.0
+    """What waiting for data adds that other threads wrote."""
     fork: float = 0.0
 
     @property
     def total(self) -> float:
         """All components together."""
-        return self.compute + self.l2 + self.l3 + self.packing + self.fork
+        near = self.compute + self.l2 + self.l3
+        return near + self.packing + self.exchange + self.fork
 
 
 def _parts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -227,8 +234,8 @@ def levels_of(product: Product, candidate: Candidate, machine: MachineModel) -> 
 
 
 def parallel_levels(levels: list[Level], threads: int) -> list[Level]:
-    """Return the outermost loops whose iterations threads share: four parts for each thread where
-    they have as many. A loop with a smaller last iteration is shared only on its own.
+    """Return the outermost loops whose iterations threads share: as many as it takes to deal them
+    out evenly. A loop with a smaller last iteration is shared only on its own.
     """
     chosen: list[Level] = []
     tasks = 1
@@ -239,9 +246,77 @@ def parallel_levels(levels: list[Level], threads: int) -> list[Level]:
             break
         chosen.append(level)
         tasks *= level.count
-        if tasks >= _PARTS_PER_THREAD * threads:
+        if is_even(tasks, threads):
             break
     return chosen
+
+
+def _share(
+    product: Product, candidate: Candidate, shared: list[Level], threads: int, lanes: int
+) -> float:
+    """Return the share of the work of the thread that has the most to do. A smaller last iteration
+    of a loop is divided off from it, and one thread runs it after the others.
+    """
+    if shared and shared[0].is_uneven:
+        size, unit = product.rows, candidate.rows
+        if shared[0].name == "columns":
+            size, unit = product.columns, candidate.vectors * lanes
+        elif shared[0].name == "blocks":
+            unit *= candidate.block or 1
+        whole, rest = divmod(size, unit)
+        return (_ceil(whole / threads) * unit * bool(whole) + rest) / size
+    tasks = max(1, math.prod([level.count for level in shared]))
+    return -(-tasks // threads) / tasks
+
+
+def _part(
+    product: Product, candidate: Candidate, shared: list[Level], share: float, lanes: int
+) -> Product:
+    """Return what one of the threads computes, that run a share of some loops as one loop."""
+    parts = {"batch": 1.0, "shared": 1.0, "columns": 1.0, "rows": 1.0}
+    for level in shared:
+        part = max(share, 1 / level.count)
+        share = min(1.0, share * level.count)
+        parts["rows" if level.name == "blocks" else level.name] *= part
+    width = candidate.vectors * lanes
+    rows = min(product.rows, _ceil(product.rows * parts["rows"], candidate.rows))
+    columns = min(product.columns, _ceil(product.columns * parts["columns"], width))
+    left = product.left_bytes * parts["shared"] * rows / product.rows
+    return replace(
+        product,
+        batch=_ceil(product.batch * parts["batch"]),
+        shared=_ceil(product.shared * parts["shared"]),
+        rows=rows,
+        columns=columns,
+        left_bytes=max(1, round(left)),
+    )
+
+
+def _ceil(size: float, unit: int = 1) -> int:
+    return max(1, math.ceil(size / unit - 1e-6)) * unit
+
+
+def _exchanged(product: Product, part: Product, threads: int) -> float:
+    """Return the bytes that a thread reads of what other threads wrote: rows of one operand where
+    it computes some of the columns (and so those who read its results); the other operand, unless
+    that was packed when the model was compiled, where it computes some of the rows.
+    """
+    total = 0.0
+    if part.columns < product.columns:
+        results = part.rows * part.shared * part.columns * product.result_bytes
+        total += part.left_bytes + results
+    if part.rows * part.shared < product.rows * product.shared and product.packed_width is None:
+        total += part.right_bytes
+    return part.batch * total * (1 - 1 / threads)
+
+
+def _waiting(
+    product: Product, candidate: Candidate, machine: MachineModel, behind: float
+) -> tuple[float, float]:
+    """Return the cycles of waiting for L2, and for what is behind it."""
+    near, far, _ = _traffic(product, candidate, machine)
+    l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
+    return l2, _WAITING_FOR_L3 * product.batch * far * behind
 
 
 def predict(
@@ -249,11 +324,10 @@ def predict(
 ) -> Time:
     """Return the predicted cycles of a candidate."""
     compute = _compute(product, candidate, machine)
-    near, far, from_memory = _traffic(product, candidate, machine)
+    from_memory = _traffic(product, candidate, machine)[2]
     behind = (1 - from_memory) / (machine.l3_bandwidth or machine.memory_bandwidth)
     behind += from_memory / machine.memory_bandwidth
-    l2 = WAITING_FOR_L2 * product.batch * near / machine.l2_bandwidth
-    l3 = _WAITING_FOR_L3 * product.batch * far * behind
+    l2, l3 = _waiting(product, candidate, machine, behind)
     packing = 0.0
     if candidate.packs:
         moved = 2 * product.batch * product.right_bytes
@@ -264,7 +338,10 @@ def predict(
     if threads < 2 or serial < machine.fewest_parallel_cycles:
         return Time(compute, l2, l3, packing)
     shared = parallel_levels(levels_of(product, candidate, machine), threads)
-    tasks = max(1, math.prod([level.count for level in shared]))
-    share = -(-tasks // threads) / tasks
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    share = _share(product, candidate, shared, threads, lanes)
+    part = _part(product, candidate, shared, share, lanes)
+    l2, l3 = _waiting(part, candidate, machine, behind)
+    exchange = _WAITING_FOR_L3 * _exchanged(product, part, threads) / machine.remote_bandwidth
     fork = machine.fork_cycles * (2 if candidate.packs else 1)
-    return Time(compute * share, l2 * share, l3 * share, packing / threads, fork)
+    return Time(compute * share, l2, l3, packing / threads, exchange, fork)

@@ -88,12 +88,13 @@ def _multiply_time(rows: int, vectors: int, machine: MachineModel) -> float:
 
 def _weights_time(amount: int, times: int, machine: MachineModel) -> float:
     """Return the time to read weights so many times: those of a network are not in the second
-    level at first, and stay there if they fill at most half of it.
+    level of any core at first, and stay there if they fill at most half of it.
     """
     rate = machine.l3_bandwidth if amount <= machine.l3_bytes // 2 else machine.memory_bandwidth
     far = amount / rate * _FAR
     near = amount / machine.l2_bandwidth * _NEAR
-    return far + (times - 1) * (near if amount <= machine.l2_bytes // 2 else far)
+    first = min(times, machine.cores)
+    return first * far + (times - first) * (near if amount <= machine.l2_bytes // 2 else far)
 
 
 def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
@@ -126,7 +127,13 @@ def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> f
     work = multiply + added / machine.fma_per_cycle + (moved + again) / rate
     total = strips * work + _weights_time(weights, strips, machine)
     shares = strips if strips >= machine.cores else outputs
-    return total * math.ceil(shares / machine.cores) / shares
+    total *= math.ceil(shares / machine.cores) / shares
+    if strips >= machine.cores:
+        return total
+    # Each thread transforms some of the tiles, multiplies all, and writes some of the channels.
+    shared = data + size.height * size.width * size.outputs * _FLOAT // machine.cores
+    waiting = strips * shared * (1 - 1 / machine.cores) / machine.remote_bandwidth
+    return total + waiting * _FAR
 
 
 def _moved(size: ConvolutionSize, plan: WinogradPlan, tiles: int, points: int) -> int:

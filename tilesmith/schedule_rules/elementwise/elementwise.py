@@ -14,7 +14,7 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
-from tilesmith.schedule_rules.work import WORTH_CYCLES, cycles_of
+from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
@@ -50,7 +50,7 @@ def schedule_simple(sch: Schedule, block: BlockRV, machine: MachineModel, thread
         outer = spatial[:-1]
         if _extent(sch, spatial[-1]) >= lanes:
             _reduction_outside(sch, block, reduction, spatial[-1], lanes)
-    if threads == 1 or cycles < WORTH_CYCLES:
+    if threads == 1 or cycles < machine.fewest_parallel_cycles:
         return
     if tiles is not None and all(_extent(sch, loop) == 1 for loop in outer):
         sch.parallel(tiles)

@@ -48,7 +48,6 @@ from tilesmith.tir.transform.storage.view_binder import row_major_strides
 __all__ = ["Permutation", "find_permutation", "schedule_permutation"]
 
 _FEWEST_ELEMENTS = 16
-_FEWEST_CYCLES_FOR_THREADS = 20_000
 """About 5 us."""
 _SHORT_ROWS = 6
 """Rows of the result of so few tiles are written one column of tiles after the other: all rows are
@@ -343,7 +342,7 @@ def schedule_permutation(
     _vectorize(sch, list(vectors), lanes, plan.is_dense and not plan.computes_last)
     for loop in tiles if is_uneven[0] else tiles[1:]:
         sch.annotate(loop, *PARTITIONED)
-    if threads > 1 and cycles >= _FEWEST_CYCLES_FOR_THREADS:
+    if threads > 1 and cycles >= machine.fewest_parallel_cycles:
         _parallel(sch, outer, tiles[0], threads, is_uneven[0])
 
 

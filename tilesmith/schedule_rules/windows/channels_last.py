@@ -3,8 +3,8 @@
     for n, y, x, c: Y[n, y, x, c] += if_then_else(inside, A[n, y + ry - 1, x + rx - 1, c], 0) * W[…]
     for n, y, x, c: Z[n, y, x, c] = relu(Y[n, y, x, c] + bias[c])
   becomes
-    parallel for n, c_0, y:
-        for x_0:                                                  (partitioned: no condition inside)
+    parallel for n, y_0:                                          (strips of rows for the threads)
+        for c_0, y_1, x_0:                                        (partitioned: no condition inside)
             Y[P, T] = 0                                           (registers)
             for ry: for p: for t: for rx: Y[p, t] += A[…] * W[…]  (all but ry unrolled)
             Z[…] = relu(Y[p, t] + bias[…])
@@ -32,7 +32,7 @@ from tilesmith.schedule_rules.tile_parts import (
     unroll,
     unroll_initialisation,
 )
-from tilesmith.schedule_rules.work import steps_of
+from tilesmith.schedule_rules.work import is_even, moving_cycles, steps_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore, Cast, IterVar
 from tilesmith.tir.queries import loads
@@ -49,7 +49,6 @@ _MOST_ROWS, _MOST_ROWS_OF_ANY = 16, 8
 """Results in a row of a tile, and in one of a symbolic size: those at its ends decide their
 conditions at run time."""
 _UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
-_FEWEST_STEPS = 1 << 16  # below about 5 microseconds of work, threads cost more than they save
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def schedule_windows(
 ) -> None:
     """Tile, vectorise and parallelise a reduction over windows together with its consumer."""
     inline_padding(sch, block)
-    work = steps_of(sch, block)
+    moving = moving_cycles(sch, [block], machine)
     follower = element_consumer(sch, block)
     *outer, vector = sch.get_loops(follower)
     row = outer.pop(plan.row_axis) if plan.row_axis is not None else None
@@ -209,38 +208,40 @@ def schedule_windows(
     is_uneven = columns is None or (columns > width and columns % width != 0)
     if is_uneven:
         sch.annotate(vector_0, *PARTITIONED)
-    order = _order(sch, outer, vector_0, is_uneven, threads) + last
+    results = steps_of(sch, follower) / lanes
+    cycles = max(moving, results * window_tile_cost(tile, plan, machine))
+    used = threads if cycles >= machine.fewest_parallel_cycles else 1
+    order = _order(sch, outer, vector_0, is_uneven, used) + last
     sch.reorder(*order, *inner)
     sch.set_scope(block, 0, "local")
     sch.compute_at(block, order[-1])
     _window_body(sch, block, order[-1], lanes, row is not None)
     finish_consumer(sch, inner, lanes)
-    if work >= _FEWEST_STEPS * lanes:
-        parallelise(sch, order[: len(order) - len(last)], threads)
+    parallelise(sch, order[: len(order) - len(last)], used)
 
 
 def _order(
     sch: Schedule, outer: list[LoopRV], vector_0: LoopRV, is_uneven: bool, threads: int
 ) -> list[LoopRV]:
     """Order the loops outside of a tile: batches, tiles of columns, then the rest, so that what
-    windows share stays in the cache. A loop over columns that is partitioned runs inside of strips
-    for the threads.
+    windows share stays in the cache.
+
+    Threads get strips of rows, so that each reads what it wrote itself; where strips of one height
+    cannot be dealt out evenly, rows, which the tiles of columns divide further.
     """
     if not outer:
         return [vector_0]
     batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
-    if not is_uneven or threads < 2 or not rest:
+    if threads < 2 or not rest:
         return [*batch, vector_0, *rest]
+    count = math.prod([loop_extent(sch, loop) or 1 for loop in batch])
     size = loop_extent(sch, rest[0]) or 1
-    strip = max(one for one in range(1, size + 1) if one == 1 or _is_strip(one, size, threads))
-    if strip == 1:
-        return [*batch, rest[0], vector_0, *rest[1:]]
-    first, second = sch.split(rest[0], [None, strip])
+    strips = [one for one in range(2, size) if size % one == 0 and is_even(count * one, threads)]
+    if is_even(count, threads) or not strips:
+        outside = is_even(count, threads) and not is_uneven
+        return [*batch, vector_0, *rest] if outside else [*batch, rest[0], vector_0, *rest[1:]]
+    first, second = sch.split(rest[0], [strips[0], None])
     return [*batch, first, vector_0, second, *rest[1:]]
-
-
-def _is_strip(rows: int, size: int, threads: int) -> bool:
-    return size % rows == 0 and size // rows >= 2 * threads
 
 
 def _window_body(

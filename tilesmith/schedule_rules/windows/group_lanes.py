@@ -45,7 +45,6 @@ _MOST_UNROLLED = 112
 _AROUND = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
 _UNEVEN_COST = 1.1  # of rows that do not divide the extent
-_FEWEST_PRODUCTS = 1 << 20  # below, threads cost more than they save
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def schedule_group_lanes(
     first, second = sch.split(vector_1, [None, lanes])
     sch.vectorize(second)
     _unroll(sch, [row_1, first], second, is_uneven)
-    if work >= _FEWEST_PRODUCTS:
+    if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, order, threads)
 
 

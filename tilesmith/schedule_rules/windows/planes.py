@@ -43,7 +43,6 @@ _MOST_UNROLLED = 112
 _MOST_IN_REGISTERS = 12
 """Weights that stay in registers beside the results and the elements of a tile."""
 _LARGEST_STRIDE = 2  # of windows along a row: vectors are loaded twice, and shuffled
-_FEWEST_STEPS = 1 << 20  # multiply-adds below which threads cost more than they save
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def schedule_planes(
         sch.vectorize(lane)
     _tile_body(sch, block, x_0, plan.taps)
     finish_consumer(sch, [y_1, x_1], lanes)
-    if work >= _FEWEST_STEPS:
+    if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, planes, threads)
 
 
