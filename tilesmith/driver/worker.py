@@ -3,49 +3,50 @@
 Started as ``python -m``, with the target to warm up for.
 """
 
+from __future__ import annotations
+
+import gc
+import os
 import sys
+import threading
 
-from tilesmith.driver.kernels import compile_job, handle_job
-from tilesmith.ir import IRModule, Range, Var
-from tilesmith.support.fallbacks import capture_fallbacks
-from tilesmith.support.knobs import knobs
 from tilesmith.support.workers import serve
-from tilesmith.target import Target
-from tilesmith.tir import (
-    Block,
-    BlockRealize,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    IterVar,
-    PrimFunc,
-    decl_buffer,
-)
+
+__all__: list[str] = []
+
+_BEHIND = 5
 
 
-def warm_up(target: str = "llvm") -> None:
-    """Compile a small kernel, so that the compiler is loaded when the first job arrives; meanwhile
-    the parent reads the model.
+def _load(arguments: list[str], failed: list[BaseException]) -> None:
+    """Import the compiler and warm up, behind the parent, which reads the model meanwhile and for
+    which all wait. Linux has such a rank for a thread alone, and lets nobody raise it again.
     """
-    source, result = decl_buffer((4,), "float32"), decl_buffer((4,), "float32")
-    i, place = Var("i", "int32"), Var("v", "int32")
-    block = Block(
-        [IterVar(Range(0, 4), place, IterVar.DataPar)],
-        [BufferRegion.from_point(source, [place])],
-        [BufferRegion.from_point(result, [place])],
-        "copy",
-        BufferStore(result, BufferLoad(source, [place]) * 2.0, [place]),
-    )
-    loop = For(i, 0, 4, ForKind.SERIAL, BlockRealize([i], True, block))
-    body = BlockRealize([], True, Block([], [], [], "root", loop))
-    params = [Var("a", "handle"), Var("b", "handle")]
-    copy = PrimFunc(params, body, None, dict(zip(params, (source, result))))
-    with knobs.override(check=False), capture_fallbacks():  # not a program of the user's
-        compile_job(IRModule({"warm_up": copy}), Target(target))
+    try:
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BEHIND)
+        from tilesmith.driver.warm_up import warm_up
+
+        warm_up(*arguments)
+    except BaseException as error:
+        failed.append(error)
+
+
+def main(arguments: list[str]) -> None:
+    """Get ready, then compile until the parent's pipe closes."""
+    failed: list[BaseException] = []
+    gc.disable()  # nothing that is imported is garbage
+    loading = threading.Thread(target=_load, args=(arguments, failed))
+    loading.start()
+    loading.join()
+    if failed:
+        raise failed[0]
+    gc.freeze()
+    gc.set_threshold(50_000)  # a kernel makes many objects, and leaves little garbage
+    gc.enable()
+    from tilesmith.driver.kernels import handle_job
+
+    serve(handle_job)
 
 
 if __name__ == "__main__":
-    warm_up(*sys.argv[1:])
-    serve(handle_job)
+    main(sys.argv[1:])

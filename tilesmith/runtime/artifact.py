@@ -20,8 +20,11 @@ import json
 import mmap
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from tilesmith.runtime.params import ALIGNMENT, header_and_parts, read_tensors
@@ -38,6 +41,7 @@ PARAMETERS = "parameters.safetensors"
 _MANIFEST = "manifest.json"
 _METADATA = "metadata.json"
 _MAX_TEXT = 64 << 20
+_LARGE = 4 << 20
 _LOCAL_HEADER_SIZE = 30
 _PADDING_ID = b"\x35\xd9"  # the extra field that zip tools know as alignment
 _ADVICE = ("compile the model again: tilesmith compile MODEL.onnx -o MODEL.tsm",)
@@ -125,10 +129,22 @@ def _write_member(
     before = archive.start_dir + _LOCAL_HEADER_SIZE + len(name.encode()) + (20 if large else 0)
     gap = -(before + 4) % ALIGNMENT
     info.extra = _PADDING_ID + gap.to_bytes(2, "little") + bytes(gap)
-    with archive.open(info, "w", force_zip64=large) as member:
+    with archive.open(info, "w", force_zip64=large) as member, _digesting(parts, size) as digest:
         for part in parts:
             member.write(part)
-    return {"size": size, "blake2b": _digest(parts)}
+    return {"size": size, "blake2b": digest()}
+
+
+@contextmanager
+def _digesting(parts: Sequence[bytes | memoryview], size: int) -> Iterator[Callable[[], str]]:
+    """Give a function that returns the digest of parts; that of large ones is made by a thread of
+    its own while the `with` block writes them.
+    """
+    if size < _LARGE:
+        yield partial(_digest, parts)
+        return
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(_digest, parts).result
 
 
 def _digest(parts: Iterable[bytes | memoryview]) -> str:

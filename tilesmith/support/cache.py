@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import re
 import shutil
 import sys
@@ -29,7 +28,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from tilesmith.support.errors import CacheWarning
@@ -64,36 +62,6 @@ def file_digest(path: str | os.PathLike[str]) -> str:
         while piece := file.read(1 << 20):
             state.update(piece)
     return state.hexdigest()
-
-
-def version_digest() -> str:
-    """Return a digest of everything besides the input that generated code depends on: the versions
-    of Tilesmith (in a checkout: its sources), llvmlite and Python, and the knobs that change code.
-    """
-    return digest(_versions(), repr(knobs.cache_key()))
-
-
-@cache
-def _versions() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    import tilesmith
-
-    try:
-        llvmlite = version("llvmlite")
-    except PackageNotFoundError:
-        llvmlite = "none"
-    root = Path(tilesmith.__file__).parent
-    sources = _sources(root) if (root.parent / ".git").exists() else ""
-    python = platform.python_version()
-    return digest(tilesmith.__version__, sources, llvmlite, python)
-
-
-def _sources(root: Path) -> str:
-    parts: list[str | bytes] = []
-    for path in sorted(root.rglob("*.py")):
-        parts += [str(path.relative_to(root)), path.read_bytes()]
-    return digest(*parts)
 
 
 def cache_folder() -> Path:

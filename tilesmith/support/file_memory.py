@@ -9,6 +9,7 @@ time: it may change once more within the resolution of these times.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from typing import NamedTuple
 
 from tilesmith.support.cache import DiskCache, digest
 
-__all__ = ["remembered"]
+__all__ = ["FileState", "known", "remember", "remembered", "remembered_of_all"]
 
 FOUND = DiskCache("files")
 _SECONDS_UNTIL_SETTLED = 2.0
+_SECONDS_WITH_FINE_CLOCK = 0.05
+_COARSE = 1_000_000  # nanoseconds
 
 
 def remembered(path: str | os.PathLike[str], question: str, answer: Callable[[Path], str]) -> str:
@@ -29,21 +32,46 @@ def remembered(path: str | os.PathLike[str], question: str, answer: Callable[[Pa
     first: an answer that names files must not name one that leads elsewhere later. Raises OSError
     if there is no such file.
     """
-    place = Path(path)
+    return remembered_of_all(
+        lambda: [FileState.of(path)], question, lambda states: answer(Path(states[0].place))
+    )
+
+
+def remembered_of_all(
+    look: Callable[[], list[FileState]], question: str, answer: Callable[[list[FileState]], str]
+) -> str:
+    """Return an answer that depends on the contents and the places of the files alone whose states
+    ``look`` returns, as `remembered` does for one file.
+    """
     started = time.time()
-    before = _state(place)
-    key = digest(question, repr(before))
-    known = FOUND.get(key)
-    if known is not None:
-        return known.decode()
-    found = answer(Path(before.place))
-    is_settled = started - max(before.changes) / 1e9 > _SECONDS_UNTIL_SETTLED
-    if is_settled and _state(place) == before:
-        FOUND.put(key, found.encode())
-    return found
+    before = look()
+    key = _key(question, before)
+    found = FOUND.get(key)
+    if found is not None:
+        return found.decode()
+    made = answer(before)
+    is_settled = all(started - state.changed > state.settling for state in before)
+    if is_settled and look() == before:
+        FOUND.put(key, made.encode())
+    return made
 
 
-class _State(NamedTuple):
+def known(path: str | os.PathLike[str], question: str) -> str | None:
+    """Return what `remembered` knows without looking at the contents; None if it does not."""
+    try:
+        found = FOUND.get(_key(question, [FileState.of(path)]))
+    except OSError:
+        return None
+    return None if found is None else found.decode()
+
+
+def remember(path: str | os.PathLike[str], question: str, answer: str) -> None:
+    """Note an answer about a file that the caller has just made and that nobody else writes."""
+    with contextlib.suppress(OSError):  # another process has removed it
+        FOUND.put(_key(question, [FileState.of(path)]), answer.encode())
+
+
+class FileState(NamedTuple):
     """What the system says of a file."""
 
     place: str
@@ -53,8 +81,31 @@ class _State(NamedTuple):
     changes: tuple[int, int]
     """When its contents and its properties changed, in nanoseconds."""
 
+    @staticmethod
+    def of(path: str | os.PathLike[str]) -> FileState:
+        """Return the state of the file that a path leads to. Raises OSError if there is none."""
+        return FileState.with_status(os.path.realpath(path), os.stat(path))
 
-def _state(path: Path) -> _State:
-    status = path.stat()
-    changes = status.st_mtime_ns, status.st_ctime_ns
-    return _State(str(path.resolve()), status.st_dev, status.st_ino, status.st_size, changes)
+    @staticmethod
+    def with_status(place: str, status: os.stat_result) -> FileState:
+        """Return the state of the file at a place, from its status."""
+        changes = status.st_mtime_ns, status.st_ctime_ns
+        return FileState(place, status.st_dev, status.st_ino, status.st_size, changes)
+
+    @property
+    def changed(self) -> float:
+        """When anything of it changed last, in seconds."""
+        return max(self.changes) / 1e9
+
+    @property
+    def settling(self) -> float:
+        """The seconds within which a second change might leave all this as it is. Where the system
+        counts nanoseconds, it looks at its clock a hundred times a second or more.
+        """
+        if max(self.changes) % _COARSE == 0:
+            return _SECONDS_UNTIL_SETTLED
+        return min(_SECONDS_UNTIL_SETTLED, _SECONDS_WITH_FINE_CLOCK)
+
+
+def _key(question: str, states: list[FileState]) -> str:
+    return digest(question, repr([tuple(state) for state in states]))

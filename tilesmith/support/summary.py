@@ -5,26 +5,31 @@
     summary.counts["kernels"], summary.seconds["compiling kernels"]
 
 The compiler marks its phases with `phase` and counts with `count`; without a listener in this
-thread both do nothing.
+thread both do nothing. ``collect_summary(steps=True)`` also asks for the steps inside of the
+phases, which the compiler marks with `step`; those of workers count, too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["Summary", "collect_summary", "count", "phase"]
+__all__ = ["Summary", "collect_summary", "count", "phase", "spend", "step", "wants_steps"]
 
 
 @dataclass
 class Summary:
-    """What was counted by its name, and the seconds of each phase in the order of their begin."""
+    """What was counted by its name; the seconds of each phase, in the order of their begin, and of
+    each step inside of phases, of all processes together.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
+    wants_steps: bool = False
 
 
 class _Listeners(threading.local):
@@ -36,9 +41,9 @@ _listeners = _Listeners()
 
 
 @contextmanager
-def collect_summary() -> Iterator[Summary]:
+def collect_summary(steps: bool = False) -> Iterator[Summary]:
     """Collect what this thread reports within a `with` block."""
-    summary = Summary()
+    summary = Summary(wants_steps=steps)
     _listeners.summaries.append(summary)
     try:
         yield summary
@@ -63,3 +68,26 @@ def phase(name: str) -> Iterator[None]:
     finally:
         for summary in _listeners.summaries:
             summary.seconds[name] += time.perf_counter() - start
+
+
+def wants_steps() -> bool:
+    """Return whether anybody asked for the times of steps."""
+    return any(summary.wants_steps for summary in _listeners.summaries)
+
+
+def spend(seconds: Mapping[str, float]) -> None:
+    """Add the seconds that steps took."""
+    for summary in _listeners.summaries:
+        for name, more in seconds.items():
+            summary.steps[name] = summary.steps.get(name, 0.0) + more
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Attribute the time of a `with` block to a step of a phase. Steps are not nested."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        if wants_steps():
+            spend({name: time.perf_counter() - start})

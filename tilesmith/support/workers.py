@@ -27,8 +27,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import IO, Any
 
 from tilesmith.support import errors
@@ -150,9 +151,13 @@ def _rebuild(described: dict[str, Any]) -> Exception:
 class Worker:
     """One worker process. Call `request` from one thread at a time; `kill` from any."""
 
-    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str] = (), more: Mapping[str, str] | None = None
+    ) -> None:
+        """Start ``python -m MODULE ARGUMENTS…`` with ``more`` variables in its environment."""
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([os.path.abspath(path) for path in sys.path])
+        environment.update(more or {})
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -244,14 +249,19 @@ class WorkerPool:
     manager, or with the program.
     """
 
-    def __init__(self, module: str, count: int, arguments: Sequence[str] = ()) -> None:
-        self._module = module
-        self._arguments = tuple(arguments)
+    def __init__(
+        self,
+        module: str,
+        count: int,
+        arguments: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self._start = partial(Worker, module, tuple(arguments), more)
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closed = False
         self._threads = []
         for _ in range(max(1, count)):
-            worker = Worker(module, arguments)
+            worker = self._start()
             thread = threading.Thread(target=self._run, args=(worker,), daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -280,7 +290,7 @@ class WorkerPool:
             if not future.set_running_or_notify_cancel():
                 continue
             if not worker.alive:
-                worker = Worker(self._module, self._arguments)
+                worker = self._start()
             try:
                 future.set_result(worker.request(data, blobs, timeout))
             except BaseException as error:  # whoever waits for the result must see the error

@@ -18,6 +18,7 @@ from tilesmith.codegen.llvm.module import (
 from tilesmith.codegen.outcomes import called_functions
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.module import BaseFunc
+from tilesmith.support.summary import step
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 from tilesmith.target.features import architecture_of_triple, is_host, llvm_machine
@@ -102,7 +103,9 @@ def kernel_object(module: IRModule, target: Target) -> bytes:
     """Return the object file of lowered kernels; the functions that launch parallel loops are only
     declared.
     """
-    return compile_text(emit_text(module, target, thread_runtime=False), target)
+    with step("writing LLVM's text"):
+        text = emit_text(module, target, thread_runtime=False)
+    return compile_text(text, target)
 
 
 def shared_objects(target: Target) -> Sequence[bytes]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilesmith.codegen.llvm import machine_code
 from tilesmith.support.errors import CodegenError, MissingDependencyError
+from tilesmith.support.summary import step
 from tilesmith.target import Target
 from tilesmith.target.features import architecture_of_triple, is_host, llvm_machine
 from tilesmith.target.host import host_cpu
@@ -81,8 +82,13 @@ def compile_formats(
         "formats": list(formats),
         "imported": list(imported),
     }
-    if request["options"] or not _is_safe("\n".join([text, *imported]), target):
-        return _compile_in_child(request, text)
+    is_safe = not request["options"] and _is_safe("\n".join([text, *imported]), target)
+    with step("LLVM"):
+        return _compiled(request, text) if is_safe else _compile_in_child(request, text)
+
+
+def _compiled(request: dict[str, Any], text: str) -> dict[str, bytes]:
+    """Return several formats of a text, made in this process."""
     try:
         return machine_code.compile_text(request, text)
     except machine_code.TextError as error:

@@ -109,7 +109,7 @@ class _FoldScale(PyExprMutator):
             return None
         shape = [1] * weight.ndim
         shape[axes[1]] = -1
-        scaled = (weight * factors.reshape(shape)).astype(weight.dtype)
+        scaled = (weight * factors.reshape(shape)).astype(weight.dtype, copy=False)
         args = (value.args[0], Constant(numpy.asarray(scaled, order="C")), *value.args[2:])
         return Call(value.op, args, value.attrs, value.sinfo_args, value.span)
 

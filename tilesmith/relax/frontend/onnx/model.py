@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import mmap
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +17,11 @@ from tilesmith.relax.frontend.onnx.external_data import (
 from tilesmith.relax.frontend.onnx.onnx_package import require_onnx
 from tilesmith.relax.frontend.onnx.other_formats import refuse_other_formats
 from tilesmith.relax.frontend.onnx.registry import find_converter, supported_operators
-from tilesmith.relax.frontend.onnx.stored_tensors import StoredTensor, read_without_weights
+from tilesmith.relax.frontend.onnx.stored_tensors import (
+    StoredTensor,
+    mentions_other_files,
+    read_without_weights,
+)
 from tilesmith.support.errors import (
     FrontendError,
     OpNotImplemented,
@@ -68,20 +71,11 @@ def model_files(path: str | os.PathLike[str]) -> list[Path]:
     A file without external data is not parsed, and onnx is not imported for it.
     """
     path = Path(path)
-    if not _read_file(path, _has_location):
+    if not _read_file(path, mentions_other_files):
         return [path]
     model = _parse(_read_file(path, read_without_weights), f"'{path}'")
     own = path.resolve()  # where large weights of the model itself are
     return [path, *[place for place in external_files(model, path) if place.resolve() != own]]
-
-
-def _has_location(path: Path) -> bool:
-    """Return whether a file has the key that every reference to external data has."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return data.find(b"location") >= 0
 
 
 def _read_file(path: Path, read: Callable[[Path], _Read]) -> _Read:

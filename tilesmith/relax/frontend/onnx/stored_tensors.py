@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from tilesmith.runtime.ndarray import NDArray
 
-__all__ = ["StoredTensor", "read_without_weights"]
+__all__ = ["StoredTensor", "mentions_other_files", "read_without_weights"]
 
 _LARGE = 1 << 20
 """Weights of fewer bytes stay in the model."""
@@ -68,18 +68,32 @@ def read_without_weights(path: Path) -> bytes:
 
     A file that is not a model is returned as it is. Raises OSError if it cannot be read.
     """
+    return _read(path, path.resolve().name)
+
+
+def mentions_other_files(path: Path) -> bool:
+    """Return whether a model file has the key that every reference to another file has; in a file
+    that is not a model, it may be anything's. Raises OSError if the file cannot be read.
+    """
+    return b"location" in _read(path, None)
+
+
+def _read(path: Path, name: str | None) -> bytes:
+    """Return the contents of a file with references to the file ``name``, or with nothing, in place
+    of large weights.
+    """
     with path.open("rb") as file:
         size = path.stat().st_size
         if size <= _LARGE:
             return file.read()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
-                return _model(data, path.resolve().name)
+                return _model(data, name)
             except (_Malformed, IndexError):
                 return data[:]
 
 
-def _model(data: mmap.mmap, name: str) -> bytes:
+def _model(data: mmap.mmap, name: str | None) -> bytes:
     parts = []
     for field in _fields(data, 0, len(data)):
         if field.number == _GRAPH and field.wire_type == _BYTES:
@@ -89,7 +103,7 @@ def _model(data: mmap.mmap, name: str) -> bytes:
     return b"".join(parts)
 
 
-def _graph(data: mmap.mmap, graph: _Field, name: str) -> bytes:
+def _graph(data: mmap.mmap, graph: _Field, name: str | None) -> bytes:
     parts = []
     for field in _fields(data, graph.start, graph.end):
         is_tensor = field.number == _INITIALIZER and field.wire_type == _BYTES
@@ -100,8 +114,10 @@ def _graph(data: mmap.mmap, graph: _Field, name: str) -> bytes:
     return b"".join(parts)
 
 
-def _tensor(data: mmap.mmap, tensor: _Field, name: str) -> bytes:
-    """Return a tensor with a reference to its bytes, if it has them in one field."""
+def _tensor(data: mmap.mmap, tensor: _Field, name: str | None) -> bytes:
+    """Return a tensor without its bytes, if it has them in one field; with a reference to them if
+    the file has a ``name``.
+    """
     fields = list(_fields(data, tensor.start, tensor.end))
     raw = [one for one in fields if one.number == _RAW_DATA and one.wire_type == _BYTES]
     taken = {_EXTERNAL_DATA, _DATA_LOCATION}
@@ -109,6 +125,8 @@ def _tensor(data: mmap.mmap, tensor: _Field, name: str) -> bytes:
         return data[tensor.start : tensor.end]
     (place,) = raw
     parts = [data[one.begin : one.end] for one in fields if one is not place]
+    if name is None:
+        return b"".join(parts)
     length = place.end - place.start
     for key, value in (("location", name), ("offset", place.start), ("length", length)):
         entry = _message(_KEY, key.encode()) + _message(_VALUE, str(value).encode())

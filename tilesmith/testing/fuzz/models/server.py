@@ -214,7 +214,7 @@ def _warm_up(own_models: bool, has_torch: bool) -> None:
     if not own_models:
         names_of_others()
     for module in (
-        "click.testing", "onnxruntime", "tilesmith.driver.worker",
+        "click.testing", "onnxruntime", "tilesmith.driver.warm_up",
         "tilesmith.driver.relax_build", "tilesmith.codegen.llvm",
         "tilesmith.relax.interpreter", "tilesmith.runtime.executable",
     ):  # fmt: skip
