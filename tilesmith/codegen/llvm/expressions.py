@@ -78,7 +78,20 @@ def _cast(emit: Values, expr: Cast) -> str:
         if expr.dtype.bits > expr.value.dtype.bits:
             value = emit.value(expr.value)
             return emit.extended(value, expr.value, register_type(expr.dtype))
+    if _is_rounding(expr) and emit.out.machine.architecture == "x86":
+        # one instruction, where rounding and converting toward zero are two
+        (operand,) = expr.value.args  # type: ignore[attr-defined]
+        kind, whole = register_type(operand.dtype), register_type(expr.dtype)
+        return emit.define(f"call {whole} @llvm.lrint({kind} {emit.value(operand)})")
     return convert(emit.out, emit.value(expr.value), expr.value.dtype, expr.dtype)
+
+
+def _is_rounding(expr: Cast) -> bool:
+    """Return whether a conversion to int32 takes a float32 rounded to nearest, halves to even."""
+    value = expr.value
+    if not isinstance(value, Call) or getattr(value.op, "name", "") != "tir.nearbyint":
+        return False
+    return value.dtype.element == "float32" and expr.dtype.element == "int32"
 
 
 @handles_node(Select)
