@@ -27,8 +27,10 @@ _SMALL = ("int8", "uint8")
 
 
 class Requantisation(NamedTuple):
-    """Emits values of another scale. ``value`` gives what a variable is bound to, ``data`` the bytes
-    that it was dequantised from, ``is_sum`` says whether it is a converted sum of products, and
+    """Emits values of another scale.
+
+    ``value`` gives what a variable is bound to, ``data`` the bytes that it was dequantised from.
+    ``is_sum`` says whether a value is a converted sum of products, with its bias or without, and
     ``is_shared`` whether there are several readers of it.
     """
 
@@ -49,13 +51,14 @@ class Requantisation(NamedTuple):
         divided = self._divided(expr, float(scale), 0)
         if divided is None:
             return None
-        low, high = [int(one) - point for one in _limits(dtype)]
-        limited = self.builder.emit(operators.clip(self.builder.emit(divided), low, high))
+        # arguments of one element, not attributes: so layers that differ in them share a kernel
+        low, high = [const(numpy.array([one - point], "float32")) for one in _limits(dtype)]
+        limited = self.builder.emit(operators.minimum(self.builder.emit(divided), high))
+        limited = self.builder.emit(operators.maximum(limited, low))
         rounded = self.builder.emit(operators.round(limited))
         whole = self.builder.emit(operators.astype(rounded, "int32"))
-        if point:
-            whole = self.builder.emit(operators.add(whole, const(point, "int32")))
-        return operators.astype(whole, dtype)
+        moved = operators.add(whole, const(numpy.array([point], "int32")))
+        return operators.astype(self.builder.emit(moved), dtype)
 
     def _divided(self, expr: Any, scale: float, depth: int) -> Any:
         """Return ``expr / scale`` as a call, None if that needs a division."""
