@@ -26,6 +26,7 @@ from tilesmith.ir import (
     Var,
 )
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import is_call
 
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 
@@ -89,9 +90,8 @@ def _cast(emit: Values, expr: Cast) -> str:
 def _is_rounding(expr: Cast) -> bool:
     """Return whether a conversion to int32 takes a float32 rounded to nearest, halves to even."""
     value = expr.value
-    if not isinstance(value, Call) or getattr(value.op, "name", "") != "tir.nearbyint":
-        return False
-    return value.dtype.element == "float32" and expr.dtype.element == "int32"
+    is_nearest = is_call(value, "tir.nearbyint")
+    return is_nearest and value.dtype.element == "float32" and expr.dtype.element == "int32"
 
 
 @handles_node(Select)
