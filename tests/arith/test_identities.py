@@ -27,6 +27,7 @@ SHAPES = [
     "MOD(x * A + y, C) * K - x * (A * K) - y * B",
     "DIV(x, C) * C + MOD(x, C) * B",
     "DIV(DIV(x, C), D) + MOD(MOD(x, C * D), D)",
+    "(x % D * A + y) // C * C + (x * A + y) % C",
     # numbers that differ by a constant
     "(x + A) // C * K - (x + B) // C * K",
     "(x + A) % 2 * K + (x + B) % 2 * K",

@@ -3,11 +3,12 @@
 import re
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.codegen.harness import HOST, Compiled, kernel
-from tilesmith import codegen
+from tilesmith import build, codegen, nd, te
 from tilesmith.codegen.llvm import assembly, compile_text, emit_text
 from tilesmith.codegen.llvm import code as llvm_code
 from tilesmith.ir import (
@@ -21,6 +22,7 @@ from tilesmith.ir import (
     Var,
     const,
 )
+from tilesmith.ir.operators import cast
 from tilesmith.runtime import requirements
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError, TargetError, UnsupportedError
@@ -34,6 +36,7 @@ from tilesmith.tir import (
     ForKind,
     PrimFunc,
     decl_buffer,
+    nearbyint,
     stmt_seq,
 )
 
@@ -348,3 +351,40 @@ def test_functions_stand_by_name_and_say_their_processor():
     (attributes,) = re.findall(r"^attributes #0 = {(.*)}$", text, re.MULTILINE)
     assert '"target-cpu"="skylake-avx512"' in attributes
     assert '"target-features"="-prefer-256-bit"' in attributes
+
+
+@pytest.mark.parametrize("size", [1, 37])
+def test_rounding_to_an_integer_is_one_instruction(size):
+    x = te.placeholder((size,), "float32", "x")
+    y = te.compute((size,), lambda i: cast("int32", nearbyint(x[i])), "y")
+    built = build(te.create_prim_func([x, y]), target="llvm")
+    values = np.resize([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.49, -7.51, 1e6 + 0.5], size)
+    values = values.astype("float32")
+    out = nd.array(np.zeros(size, "int32"))
+    built["main"](nd.array(values), out)
+    np.testing.assert_array_equal(out.numpy(), np.rint(values).astype("int32"))
+    zen = "llvm -mtriple=x86_64-linux-gnu -mcpu=znver4"
+    text = build(te.create_prim_func([x, y]), target=zen).get_source("asm")
+    assert "cvtps2dq" in text or "cvtss2si" in text
+    assert "vroundss" not in text and "vrndscale" not in text
+
+
+def test_conversions_to_bfloat16_may_flush():
+    """The instruction rounds as integer arithmetic does, but takes subnormal numbers for 0."""
+    values = [1.00390625, 1.01171875, -3.0e38, 3.4e38, np.inf, np.nan, -0.0, 1e-30, 1e-40]
+    size = 37
+    values = np.resize(values, size).astype("float32")
+    x = te.placeholder((size,), "float32", "x")
+    y = te.compute((size,), lambda i: cast("bfloat16", x[i]), "y")
+    function = te.create_prim_func([x, y])
+    results = []
+    for flag in ("", " -flush-subnormals=1"):
+        other = f"llvm -mtriple=x86_64-linux-gnu -mcpu=cooperlake{flag}"
+        assert ("vcvtneps2bf16" in build(function, target=other).get_source("asm")) == bool(flag)
+        out = nd.array(np.zeros(size, ml_dtypes.bfloat16))
+        build(function, target=f"llvm{flag}")["main"](nd.array(values), out)
+        results.append(out.numpy().astype("float32"))
+    np.testing.assert_array_equal(results[0], values.astype(ml_dtypes.bfloat16).astype("float32"))
+    np.testing.assert_array_equal(results[1], np.where(abs(values) < 2e-38, results[1], results[0]))
+    small = abs(values) < 2e-38
+    assert (abs(results[1][small] - values[small]) < 2**-126).all()

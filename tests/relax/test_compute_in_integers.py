@@ -8,6 +8,7 @@ import pytest
 import tilesmith as ts
 from tilesmith import relax, relay
 from tilesmith.contrib import graph_executor
+from tilesmith.relax import interpreter
 from tilesmith.relax.transform import ComputeInIntegers, FoldConstant, PackForVectors
 from tilesmith.script import relax as R
 
@@ -232,3 +233,47 @@ def test_a_scale_of_one_element_serves_a_whole_tensor(kind):
         expected = numpy.rint((expected - 3) * (OUT / IN)) + 3
     found = relax.interpreter.run(relax.frontend.onnx.from_onnx(model), "main", x)
     numpy.testing.assert_array_equal(found, expected.clip(0, 255).astype("uint8"))
+
+
+def test_the_scale_of_a_result_is_part_of_the_factors():
+    text = converted(to_floats, convolved, relax.op.nn.relu, lambda x: to_bytes(x, 0.75, 5))
+    assert "R.quantize" not in text and "R.divide" not in text and "R.round" in text
+    assert "R.minimum" in text and "R.maximum" in text
+    by_tensor = converted(to_floats, lambda x: relax.op.exp(x), to_bytes)  # not of products
+    assert "R.quantize" in by_tensor
+
+
+def block(is_result):
+    """Return a module: a quantised convolution, its data added to it, in bytes; and with the
+    floats of the convolution as a second result.
+    """
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((1, 4, 5, 6), "uint8"))
+    weights = relax.const(RANDOM.integers(-127, 128, (4, 4, 3, 3)).astype("int8"))
+    scales = relax.const(numpy.linspace(0.001, 0.004, 4).astype("float32"))
+    points = relax.const(numpy.zeros(4, "int8"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            data = builder.emit(to_floats(x))
+            kernel = builder.emit(relax.op.dequantize(weights, scales, points, 0))
+            sums = builder.emit(relax.op.nn.conv2d(data, kernel, padding=1))
+            small = builder.emit(to_floats(builder.emit(to_bytes(sums, 0.37, 120)), 0.37, 120))
+            total = builder.emit(relax.op.nn.relu(builder.emit(relax.op.add(small, data))))
+            last = builder.emit(to_bytes(total, 0.61, 0))
+            result = relax.Tuple([last, sums]) if is_result else last
+            result = builder.emit_output(result)
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_residuals_are_rescaled(is_result):
+    mod = block(is_result)
+    changed = ComputeInIntegers()(mod)
+    # floats that are read as they are keep their scale, and are divided
+    assert changed.script().count("R.quantize") == int(is_result)
+    x = RANDOM.integers(0, 256, (1, 4, 5, 6)).astype("uint8")
+    want, found = interpreter.run(mod, "main", x), relax.build(mod, "llvm")(x)
+    want, found = [one[0] if is_result else one for one in (want, found)]
+    distance = abs(found.numpy().astype(int) - numpy.asarray(want).astype(int))
+    assert distance.max() <= 1 and distance.mean() < 0.02

@@ -160,3 +160,26 @@ def test_what_is_overwritten_is_read_before():
         2 * x - np.exp(x),
         rtol=1e-5,
     )
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_values_are_widened_where_they_are_read(is_result):
+    """What passes between two kernels has the fewer bits, unless the wide form is a result."""
+    weights = [relax.const(f32(4, 6)) for _ in range(2)]
+
+    def make(builder, x, y):
+        second = builder.emit(op.matmul(y, weights[1]))
+        first = builder.emit(op.astype(builder.emit(op.matmul(x, weights[0])), "float16"))
+        wide = builder.emit(op.astype(first, "float32"))
+        total = builder.emit(op.add(second, wide))
+        return builder.emit(relax.Tuple([total, wide])) if is_result else total
+
+    mod = build(make, tensor("x", 5, 4), tensor("y", 5, 4))
+    fused = transform.FuseOps()(mod)
+    given = [one.ret_struct_info.dtype for one in fused.functions.values()
+             if isinstance(one, relax.Function) and one.attrs.get("Primitive")]  # fmt: skip
+    assert sorted(map(str, given)) == ["float32" if is_result else "float16", "float32"]
+    x, y = f32(5, 4), f32(5, 4)
+    wanted, found = [interpreter.run(one, "main", x, y) for one in (mod, fused)]
+    for want, have in zip(*[one if is_result else [one] for one in (wanted, found)]):
+        np.testing.assert_allclose(have, want, rtol=1e-6)

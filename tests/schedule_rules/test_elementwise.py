@@ -9,8 +9,8 @@ import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.target import Target
-from tilesmith.tir import For, ForKind
-from tilesmith.tir.queries import statements
+from tilesmith.tir import For, ForKind, Ramp
+from tilesmith.tir.queries import loads, statements
 
 
 def place(*shapes):
@@ -96,3 +96,14 @@ def test_threads_are_for_what_takes_long(operator, wanted):
     tensors = place((20, 480))
     kinds = [kind for _, kind in loops(scheduled(tensors, operator(*tensors), cores=2))]
     assert (ForKind.PARALLEL in kinds) == wanted
+
+
+@pytest.mark.parametrize("shape", [(1, 14, 14, 24), (4, 5, 20), (8, 6, 14)])
+def test_vectors_across_rows_are_rows_of_memory(shape):
+    """Rows that are no whole vectors: what lies side by side is not gathered."""
+    tensors = place(shape)
+    made = scheduled(tensors, topi.exp(tensors[0]))
+    accesses = list(loads(ts.lower(made)["main"].body))
+    assert accesses and all(isinstance(one.indices[0], Ramp) for one in accesses)
+    value = random(*shape)
+    np.testing.assert_allclose(run(made, [value], shape), np.exp(value), rtol=1e-5)

@@ -113,7 +113,7 @@ class LikeTerms:
             if self.table.number(other.index) != number:
                 if lower != 1 or top or upper != low or factor != coefficient * upper:
                     continue
-                if not congruent(other.index, index, upper):
+                if not self._congruent(other.index, index, upper):
                     continue
                 joined = other.index  # x * 9 // 8 * 8 + x % 8
             elif upper == low and factor * lower == coefficient * upper:
@@ -143,6 +143,15 @@ class LikeTerms:
                 exact = shifted(index, -(residue[1] % lower))
                 return plus(Sum(form.dtype, rest, form.const), exact, -factor)
         return None
+
+    def _congruent(self, a: Sum, b: Sum, divisor: int) -> bool:
+        """Returns True if ``a - b`` is known to be a multiple of the divisor: also that of
+        ``x % 84 * 16`` and ``x * 16``, which is ``x // 84 * -1344``, of 24.
+        """
+        difference = plus(a, b, -1)
+        return is_multiple(difference, divisor) or (
+            len(difference.terms) > 1 and is_multiple(self.combine(difference), divisor)
+        )
 
     def _join_near(self, atom: Split, coefficient: int, other: Split, factor: int) -> Sum | None:
         """Joins digits of numbers that differ by a constant: ``(x + 5) // 3 - x // 3`` becomes
@@ -424,15 +433,11 @@ def contains(form: Sum, part: Sum, factor: int) -> bool:
     return True
 
 
-def congruent(a: Sum, b: Sum, divisor: int) -> bool:
-    """Returns True if all coefficients of ``a - b`` are multiples of the divisor."""
-    difference = plus(a, b, -1)
-    if difference.const % divisor:
-        return False
-    for coefficient in difference.terms.values():
-        if coefficient % divisor:
-            return False
-    return True
+def is_multiple(form: Sum, divisor: int) -> bool:
+    """Returns True if all coefficients of a sum are multiples of the divisor."""
+    return form.const % divisor == 0 and all(
+        coefficient % divisor == 0 for coefficient in form.terms.values()
+    )
 
 
 _RULES: dict[type, Callable[[Any, Any, Any], Sum | None]] = {

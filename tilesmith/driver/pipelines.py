@@ -25,7 +25,8 @@ def default_passes(target: Target, weights: str | None = None) -> list[Any]:
     """
     return [
         *simplifying_passes(),
-        *([graph.NarrowWeights(weights), graph.EliminateCommonSubexpr()] if weights else []),
+        *(_narrowing_passes(weights) if weights else []),
+        graph.CanonicalizeBindings(),  # layouts are seen through no second name of a value
         *_layout_passes(target),
         graph.CanonicalizeBindings(),
         graph.DeadCodeElimination(),
@@ -55,6 +56,12 @@ def simplifying_passes() -> list[Any]:
         graph.EliminateCommonSubexpr(),
         graph.DeadCodeElimination(),
     ]
+
+
+def _narrowing_passes(dtype: str) -> list[Any]:
+    """Return the passes that let products have weights of a dtype of 16 bits."""
+    passes: list[Any] = [graph.NarrowWeights(dtype), graph.EliminateCommonSubexpr()]
+    return [*passes, graph.StoreNarrow(dtype)] if dtype == "bfloat16" else passes
 
 
 def _layout_passes(target: Target) -> list[Any]:

@@ -225,8 +225,8 @@ declare_kind(
     "llvm", CPU, "cpu",
     "mattr:strings mcpu:str mtriple:str mfloat-abi:str mabi:str num-cores:int fast-math:bool"
     " fast-math-nnan:bool fast-math-ninf:bool fast-math-nsz:bool fast-math-arcp:bool"
-    " fast-math-contract:bool fast-math-reassoc:bool opt-level:int cl-opt:strings jit:str"
-    " vector-width:int machine:strings",
+    " fast-math-contract:bool fast-math-reassoc:bool flush-subnormals:bool opt-level:int"
+    " cl-opt:strings jit:str vector-width:int machine:strings",
     means_host=True,
 )  # fmt: skip
 declare_kind(

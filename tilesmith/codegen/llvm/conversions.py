@@ -2,7 +2,8 @@
 
 A float that does not fit the integer it is converted to gives an unspecified value, as in C.
 float16 uses the CPU's instructions where they exist, and so does bfloat16 where they round
-correctly (x86's treat subnormal numbers as zero: only with -fast-math). float16 elsewhere, bfloat16
+correctly (x86's treat subnormal numbers as zero: only with -fast-math or -flush-subnormals, which
+models of bfloat16 have, as their dot products do the same). float16 elsewhere, bfloat16
 and the small float types are converted by integer arithmetic, vectorised like any other.
 """
 

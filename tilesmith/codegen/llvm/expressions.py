@@ -26,6 +26,7 @@ from tilesmith.ir import (
     Var,
 )
 from tilesmith.ir.intrinsics import effect_of
+from tilesmith.ir.queries import is_call
 
 _HARMLESS = (CallEffectKind.Pure, CallEffectKind.ExprAnnotation, CallEffectKind.ReadState)
 
@@ -78,7 +79,19 @@ def _cast(emit: Values, expr: Cast) -> str:
         if expr.dtype.bits > expr.value.dtype.bits:
             value = emit.value(expr.value)
             return emit.extended(value, expr.value, register_type(expr.dtype))
+    if _is_rounding(expr) and emit.out.machine.architecture == "x86":
+        # one instruction, where rounding and converting toward zero are two
+        (operand,) = expr.value.args  # type: ignore[attr-defined]
+        kind, whole = register_type(operand.dtype), register_type(expr.dtype)
+        return emit.define(f"call {whole} @llvm.lrint({kind} {emit.value(operand)})")
     return convert(emit.out, emit.value(expr.value), expr.value.dtype, expr.dtype)
+
+
+def _is_rounding(expr: Cast) -> bool:
+    """Return whether a conversion to int32 takes a float32 rounded to nearest, halves to even."""
+    value = expr.value
+    is_nearest = is_call(value, "tir.nearbyint")
+    return is_nearest and value.dtype.element == "float32" and expr.dtype.element == "int32"
 
 
 @handles_node(Select)

@@ -52,7 +52,8 @@ class Machine:
         self.converts_float16 = self.architecture == "aarch64" or bool(
             features & {"f16c", "avx512f", "fp16", "zfhmin", "zfh"}
         )
-        exact, quick = "bf16" in features, "avx512bf16" in features and "fast" in self.float_flags
+        flushes = "fast" in self.float_flags or bool(target.attrs.get("flush-subnormals"))
+        exact, quick = "bf16" in features, "avx512bf16" in features and flushes
         self.converts_bfloat16 = (exact and self.architecture == "aarch64") or quick
         self.has_float16 = bool(features & {"avx512fp16", "fullfp16", "zfh"})
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilesmith.relax.analysis.op_pattern import FusionKind
 
-__all__ = ["FusionNode", "find_dominators", "group"]
+__all__ = ["FusionNode", "find_dominators", "group", "widen_where_read"]
 
 _SMALL = (FusionKind.ELEMWISE, FusionKind.BROADCAST)
 _MAPS = (*_SMALL, FusionKind.INJECTIVE)
@@ -191,3 +191,29 @@ def _merge(nodes: list[FusionNode], sink: FusionNode) -> None:
             root.parent = target
             target.size += root.size
             target.group_kind = max(target.group_kind, root.group_kind)
+
+
+def widen_where_read(
+    groups: list[list[FusionNode]], widens: Callable[[FusionNode], bool], max_depth: int
+) -> None:
+    """Move conversions to more bits from the end of a group to the group that reads the result, so
+    that fewer bytes pass between them. ``widens`` tells which nodes are such conversions.
+    """
+    place = {node.index: number for number, nodes in enumerate(groups) for node in nodes}
+    for members in groups:
+        while len(members) > 1 and not members[-1].escapes and widens(members[-1]):
+            last, before = members[-1], members[-2]
+            readers = {place[user.index] for user, _ in last.users}
+            elementwise = all(
+                edge == FusionKind.ELEMWISE and user.kind in _SMALL for user, edge in last.users
+            )
+            given = [one for one in members if any(user is last for user, _ in one.users)]
+            if len(readers) != 1 or not elementwise or given != [before]:
+                break
+            (target,) = readers
+            if len(groups[target]) >= max_depth:
+                break
+            members.pop()
+            place[last.index] = target
+            groups[target].insert(0, last)
+            groups[target].sort(key=lambda node: node.index)

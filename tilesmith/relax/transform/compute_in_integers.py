@@ -20,11 +20,21 @@ import numpy
 from tilesmith.ir import IRModule, Op
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.relax import op as operators
-from tilesmith.relax.analysis import remove_all_unused
-from tilesmith.relax.expr import Call, Constant, Function, Var, const, known_struct_info
+from tilesmith.relax.analysis import remove_all_unused, used_vars
+from tilesmith.relax.analysis.variables import bindings_of
+from tilesmith.relax.expr import (
+    Call,
+    Constant,
+    Function,
+    SeqExpr,
+    Var,
+    const,
+    known_struct_info,
+)
 from tilesmith.relax.expr_functor import PyExprMutator
 from tilesmith.relax.op.evaluate import NotConstantError, constant_value, evaluate_call
 from tilesmith.relax.struct_info import TensorStructInfo
+from tilesmith.relax.transform.requantised import Requantisation
 
 _GREATEST = 1 << 30
 """Sums stay below this, half of what an int32 holds: so a bias below it can be added."""
@@ -102,6 +112,22 @@ class _Integers(PyExprMutator):
         }
         self.rules.update({function.op: self.convolution for function in _CONVOLUTIONS})
         self.rules.update(dict.fromkeys(_MOVING, self.moved))
+        self.readers: dict[Var, int] = {}
+        self.requantisation = Requantisation(
+            self.builder_, self.value, self.data, self.is_real, self.is_shared
+        )
+
+    def visit_function_(self, op: Function) -> Any:
+        """Count who reads each value before it is rewritten."""
+        result = [op.body.body] if isinstance(op.body, SeqExpr) else []
+        for value in [*[binding.value for binding in bindings_of(op)], *result]:
+            for one in used_vars(value):
+                self.readers[one] = self.readers.get(one, 0) + 1
+        return super().visit_function_(op)
+
+    def is_shared(self, expr: Any) -> bool:
+        """Return whether a value has several readers."""
+        return self.readers.get(expr, 1) > 1
 
     def visit_call_(self, op: Call) -> Any:
         """Rewrite a call after its arguments."""
@@ -260,10 +286,21 @@ class _Integers(PyExprMutator):
         """Return whether a value is one of the sums that this pass has converted."""
         if not isinstance(value, Call) or value.op is not operators.astype.op:
             return False
-        total = self.value(value.args[0])
-        if not isinstance(total, Call) or total.op not in self.rules:
+        return self.is_product(self.value(value.args[0]))
+
+    def is_product(self, value: Any) -> bool:
+        """Return whether a value is a product of integers."""
+        if not isinstance(value, Call) or value.op not in self.rules or _is_float32(value):
             return False
-        return self.rules[total.op] in (self.convolution, self.product)
+        return self.rules[value.op] in (self.convolution, self.product)
+
+    def is_real(self, value: Any) -> bool:
+        """Return whether a value is one of the sums, with its bias or without."""
+        total = self.value(value.args[0]) if isinstance(value, Call) else None
+        if isinstance(total, Call) and total.op is operators.add.op:
+            is_bias = value.op is operators.astype.op and self.numbers(total.args[1]) is not None
+            return is_bias and self.is_product(self.value(total.args[0]))
+        return self.is_sum(value)
 
     def moved(self, call: Any) -> Any:
         """Move bytes instead of floats."""
@@ -278,15 +315,21 @@ class _Integers(PyExprMutator):
         return operators.dequantize(small, scale, point, -1, "float32")
 
     def back(self, call: Any) -> Any:
-        """quantize(dequantize(x, s, z), s, z) -> x"""
-        data = self.data(call.args[0])
-        if data is None or _any_info(data.data).dtype != call.attrs.out_dtype:
-            return None
+        """quantize(dequantize(x, s, z), s, z) -> x; a quantised product is rescaled."""
         scale, point = [self.numbers(arg) for arg in call.args[1:3]]
         if scale is None or point is None or scale.size != 1 or point.size != 1:
             return None
-        same = scale.reshape(()) == data.scale and int(point.reshape(())) == data.point
-        return data.data if same else None
+        scale, number = scale.reshape(()), int(point.reshape(()))
+        data = self.data(call.args[0])
+        if data is None:
+            info = _info(call.args[0])
+            if info is None or info.dtype != "float32" or scale.dtype != "float32":
+                return None
+            dtype = str(call.attrs.out_dtype)
+            return self.requantisation.quantised(call.args[0], scale, number, dtype)
+        if _any_info(data.data).dtype != call.attrs.out_dtype:
+            return None
+        return data.data if scale == data.scale and number == data.point else None
 
 
 def _agree(weights: _Weights, factors: numpy.ndarray) -> bool:

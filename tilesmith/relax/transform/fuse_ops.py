@@ -18,7 +18,7 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
-from tilesmith.relax.analysis.fusion_groups import FusionNode, group
+from tilesmith.relax.analysis.fusion_groups import FusionNode, group, widen_where_read
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.relax.binding import copy_with_new_vars
@@ -109,6 +109,7 @@ class _Graph:
     def groups(self) -> dict[int, list[FusionNode]]:
         """Return the groups of more than one call, by the index of their last node."""
         grouped = group(self.nodes, self.max_depth, self._refused)
+        widen_where_read(grouped, _widens, self.max_depth)
         found = [self._members(nodes) for nodes in grouped]
         return {members[-1].index: members for members in found if _number_of_calls(members) > 1}
 
@@ -126,6 +127,20 @@ class _Graph:
             if not isinstance(node.value.value, TupleGetItem)
             or self.of.get(node.value.value.tuple_value) in nodes
         ]
+
+
+def _widens(node: FusionNode) -> bool:
+    """Return whether a call gives the elements of its one tensor, in more bits."""
+    value: Any = node.value.value
+    if node.kind > FusionKind.BROADCAST or not isinstance(value, Call):
+        return False
+    given: Any = [known_struct_info(arg) for arg in used_vars(value)]
+    made: Any = known_struct_info(node.value.var)
+    if len(given) != 1 or not isinstance(given[0], TensorStructInfo):
+        return False
+    same = isinstance(given[0].shape, ShapeExpr) and isinstance(made.shape, ShapeExpr)
+    is_wider = given[0].dtype.bits < made.dtype.bits
+    return is_wider and same and prove_equal_shapes(given[0].shape, made.shape)
 
 
 def _number_of_calls(nodes: list[FusionNode]) -> int:
