@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilesmith.schedule_rules.contractions.loop_nest import TYPICAL
 from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.target.machine import MachineModel
 
@@ -218,7 +219,8 @@ def _stream(product: Product, candidate: Candidate, machine: MachineModel, compu
     if not candidate.prefetches:
         return _WAITING_FOR_L3 * moved
     lanes = machine.lanes(8 * max(4, product.result_bytes))
-    tiles = -(-product.rows // candidate.rows) * product.shared * product.batch
+    rows = product.rows if product.rows_are_known else min(product.rows, TYPICAL)
+    tiles = -(-rows // candidate.rows) * product.shared * product.batch
     steps = tiles * -(-product.columns // (candidate.vectors * lanes)) * product.depth
     return _PREFETCH_CYCLES * steps + max(0.0, moved - compute)
 

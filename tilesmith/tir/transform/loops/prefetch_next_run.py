@@ -12,7 +12,7 @@ The loop ``k`` reads one run of memory without gaps, which ``i`` reads again and
 next one. Only the first pass over a run waits for memory, but while it lasts nothing else comes
 from there. So all passes together bring the next run, a few bytes in each step.
 
-Loops with the annotation ``prefetch_next`` are looked at. Prefetches never fault: those of the last
+Loops with the annotation ``prefetch_next`` are looked at, and what they read in vectors. Prefetches never fault: those of the last
 run may lie behind the end of the buffer.
 """
 
@@ -32,7 +32,7 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads, statements
-from tilesmith.tir.stmt import Evaluate, For, Stmt, stmt_seq
+from tilesmith.tir.stmt import Evaluate, For, ForKind, Stmt, stmt_seq
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = ["PREFETCH_NEXT", "prefetch_next_run"]
@@ -78,13 +78,15 @@ class _Injector(StatementRewriter):
 
 
 def _runs(loop: For, around: Sequence[For]) -> list[_Run]:
-    """Return the runs that a loop inside of other loops (and its own, the last) reads."""
+    """Return the runs that a loop inside of other loops (and its own, the last) reads in vectors."""
     inside = [one for one in statements(loop.body) if isinstance(one, For)]
+    lanes = {one.loop_var for one in inside if one.kind is ForKind.VECTORIZED}
     found: list[_Run] = []
     seen: list[BufferLoad] = []
     for load in loads(loop.body):
         is_new = all(load.buffer is not one.buffer for one in seen)
-        if is_new and len(load.indices) == 1 and mentions(load.indices, {loop.loop_var}):
+        is_flat = len(load.indices) == 1 and mentions(load.indices, {loop.loop_var})
+        if is_new and is_flat and mentions(load.indices, lanes):
             run = _run(load, around, inside)
             if run is not None:
                 seen.append(load)
