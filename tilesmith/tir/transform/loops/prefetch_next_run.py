@@ -32,7 +32,7 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads, statements
-from tilesmith.tir.stmt import Evaluate, For, ForKind, Stmt, stmt_seq
+from tilesmith.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, stmt_seq
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
 __all__ = ["PREFETCH_NEXT", "prefetch_next_run"]
@@ -59,22 +59,51 @@ class _Run:
     """How many steps all passes have."""
     length: int
     """Elements of the run."""
+    outer: Var
+    """The variable of the loop that goes on to the next run."""
 
 
 class _Injector(StatementRewriter):
     def __init__(self) -> None:
         self.around: list[For] = []
+        self.shares: list[tuple[Var, PrimExpr, Var]] = []
+        """Variables for shares that are computed in a loop, their values, the loop's variable."""
 
     def visit_For(self, loop: For) -> Stmt:
         self.around.append(loop)
         new = self.children(loop)
+        for share, value, outer in self.shares:
+            if outer is loop.loop_var:
+                new = new.with_fields(body=LetStmt(share, value, new.body))
         if loop.annotations.get(PREFETCH_NEXT):
             kept = {key: one for key, one in loop.annotations.items() if key != PREFETCH_NEXT}
             found = _runs(loop, self.around)
-            hints = [hint for run in found for hint in _prefetches(run)]
+            hints = [hint for run in found for hint in self.prefetches(run)]
             new = new.with_fields(annotations=kept, body=stmt_seq(*hints, new.body))
         self.around.pop()
         return new
+
+    def prefetches(self, run: _Run) -> list[Stmt]:
+        """Return the prefetches of one step."""
+        line = max(1, _LINE_BYTES // run.load.buffer.dtype.nbytes)
+        dtype = run.following.dtype
+        count = 1
+        if not isinstance(run.steps, IntImm):
+            share = Var("share", dtype)
+            value = ops.floordiv(const(run.length - 1, dtype), run.steps) + const(1, dtype)
+            self.shares.append((share, value, run.outer))
+            done = run.step * share
+        elif run.steps.value > run.length:  # several steps for an element; a power of two is a shift
+            quotient = run.steps.value // run.length
+            done = ops.floordiv(run.step, const(1 << (quotient.bit_length() - 1), dtype))
+        else:
+            each = -(-run.length // run.steps.value)
+            count = -(-each // line)
+            if count > _MOST_LINES:
+                return []
+            done = run.step * const(each if count == 1 else count * line, dtype)
+        first = run.following + done
+        return [_prefetch(run.load, first + const(line * number, dtype)) for number in range(count)]
 
 
 def _runs(loop: For, around: Sequence[For]) -> list[_Run]:
@@ -125,9 +154,10 @@ def _run(load: BufferLoad, around: Sequence[For], inside: Sequence[For]) -> _Run
         steps = steps * extent
     analyzer = Analyzer()
     steps = analyzer.simplify(steps)
-    if not _is_wide_enough(load, index, length):
+    inner = {one.loop_var for one in [*reading, *repeating]}
+    if not _is_wide_enough(load, index, length) or mentions(steps, inner):
         return None
-    return _Run(load, analyzer.simplify(following), step, steps, length)
+    return _Run(load, analyzer.simplify(following), step, steps, length, outer)
 
 
 def _is_wide_enough(load: BufferLoad, index: PrimExpr, length: int) -> bool:
@@ -154,30 +184,9 @@ def _length(index: PrimExpr, loops: Sequence[For]) -> int | None:
     return reach
 
 
-def _prefetches(run: _Run) -> list[Stmt]:
-    """Return the prefetches of one step."""
-    line = max(1, _LINE_BYTES // run.load.buffer.dtype.nbytes)
-    dtype = run.following.dtype
-    count = 1
-    if not isinstance(run.steps, IntImm):
-        share = ops.floordiv(const(run.length - 1, dtype), run.steps) + const(1, dtype)
-        done = run.step * share
-    elif run.steps.value > run.length:  # several steps for an element; a power of two is a shift
-        quotient = run.steps.value // run.length
-        done = ops.floordiv(run.step, const(1 << (quotient.bit_length() - 1), dtype))
-    else:
-        each = -(-run.length // run.steps.value)
-        count = -(-each // line)
-        if count > _MOST_LINES:
-            return []
-        done = run.step * const(each if count == 1 else count * line, dtype)
-    first = run.following + done
-    result: list[Stmt] = []
-    for number in range(count):
-        place = BufferLoad(run.load.buffer, [first + const(number * line, dtype)])
-        address = Call("handle", "tir.address_of", (place,))
-        result.append(Evaluate(prefetch(address, 0, _INTO_L2, 1)))
-    return result
+def _prefetch(load: BufferLoad, index: PrimExpr) -> Stmt:
+    address = Call("handle", "tir.address_of", (BufferLoad(load.buffer, [index]),))
+    return Evaluate(prefetch(address, 0, _INTO_L2, 1))
 
 
 def _is_annotated(node: object) -> bool:
