@@ -93,7 +93,9 @@ class Candidate:
         """Return the parameters in words."""
         order = "panels outermost" if self.block is None else f"blocks of {self.block} row tiles"
         ahead = ", next panel prefetched" if self.prefetches else ""
-        return f"{self.rows}x{self.vectors} vectors, {order}{', packed' if self.packs else ''}{ahead}"
+        return (
+            f"{self.rows}x{self.vectors} vectors, {order}{', packed' if self.packs else ''}{ahead}"
+        )
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,9 @@ class _Injector(StatementRewriter):
             value = ops.floordiv(const(run.length - 1, dtype), run.steps) + const(1, dtype)
             self.shares.append((share, value, run.outer))
             done = run.step * share
-        elif run.steps.value > run.length:  # several steps for an element; a power of two is a shift
+        elif (
+            run.steps.value > run.length
+        ):  # several steps for an element; a power of two is a shift
             quotient = run.steps.value // run.length
             done = ops.floordiv(run.step, const(1 << (quotient.bit_length() - 1), dtype))
         else:
