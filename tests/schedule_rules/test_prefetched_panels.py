@@ -1,4 +1,4 @@
-"""Packed weights that exceed a part of L2 are prefetched: a panel while all row tiles use another."""
+"""Packed weights that exceed a part of L2 are prefetched, panel after panel."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_loops_without_the_annotation_stay():
     @T.prim_func
     def func(A: T.Buffer((64,), "float32"), Y: T.Buffer((16,), "float32")):
         T.func_attr({"global_symbol": "main"})
-        for j, i, k in T.grid(2, 2, 2):
+        for j, _i, k in T.grid(2, 2, 2):
             for v in T.vectorized(16):
                 Y[v] += A[j * 32 + k * 16 + v]
 

@@ -1,19 +1,19 @@
 """PrefetchNextRun: prefetches a stream of memory long before it is read.
 
-    for j in range(64):                         for j in range(64):
-        for i in range(16):                         for i in range(16):
-            for k in range(768):  # prefetch_next       for k in range(768):
-                for v in T.vectorized(48):                  T.prefetch(T.address_of(B[(j + 1) * 36864
-                    … B[j * 36864 + k * 48 + v]                                + (i * 768 + k) * 3]))
-                                                            for v in T.vectorized(48):
-                                                                … B[j * 36864 + k * 48 + v]
+    for j in range(64):                     for j in range(64):
+        for i in range(16):                     for i in range(16):
+            for k in range(768):                    for k in range(768):
+                for v in T.vectorized(48):              T.prefetch(T.address_of(
+                    … B[j * 36864 + k * 48 + v]             B[(j + 1) * 36864 + (i * 768 + k) * 3]))
+                                                        for v in T.vectorized(48):
+                                                            … B[j * 36864 + k * 48 + v]
 
-The loop ``k`` reads one run of memory without gaps, which ``i`` reads again and ``j`` follows by the
-next one. Only the first pass over a run waits for memory, but while it lasts nothing else comes
-from there. So all passes together bring the next run, a few bytes in each step.
+The loop ``k`` reads one run of memory without gaps, which ``i`` reads again, and after which ``j``
+takes the next one. Only the first pass over a run waits for memory, but while it lasts nothing else
+comes from there. So all passes together bring the next run, a few bytes in each step.
 
-Loops with the annotation ``prefetch_next`` are looked at, and what they read in vectors. Prefetches never fault: those of the last
-run may lie behind the end of the buffer.
+Loops with the annotation ``prefetch_next`` are looked at, and what they read in vectors. Prefetches
+never fault: those of the last run may lie behind the end of the buffer.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class _Injector(StatementRewriter):
 
 
 def _runs(loop: For, around: Sequence[For]) -> list[_Run]:
-    """Return the runs that a loop inside of other loops (and its own, the last) reads in vectors."""
+    """Return the runs that the last of some loops, each inside of the one before, reads in
+    vectors.
+    """
     inside = [one for one in statements(loop.body) if isinstance(one, For)]
     lanes = {one.loop_var for one in inside if one.kind is ForKind.VECTORIZED}
     found: list[_Run] = []
