@@ -65,6 +65,7 @@ def _flat_loops() -> list[Pass]:
         passes.Simplify(),
         passes.CheckDivisors(),
         passes.HoistChecks(),
+        passes.PrefetchNextRun(),
     ]
 
 

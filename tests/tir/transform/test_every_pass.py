@@ -86,6 +86,7 @@ PASSES = {
     "OOBChecker": (OOBChecker, ("blocks", "flat")),
     "PeelVectorTails": (transform.PeelVectorTails, ("flat",)),
     "PointerValueTypeRewrite": (transform.PointerValueTypeRewrite, LOOPS),
+    "PrefetchNextRun": (transform.PrefetchNextRun, ("flat",)),
     "ReduceBranchingThroughOvercompute": (
         transform.ReduceBranchingThroughOvercompute,
         ANYWHERE,

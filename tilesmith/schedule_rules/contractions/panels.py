@@ -6,7 +6,7 @@
     for i, j, k: Y[i, j] += A[i, k] * P[j // T, k, j % T]
 
 In panels the tile reads one stream. In place, the rows of a matrix with a power of two of columns
-fall into few sets of the caches.
+fall into few sets of the caches. While the row tiles use a panel, the next one can be prefetched.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 
 from tilesmith.ir import Var
 from tilesmith.schedule_rules.contractions.contraction import Contraction, panel_operand
-from tilesmith.schedule_rules.loops import PARTITIONED
+from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent
 from tilesmith.support.errors import ScheduleError
 from tilesmith.tir import Block
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+from tilesmith.tir.transform.loops.prefetch_next_run import PREFETCH_NEXT
 
-__all__ = ["copy_into_panels"]
+__all__ = ["copy_into_panels", "prefetch_next_panel"]
 
 
 def copy_into_panels(
@@ -77,3 +78,13 @@ def _order(
         sch.parallel(panel)
     else:
         sch.parallel(sch.fuse(*outer) if is_padded else sch.fuse(*outer, panel))
+
+
+def prefetch_next_panel(sch: Schedule, block: BlockRV, count: int) -> None:
+    """Let each step of the reduction around the last ``count`` loops of a block, those of its
+    register tile, prefetch a part of the panel that comes next.
+    """
+    around = sch.get_loops(block)[:-count]
+    innermost = next((one for one in reversed(around) if loop_extent(sch, one) != 1), None)
+    if innermost is not None:
+        sch.annotate(innermost, PREFETCH_NEXT, True)

@@ -22,7 +22,7 @@ from typing import Any
 
 from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.contractions.contraction import Contraction, product_of
-from tilesmith.schedule_rules.contractions.panels import copy_into_panels
+from tilesmith.schedule_rules.contractions.panels import copy_into_panels, prefetch_next_panel
 from tilesmith.schedule_rules.contractions.search import Decision, choose
 from tilesmith.schedule_rules.contractions.time_model import (
     Candidate,
@@ -88,7 +88,7 @@ def schedule_contraction(
     sch.reorder(*order, *inner)
     sch.compute_at(block, order[-1])
     trim = _trim(product, decision.candidate, width, lanes)
-    _tile_body(sch, block, order[-1], lanes, trim)
+    _tile_body(sch, block, order[-1], lanes, trim, decision.candidate.prefetches)
     _finish_follower(sch, inner, lanes, trim)
     if decision.is_parallel:
         shared = parallel_levels(levels, threads)
@@ -188,12 +188,16 @@ def _trim(product: Product, candidate: Candidate, width: int, lanes: int) -> _Tr
     return _Trim(rows, columns, columns and rest & (rest - 1) == 0)
 
 
-def _tile_body(sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim) -> None:
+def _tile_body(
+    sch: Schedule, block: BlockRV, place: LoopRV, lanes: int, trim: _Trim, prefetches: bool
+) -> None:
     """Schedule the tile: reduction loops outside, rows and vectors unrolled, lanes vectorised."""
     made = sums_outside(sch, block, place, lanes)
     if made is None:
         return
     tile, init = made
+    if prefetches:
+        prefetch_next_panel(sch, block, len(tile))
     _unroll_tile(sch, tile, trim)
     # The nest of the initialisation is a copy: vectors inside, the rest of the tile around.
     init_loops = sch.get_loops(init)[-len(tile) :]

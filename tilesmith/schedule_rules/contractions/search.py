@@ -5,7 +5,7 @@ Nothing is run, and nothing is left to chance: the same product and machine give
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tilesmith.schedule_rules.choices import (
     Choice,
@@ -25,6 +25,7 @@ from tilesmith.schedule_rules.contractions.time_model import (
     Product,
     Time,
     levels_of,
+    may_prefetch,
     predict,
 )
 from tilesmith.target.machine import MachineModel
@@ -81,7 +82,10 @@ def candidates(product: Product, machine: MachineModel, threads: int) -> list[Ca
                 if (1 <= size < tiles or size == 1) and size not in blocks:
                     blocks.append(size)
         for size in blocks:
-            found.append(Candidate(rows, vectors, size, False))
+            plain = Candidate(rows, vectors, size, False)
+            found.append(plain)
+            if may_prefetch(product, plain):
+                found.append(replace(plain, prefetches=True))
             if product.may_pack and product.packed_width is None:
                 found.append(Candidate(rows, vectors, size, True))
     return found

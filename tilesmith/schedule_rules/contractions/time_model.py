@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tilesmith.schedule_rules.contractions.loop_nest import TYPICAL
 from tilesmith.schedule_rules.contractions.tiles import WAITING_FOR_L2, Tile, tile_steps
 from tilesmith.schedule_rules.work import is_even
 from tilesmith.target.machine import MachineModel
@@ -26,12 +27,15 @@ __all__ = [
     "Product",
     "Time",
     "levels_of",
+    "may_prefetch",
     "parallel_levels",
     "predict",
 ]
 
 _WAITING_FOR_L3 = 0.7
 """The share of the time for bytes from L3 or memory that computing does not hide."""
+_PREFETCH_CYCLES = 0.05
+"""Cycles that a prefetch in each step of the innermost loop costs."""
 _TILE_CYCLES = 20.0
 """Cycles around a tile: addresses, and filling and draining the pipelines."""
 _SCATTERED = 4.0
@@ -86,11 +90,16 @@ class Candidate:
     """Row tiles that use a panel of columns before the next one comes; None: all rows do."""
     packs: bool
     """Whether the operand of the vectors is copied into panels first."""
+    prefetches: bool = False
+    """Whether the panel that comes next is prefetched while all row tiles use one."""
 
     def describe(self) -> str:
         """Return the parameters in words."""
         order = "panels outermost" if self.block is None else f"blocks of {self.block} row tiles"
-        return f"{self.rows}x{self.vectors} vectors, {order}{', packed' if self.packs else ''}"
+        ahead = ", next panel prefetched" if self.prefetches else ""
+        return (
+            f"{self.rows}x{self.vectors} vectors, {order}{', packed' if self.packs else ''}{ahead}"
+        )
 
 
 @dataclass(frozen=True)
@@ -107,12 +116,14 @@ class Time:
     exchange: float = 0.0
     """What waiting for data adds that other threads wrote."""
     fork: float = 0.0
+    stream: float = 0.0
+    """What waiting for panels adds that the model packed: they come from memory in each run."""
 
     @property
     def total(self) -> float:
         """All components together."""
         near = self.compute + self.l2 + self.l3
-        return near + self.packing + self.exchange + self.fork
+        return near + self.packing + self.exchange + self.fork + self.stream
 
 
 def _parts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -170,7 +181,8 @@ def _traffic(
     product: Product, candidate: Candidate, machine: MachineModel
 ) -> tuple[float, float, float]:
     """Return the bytes from L2, and the bytes from behind L2, for one iteration of the batch; and
-    the share of the latter that come from memory.
+    the share of the latter that come from memory. The first reading of panels that the model
+    packed does not count: see `_stream`.
     """
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     width = candidate.vectors * lanes
@@ -195,7 +207,7 @@ def _traffic(
     again = blocks * panels * (tiles_in - 1) * panel
     near: float = blocks * (right + panels * used * _share_missing(tile + panel, machine.l1_bytes))
     near += again * _share_missing(tile + panel, l1)
-    far = float(right + left)
+    far = float(left if product.packed_width is not None else right + left)
     far += (blocks - 1) * right * _share_missing(right + used, l2)
     far += again * _share_missing(panel + tile, l2)
     far += blocks * (panels - 1) * used * _share_missing(used + panel, machine.l2_bytes)
@@ -203,6 +215,30 @@ def _traffic(
     if everything <= 0.5 * machine.l2_bytes:
         far = 0.0
     return near, far, _share_missing(everything, machine.l3_bytes)
+
+
+def _stream(product: Product, candidate: Candidate, machine: MachineModel, compute: float) -> float:
+    """Return the cycles that a thread waits for the first reading of packed weights. The layers of
+    a model share the caches, so those that exceed a part of L2 come from memory.
+    """
+    whole = product.batch * product.right_bytes
+    if product.packed_width is None or whole <= 0.5 * machine.l2_bytes:
+        return 0.0
+    moved = whole / machine.memory_bandwidth
+    if not candidate.prefetches:
+        return _WAITING_FOR_L3 * moved
+    lanes = machine.lanes(8 * max(4, product.result_bytes))
+    rows = product.rows if product.rows_are_known else min(product.rows, TYPICAL)
+    tiles = -(-rows // candidate.rows) * product.shared * product.batch
+    steps = tiles * -(-product.columns // (candidate.vectors * lanes)) * product.depth
+    return _PREFETCH_CYCLES * steps + max(0.0, moved - compute)
+
+
+def may_prefetch(product: Product, candidate: Candidate) -> bool:
+    """Return whether several row tiles use a packed panel before the next one."""
+    tiles = -(-product.rows // candidate.rows)
+    used = tiles * product.shared if candidate.block is None else min(candidate.block, tiles)
+    return product.packed_width is not None and used > 1
 
 
 @dataclass(frozen=True)
@@ -334,9 +370,10 @@ def predict(
         fits = moved <= 0.5 * machine.l2_bytes
         rate = machine.l2_bandwidth if fits else 1 / behind
         packing = moved / (_COPY_SHARE * rate)
-    serial = compute + l2 + l3 + packing
+    stream = _stream(product, candidate, machine, compute)
+    serial = compute + l2 + l3 + packing + stream
     if threads < 2 or serial < machine.fewest_parallel_cycles:
-        return Time(compute, l2, l3, packing)
+        return Time(compute, l2, l3, packing, stream=stream)
     shared = parallel_levels(levels_of(product, candidate, machine), threads)
     lanes = machine.lanes(8 * max(4, product.result_bytes))
     share = _share(product, candidate, shared, threads, lanes)
@@ -344,4 +381,5 @@ def predict(
     l2, l3 = _waiting(part, candidate, machine, behind)
     exchange = _WAITING_FOR_L3 * _exchanged(product, part, threads) / machine.remote_bandwidth
     fork = machine.fork_cycles * (2 if candidate.packs else 1)
-    return Time(compute * share, l2, l3, packing / threads, exchange, fork)
+    stream = _stream(part, candidate, machine, compute * share)
+    return Time(compute * share, l2, l3, packing / threads, exchange, fork, stream)

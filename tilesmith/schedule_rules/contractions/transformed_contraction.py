@@ -28,6 +28,7 @@ from typing import Any
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Var
 from tilesmith.ir.queries import mentions, walk
 from tilesmith.schedule_rules.contractions.contraction import find_contraction
+from tilesmith.schedule_rules.contractions.panels import prefetch_next_panel
 from tilesmith.schedule_rules.contractions.tiles import best_rows
 from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent
 from tilesmith.schedule_rules.tile_parts import has_own_loops, loops_below, unroll
@@ -265,6 +266,7 @@ def _tile_products(
     extent = loop_extent(sch, row) or 1
     rows = best_rows(extent, plan.width // lanes, machine)
     row_0, row_1 = sch.split(row, [None, rows])
+    is_stream = extent > rows and _weight_bytes(sch, block) > 0.5 * machine.l2_bytes
     if extent % rows:
         sch.annotate(row_0, *PARTITIONED)
     sch.compute_at(block, row_0)
@@ -279,6 +281,15 @@ def _tile_products(
     first = sch.decompose_reduction(block, reduced)
     unroll(sch, row, vectors)
     unroll(sch, *[one for one in sch.get_loops(first)[-3:-1] if _is_serial(sch, one)])
+    if is_stream:
+        prefetch_next_panel(sch, block, 3)
+
+
+def _weight_bytes(sch: Schedule, block: BlockRV) -> int:
+    """Return the bytes of the operand in panels of a product."""
+    plan = find_contraction(sch.get(block))
+    streams = [] if plan is None else plan.streams
+    return max([(one.size or 0) * one.element_bytes for one in streams], default=0)
 
 
 def _is_serial(sch: Schedule, loop: LoopRV) -> bool:

@@ -53,14 +53,17 @@ def _is_decided(condition: PrimExpr, known: Container[int]) -> bool:
 
 
 def _has_unguarded_effect(body: Stmt, known: Container[int]) -> bool:
-    """Return whether something happens where none of the conditions hold."""
+    """Return whether something happens where none of the conditions hold; prefetches may be left
+    out.
+    """
     stack: list[Any] = [body]
     while stack:
         node = stack.pop()
         if isinstance(node, BufferStore):
             return True
         if isinstance(node, Evaluate) and not ops.is_const(node.value):
-            return True
+            if not is_call(node.value, "tir.prefetch"):
+                return True
         children = [one for one in node.children() if isinstance(one, Stmt)]
         if isinstance(node, IfThenElse) and _is_decided(node.condition, known):
             children = [] if node.else_case is None else [node.else_case]
