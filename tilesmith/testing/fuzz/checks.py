@@ -130,6 +130,7 @@ class Checker:
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
         self.device: str | None = None  # the device that lowering is for; None: this CPU
+        self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # the last thing checked, for reports
@@ -273,8 +274,9 @@ class Checker:
     # Schedules.
 
     def schedule(self) -> Schedule:
-        """Return a schedule of the program that checks itself, with its recorder."""
-        sch = Schedule(self.program, seed=1, debug_mask="all", error_render_level="none")
+        """Return a schedule of the program, which checks itself if it is to, with its recorder."""
+        mask = "all" if self.verified else "none"
+        sch = Schedule(self.program, seed=1, debug_mask=mask, error_render_level="none")
         if self.begin is not None:
             self.begin.apply_to_schedule(sch, remove_postproc=False)
         self.recorder = Recorder(sch)

@@ -312,7 +312,7 @@ def _rules(case: Case, rng: random.Random) -> None:
     case["recipe"] = {"index": "int64", "dims": {}, "symbolic": [], "inputs": [], "stages": []}
     case["program"], case["rules"] = "rules", draw_for_rules(rng)
     case["steps"] = case["steps"][:4] if rng.random() < 0.3 else []
-    case["watched"] = rng.random() < 0.15
+    case["watched"], case["verified"] = rng.random() < 0.15, rng.random() < 0.15
     case["back_ends"] = [case["rules"]["target"]]
     case["extra"], case["config"] = [], {}
 

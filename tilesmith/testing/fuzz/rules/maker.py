@@ -66,14 +66,14 @@ class Maker(Choices):
         self.left //= drawn
         return drawn
 
-    def size(self, most: int = 70, least: int = 1) -> Any:
+    def size(self, most: int = 70, least: int = 0) -> Any:
         """Return a size: a number, sometimes 0, or a variable."""
-        if least <= 1 and self.chance(0.02):
+        if least <= 0 and self.chance(0.02):
             return 0
-        number = self.count(most, least)
+        number = self.count(most, max(1, least))
         if not self.chance(0.12):
             return number
-        others = [max(least, number - 2), number + 3, least, 0 if least <= 1 else least + 1]
+        others = [max(1, least, number - 2), number + 3, max(1, least), max(0, least)]
         variable = te.size_var(f"n{len(self.numbers)}", self.index)
         self.numbers[variable] = [number, self.among(others)]
         return variable

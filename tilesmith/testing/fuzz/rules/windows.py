@@ -42,7 +42,7 @@ def _window(make: Maker, rank: int = 2, taps: int | None = None, plain: bool = F
     for axis in range(rank):
         reach = (kernel[axis] - 1) * dilation[axis] + 1
         free = padding[axis] + padding[rank + axis]
-        sizes.append(make.size(40 if rank == 1 else most, max(1, reach - free)))
+        sizes.append(make.size(40 if rank == 1 else most, reach - free))
     return _Window(sizes, kernel, strides, padding, dilation)
 
 
@@ -214,16 +214,17 @@ def winograd(make: Maker) -> list[Tensor]:
     batch, channels = make.count(2), make.count(20)
     kind = make.among(["packed", "packed", "NHWC", "NCHW"])
     make.inexact(100)
+    known = [max(1, make.number_of(size)) for size in window.sizes]
     if kind == "packed":
         tile, width, outputs = make.among([2, 4]), make.among(TILES), make.count(40)
         points = (tile + 2) ** 2
         weight = make.input((tiles_of(outputs, width), points, channels, width))
-        data = make.source([batch, *window.sizes, channels])
+        data = make.source([batch, *known, channels])
         rows = make.among([1, 2, 3])
         made = topi.nn.conv2d_nhwc_winograd(data, weight, outputs, window.padding, tile, rows)
         return make.epilogue(made)
     outputs = make.count(12)
-    data = make.source(_in_layout(kind, batch, channels, window.sizes))
+    data = make.source(_in_layout(kind, batch, channels, known))
     weight = make.input(_filter(_KERNELS[kind], outputs, channels, [3, 3]))
     convolve = conv2d_winograd_nhwc if kind == "NHWC" else conv2d_winograd_nchw
     return make.epilogue(convolve(data, weight, 1, window.padding, 1, "float32"))
@@ -245,12 +246,15 @@ def pooling(make: Maker) -> list[Tensor]:
         data = make.input([batch, *window.sizes, channels], make.among(["int8", "uint8"]))
         options = window[1:]
         return make.epilogue(topi.nn.window_sums_nhwc(data, *options, make.number(0, 3)))
-    data = make.source(_in_layout(layout, batch, channels, window.sizes), dtype)
+    sizes = window.sizes
+    if how in ("global", "adaptive"):
+        sizes = [max(1, make.number_of(size)) for size in sizes]
+    data = make.source(_in_layout(layout, batch, channels, sizes), dtype)
     if how == "global" and rank == 2:
         return make.epilogue(topi.nn.global_pool(data, kind, layout))
     if how == "adaptive" and rank == 2:
-        sizes = [make.number(1, 7) for _ in range(2)]
-        return make.epilogue(topi.nn.adaptive_pool(data, sizes, kind, layout))
+        results = [make.number(1, 7) for _ in range(2)]
+        return make.epilogue(topi.nn.adaptive_pool(data, results, kind, layout))
     pool = (topi.nn.pool1d, topi.nn.pool2d, topi.nn.pool3d)[rank - 1]
     limits = [(one - 1) * step for one, step in zip(window.kernel, window.dilation)]
     padding = [min(one, most) for one, most in zip(window.padding, limits * 2)]
