@@ -17,6 +17,7 @@ from tilesmith.testing.fuzz.steps import Recorder
 from tilesmith.tir import PrimFunc
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.schedule import Schedule
+from tilesmith.tir.transform.dtypes.widen_indices import widen_mixed_indices
 
 __all__ = ["check_rules", "rules_checker"]
 
@@ -39,6 +40,7 @@ def scheduled(checker: Checker, target: Target, form: str, is_repeated: bool) ->
         for fallback, count in report.rows():
             checker.counts[f"fallback {fallback.reason[:80]}"] += count
         checker.current = sch.mod
+        checker.program = widen_mixed_indices(function)  # what the trace is about
         verify_well_formed(sch.mod, strict=False)
         again = schedule_by_rules(function, target) if is_repeated else sch
         if again is None or not structural_equal(again.mod, sch.mod):
