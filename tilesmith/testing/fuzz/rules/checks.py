@@ -4,6 +4,7 @@ it, and its code for the target.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilesmith.ir import IRModule, structural_equal
@@ -38,7 +39,8 @@ def scheduled(checker: Checker, target: Target, form: str, is_repeated: bool) ->
         if sch is None:
             raise Finding("", "", f"there are no rules for {target.kind.name}")
         for fallback, count in report.rows():
-            checker.counts[f"fallback {fallback.reason[:80]}"] += count
+            reason = re.sub(r"\d+", "_", fallback.reason)
+            checker.counts[f"fallback {reason[:80]}"] += count
         checker.current = sch.mod
         checker.program = widen_mixed_indices(function)  # what the trace is about
         verify_well_formed(sch.mod, strict=False)

@@ -40,7 +40,9 @@ def draw_for_rules(rng: random.Random) -> Program:
         program["layouts"] = {
             tensor.name: draw_layout(rng, len(tensor.shape))
             for tensor in tensors
-            if rng.random() < 0.5 and str(tensor.dtype) in LAID_OUT
+            if rng.random() < 0.5
+            and str(tensor.dtype) in LAID_OUT
+            and all(make.least(size) for size in tensor.shape)
         }
     return program
 
