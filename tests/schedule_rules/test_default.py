@@ -7,9 +7,11 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import te, topi
+from tilesmith.ir import structural_equal
 from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.contractions.contraction import find_contraction
 from tilesmith.schedule_rules.contractions.tiles import Tile, best_tile, tile_steps
+from tilesmith.schedule_rules.default import schedule_by_rules
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
 from tilesmith.target.machine import machine_model
@@ -317,3 +319,16 @@ def test_few_rows_do_not_transpose_an_operand():
     a, b = random(4, 64), random(50, 64, seed=1)
     text = check(tensors, topi.nn.dense(*tensors), a @ b.T, [a, b])
     assert "x1_global" not in text and "T.vectorized(" in text
+
+
+def test_the_trace_knows_blocks_that_share_a_name():
+    """Parts of one block keep its name: they are children of the root."""
+    q, k, v = (
+        te.placeholder((1, rows, 1, 8), name=name) for rows, name in ((16, "q"), (8, "k"), (8, "v"))
+    )
+    function = te.create_prim_func([q, k, v, topi.nn.attention(q, k, v)])
+    made = schedule_by_rules(function, Target("llvm -mcpu=skylake-avx512 -num-cores=1"))
+    assert any(one.kind.name == "GetChildBlocks" for one in made.trace.insts)
+    replayed = Schedule(function)
+    made.trace.apply_to_schedule(replayed, remove_postproc=False)
+    assert structural_equal(replayed.mod, made.mod)

@@ -36,7 +36,7 @@ def fuzz_command() -> None:
 @click.option(
     "--only", type=click.Choice(["primitive", "pass", "codegen"]), help="Check only these steps."
 )
-@click.option("--field", help="Only programs of one field (threads, pipelines, …).")
+@click.option("--field", help="Only programs of one field (threads, rules, …).")
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("fuzz-findings"), show_default=True,
     help="Folder for findings, each one a test.",
@@ -206,11 +206,15 @@ def _print(record: dict[str, Any]) -> None:
         f"({record['programs_per_minute']} per minute), {applied} primitives applied, "
         f"{sum(record['passes'].values())} passes, code: {code}"
     )
-    click.echo(", ".join(f"{count} {name}" for name, count in record["fields"].items()))
+    for table in ("fields", "forms"):
+        if record[table]:
+            click.echo(", ".join(f"{count} {name}" for name, count in record[table].items()))
     devices = [f"{count} for {name}" for name, count in record["devices"].items()]
     click.echo(f"lowered for devices: {', '.join(devices) or 'none'}")
     if record["too_large"]:
         click.echo(f"left when their schedules made too much work: {record['too_large']} programs")
+    for kind in record["never_applied"]:
+        click.echo(f"never applied, always refused: {kind}")
     for message, count in record["unsupported"].items():
         click.echo(f"not supported, {count} times: {message}")
     for text in record["broken_cases"]:

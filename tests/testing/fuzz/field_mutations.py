@@ -95,6 +95,12 @@ def carried_rows_allocated_in_their_loop() -> None:
     replace(owner, "access", make)
 
 
+def padding_that_is_skipped_on_some_sides() -> None:
+    """A term of a sum is left out by all conditions but the first."""
+    owner = module("tir.transform.blocks.skip_identity_terms")
+    replace(owner, "_conjuncts", lambda right: lambda condition: right(condition)[1:])
+
+
 FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
     function.__name__: (function, step, field, only)
     for function, step, field, only in [
@@ -111,6 +117,7 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
             "statements",
             "pass",
         ),
+        (padding_that_is_skipped_on_some_sides, "pass: tir.SkipIdentityTerms", "rules", "pass"),
         (tensors_whose_sums_start_late, "program: tensors", "tensors", "primitive"),
         (parser_of_ramps_without_steps, "script: print and parse", "scripts", "pass"),
     ]

@@ -42,18 +42,19 @@ def inline_elementwise(sch: Schedule) -> None:
 def top_blocks(sch: Schedule, variable: GlobalVar) -> list[BlockRV]:
     """Return the blocks right below the root block of a function.
 
-    The trace gets them by their names; blocks that share a name do not appear in it.
+    The trace gets them by their names, and those that share a name as children of the root.
     """
     function = FunctionCursor(sch.state, variable)
     names = Counter(function.block_names())
-    found = []
-    for block in function.root().blocks_below():
-        name = block.block.name_hint
-        if names[name] == 1:
-            found.append(sch.get_block(name, variable.name_hint))
-        else:
-            found.append(sch.variables.new_block(block))
-    return found
+    below = [block.block.name_hint for block in function.root().blocks_below()]
+    children: list[BlockRV] = []
+    if any(names[name] > 1 for name in below):
+        root = function.root().block.name_hint
+        children = sch.get_child_blocks(sch.get_block(root, variable.name_hint))
+    return [
+        sch.get_block(name, variable.name_hint) if names[name] == 1 else children[place]
+        for place, name in enumerate(below)
+    ]
 
 
 def _is_inside(sch: Schedule, block: BlockRV) -> bool:

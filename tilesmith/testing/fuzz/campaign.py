@@ -17,6 +17,9 @@ from tilesmith.testing.fuzz.shrink import shrink
 
 __all__ = ["Options", "Summary", "fuzz"]
 
+_OFTEN = 100
+"""After this many refusals of a primitive that never applies, something is wrong with it."""
+
 _HANGS_TRIED = 15
 """How many attempts that do not end there is time for when such a program is shrunk."""
 
@@ -57,6 +60,16 @@ class Summary(Findings):
             if name.startswith(word + " ")
         }
 
+    def never_applied(self) -> list[str]:
+        """Return the primitives that were drawn often and always refused: that nothing could be
+        done is the only sign of a condition that is too strict.
+        """
+        refused = self.table("refused")
+        return [
+            kind for kind, count in refused.items()
+            if count >= _OFTEN and not self.counts[f"applied {kind}"]
+        ]  # fmt: skip
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
         applied, refused = self.table("applied"), self.table("refused")
@@ -68,7 +81,10 @@ class Summary(Findings):
                 kind: {"applied": applied.get(kind, 0), "refused": refused.get(kind, 0)}
                 for kind in sorted({*applied, *refused})
             },
+            "never_applied": self.never_applied(),
             "fields": self.table("field"),
+            "forms": self.table("form"),
+            "fallbacks": self.table("fallback"),
             "passes": self.table("pass"),
             "code": self.table("code"),
             "devices": self.table("device"),

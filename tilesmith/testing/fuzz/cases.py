@@ -16,6 +16,7 @@ from tilesmith.testing.fuzz.graph_checks import check_graph
 from tilesmith.testing.fuzz.loop_programs import build_loops
 from tilesmith.testing.fuzz.memory_programs import build_memory
 from tilesmith.testing.fuzz.recipe import arguments_of, build, check_recipe
+from tilesmith.testing.fuzz.rules.checks import check_rules, rules_checker
 from tilesmith.testing.fuzz.scalars import lift_constants
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.tensor_programs import build_tensors
@@ -102,7 +103,10 @@ def run_case(case: Case) -> dict[str, Any]:
     recipe, only = case["recipe"], case["only"]
     check_recipe(recipe)
     try:
-        checker = Checker(build(recipe), argument_sets(recipe))
+        if "rules" in case:
+            checker = rules_checker(case)
+        else:
+            checker = Checker(build(recipe), argument_sets(recipe))
     except Exception as error:
         raise InternalError(f"the generator made a program that cannot run: {error}") from error
     checker.counts[f"field {case.get('field', 'blocks')}"] += 1
@@ -122,6 +126,10 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
 def _check(checker: Checker, case: Case, only: str | None) -> None:
     if case.get("program") == "graph":
         check_graph(checker, case)
+        return
+    if case.get("program") == "rules":
+        checker.config = case.get("config", {})
+        check_rules(checker, case)
         return
     if case.get("program") is not None:
         with checker.guarded("program", case["program"]):

@@ -21,6 +21,7 @@ from tilesmith.testing.fuzz.loop_programs import LOOP_STAGES, draw_loops
 from tilesmith.testing.fuzz.memory_programs import MEMORY_STAGES, draw_memory
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
 from tilesmith.testing.fuzz.recipe import parameters_of
+from tilesmith.testing.fuzz.rules.programs import draw_for_rules
 from tilesmith.testing.fuzz.tensor_programs import TENSOR_STAGES
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.testing.fuzz.values import NARROW
@@ -306,6 +307,16 @@ def _narrow(case: Case, rng: random.Random) -> None:
             case["extra"].append([rng.choice(["tir.FlattenBuffer", "tir.RemoveNoOp"]), name])
 
 
+def _rules(case: Case, rng: random.Random) -> None:
+    """Apply the schedule rules of a target to programs that they recognise, then primitives."""
+    case["recipe"] = {"index": "int64", "dims": {}, "symbolic": [], "inputs": [], "stages": []}
+    case["program"], case["rules"] = "rules", draw_for_rules(rng)
+    case["steps"] = case["steps"][:4] if rng.random() < 0.3 else []
+    case["watched"], case["verified"] = rng.random() < 0.15, rng.random() < 0.15
+    case["back_ends"] = [case["rules"]["target"]]
+    case["extra"], case["config"] = [], {}
+
+
 FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "blocks": (10, _blocks),
     "scripts": (1, _scripts),
@@ -321,6 +332,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "memory": (1.5, _memory),
     "narrow": (1, _narrow),
     "graphs": (1, _graphs),
+    "rules": (3, _rules),
 }
 """Name → how often it is drawn, and the function that applies it to a case."""
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.target import Target
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.cases import run_case
 from tilesmith.testing.fuzz.checks import Checker, Finding, run_steps
+from tilesmith.testing.fuzz.rules.checks import can_be_interpreted, scheduled
 from tilesmith.tir import PrimFunc
 
 __all__ = ["check", "check_case", "file_text", "run_file", "save"]
@@ -31,20 +33,29 @@ def check(
     extra: list[list[str]] | None = None,
     config: dict[str, Any] | None = None,
     device: str | None = None,
+    target: str | None = None,
 ) -> None:
     """Check a program with its schedule, up to a phase. Raises Finding where a step fails or
     changes what the program computes. A primitive may refuse. ``extra``, ``config`` and ``device``:
-    further passes, options and a device to lower for, as a case has them.
+    further passes, options and a device to lower for, as a case has them. With a ``target``, the
+    schedule begins with what the rules for it do.
     """
     intrinsics.register()
     checker = Checker(program, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
-    module = run_steps(checker, schedule)
+    is_small = True
+    if target is not None:
+        begun = scheduled(checker, Target(target), "rules", is_repeated=True)
+        if phase == "rules":
+            return
+        checker.begin, is_small = begun.trace, can_be_interpreted(checker, begun.mod)
+    module = run_steps(checker, schedule, is_small)
     if phase in ("trace", "script"):
         checker.check_script(module)
         checker.check_trace(module)
     if phase in ("pass", "codegen"):
-        checker.check_lowering(module, back_ends, True, phase == "codegen")
+        is_small = target is None or can_be_interpreted(checker, module)
+        checker.check_lowering(module, back_ends, is_small, phase == "codegen")
 
 
 def check_case(case: dict[str, Any]) -> None:
@@ -77,7 +88,9 @@ def file_text(finding: dict[str, Any]) -> str:
     name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
     wanted = ("extra", "config", "device")
+    rules = case.get("rules", {})
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
+    more += f", target={json.dumps(rules['target'])}" if rules else ""
     body = "".join(f"    {line}\n" for line in finding["schedule"] or ["pass"])
     return (
         f"{head}{imports}{comment}ARGUMENTS = {arguments}  # fmt: skip\n\n\n"

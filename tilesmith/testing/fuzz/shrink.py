@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilesmith.testing.fuzz.cases import Case
+from tilesmith.testing.fuzz.rules.programs import simpler_for_rules
 from tilesmith.testing.fuzz.stages import all_loads
 
 __all__ = ["shrink"]
@@ -66,6 +67,7 @@ class _Shrinker:
             self.greedy(_simpler_expressions)
             self.greedy(_plain_dtypes)
             self.greedy(_fewer_back_ends)
+            self.greedy(_simpler_rules)
             self.greedy(_shorter_graph)
         return self.finding
 
@@ -267,6 +269,13 @@ def _fewer_back_ends(case: Case) -> Iterator[Case]:
     if len(case["back_ends"]) > 1:
         for name in case["back_ends"]:
             yield {**case, "back_ends": [name]}
+
+
+def _simpler_rules(case: Case) -> Iterator[Case]:
+    """Make a program for the schedule rules, or its target, simpler."""
+    if "rules" in case:
+        for rules in simpler_for_rules(case["rules"]):
+            yield {**case, "rules": rules, "back_ends": [rules["target"]]}
 
 
 def _shorter_graph(case: Case) -> Iterator[Case]:

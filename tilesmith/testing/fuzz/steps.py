@@ -11,16 +11,13 @@ from tilesmith.ir import IntImm
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import nodes, variables
 from tilesmith.support.errors import ScheduleError
+from tilesmith.testing.fuzz.choices import Choices, Nothing
 from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir.schedule import BlockRV, LoopRV
 from tilesmith.tir.schedule.primitive import PRIMITIVES
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
-
-
-class Nothing(Exception):
-    """Raised when the program has no candidate that a sampler could choose."""
 
 
 class IndexMapText:
@@ -132,58 +129,18 @@ def _text(value: Any, names: dict[int, str]) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-class Pick:
-    """Draws blocks, loops and numbers of the current program, and calls primitives.
-
-    Every choice is a number, 0 for the simplest; ``choices`` keeps them in order. ``given`` are
-    choices to make instead of drawing: the shrinker lowers them one by one.
-    """
+class Pick(Choices):
+    """Draws blocks, loops and numbers of the current program, and calls primitives."""
 
     def __init__(
         self, recorder: Recorder, rng: random.Random, recipe: dict[str, Any],
         given: Sequence[int] = (),
     ) -> None:  # fmt: skip
+        super().__init__(rng, given)
         self.recorder = recorder
         self.call = recorder.call
         self.sch = recorder.sch
-        self.rng = rng
         self.recipe = recipe
-        self.given = given
-        self.choices: list[int] = []
-
-    # Numbers.
-
-    def _choice(self, count: int, drawn: int) -> int:
-        """Return the next choice out of ``count``: the one that is given, else the one drawn."""
-        place = len(self.choices)
-        chosen = min(self.given[place], count - 1) if place < len(self.given) else drawn
-        self.choices.append(chosen)
-        return chosen
-
-    def number(self, low: int, high: int) -> int:
-        """Return an integer within bounds."""
-        return low + self._choice(high - low + 1, self.rng.randint(low, high) - low)
-
-    def chance(self, probability: float = 0.5) -> bool:
-        """Return True with a probability."""
-        return bool(self._choice(2, int(self.rng.random() < probability)))
-
-    def among(self, values: Any) -> Any:
-        """Return one of some values; raise Nothing if there is no value."""
-        values = list(values)
-        if not values:
-            raise Nothing
-        return values[self._choice(len(values), self.rng.randrange(len(values)))]
-
-    def shuffled(self, values: Any) -> list[Any]:
-        """Return the values in any order."""
-        left, made = list(values), []
-        order = list(range(len(left)))
-        self.rng.shuffle(order)
-        for number, drawn in enumerate(order):
-            earlier = sum(1 for other in order[:number] if other < drawn)
-            made.append(left.pop(self._choice(len(left), drawn - earlier)))
-        return made
 
     # The program.
 

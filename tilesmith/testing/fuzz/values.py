@@ -117,11 +117,12 @@ def _ulp_distance(got: numpy.ndarray, want: numpy.ndarray) -> numpy.ndarray:
     return numpy.where(nan_got != nan_want, numpy.inf, distance)
 
 
-def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
+def differences(got: Any, want: Any, ulp: int = 0, near: float | None = None) -> str | None:
     """Say what differs between two arrays by more than ``ulp`` units in the last place; None if
     nothing.
 
-    Zeros of both signs are equal, and so are all NaNs.
+    Zeros of both signs are equal, and so are all NaNs. With ``near``, differences up to that part
+    of the largest number, or of 1, do not count either.
     """
     got, want = numpy.asarray(got), numpy.asarray(want)
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -135,6 +136,8 @@ def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
     else:
         distance = _ulp_distance(numpy.ascontiguousarray(got), numpy.ascontiguousarray(want))
         wrong = distance > ulp
+    if near is not None:
+        wrong &= ~_are_near(got, want, near)
     if not wrong.any():
         return None
     place = tuple(int(index) for index in numpy.argwhere(numpy.atleast_1d(wrong))[0])
@@ -146,12 +149,20 @@ def differences(got: Any, want: Any, ulp: int = 0) -> str | None:
     return text
 
 
+def _are_near(got: Any, want: Any, near: float) -> numpy.ndarray:
+    one, other = got.astype(numpy.float64), want.astype(numpy.float64)
+    finite = numpy.abs(other[numpy.isfinite(other)])
+    with numpy.errstate(invalid="ignore"):  # of infinities, which are near to nothing
+        found: numpy.ndarray = numpy.abs(one - other) <= near * max(1.0, finite.max(initial=0.0))
+    return found
+
+
 def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
     """Return arrays and numbers to call a function with.
 
     An argument is ``{"value": number}``, or has a shape and a dtype and, for an input, the range of
-    its values (``distinct``: each number once). Outputs are filled with 77. With a ``layout`` it
-    lies in memory in that way.
+    its values (``distinct``: each number once; ``pairs``: two of bfloat16 in each word). Outputs
+    are filled with 77. With a ``layout`` it lies in memory in that way.
     """
     generator = numpy.random.default_rng(seed)
     made: list[Any] = []
@@ -162,6 +173,9 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
         shape, kind = tuple(argument["shape"]), DataType(argument["dtype"]).numpy()
         if "low" not in argument:
             array = numpy.full(shape, 77).astype(kind)
+        elif argument.get("pairs"):
+            drawn = generator.integers(argument["low"], argument["high"] + 1, (*shape, 2))
+            array = drawn.astype(DataType("bfloat16").numpy()).view("uint32").reshape(shape)
         elif argument.get("distinct"):
             count = int(numpy.prod(shape))
             array = generator.permutation(count).reshape(shape).astype(kind)
