@@ -282,7 +282,7 @@ class _Pack(PyExprMutator):
     def packed_convolution(self, call: Any) -> Any:
         """Return a convolution of packed weights, with its channels last."""
         data, weight = call.args[:2]
-        attrs, sizes = call.attrs, _sizes(data)
+        attrs, sizes, out = call.attrs, _sizes(data), _sizes(call)
         plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
         if not plain or attrs.out_layout not in (None, "", "NCHW"):
             return _unpacked(call, "its layouts are not NCHW and OIHW")
@@ -293,12 +293,10 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
-        array = _values(weight)
-        groups = int(attrs.groups)
+        array, groups = _values(weight), int(attrs.groups)
         lists = (attrs.strides, attrs.padding, attrs.dilation)
         options = [[int(value) for value in values] for values in lists]
         is_depthwise = groups == sizes[1] == array.shape[0] and array.shape[1] == 1
-        out = _sizes(call)
         tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
         width = max(tile.vectors, 1) * self.machine.lanes(32)
         if array.shape[0] >= FEWEST_COLUMNS:
