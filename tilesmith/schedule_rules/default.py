@@ -20,6 +20,7 @@ from tilesmith.schedule_rules.contractions.transformed_contraction import (
     schedule_transformed,
 )
 from tilesmith.schedule_rules.contractions.transposed import transpose_operand
+from tilesmith.schedule_rules.contractions.two_sums import find_two_sums, schedule_two_sums
 from tilesmith.schedule_rules.elementwise.elementwise import schedule_simple
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.elementwise.permutation import find_permutation, schedule_permutation
@@ -79,6 +80,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
         sch = _products_of_tiles(sch, threads)
     rules = (
         _transformed,
+        _two_sums,
         _windows_and_groups,
         _transpositions,
         _contractions,
@@ -139,6 +141,18 @@ def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule
             return None
         return partial(
             schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
+        )
+
+    return _each(sch, find)
+
+
+def _two_sums(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
+        width = find_two_sums(sch.get(block))
+        if width is None:
+            return None
+        return partial(
+            schedule_two_sums, block=block, width=width, machine=machine, threads=threads
         )
 
     return _each(sch, find)

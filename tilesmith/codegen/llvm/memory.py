@@ -126,15 +126,15 @@ def _load(emit: Values, load: BufferLoad) -> str:
             mask = predicate and emit.out.shuffle(f"<{lanes} x i1>", predicate, "poison", picked)
             row = _load_row(emit, buffer, index.base, dtype, mask, 1 - lanes)
             return emit.out.shuffle(register_type(dtype), row, "poison", picked)
-        if stride == 2 and predicate is None and _may_load_between(emit, buffer, dtype):
-            return _load_every_second(emit, buffer, index.base, dtype)
-    if buffer.dtype.lanes > 1:
-        return _load_vectors(emit, load, index, predicate)
     if predicate is None and _may_load_between(emit, buffer, dtype):
         window = window_of(emit, buffer, index, dtype)
         if window is not None:
             kind = dtype.with_lanes(window.lanes)
             return pick(emit, window, dtype, _load_row(emit, buffer, window.base, kind, None, 0))
+        if isinstance(index, Ramp) and constant_value(index.stride) == 2:
+            return _load_every_second(emit, buffer, index.base, dtype)
+    if buffer.dtype.lanes > 1:
+        return _load_vectors(emit, load, index, predicate)
     return _gather(emit, buffer, index, dtype, predicate)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from tilesmith.relax.analysis.op_pattern import FusionKind
 
-__all__ = ["FusionNode", "find_dominators", "group", "widen_where_read"]
+__all__ = [
+    "FusionNode", "find_dominators", "group", "members_of_groups", "merge", "widen_where_read",
+]  # fmt: skip
 
 _SMALL = (FusionKind.ELEMWISE, FusionKind.BROADCAST)
 _MAPS = (*_SMALL, FusionKind.INJECTIVE)
@@ -118,6 +120,11 @@ def group(
     for phase in (0, 1):
         for node in nodes:
             _try(node, phase, max_depth, refused)
+    return members_of_groups(nodes)
+
+
+def members_of_groups(nodes: list[FusionNode]) -> list[list[FusionNode]]:
+    """Return the groups that nodes, which come in the order of the computation, belong to."""
     found: dict[int, list[FusionNode]] = {}
     for node in nodes:
         found.setdefault(id(node.root()), []).append(node)
@@ -159,7 +166,7 @@ def _try(
     if len(inner) > max_depth or sum([one.size for one in members.values()]) > max_depth:
         refused(node)
         return
-    _merge([node, *inner], sink)
+    merge([node, *inner], sink)
 
 
 def _is_sink(node: FusionNode) -> bool:
@@ -183,7 +190,8 @@ def _between(node: FusionNode, sink: FusionNode, most: int) -> list[FusionNode]:
     return [found[index] for index in sorted(found)]
 
 
-def _merge(nodes: list[FusionNode], sink: FusionNode) -> None:
+def merge(nodes: list[FusionNode], sink: FusionNode) -> None:
+    """Let the groups of nodes join that of a sink."""
     target = sink.root()
     for node in nodes:
         root = node.root()

@@ -15,6 +15,7 @@ from tilesmith.ir import Cast as CastExpr
 from tilesmith.ir import Var as ScalarVar
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import variables
 from tilesmith.tir import Block, BufferLoad, BufferStore, For, IterVar, PrimFunc
 from tilesmith.tir.analysis import unscheduled_blocks
 from tilesmith.tir.queries import loads
@@ -152,7 +153,7 @@ def tir_op_pattern(func: PrimFunc) -> FusionKind:
         for load in access.inputs():
             if load.buffer in reduced and access.load_kind(load) != FusionKind.ELEMWISE:
                 is_spread = True
-        if kind > FusionKind.BROADCAST and not access.reduced:
+        if kind > FusionKind.BROADCAST and not access.reduced and not _joins_columns(access):
             return FusionKind.OPAQUE
         reduced.update(access.written)
     if not is_spread:
@@ -162,6 +163,21 @@ def tir_op_pattern(func: PrimFunc) -> FusionKind:
     if any(access.reduced for access in ends):
         return FusionKind.OPAQUE
     return FusionKind.OUT_ELEMWISE_FUSABLE
+
+
+def _joins_columns(access: _Access) -> bool:
+    """Return whether a block makes each element of neighbours along the last axis, as where a
+    result has several sums: ``S[i, 2 * j] + S[i, 2 * j + 1]``.
+    """
+    *outer, last = access.spatial
+    for load in access.inputs():
+        if access.load_kind(load) > FusionKind.BROADCAST:
+            *others, index = load.indices
+            if len(others) != len(outer) or any(a is not b for a, b in zip(others, outer)):
+                return False
+            if any(one is not last for one in variables(index)):
+                return False
+    return True
 
 
 def _has_known_operands(func: PrimFunc) -> bool:

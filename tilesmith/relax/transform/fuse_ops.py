@@ -18,7 +18,14 @@ from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import PassContext, register_config_option
 from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import used_vars
-from tilesmith.relax.analysis.fusion_groups import FusionNode, group, widen_where_read
+from tilesmith.relax.analysis.copied_operands import copies_narrow_operand
+from tilesmith.relax.analysis.fusion_groups import (
+    FusionNode,
+    group,
+    members_of_groups,
+    merge,
+    widen_where_read,
+)
 from tilesmith.relax.analysis.op_pattern import FusionKind
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.relax.binding import copy_with_new_vars
@@ -109,9 +116,34 @@ class _Graph:
     def groups(self) -> dict[int, list[FusionNode]]:
         """Return the groups of more than one call, by the index of their last node."""
         grouped = group(self.nodes, self.max_depth, self._refused)
+        if self._join_copied():
+            grouped = members_of_groups(self.nodes)
         widen_where_read(grouped, _widens, self.max_depth)
         found = [self._members(nodes) for nodes in grouped]
         return {members[-1].index: members for members in found if _number_of_calls(members) > 1}
+
+    def _join_copied(self) -> bool:
+        """Let calls that copy an operand first take over the one that moves its elements; return
+        whether there are any.
+        """
+        found = False
+        for node in self.nodes:
+            if node.kind != FusionKind.INJECTIVE or node.escapes or len(node.users) != 1:
+                continue
+            user = node.users[0][0]
+            apart = node.root() is node and node.size == 1
+            if apart and user.kind == FusionKind.OUT_ELEMWISE_FUSABLE:
+                if self._copies(user.value, node.value.var):
+                    merge([node], user)
+                    found = True
+        return found
+
+    def _copies(self, binding: Any, operand: Var) -> bool:
+        """Return whether a call copies an operand before it uses it."""
+        call: Any = binding.value
+        function: Any = self.mod.functions[call.args[0]]
+        places = [k for k, one in enumerate(call.args[1].fields) if one is operand]
+        return len(places) == 1 and copies_narrow_operand(function, places[0])
 
     def _refused(self, node: FusionNode) -> None:
         reason = f"more than {self.max_depth} calls in one function (relax.FuseOps.max_depth)"

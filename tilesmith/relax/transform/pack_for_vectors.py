@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -58,6 +59,7 @@ from tilesmith.relax.transform.pair_products import (
 )
 from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
+from tilesmith.relax.transform.two_sums import two_sums_convolution
 from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
@@ -280,7 +282,7 @@ class _Pack(PyExprMutator):
     def packed_convolution(self, call: Any) -> Any:
         """Return a convolution of packed weights, with its channels last."""
         data, weight = call.args[:2]
-        attrs, sizes = call.attrs, _sizes(data)
+        attrs, sizes, out = call.attrs, _sizes(data), _sizes(call)
         plain = attrs.data_layout == "NCHW" and attrs.kernel_layout == "OIHW"
         if not plain or attrs.out_layout not in (None, "", "NCHW"):
             return _unpacked(call, "its layouts are not NCHW and OIHW")
@@ -291,14 +293,10 @@ class _Pack(PyExprMutator):
             return _unpacked(call, "its weights are not constant")
         if not _is_served(call):
             return _unpacked(call, f"it is of {_dtype(data)}, not {_SERVED}")
-        array = _values(weight)
-        groups = int(attrs.groups)
-        options = [
-            [int(value) for value in values]
-            for values in (attrs.strides, attrs.padding, attrs.dilation)
-        ]
+        array, groups = _values(weight), int(attrs.groups)
+        lists = (attrs.strides, attrs.padding, attrs.dilation)
+        options = [[int(value) for value in values] for values in lists]
         is_depthwise = groups == sizes[1] == array.shape[0] and array.shape[1] == 1
-        out = _sizes(call)
         tile = best_tile((out and out[3]) or MANY, array.shape[0] // groups, self.machine)
         width = max(tile.vectors, 1) * self.machine.lanes(32)
         if array.shape[0] >= FEWEST_COLUMNS:
@@ -307,14 +305,17 @@ class _Pack(PyExprMutator):
             if made is not None:
                 return made
         if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
-            by_tiles = winograd_convolution(
-                self.builder_, lambda: self.channels_last(data),
-                array.astype("float32", copy=False), options, out, tiled_weights, self.machine,
-            )  # fmt: skip
-            if by_tiles is not None:
-                if array.dtype == "float16":
-                    record_fallback("precision", call.op.name, "Winograd's weights are float32")
-                return by_tiles
+            last = partial(self.channels_last, data)
+            wide = array.astype("float32", copy=False)
+            made = winograd_convolution(
+                self.builder_, last, wide, options, out, tiled_weights, self.machine
+            )
+            if made is not None and wide is not array:
+                record_fallback("precision", call.op.name, "Winograd's weights are float32")
+            if made is None:
+                made = two_sums_convolution(self.builder_, last, array, options, out, self.machine)
+            if made is not None:
+                return made
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             made = self.builder_.call_te(

@@ -23,9 +23,11 @@ __all__ = [
     "Tile",
     "best_rows",
     "best_tile",
+    "even_rows",
     "ranked_tiles",
     "tile_cost",
     "tile_steps",
+    "two_sums_columns",
 ]
 
 
@@ -40,6 +42,9 @@ _EVEN_COST = 1.25
 """How much more time tiles that divide the extent may take than others."""
 _FULL_REGISTERS = 1.02
 """How much longer a tile takes that leaves no register free: some value is spilled."""
+_FEWEST_LANES_OF_TWO_SUMS = 8
+_TWO_SUMS_COST = 1.05
+"""How much longer a tile takes that adds two sums for each result at its end."""
 _OPERAND_CYCLES = 0.03
 """Cycles that each load of a step costs though a port is free."""
 WAITING_FOR_L2 = 0.2
@@ -143,3 +148,31 @@ def best_rows(extent: int, vectors: int, machine: MachineModel) -> int:
     limit = _EVEN_COST * ranked[0][0]
     even = [tile for cost, tile in ranked if extent % tile.rows == 0 and cost <= limit]
     return (even or [ranked[0][1]])[0].rows
+
+
+def even_rows(extent: int, vectors: int, machine: MachineModel) -> int:
+    """Return the best number of rows, of those that divide the extent."""
+    options = [rows for rows in range(1, machine.vector_registers) if extent % rows == 0]
+    return min(options, key=lambda rows: tile_steps(Tile(rows, vectors), machine) / rows)
+
+
+def two_sums_columns(rows: int | None, columns: int, machine: MachineModel) -> int | None:
+    """Return the columns of a panel of weights, if results should have two sums each, of even and
+    of odd steps: columns that leave half of their last vector empty fill whole vectors then.
+
+    None if that is no gain, or for an open number of rows.
+    """
+    lanes = machine.lanes(32)
+    if rows is None or lanes < _FEWEST_LANES_OF_TWO_SUMS or columns % lanes != lanes // 2:
+        return None
+    best = best_tile(rows, columns, machine)
+    found = []
+    for width in range(lanes // 2, columns + 1, lanes // 2):
+        vectors = 2 * width // lanes
+        if columns % width == 0 and vectors + 2 <= machine.vector_registers:
+            height = even_rows(rows, vectors, machine)
+            steps = tile_steps(Tile(height, vectors), machine) / height / 2
+            found.append((_TWO_SUMS_COST * steps * columns / width, width))
+    cost, width = min(found)
+    plain = _cost(rows, columns, best, lanes, machine, False) / rows
+    return width if cost < plain else None

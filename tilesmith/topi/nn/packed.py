@@ -19,8 +19,9 @@ from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
 __all__ = [
-    "conv2d_nhwc_packed", "conv2d_of_pixels", "depthwise_conv2d_nhwc_packed",
-    "grouped_conv2d_nhwc_lanes", "grouped_conv2d_nhwc_packed", "matmul_packed",
+    "conv2d_nhwc_packed", "conv2d_nhwc_two_sums", "conv2d_of_pixels",
+    "depthwise_conv2d_nhwc_packed", "grouped_conv2d_nhwc_lanes", "grouped_conv2d_nhwc_packed",
+    "matmul_packed",
 ]  # fmt: skip
 
 
@@ -63,6 +64,37 @@ def conv2d_nhwc_packed(
         tag="conv2d_nhwc_packed",
     )
     return rounded(result, data.dtype)
+
+
+def conv2d_nhwc_two_sums(
+    data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """Convolve NHWC data with two sums for each result, of the even and of the odd inputs;
+    ``weight`` is (tiles, ky, kx, C / 2, 2 * T), the weights of a pair of inputs side by side.
+    """
+    ky, kx = get_const_int(weight.shape[1]), get_const_int(weight.shape[2])
+    padded, sizes = _sizes(data, (ky, kx), strides, padding, dilation)
+    width = get_const_int(weight.shape[4])
+    (sy, sx), (dy, dx) = strides, dilation
+    ry = te.reduce_axis((0, ky), name="ry")
+    rx = te.reduce_axis((0, kx), name="rx")
+    rc = te.reduce_axis((0, get_const_int(weight.shape[3])), name="rc")
+    sums = compute(
+        (data.shape[0], *sizes, 2 * channels),
+        lambda n, y, x, q: te.sum(
+            padded(n, y * sy + ry * dy, x * sx + rx * dx, rc * 2 + op.floormod(q, 2))
+            * weight(op.floordiv(q, width), ry, rx, rc, op.floormod(q, width)),
+            axis=[ry, rx, rc],
+        ),
+        name="conv2d_nhwc_two_sums",
+        tag="conv2d_nhwc_two_sums",
+    )
+    return compute(
+        (data.shape[0], *sizes, channels),
+        lambda n, y, x, o: sums(n, y, x, o * 2) + sums(n, y, x, o * 2 + 1),
+        name="sum_of_two",
+        tag="injective",
+    )
 
 
 def conv2d_of_pixels(data: Tensor, weight: Tensor) -> Tensor:
