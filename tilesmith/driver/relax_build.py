@@ -109,7 +109,9 @@ def graph_pipeline(
     context = PassContext.current()
     for step in passes.enabled_passes(context) if isinstance(passes, Sequential) else [passes]:
         mod = step(mod)
-    return graph.LegalizeOps()(mod)  # a no-op after a full pipeline
+    mod = graph.LegalizeOps()(mod)  # a no-op after a full pipeline
+    # A reshape that no neighbour has taken in is another view of the same memory.
+    return graph.DeadCodeElimination()(graph.RewriteDataflowReshape()(mod))
 
 
 def _calls(module: IRModule) -> int:
