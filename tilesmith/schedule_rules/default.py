@@ -233,8 +233,8 @@ def _look_ups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
         return sch
 
     def find(sch: Schedule, block: BlockRV) -> _Change | None:
-        loops = sch.get_loops(block)
-        is_long = bool(loops) and (loop_extent(sch, loops[-1]) or machine.lanes(32)) >= machine.lanes(32)
+        loops, lanes = sch.get_loops(block), machine.lanes(32)
+        is_long = bool(loops) and (loop_extent(sch, loops[-1]) or lanes) >= lanes
         if not is_long or not looks_up(sch.get(block)) or _holds_several_blocks(sch, loops[0]):
             return None
         return partial(schedule_look_up, block=block, machine=machine, threads=threads)

@@ -91,7 +91,8 @@ AVX512 = MachineModel(
 # Measured on Zen 5 (`znver5`), 3.8 GHz: 48 to 62 B/cycle from L2, 28 from L3, 10 to 11 from DRAM,
 # two 512-bit FMA ports with a latency of 4; fork and join of a warm pool take 0.13 us. Prefetches
 # 1.5 KB ahead make sums of rows that do not begin at a line 20 % faster (DRAM), 4 KB ahead 15 to
-# 30 % (L3); those of AVX512 were measured to lose. A gather takes 24 cycles for 16 elements, scalar copies 14.
+# 30 % (L3); those of AVX512 were measured to lose. A gather takes 24 cycles
+# for 16 elements, scalar copies 14.
 ZEN_AVX512 = replace(
     AVX512, name="zen-avx512", front_end_width=8, l1_bytes=48 * KIB, l1_ways=12,
     l2_bandwidth=55.0, l3_bandwidth=28.0, memory_bandwidth=10.0, fork_cycles=1000.0,

@@ -20,7 +20,7 @@ class Scope:
     of a barrier over them.
     ``device``: device type and number of tensors that are made here, as DLPack counts.
     ``operator``: the operators of a graph that the called kernel computes, for its errors.
-    ``prefetch_bytes``: how far ahead of loads of whole vectors their lines are fetched; 0: not at all.
+    ``prefetch_bytes``: how far ahead of loads of vectors their lines are fetched; 0: not at all.
     ``location``: the place of the statement, where debug information is written.
     """
 

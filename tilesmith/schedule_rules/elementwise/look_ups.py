@@ -1,8 +1,10 @@
 """Schedules look-ups: blocks that copy elements from places that are read from memory.
 
-    for i:                                        for i:
-        for j:                                        for j: T[j] = checked(I[i, j], ...)   (vectors)
-            B[i, j] = A[i, checked(I[i, j], ...)]     for j: B[i, j] = A[i, T[j]]
+    for i, j: B[i, j] = A[i, checked(I[i, j], ...)]
+  becomes
+    for i:
+        for j: T[j] = checked(I[i, j], ...)         (vectors)
+        for j: B[i, j] = A[i, T[j]]                 (one by one)
 
 Where a machine loads scattered elements one by one, vectors only make it more work: taking indices
 out of them and putting elements in. The places themselves, with their checks, are computed in
