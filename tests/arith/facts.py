@@ -372,6 +372,8 @@ CHOICES = [
     ("Select(p, x, y) * 2 - Select(p, x, y)", "Select(p, x, y)", ""),
 ]
 SUMS = [
+    ("x - y", "0", "x in y y+1"),
+    ("x - y", "x - y", "x in y y+2"),
     ("x + 0", "x", ""),
     ("x - x", "0", ""),
     ("x + y - x", "y", ""),

@@ -187,6 +187,14 @@ def test_texture_flatten(scope, shape, rows, columns):
     assert f'texture2d_load", X, {rows - 1}, {columns - 1}, 3' in text
 
 
+def test_what_is_no_image_stays_realized():
+    plain, target = decl_buffer((5, 6, 4), name="X"), decl_buffer((5, 6, 4), name="B")
+    fill, use = BufferStore(plain, 1.0, [4, 5, 3]), BufferStore(target, plain[4, 5, 3], [4, 5, 3])
+    bounds = [Range(0, size) for size in (5, 6, 4)]
+    func = PrimFunc([target], BufferRealize(plain, bounds, True, stmt_seq(fill, use)))
+    assert_structural_equal(apply(func, transform.TextureFlatten()), func)
+
+
 def test_images_need_three_axes():
     image = decl_buffer((4, 4), name="X", scope="global.texture")
     func = PrimFunc([image], BufferStore(image, 1.0, [0, 0]))
