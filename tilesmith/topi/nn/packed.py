@@ -73,9 +73,12 @@ def conv2d_planes_packed(
     of `conv2d_nhwc_packed`.
     """
     width = get_const_int(weight.shape[4])
-    sizes = [windows_within(data.shape[2 + axis], 1, int(strides[axis]), 1) for axis in range(2)]
+    sizes: list[Any] = [
+        windows_within(data.shape[2 + axis], 1, int(strides[axis]), 1) for axis in range(2)
+    ]
     wide = rounded(data, accumulator(data.dtype))
-    (sy, sx), rc = strides, te.reduce_axis((0, data.shape[1]), name="rc")
+    sy, sx = strides
+    rc = te.reduce_axis((0, data.shape[1]), name="rc")
     result = compute(
         (data.shape[0], *sizes, channels),
         lambda n, y, x, o: te.sum(
