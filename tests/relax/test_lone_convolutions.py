@@ -72,6 +72,35 @@ def test_a_lone_convolution_of_pixels_runs_over_all_pixels():
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("options", "groups", "taps", "reads"),
+    [
+        ({"strides": 2}, 1, 1, "conv2d_planes_packed"),  # pixels are read in place
+        ({"padding": 1, "strides": 2}, 1, 3, "conv2d_nhwc_packed"),  # permuted as it is padded
+        ({"padding": [1, 0, 2, 1]}, 2, 3, "grouped_conv2d_nhwc_packed"),
+    ],
+)
+def test_lone_convolutions_read_planes(options, groups, taps, reads):
+    w = weights(64, 32 // groups, taps, taps)
+
+    def body(b, x):
+        return b.emit(op.nn.conv2d(x, relax.const(w), groups=groups, **options))
+
+    mod = graph((2, 32, 9, 13), body)
+    text = PackForVectors()(mod).script()
+    assert text.count("R.permute_dims") == 1 and reads in text  # that of the result
+    x = weights(2, 32, 9, 13, seed=2)
+    top, left, bottom, right = (
+        options.get("padding", 0) if groups == 2 else [options.get("padding", 0)] * 4
+    )
+    padded = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
+    want = torch.nn.functional.conv2d(
+        torch.tensor(padded), torch.tensor(w), stride=options.get("strides", 1), groups=groups
+    )
+    found = relax.build(mod, "llvm")(ts.nd.array(x)).numpy()
+    np.testing.assert_allclose(found, want.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_pixels_of_symbolic_images():
     h, w = ts.tir.Var("h", "int64"), ts.tir.Var("w", "int64")
     mod = graph((1, 8, h, w), lambda b, x: op.nn.relu(pixelwise(b, x, 8, 16)))

@@ -124,6 +124,20 @@ def test_long_rows_are_written_one_after_the_other_short_ones_side_by_side():
     assert outer((32, 256)) == [4, 32]
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [((1024, 196), 8), ((1008, 196), 16), ((512, 196), 16), ((1024, 1024), 16)],
+)
+def test_tiles_of_rows_in_one_set_of_l1_are_lower(shape, rows):
+    x = place(shape)
+    made = scheduled([x], topi.transpose(x), "llvm -mcpu=znver5 -num-cores=1")
+    assert f"T.unroll(T.int64({rows}))" in made.script()
+    assert f"({16}, {rows})" in made.script()  # the tile that is transposed
+    if shape == (1024, 196):
+        values = random(shape)
+        run(ts.build(made, target="llvm"), [values], values.T)
+
+
 def test_only_much_work_runs_in_parallel():
     for sizes, is_parallel in (((40, 50), False), ((300, 257), True), ((257, 300), True)):
         x = place(sizes)

@@ -663,6 +663,13 @@ def test_speed():
     assert best / (12 * 10 * 14) < 40e-6
 
 
+def test_picking_lanes_by_the_lowest_bits():
+    picked = llvm_function("llvm.x86.avx512.permvar.sf.512")("float32x16", ())
+    lanes = np.array([0, 15, 16, -1, 1 << 30] + [3] * 11, "int32")
+    got = picked(np.arange(16, dtype="float32"), lanes)
+    np.testing.assert_array_equal(got, [0, 15, 0, 15, 0] + [3] * 11)
+
+
 def test_scaling_by_powers_of_two_of_any_size():
     scaled = llvm_function("llvm.x86.avx512.mask.scalef.ps.512")("float32x16", ())
     powers = np.array([1.5, -1, 3e9, -3e9, np.inf, -np.inf, np.nan], "float32")

@@ -97,8 +97,11 @@ def graph_pipeline(
     target: Target,
     params: Mapping[str, Any] | None = None,
     pipeline: Any = "default",
+    has_views: bool = True,
 ) -> IRModule:
-    """Apply all graph passes; return a module of kernel calls."""
+    """Apply all graph passes; return a module of kernel calls. ``has_views``: it may also call
+    `R.reshape`, which the graphs of relay's executor have no word for.
+    """
     if params:
         mod = graph.BindParams("main", dict(params))(mod)
     if pipeline is None:
@@ -109,7 +112,11 @@ def graph_pipeline(
     context = PassContext.current()
     for step in passes.enabled_passes(context) if isinstance(passes, Sequential) else [passes]:
         mod = step(mod)
-    return graph.LegalizeOps()(mod)  # a no-op after a full pipeline
+    mod = graph.LegalizeOps()(mod)  # a no-op after a full pipeline
+    if not has_views:
+        return mod
+    # A reshape that no neighbour has taken in is another view of the same memory.
+    return graph.DeadCodeElimination()(graph.RewriteDataflowReshape()(mod))
 
 
 def _calls(module: IRModule) -> int:

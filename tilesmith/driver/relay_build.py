@@ -183,7 +183,7 @@ def _passed(module: IRModule, params: Mapping[str, Any] | None, chosen: Target) 
         # external compilers get their functions as they were partitioned
         prepared = requested(generate_external_code(_needed(module)))
         bound = _bind(to_relax(prepared), params)
-        return graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen))
+        return graph_pipeline(bound, chosen, pipeline=chosen_passes(chosen), has_views=False)
 
 
 def build_target(target: Any, host: Any) -> Target:

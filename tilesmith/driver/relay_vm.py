@@ -105,7 +105,10 @@ class VMCompiler:
                     known = {key: one for key, one in self._params.items() if key in names}
                     translated = relax.transform.BindParams("main", known)(translated)
                 passes = chosen_passes(chosen)
-                self._lowered = graph_pipeline(translated, chosen, pipeline=passes), chosen
+                self._lowered = (
+                    graph_pipeline(translated, chosen, pipeline=passes, has_views=False),
+                    chosen,
+                )
 
     def codegen(self) -> None:
         """Compile what `lower` has made."""

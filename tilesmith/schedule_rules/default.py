@@ -23,8 +23,9 @@ from tilesmith.schedule_rules.contractions.transposed import transpose_operand
 from tilesmith.schedule_rules.contractions.two_sums import find_two_sums, schedule_two_sums
 from tilesmith.schedule_rules.elementwise.elementwise import schedule_simple
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
+from tilesmith.schedule_rules.elementwise.look_ups import looks_up, schedule_look_up
 from tilesmith.schedule_rules.elementwise.permutation import find_permutation, schedule_permutation
-from tilesmith.schedule_rules.loops import describe, is_marked
+from tilesmith.schedule_rules.loops import describe, is_marked, loop_extent
 from tilesmith.schedule_rules.rows.row_chains import (
     RowChain,
     find_row_chains,
@@ -86,6 +87,7 @@ def schedule_for_cpu(sch: Schedule, target: Target) -> Schedule:
         _contractions,
         _row_reductions,
         _permutations,
+        _look_ups,
         _simple_blocks,
     )
     for rule in rules:
@@ -236,6 +238,20 @@ def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
         return partial(
             schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
         )
+
+    return _each(sch, find)
+
+
+def _look_ups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
+    if not machine.looks_up_singly:
+        return sch
+
+    def find(sch: Schedule, block: BlockRV) -> _Change | None:
+        loops, lanes = sch.get_loops(block), machine.lanes(32)
+        is_long = bool(loops) and (loop_extent(sch, loops[-1]) or lanes) >= lanes
+        if not is_long or not looks_up(sch.get(block)) or _holds_several_blocks(sch, loops[0]):
+            return None
+        return partial(schedule_look_up, block=block, machine=machine, threads=threads)
 
     return _each(sch, find)
 

@@ -502,3 +502,64 @@ def test_a_cache_is_indexed_by_what_the_buffer_is_indexed_by():
         lambda sch: sch.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
         "the new indices use iterator 'vj', on which the place in 'A' does not depend",
     )
+
+
+def test_cache_index_of_places_from_memory():
+    @T.prim_func
+    def looked_up(
+        A: T.Buffer((5, 9), "float32"), K: T.Buffer((7,), "int32"), B: T.Buffer((5, 7), "float32")
+    ):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(5, 7):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, T.max(T.min(K[vj], 8), 0)]
+
+    @T.prim_func
+    def expected(
+        A: T.Buffer((5, 9), "float32"), K: T.Buffer((7,), "int32"), B: T.Buffer((5, 7), "float32")
+    ):
+        T.func_attr({"global_symbol": "main"})
+        index_var_0 = T.alloc_buffer((7,), "int32", scope="local")
+        for ax0 in range(7):
+            with T.block("index_0"):
+                v0 = T.axis.spatial(7, ax0)
+                T.reads(K[v0])
+                T.writes(index_var_0[v0])
+                index_var_0[v0] = T.max(T.min(K[v0], 8), 0)
+        for i, j in T.grid(5, 7):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, index_var_0[vj]]
+
+    check(looked_up, lambda sch: sch.cache_index(sch.get_block("B"), "local"), expected)
+
+
+def test_cache_index_leaves_places_that_are_not_read_in_any_case():
+    @T.prim_func
+    def chosen(
+        A: T.Buffer((9,), "float32"), K: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")
+    ):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = T.if_then_else(vi < 5, A[T.max(K[vi], 0) % 9], T.float32(0))
+
+    @T.prim_func
+    def written_before(A: T.Buffer((9,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        K = T.alloc_buffer((8,), "int32")
+        for i in range(8):
+            with T.block("K"):
+                vi = T.axis.spatial(8, i)
+                K[vi] = vi
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[K[vi] + 1]
+
+    def nothing(sch):
+        assert sch.cache_index(sch.get_block("B"), "global") == []
+
+    check(chosen, nothing)
+    check(written_before, nothing)

@@ -116,6 +116,8 @@ class FunctionEmitter:
         out = self.out
         if self.module.machine.uses_streaming_mode:
             head += function_attributes((*out.allocas, *out.lines, *out.tail))
+        if self.emit.scope.copies_rows:
+            head += ' "no-builtin-memcpy"'  # LLVM keeps the loop
         if self.module.machine.attributes:
             head += f" {ATTRIBUTES}"
         if self.debug is not None:

@@ -27,6 +27,8 @@ from tilesmith.tir.stmt import BufferStore
 __all__ = ["address", "flat_index", "predicate_of", "store"]
 
 
+_LINE_BYTES = 64  # of a cache
+
 # -- addresses
 
 
@@ -173,6 +175,8 @@ def _load_row(
     """Load elements next to each other (or one)."""
     kind = memory_type(dtype)
     pointer, alignment = address(emit, buffer, base, moved, safe=predicate is None)
+    if emit.scope.prefetch_bytes and buffer.scope() == "global":
+        _fetch_ahead(emit, pointer, dtype.nbytes)
     if predicate is None:
         loaded = emit.define(
             f"load {_volatile(emit, buffer)}{kind}, ptr {pointer}, align {alignment}"
@@ -190,6 +194,18 @@ def _load_row(
         f"<{dtype.lanes} x i1> {predicate}, {kind} zeroinitializer)"
     )
     return from_memory(emit.out, loaded, dtype)
+
+
+def _fetch_ahead(emit: Values, pointer: str, size: int) -> None:
+    """Fetch the lines that a later iteration loads. The address may lie behind the buffer: then
+    the instruction does nothing.
+    """
+    if size < _LINE_BYTES // 2:
+        return
+    for start in range(0, size, _LINE_BYTES):
+        ahead = emit.scope.prefetch_bytes + start
+        place = emit.define(f"getelementptr i8, ptr {pointer}, i64 {ahead}")
+        emit.write(f"call void @llvm.prefetch(ptr {place}, i32 0, i32 3, i32 1)")
 
 
 def _may_load_between(emit: Values, buffer: Buffer, dtype: DataType) -> bool:

@@ -6,15 +6,36 @@ different groups are zeros then: the vector would be empty there otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy
 
+from tilesmith import topi
 from tilesmith.relax.expr import Constant, const
 from tilesmith.runtime import nd
 from tilesmith.schedule_rules.contractions.grouped import best_group_width
 from tilesmith.schedule_rules.windows.group_lanes import fit_in_lanes
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["lanes_of_groups", "packed_groups"]
+__all__ = ["form_of_groups", "lanes_of_groups", "packed_groups"]
+
+
+def form_of_groups(
+    weights: numpy.ndarray,
+    groups: int,
+    extent: int | None,
+    machine: MachineModel,
+    may_join: bool,
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Return the function that computes a convolution in groups, and its arguments behind the
+    data. ``may_join``: groups may lie side by side in vectors.
+    """
+    lanes = lanes_of_groups(weights, groups, machine) if may_join else None
+    if lanes is not None:
+        return topi.nn.grouped_conv2d_nhwc_lanes, [lanes]
+    packed = packed_groups(weights, groups, extent, machine)
+    return topi.nn.grouped_conv2d_nhwc_packed, [packed, weights.shape[0]]
 
 
 def lanes_of_groups(weights: numpy.ndarray, groups: int, machine: MachineModel) -> Constant | None:

@@ -8,17 +8,18 @@ as fast; which form takes less time in all is estimated from the sizes and the m
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilesmith import topi
 from tilesmith.ir import Op
 from tilesmith.relax.expr import Call, Constant, Function, SeqExpr, Tuple, Var, known_struct_info
 from tilesmith.relax.spec import Layout
 from tilesmith.relax.struct_info import TensorStructInfo
 from tilesmith.target.machine import MachineModel
 
-__all__ = ["Sizes", "depthwise_stays", "lone_convolutions", "pixelwise_stays"]
+__all__ = ["Sizes", "depthwise_stays", "lone_convolutions", "pixelwise_stays", "reading_planes"]
 
 _PERMUTED = 0.75  # of the bandwidth of the L3 cache, read and written
 _OF_ANY = 64  # what a symbolic size counts as
@@ -54,6 +55,24 @@ class Sizes:
         elements = math.prod(self.of_data()) + math.prod(self.of_result())
         rate = _PERMUTED * (machine.l3_bandwidth if machine.l3_bytes else machine.memory_bandwidth)
         return elements * 4 * 2 / rate
+
+
+def reading_planes(
+    form: Callable[..., Any], taps: Sequence[int], padding: Sequence[int]
+) -> Callable[..., Any] | None:
+    """Return what computes a form of convolution from NCHW, where that saves a copy: single pixels
+    are read in place, and the copy that pads the data also permutes them. None for the others (that
+    of groups in lanes needs no padded copy).
+    """
+    if any(padding) and form in (
+        topi.nn.conv2d_nhwc_packed,
+        topi.nn.conv2d_nhwc_pairs,
+        topi.nn.grouped_conv2d_nhwc_packed,
+    ):
+        return lambda data, *rest: form(topi.transpose(data, (0, 2, 3, 1)), *rest)
+    if form is topi.nn.conv2d_nhwc_packed and tuple(taps) == (1, 1):
+        return topi.nn.conv2d_planes_packed
+    return None
 
 
 def depthwise_stays(sizes: Sizes, machine: MachineModel) -> bool:

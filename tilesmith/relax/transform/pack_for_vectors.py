@@ -43,13 +43,14 @@ from tilesmith.relax.transform.byte_products import (
     dot_products,
 )
 from tilesmith.relax.transform.flat_pixels import FlatPixels
-from tilesmith.relax.transform.grouped_weights import lanes_of_groups, packed_groups
+from tilesmith.relax.transform.grouped_weights import form_of_groups
 from tilesmith.relax.transform.joined_images import joined_images
 from tilesmith.relax.transform.lone_convolutions import (
     Sizes,
     depthwise_stays,
     lone_convolutions,
     pixelwise_stays,
+    reading_planes,
 )
 from tilesmith.relax.transform.pack_bytes import BytePacking
 from tilesmith.relax.transform.pair_products import (
@@ -114,23 +115,6 @@ def _dtype(expr: RelaxExpr) -> DataType:
 def _values(weight: Constant) -> numpy.ndarray:
     """Return weights, if possible without a copy: they may be large."""
     return numpy.asarray(weight.data)
-
-
-def _form_of_groups(
-    call: Call,
-    weights: numpy.ndarray,
-    groups: int,
-    result: list[int | None] | None,
-    machine: MachineModel,
-) -> tuple[Callable[..., Any], list[Any]]:
-    """Return the function that computes a convolution in groups, and its arguments behind the
-    data.
-    """
-    lanes = lanes_of_groups(weights, groups, machine) if _dtype(call) == "float32" else None
-    if lanes is not None:
-        return topi.nn.grouped_conv2d_nhwc_lanes, [lanes]
-    packed = packed_groups(weights, groups, result[3] if result else None, machine)
-    return topi.nn.grouped_conv2d_nhwc_packed, [packed, weights.shape[0]]
 
 
 def _unpacked(call: Call, reason: str) -> None:
@@ -318,11 +302,11 @@ class _Pack(PyExprMutator):
                 return made
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
+            form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
+            form, given = self.read(form, call, data, array.shape[2:], self.channels_last)
             made = self.builder_.call_te(
-                topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed,
-                self.channels_last(data), packed, array.shape[0], *options,
-                primfunc_name_hint="conv2d",
-            )  # fmt: skip
+                form, given, packed, array.shape[0], *options, primfunc_name_hint="conv2d"
+            )
             made = self.with_dtype(call, made)
         elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
@@ -331,14 +315,29 @@ class _Pack(PyExprMutator):
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
         elif array.shape[0] >= FEWEST_COLUMNS:
-            form, given = _form_of_groups(call, array, groups, out, self.machine)
+            form, rest = form_of_groups(
+                array, groups, out and out[3], self.machine, _dtype(call) == "float32"
+            )
+            form, given = self.read(
+                form, call, data, array.shape[2:], partial(self.wide_last, call)
+            )
             made = self.builder_.call_te(
-                form, self.wide_last(call, data), *given, *options,
-                primfunc_name_hint="grouped_conv2d",
-            )  # fmt: skip
+                form, given, *rest, *options, primfunc_name_hint="grouped_conv2d"
+            )
         else:
             return _unpacked(call, f"it has fewer than {FEWEST_COLUMNS} output channels")
         return made
+
+    def read(
+        self, form: Any, call: Call, data: Any, taps: Any, last: Callable[[Any], Any]
+    ) -> tuple[Any, Any]:
+        """Return the form of a convolution for its data: for those in NCHW, where no neighbour has
+        or wants them otherwise; else for the channels last.
+        """
+        is_plain = self.is_lone and self.known(data) is None and _dtype(data) == _dtype(call)
+        padding = [int(one) for one in call.attrs.padding]
+        made = reading_planes(form, taps, padding) if is_plain else None
+        return (form, last(data)) if made is None else (made, data)
 
     def stored(self, weight: Any) -> Constant | None:
         """Return the constant that a weight is: also one of float16 that is widened for use."""

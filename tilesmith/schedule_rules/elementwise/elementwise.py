@@ -14,6 +14,7 @@ from tilesmith.schedule_rules.loops import (
     joins_elements,
     split_loops,
 )
+from tilesmith.schedule_rules.prefetch import fetch_elements_ahead
 from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target.machine import MachineModel
@@ -113,6 +114,7 @@ def _vectorize_elements(
     is_even = isinstance(sch.get(loop).extent, IntImm) and extent % lanes == 0
     tiles, vector = sch.split(loop, [None, lanes])
     sch.vectorize(vector)
+    fetch_elements_ahead(sch, tiles, block, machine)
     if not is_even:
         sch.annotate(tiles, *PARTITIONED)
     return tiles

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
@@ -319,6 +320,8 @@ def schedule_permutation(
     lanes = min(max(machine.lanes(plan.bits), 4), machine.vector_registers)
     sizes = [_extent(sch, loop) for loop in sch.get_loops(block)[-2:]]
     tile = [min(size, lanes) for size in sizes]
+    if _stores_into_one_set(sch.get(block), tile[0], machine):
+        tile[0] //= 2
     copies = _stages(sch, block, plan)
     last = block if plan.computes_last else copies.pop()
     firsts = [_pad(sch, transpose, *tile) for transpose in copies]
@@ -343,6 +346,34 @@ def schedule_permutation(
         sch.annotate(loop, *PARTITIONED)
     if threads > 1 and cycles >= machine.fewest_parallel_cycles:
         _parallel(sch, outer, tiles[0], threads, is_uneven[0])
+
+
+def _stores_into_one_set(block: Block, rows: int, machine: MachineModel) -> bool:
+    """Return whether the rows of a tile of the result fall into one set of L1, which they overflow,
+    unlike those that are read: these pass through L1 twice if a tile has half as many rows.
+    """
+    store = block.body
+    assert isinstance(store, BufferStore)
+    places: list[BufferLoad | BufferStore] = [store, *loads(store.value)]
+    if len(places) != 2:
+        return False
+    first, last = [one.var for one in block.iter_vars[-2:]]
+    written, read = _row_bytes(store, first), _row_bytes(places[1], last)
+    set_bytes = machine.l1_bytes // machine.l1_ways
+
+    def overflow(size: int) -> bool:
+        return rows * gcd(size, set_bytes) > machine.l1_ways * set_bytes
+
+    return written is not None and read is not None and overflow(written) and not overflow(read)
+
+
+def _row_bytes(access: BufferLoad | BufferStore, variable: Var) -> int | None:
+    """Return by how many bytes an access moves with an iterator, if that is known."""
+    place = access.buffer.offset_of(access.indices)[0]
+    moved = substitute(place, {variable: variable + const(1, variable.dtype)})
+    distance = Analyzer().simplify(moved - place)
+    known = isinstance(distance, IntImm)
+    return distance.value * access.buffer.dtype.nbytes if known else None
 
 
 def _stages(sch: Schedule, block: BlockRV, plan: Permutation) -> list[BlockRV]:

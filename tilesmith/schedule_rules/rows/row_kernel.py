@@ -13,6 +13,7 @@ from math import prod
 
 from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, split_loops
+from tilesmith.schedule_rules.prefetch import fetch_rows_ahead
 from tilesmith.schedule_rules.rows.row_chains import RowChain
 from tilesmith.schedule_rules.rows.row_reduction import (
     runs_along_rows,
@@ -55,9 +56,9 @@ def schedule_row_chain(sch: Schedule, chain: RowChain, machine: MachineModel, th
                 sch.set_scope(step, number, "local")
     together = _rows_at_once(sch, chain, lanes)
     nests = []
-    for block in chain.blocks:
+    for number, block in enumerate(chain.blocks):
         group = chain.group if block is sink else 1
-        nests += _vectorize_block(sch, block, chain.rows, group, lanes)
+        nests += _vectorize_block(sch, block, chain.rows, group, machine, is_first=number == 0)
     if together > 1:
         for rows in nests:
             rows[-1], _ = sch.split(rows[-1], [None, together])
@@ -86,11 +87,12 @@ def _rows_at_once(sch: Schedule, chain: RowChain, lanes: int) -> int:
 
 
 def _vectorize_block(
-    sch: Schedule, block: BlockRV, rows: int, group: int, lanes: int
+    sch: Schedule, block: BlockRV, rows: int, group: int, machine: MachineModel, is_first: bool
 ) -> list[list[LoopRV]]:
     """Run a block in vectors, row by row; return the loops over the rows of each nest that this
-    makes.
+    makes. The first block of a chain brings rows from far away.
     """
+    lanes = machine.lanes(32)
     if sch.get(block).init is None:
         loops = sch.get_loops(block)[:rows]
         if group > 1:
@@ -98,6 +100,9 @@ def _vectorize_block(
         _vectorize_row(sch, block, rows, lanes)
         return [loops]
     partial = split_row(sch, block, lanes) if runs_along_rows(sch, block) else []
+    if partial and is_first:
+        _, reduction = split_loops(sch, partial[0], sch.get_loops(partial[0]))
+        fetch_rows_ahead(sch, reduction[-1], partial[0], machine)
     for one in partial:
         vectorize_partial_results(sch, one)
     return [sch.get_loops(one)[:rows] for one in (*partial, block)]

@@ -352,6 +352,8 @@ def llvm_function(name: str) -> Make | None:
         return lambda dtype, arguments: lambda value: bool(numpy.any(value))
     if name == "llvm.x86.avx512.mask.scalef.ps.512":
         return lambda dtype, arguments: _scaled
+    if name == "llvm.x86.avx512.permvar.sf.512":
+        return lambda dtype, arguments: _picked
     if base in ("fmuladd", "fma"):
         return OPERATORS["tir.fma"]
     if base == "prefetch":
@@ -373,6 +375,11 @@ def _scaled(value: Any, power: Any, *rest: Any) -> Any:
     known = ~numpy.isnan(power)
     whole = numpy.floor(numpy.clip(numpy.where(known, power, 0), -1000, 1000)).astype("int32")
     return numpy.where(known, numpy.ldexp(value, whole), power)
+
+
+def _picked(values: Any, lanes: Any) -> Any:
+    """Return lanes of a vector by number; only the lowest bits of a number count."""
+    return values[lanes & (len(values) - 1)]
 
 
 def _first_only(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from tilesmith.topi.nn.utils import windows_within
 from tilesmith.topi.utils import get_const_int
 
 __all__ = [
-    "conv2d_nhwc_packed", "conv2d_nhwc_two_sums", "conv2d_of_pixels",
+    "conv2d_nhwc_packed", "conv2d_nhwc_two_sums", "conv2d_of_pixels", "conv2d_planes_packed",
     "depthwise_conv2d_nhwc_packed", "grouped_conv2d_nhwc_lanes", "grouped_conv2d_nhwc_packed",
     "matmul_packed",
 ]  # fmt: skip
@@ -95,6 +95,32 @@ def conv2d_nhwc_two_sums(
         name="sum_of_two",
         tag="injective",
     )
+
+
+def conv2d_planes_packed(
+    data: Tensor, weight: Tensor, channels: int, strides: Any, padding: Any, dilation: Any
+) -> Tensor:
+    """Convolve single pixels of NCHW data without padding; the result is NHWC. ``weight`` is that
+    of `conv2d_nhwc_packed`.
+    """
+    width = get_const_int(weight.shape[4])
+    sizes: list[Any] = [
+        windows_within(data.shape[2 + axis], 1, int(strides[axis]), 1) for axis in range(2)
+    ]
+    wide = rounded(data, accumulator(data.dtype))
+    sy, sx = strides
+    rc = te.reduce_axis((0, data.shape[1]), name="rc")
+    result = compute(
+        (data.shape[0], *sizes, channels),
+        lambda n, y, x, o: te.sum(
+            widened(wide(n, rc, y * sy, x * sx))
+            * widened(weight(op.floordiv(o, width), 0, 0, rc, op.floormod(o, width))),
+            axis=rc,
+        ),
+        name="conv2d_planes_packed",
+        tag="conv2d_planes_packed",
+    )
+    return rounded(result, data.dtype)
 
 
 def conv2d_of_pixels(data: Tensor, weight: Tensor) -> Tensor:

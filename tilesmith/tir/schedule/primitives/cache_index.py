@@ -5,25 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import (
+    And,
+    Call,
     Div,
     FloorDiv,
     FloorMod,
     IntImm,
     Mod,
+    Or,
     PrimExpr,
     Range,
+    Select,
     Var,
     Visitor,
     const,
     structural_equal,
 )
+from tilesmith.ir.intrinsics import effect_of
 from tilesmith.ir.op import CallEffectKind
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import any_node, variables
+from tilesmith.ir.queries import any_node, calls, is_call, variables
 from tilesmith.tir.analysis import side_effect
 from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.functor import substitute
+from tilesmith.tir.queries import loads, stores
 from tilesmith.tir.schedule.blocks import scope_of
 from tilesmith.tir.schedule.cursor import BlockCursor
 from tilesmith.tir.schedule.nests import Rebuild
@@ -32,7 +38,7 @@ from tilesmith.tir.schedule.primitive import primitive
 from tilesmith.tir.schedule.primitives.compute_inline import with_regions
 from tilesmith.tir.schedule.primitives.copies import check_outside_init, insert_nest, nest_of
 from tilesmith.tir.schedule.primitives.reduction import add_allocation
-from tilesmith.tir.stmt import Block, BlockRealize, BufferStore
+from tilesmith.tir.stmt import Block, BlockRealize, BufferStore, For
 
 __all__ = ["cache_index"]
 
@@ -49,13 +55,20 @@ def cache_index(
         index_var_1[vj] = vj // 2                  # another one
         B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
 
-    ``cse_thresh`` above 1: only what occurs so many times, parts of indices included. Gives the
-    blocks that compute, none where no index is computed.
+    What is computed from elements of buffers that nothing in the scope writes counts, too, with its
+    checks, where the block reads it in any case. ``cse_thresh`` above 1: only what occurs so many
+    times, parts of indices included. Gives the blocks that compute, none where no index is
+    computed.
     """
     scope = scope_of(block)
     check_outside_init(scope, [block])
     realize = block.stmt
-    finder = _Computations(realize.block, cse_thresh)
+    written = [store.buffer for store in stores(scope.stmt)]
+    finder = _Computations(realize.block, cse_thresh, written)
+    finder.is_certain &= _always_runs(block)
+    finder.visit(realize.block.body)
+    if realize.block.init is not None:
+        finder.visit(realize.block.init)
     chosen = finder.chosen()
     if not chosen:
         return []
@@ -101,23 +114,23 @@ def _stage(
     value = substitute(expr, mapping)
     writes = [BufferRegion.from_point(buffer, places)]
     block = Block(own, [], writes, name, BufferStore(buffer, value, places))
-    return BlockRealize(values, const(True, "bool"), block), loops
+    return with_regions(BlockRealize(values, const(True, "bool"), block)), loops
 
 
 class _Computations(Visitor):
-    """Collects the computations in the indices of a block that depend on its iterators only.
+    """Collects the computations in the indices of a block that depend on its iterators only, and on
+    memory other than what is ``written``.
 
     ``threshold`` above 1: a computation counts if it occurs so often, as a whole or as a part.
     """
 
-    def __init__(self, block: Block, threshold: int) -> None:
+    def __init__(self, block: Block, threshold: int, written: list[Buffer]) -> None:
         self.iterators = {iterator.var for iterator in block.iter_vars}
         self.threshold = threshold
+        self.written = written
+        self.is_certain = isinstance(block.body, BufferStore)
         self.counts: list[tuple[PrimExpr, int]] = []
         self.is_index = False
-        self.visit(block.body)
-        if block.init is not None:
-            self.visit(block.init)
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
         self._indices(load)
@@ -142,7 +155,10 @@ class _Computations(Visitor):
     def visit_PrimExpr(self, expr: PrimExpr) -> None:
         """Count a computation; with repeated parts requested, look for smaller ones."""
         if not self.is_index or not expr.dtype.is_integer or not self._serves(expr):
+            outer = self.is_certain
+            self.is_certain &= not _chooses(expr)
             self.visit_children(expr)
+            self.is_certain = outer
             return
         for number, (known, count) in enumerate(self.counts):
             if structural_equal(known, expr):
@@ -156,13 +172,46 @@ class _Computations(Visitor):
     def _serves(self, expr: PrimExpr) -> bool:
         if isinstance(expr, Var) or is_const(expr) or not set(variables(expr)) <= self.iterators:
             return False
-        if expr.dtype.lanes != 1 or side_effect(expr) > CallEffectKind.Pure:
+        if expr.dtype.lanes != 1 or not (_is_pure(expr) or self._reads_same(expr)):
             return False
         return _divides_by_constants(expr) and bool(variables(expr))
+
+    def _reads_same(self, expr: PrimExpr) -> bool:
+        """Return whether an expression may be computed before the block, though it reads memory and
+        may end the program with an error.
+        """
+        acts = any(not is_call(call, "tir.checked") and not _is_pure_call(call)
+                   for call in calls(expr))  # fmt: skip
+        same = not any(load.buffer is one for load in loads(expr) for one in self.written)
+        return self.is_certain and same and not acts
 
     def chosen(self) -> list[PrimExpr]:
         """Return the computations to store, larger ones before their own parts."""
         return [expr for expr, count in self.counts if count >= self.threshold]
+
+
+def _always_runs(block: BlockCursor) -> bool:
+    """Return whether a block runs for all values of its iterators."""
+    scope = scope_of(block)
+    around = []
+    for one in block.ancestors():
+        if one == scope:
+            break
+        around.append(one)
+    return is_const(block.stmt.predicate, 1) and all(isinstance(one.stmt, For) for one in around)
+
+
+def _is_pure(expr: PrimExpr) -> bool:
+    return side_effect(expr) <= CallEffectKind.Pure
+
+
+def _is_pure_call(call: Call) -> bool:
+    return effect_of(call) <= CallEffectKind.Pure
+
+
+def _chooses(expr: PrimExpr) -> bool:
+    """Return whether parts of an expression are computed only if a condition holds."""
+    return isinstance(expr, And | Or | Select) or is_call(expr, "tir.if_then_else")
 
 
 def _divides_by_constants(expr: PrimExpr) -> bool:

@@ -1,0 +1,62 @@
+"""Decides how far ahead of its loads a loop along memory fetches lines.
+
+The prefetchers of the machine follow such a loop too; they are late where each load touches two
+lines (rows that do not begin at a line), and where data come from L3.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilesmith.ir import IntImm
+from tilesmith.target.machine import MachineModel
+from tilesmith.tir import Block, Buffer
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["PREFETCH_BYTES", "fetch_elements_ahead", "fetch_rows_ahead"]
+
+PREFETCH_BYTES = "prefetch_bytes"
+"""The annotation of a loop that back ends read: how far ahead its loads of vectors fetch lines."""
+
+
+def fetch_rows_ahead(sch: Schedule, loop: LoopRV, block: BlockRV, machine: MachineModel) -> None:
+    """Let the loop of a reduction along rows fetch ahead what the block reads."""
+    size = _bytes_read(sch.get(block))
+    if size:
+        ahead = machine.l3_prefetch if _is_in_l3(size, machine) else machine.row_prefetch
+        _annotate(sch, loop, ahead)
+
+
+def fetch_elements_ahead(
+    sch: Schedule, loop: LoopRV, block: BlockRV, machine: MachineModel
+) -> None:
+    """Let the loop of an elementwise block fetch ahead what comes from L3. From memory, the lines
+    that are written compete with those that are fetched.
+    """
+    size = _bytes_read(sch.get(block))
+    if size and _is_in_l3(size, machine):
+        _annotate(sch, loop, machine.l3_prefetch)
+
+
+def _annotate(sch: Schedule, loop: LoopRV, ahead: int) -> None:
+    if ahead:
+        sch.annotate(loop, PREFETCH_BYTES, ahead)
+
+
+def _is_in_l3(size: int, machine: MachineModel) -> bool:
+    """Return whether data of so many bytes lie in L3 when a kernel begins."""
+    return machine.l2_bytes < size <= machine.l3_bytes // 2
+
+
+def _bytes_read(block: Block) -> int:
+    """Return the bytes of the buffers that a block reads, without those that it writes and those on
+    the stack; a guess for symbolic sizes.
+    """
+    written = [region.buffer for region in block.writes]
+    buffers: dict[Buffer, int] = {}
+    for region in block.reads:
+        buffer = region.buffer
+        if buffer.scope() == "global" and not any(buffer is one for one in written):
+            sizes = [one.value if isinstance(one, IntImm) else 1 for one in buffer.shape]
+            buffers[buffer] = prod(sizes) * buffer.dtype.nbytes
+    return sum(buffers.values())
