@@ -16,7 +16,7 @@ from __future__ import annotations
 from tilesmith.ir import IntImm
 from tilesmith.ir.queries import mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent, split_loops
-from tilesmith.schedule_rules.work import WORTH_CYCLES, cycles_of
+from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore
 from tilesmith.tir.queries import loads
@@ -68,7 +68,7 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
         _vectorize(sch, one, machine.lanes(32))
     sch.annotate(row, "llvm.loop.vectorize.enable", False)
     sch.annotate(row, "llvm.loop.unroll.count", _STEPS)
-    if threads > 1 and cycles >= WORTH_CYCLES and outer:
+    if threads > 1 and cycles >= machine.fewest_parallel_cycles and outer:
         sch.parallel(sch.fuse(*outer))
 
 
