@@ -36,12 +36,8 @@ def short(kernel, block, steps):
 
 EXPECTED = {
     "digits": [],
-    "resnet18": [
-        short("fused_conv2d_add_relu", "pad_temp", 3),
-    ],
-    "mobilenetv2": [
-        short("fused_conv2d_add_clip", "pad_temp", 3),
-    ],
+    "resnet18": [],
+    "mobilenetv2": [],
     "bert": [],
 }
 
@@ -124,7 +120,7 @@ def test_artifacts_and_warm_caches_of_models_tell_the_same(tmp_path):
         "image",
         [value("x", kind, [1, 3, 8, 8])],
         [value("y", kind, None)],
-        [onnx.numpy_helper.from_array(np.ones((16, 3, 3, 3), "float32"), "w")],
+        [onnx.numpy_helper.from_array(np.ones((2, 3, 3, 3), "float32"), "w")],
     )
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset), tmp_path / "image.onnx")
@@ -136,7 +132,8 @@ def test_artifacts_and_warm_caches_of_models_tell_the_same(tmp_path):
             told.append(rows(report))
     path = tmp_path / "image.tsm"
     executable.save(str(path))
-    assert told[0] == [short("conv2d", "pad_temp", 3)]
+    few = ("packing", "main: relax.nn.conv2d", "it has fewer than 8 output channels", 1)
+    assert few in told[0]
     assert told[0] == told[1] == rows(Executable.load(path).fallbacks)
 
 

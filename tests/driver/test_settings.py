@@ -4,7 +4,7 @@ import pytest
 
 import tilesmith as ts
 from tilesmith import relax, te
-from tilesmith.driver.kernels import KernelJob, compile_job, handle_job
+from tilesmith.driver.kernels import KernelJob, compile_job, handle_job, request_for
 from tilesmith.driver.settings import deciding_settings
 from tilesmith.ir import IRModule, save_json
 from tilesmith.ir.transform import PassContext
@@ -31,7 +31,7 @@ def code(work):
 
 def through_a_worker(work):
     """What a worker makes of a job, in a context that has none of the settings."""
-    request = {"target": "llvm", "schedule": work.schedule, "settings": work.settings}
+    request = request_for(work)
     with PassContext():
         return handle_job(request, [save_json(work.renamed()).encode()])[1][0]
 
@@ -101,6 +101,5 @@ def test_workers_compile_deep_expressions():
 
     function = te.create_prim_func([x, te.compute((64,), sum_of_many, "y")])
     work = KernelJob({"deep": function}, Target("llvm"), schedule=True)
-    request = {"target": "llvm", "schedule": True, "settings": work.settings}
     text = save_json(work.renamed()).encode()
-    handle_job(request, [text])
+    handle_job(request_for(work), [text])

@@ -19,8 +19,8 @@ def random(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def network(shape, padding, uses_twice=False):
-    """A convolution at the door of a network, with ReLU."""
+def network(shape, padding, uses_twice=False, goes_on=False):
+    """A convolution at the door of a network, with ReLU; a lone one is read as it is."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", R.Tensor(shape, "float32"))
     with builder.function("main", [x]):
@@ -28,6 +28,8 @@ def network(shape, padding, uses_twice=False):
             weight = relax.const(random(16, shape[1], 3, 3, seed=1))
             y = builder.emit(op.nn.conv2d(x, weight, strides=2, padding=padding))
             y = builder.emit(op.nn.relu(y))
+            if goes_on:
+                y = builder.emit(op.nn.conv2d(y, relax.const(random(16, 16, 1, 1, seed=3))))
             if uses_twice:
                 weight = relax.const(random(16, shape[1], 3, 3, seed=2))
                 y = builder.emit(op.add(y, op.nn.conv2d(x, weight, strides=2, padding=padding)))
@@ -58,7 +60,7 @@ def kernels(mod):
     ],
 )
 def test_who_permutes(shape, padding, uses_twice, is_fused):
-    found = kernels(network(shape, padding, uses_twice))
+    found = kernels(network(shape, padding, uses_twice, goes_on=not uses_twice))
     assert any("permute_dims_conv2d" in name for name in found) == is_fused
 
 

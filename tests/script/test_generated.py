@@ -145,12 +145,17 @@ def statements(draw, scope, depth):
     return stmt_seq(*draw(st.lists(inner, min_size=2, max_size=3)))
 
 
+def _may_be_extent(value):
+    return getattr(value, "value", 0) >= 0
+
+
 @st.composite
 def blocks(draw, scope, depth):
+    """Blocks of one iterator; the parser refuses a constant extent below 0."""
     var = tir.Var("v", "int32")
     index = values(scope, "int32", 1)
     axis = tir.IterVar(
-        ir.Range.from_min_extent(draw(st.sampled_from([0, 2])), draw(index)),
+        ir.Range.from_min_extent(draw(st.sampled_from([0, 2])), draw(index.filter(_may_be_extent))),
         var,
         draw(st.sampled_from([0, 2, 3])),
     )

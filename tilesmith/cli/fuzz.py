@@ -206,9 +206,9 @@ def _print(record: dict[str, Any]) -> None:
         f"({record['programs_per_minute']} per minute), {applied} primitives applied, "
         f"{sum(record['passes'].values())} passes, code: {code}"
     )
-    for table in ("fields", "forms"):
-        if record[table]:
-            click.echo(", ".join(f"{count} {name}" for name, count in record[table].items()))
+    for kind in ("fields", "forms"):
+        if record[kind]:
+            click.echo(", ".join(f"{count} {name}" for name, count in record[kind].items()))
     devices = [f"{count} for {name}" for name, count in record["devices"].items()]
     click.echo(f"lowered for devices: {', '.join(devices) or 'none'}")
     if record["too_large"]:

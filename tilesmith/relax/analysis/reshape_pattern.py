@@ -13,7 +13,7 @@ __all__ = ["has_reshape_pattern"]
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Return whether a PrimFunc copies its first buffer to its last one, elements in the same
+    """Return whether a PrimFunc copies its first buffer to its last one, all elements in the same
     order.
     """
     blocks = unscheduled_blocks(func)
@@ -29,6 +29,11 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     if store.buffer is not buffers[-1] or load.buffer.dtype != store.buffer.dtype:
         return False
     analyzer = Analyzer()
+    sizes = [
+        analyzer.simplify(one.get_flattened_buffer().shape[0]) for one in (buffers[0], buffers[-1])
+    ]
+    if not analyzer.can_prove_equal(*sizes):
+        return False  # it copies the first ones alone
     for iterator in block.iter_vars:
         domain: Any = iterator.dom
         extent = domain.extent

@@ -338,10 +338,10 @@ def _agree(weights: _Weights, factors: numpy.ndarray) -> bool:
     if not sizes.size or int(sizes.max()) >= _GREATEST:
         return False
     try:
-        wanted = numpy.broadcast_arrays(factors, weights.scales)
+        wanted, given = numpy.broadcast_arrays(factors, weights.scales)
     except ValueError:
         return False
-    return bool(numpy.allclose(*wanted, rtol=1e-6, atol=0))
+    return bool(numpy.allclose(wanted, given, rtol=1e-6, atol=0))
 
 
 @compiler_pass("ComputeInIntegers")

@@ -42,6 +42,7 @@ from tilesmith.relax.transform.byte_products import (
     bytes_behind,
     dot_products,
 )
+from tilesmith.relax.transform.fewer_steps import convolution_in_fewer_steps
 from tilesmith.relax.transform.flat_pixels import FlatPixels
 from tilesmith.relax.transform.grouped_weights import form_of_groups
 from tilesmith.relax.transform.joined_images import joined_images
@@ -60,8 +61,6 @@ from tilesmith.relax.transform.pair_products import (
 )
 from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
-from tilesmith.relax.transform.two_sums import two_sums_convolution
-from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.runtime.dtype import DataType
 from tilesmith.schedule_rules.contractions.tiles import MANY, best_tile
 from tilesmith.support.fallbacks import fallbacks_within, record_fallback
@@ -290,20 +289,15 @@ class _Pack(PyExprMutator):
                 return made
         if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
             last = partial(self.channels_last, data)
-            wide = array.astype("float32", copy=False)
-            made = winograd_convolution(
-                self.builder_, last, wide, options, out, tiled_weights, self.machine
+            made = convolution_in_fewer_steps(
+                self.builder_, call, last, array, options, _sizes(call), self.machine
             )
-            if made is not None and wide is not array:
-                record_fallback("precision", call.op.name, "Winograd's weights are float32")
-            if made is None:
-                made = two_sums_convolution(self.builder_, last, array, options, out, self.machine)
             if made is not None:
                 return made
         if groups == 1 and array.shape[0] >= FEWEST_COLUMNS:
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
-            form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
-            form, given = self.read(form, call, data, array.shape[2:], self.channels_last)
+            packed_form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
+            form, given = _read(self, packed_form, call, array.shape[2:], self.channels_last)
             made = self.builder_.call_te(
                 form, given, packed, array.shape[0], *options, primfunc_name_hint="conv2d"
             )
@@ -318,26 +312,13 @@ class _Pack(PyExprMutator):
             form, rest = form_of_groups(
                 array, groups, out and out[3], self.machine, _dtype(call) == "float32"
             )
-            form, given = self.read(
-                form, call, data, array.shape[2:], partial(self.wide_last, call)
-            )
+            form, given = _read(self, form, call, array.shape[2:], partial(self.wide_last, call))
             made = self.builder_.call_te(
                 form, given, *rest, *options, primfunc_name_hint="grouped_conv2d"
             )
         else:
             return _unpacked(call, f"it has fewer than {FEWEST_COLUMNS} output channels")
         return made
-
-    def read(
-        self, form: Any, call: Call, data: Any, taps: Any, last: Callable[[Any], Any]
-    ) -> tuple[Any, Any]:
-        """Return the form of a convolution for its data: for those in NCHW, where no neighbour has
-        or wants them otherwise; else for the channels last.
-        """
-        is_plain = self.is_lone and self.known(data) is None and _dtype(data) == _dtype(call)
-        padding = [int(one) for one in call.attrs.padding]
-        made = reading_planes(form, taps, padding) if is_plain else None
-        return (form, last(data)) if made is None else (made, data)
 
     def stored(self, weight: Any) -> Constant | None:
         """Return the constant that a weight is: also one of float16 that is widened for use."""
@@ -575,6 +556,19 @@ class _Pack(PyExprMutator):
         info = known_struct_info(call)
         shape = info.shape if isinstance(info, TensorStructInfo) else None
         return None if shape is None else operators.reshape(data, shape)
+
+
+def _read(
+    pack: _Pack, form: Any, call: Any, taps: Any, last: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """Return the form of a convolution for its data: for those in NCHW, where no neighbour has or
+    wants them otherwise; else for the channels last.
+    """
+    data = call.args[0]
+    is_plain = pack.is_lone and pack.known(data) is None and _dtype(data) == _dtype(call)
+    padding = [int(one) for one in call.attrs.padding]
+    made = reading_planes(form, taps, padding) if is_plain else None
+    return (form, last(data)) if made is None else (made, data)
 
 
 @compiler_pass("PackForVectors")

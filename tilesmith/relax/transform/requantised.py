@@ -67,9 +67,12 @@ class Requantisation(NamedTuple):
             return None
         found = self.data(expr)
         if found is not None:
-            factor = const(numpy.float32(float(found.scale) / scale))
-            kind = str(known_struct_info(call.args[2]).dtype)
-            return operators.dequantize(found.data, factor, const(found.point, kind), -1, "float32")
+            divided = const(numpy.float32(float(found.scale) / scale))
+            info: Any = known_struct_info(call.args[2])
+            kind = str(info.dtype)
+            return operators.dequantize(
+                found.data, divided, const(found.point, kind), -1, "float32"
+            )
         if self.is_shared(expr):
             return None  # whoever else reads it needs its own scale
         if call.op is operators.multiply.op:
@@ -81,10 +84,10 @@ class Requantisation(NamedTuple):
         parts = call.args
         if call.op not in (operators.nn.relu.op, operators.add.op):
             return None
-        divided = [self._divided(one, scale, depth + 1) for one in parts]
-        if any(one is None for one in divided):
+        made = [self._divided(one, scale, depth + 1) for one in parts]
+        if any(one is None for one in made):
             return None
-        return Call(call.op, [self.builder.emit(one) for one in divided], call.attrs)
+        return Call(call.op, [self.builder.emit(one) for one in made], call.attrs)
 
 
 def _limits(dtype: str) -> tuple[int, int]:

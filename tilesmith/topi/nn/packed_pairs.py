@@ -48,9 +48,9 @@ def conv2d_nhwc_pairs(
         windows_within(words.shape[1 + axis], kernel[axis], int(strides[axis]), int(dilation[axis]))
         for axis in range(2)
     ]
-    count, tile = [get_const_int(weight.shape[axis]) for axis in (3, 4)]
+    depth, tile = [get_const_int(weight.shape[axis]) for axis in (3, 4)]
     ry, rx = te.reduce_axis((0, kernel[0]), name="ry"), te.reduce_axis((0, kernel[1]), name="rx")
-    rc = te.reduce_axis((0, count), name="rc")
+    rc = te.reduce_axis((0, depth), name="rc")
     name = "conv2d_nhwc_pairs"
     return compute(
         (data.shape[0], *sizes, channels),

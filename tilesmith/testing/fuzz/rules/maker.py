@@ -114,7 +114,7 @@ class Maker(Choices):
         self.arguments[name] = {"dtype": dtype, "low": low, "high": high, **more}
         return made
 
-    def source(self, shape: Sequence[Any], dtype: str = "float32") -> Tensor:
+    def source(self, shape: Sequence[Any], dtype: str = "float32") -> Any:
         """Return an input, sometimes after work that rules read through."""
         wide = {"float32": "float16", "int32": "int8", "float16": "float32"}
         if self.chance(0.8):
@@ -155,11 +155,11 @@ def _is_float(tensor: Tensor) -> bool:
     return bool(DataType(tensor.dtype).is_float)
 
 
-def _bias(make: Maker, x: Tensor) -> Tensor:
+def _bias(make: Maker, x: Tensor) -> Any:
     return topi.add(x, make.input(x.shape[-1:], str(x.dtype)))
 
 
-def _channels(make: Maker, x: Tensor) -> Tensor:
+def _channels(make: Maker, x: Tensor) -> Any:
     """Scale along the second axis, as that of NCHW."""
     if len(x.shape) < 3:
         return _bias(make, x)
@@ -167,24 +167,24 @@ def _channels(make: Maker, x: Tensor) -> Tensor:
     return topi.multiply(x, scale)
 
 
-def _residual(make: Maker, x: Tensor) -> Tensor:
+def _residual(make: Maker, x: Tensor) -> Any:
     return topi.add(x, make.input(x.shape, str(x.dtype)))
 
 
-def _relu(make: Maker, x: Tensor) -> Tensor:
+def _relu(make: Maker, x: Tensor) -> Any:
     return topi.nn.relu(x)
 
 
-def _clip(make: Maker, x: Tensor) -> Tensor:
+def _clip(make: Maker, x: Tensor) -> Any:
     return topi.clip(x, const(0, x.dtype), const(6, x.dtype))
 
 
-def _twice(make: Maker, x: Tensor) -> Tensor:
+def _twice(make: Maker, x: Tensor) -> Any:
     """Let two readers use the same tensor."""
     return topi.add(topi.nn.relu(x), topi.maximum(x, const(1, x.dtype)))
 
 
-def _smooth(make: Maker, x: Tensor) -> Tensor:
+def _smooth(make: Maker, x: Tensor) -> Any:
     """Apply a function of floats."""
     if not _is_float(x):
         return topi.nn.relu(x)
@@ -195,7 +195,7 @@ def _smooth(make: Maker, x: Tensor) -> Tensor:
     return getattr(topi.nn if name in ("gelu", "silu") else topi, name)(x)
 
 
-def _narrower(make: Maker, x: Tensor) -> Tensor:
+def _narrower(make: Maker, x: Tensor) -> Any:
     """Store the results as bytes."""
     low, high = const(-100, x.dtype), const(100, x.dtype)
     if _is_float(x) or str(x.dtype) != "int32":

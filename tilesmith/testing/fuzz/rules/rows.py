@@ -87,7 +87,8 @@ def normalisation(make: Maker) -> list[Tensor]:
     channels = (shape[1],)
     if kind == "batch":
         four = [make.input(channels, low=1, high=3) for _ in range(4)]
-        return make.epilogue(topi.nn.batch_norm(data, *four)[0])
+        batch_norm: Any = topi.nn.batch_norm
+        return make.epilogue(batch_norm(data, *four)[0])
     rest = list(range(2, len(shape)))
     if kind == "instance":
         made = topi.nn.instance_norm(data, make.input(channels), make.input(channels), rest)
@@ -99,7 +100,7 @@ def normalisation(make: Maker) -> list[Tensor]:
     return make.epilogue(topi.nn.group_norm(data, gamma, beta, groups, 1, rest))
 
 
-def _centred(data: Tensor) -> Tensor:
+def _centred(data: Tensor) -> Any:
     """Subtract the mean of the last axis, and divide by the largest distance from it."""
     moved = topi.subtract(data, topi.mean(data, -1, True))
     most = topi.max(topi.abs(moved), -1, True)

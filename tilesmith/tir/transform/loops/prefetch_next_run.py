@@ -178,10 +178,12 @@ def _length(index: PrimExpr, loops: Sequence[For]) -> int | None:
     if any(not isinstance(one.extent, IntImm) for one in used):
         return None
     found = detect_linear_equation(index, [one.loop_var for one in used])
-    if not found or any(not isinstance(one, IntImm) or one.value < 1 for one in found[:-1]):
+    strides = [one.value for one in found[:-1] if isinstance(one, IntImm) and one.value > 0]
+    if not found or len(strides) != len(used):
         return None
     reach = 1
-    for stride, extent in sorted((a.value, one.extent.value) for a, one in zip(found, used)):
+    extents = [one.extent.value for one in used if isinstance(one.extent, IntImm)]
+    for stride, extent in sorted(zip(strides, extents)):
         if stride > reach:
             return None
         reach += stride * (extent - 1)
