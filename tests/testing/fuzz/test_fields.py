@@ -41,7 +41,7 @@ def test_all_forms_of_stages_are_drawn_and_run():
 def test_a_constant_that_is_a_parameter_is_given_by_the_call():
     """The same program with the constant computes the same."""
     intrinsics.register()
-    lifted = [case for case in map(make_case, range(90)) if case["recipe"].get("scalars")]
+    lifted = [case for case in map(make_case, range(130)) if case["recipe"].get("scalars")]
     assert {one["dtype"] for case in lifted for one in case["recipe"]["scalars"]} > {"float32"}
     for case in lifted:
         recipe, scalars = case["recipe"], case["recipe"]["scalars"]
