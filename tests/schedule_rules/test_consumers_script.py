@@ -140,3 +140,10 @@ def test_results_are_tiled_under_loops_of_their_own(name):
     out = ts.nd.array(np.full(want.shape, np.nan, "float32"))
     ts.build(made, target="llvm")(*[ts.nd.array(one) for one in inputs], out)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_machine_whose_first_cache_has_less_than_a_line_for_each_way():
+    """Found by the fuzzer of rules, which draws the figures of machines."""
+    target = Target("llvm -machine=l1_bytes:256,l1_ways:8")
+    made = default_schedule(products, target)
+    assert len([line for line in made.script().splitlines() if 'scope="local"' in line])

@@ -169,7 +169,7 @@ def _compute(product: Product, candidate: Candidate, machine: MachineModel) -> f
 
 def _conflict(product: Product, candidate: Candidate, machine: MachineModel) -> float:
     """Return the cycles that a step waits if the rows of a tile lie in one set of L1."""
-    sets = machine.l1_bytes // (machine.line_bytes * machine.l1_ways)
+    sets = max(1, machine.l1_bytes // (machine.line_bytes * machine.l1_ways))
     if product.row_stride == 0 or product.row_stride % (sets * machine.line_bytes):
         return 0.0
     if candidate.rows + 2 <= machine.l1_ways:
