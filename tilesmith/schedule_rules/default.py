@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from tilesmith.ir import IRModule
 from tilesmith.ir.transform import PassContext
 from tilesmith.schedule_rules.contractions.amx import has_amx, is_sum_of_pairs, schedule_amx
-from tilesmith.schedule_rules.contractions.contraction import find_contraction, multiplies_and_adds
+from tilesmith.schedule_rules.contractions.contraction import (
+    Contraction,
+    find_contraction,
+    multiplies_and_adds,
+)
 from tilesmith.schedule_rules.contractions.grouped import find_groups, schedule_groups
 from tilesmith.schedule_rules.contractions.register_tiles import schedule_contraction
 from tilesmith.schedule_rules.contractions.transformed_contraction import (
@@ -24,7 +29,11 @@ from tilesmith.schedule_rules.contractions.two_sums import find_two_sums, schedu
 from tilesmith.schedule_rules.elementwise.elementwise import schedule_simple
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
 from tilesmith.schedule_rules.elementwise.look_ups import looks_up, schedule_look_up
-from tilesmith.schedule_rules.elementwise.permutation import find_permutation, schedule_permutation
+from tilesmith.schedule_rules.elementwise.permutation import (
+    Permutation,
+    find_permutation,
+    schedule_permutation,
+)
 from tilesmith.schedule_rules.loops import describe, is_marked, loop_extent
 from tilesmith.schedule_rules.rows.row_chains import (
     RowChain,
@@ -124,28 +133,32 @@ def _each(sch: Schedule, find: Callable[[Schedule, BlockRV], _Change | None]) ->
     return sch
 
 
+def _each_plan(
+    sch: Schedule,
+    find: Callable[[Schedule, BlockRV], Any],
+    change: Callable[..., object],
+) -> Schedule:
+    """Attempt ``change(sch, block=…, plan=…)`` for each such block for which a plan is found."""
+
+    def planned(sch: Schedule, block: BlockRV) -> _Change | None:
+        plan = find(sch, block)
+        return None if plan is None else partial(change, block=block, plan=plan)
+
+    return _each(sch, planned)
+
+
 def _products_of_tiles(sch: Schedule, threads: int) -> Schedule:
     """Schedule sums of products of bfloat16 for AMX; those that do not fit are left to vectors."""
 
-    def find(sch: Schedule, block: BlockRV) -> _Change | None:
-        plan = find_contraction(sch.get(block)) if is_sum_of_pairs(sch.get(block)) else None
-        if plan is None:
-            return None
-        return partial(schedule_amx, block=block, plan=plan, threads=threads)
+    def find(sch: Schedule, block: BlockRV) -> Contraction | None:
+        return find_contraction(sch.get(block)) if is_sum_of_pairs(sch.get(block)) else None
 
-    return _each(sch, find)
+    return _each_plan(sch, find, partial(schedule_amx, threads=threads))
 
 
 def _transformed(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    def find(sch: Schedule, block: BlockRV) -> _Change | None:
-        plan = find_transformed(sch, block)
-        if plan is None:
-            return None
-        return partial(
-            schedule_transformed, block=block, plan=plan, machine=machine, threads=threads
-        )
-
-    return _each(sch, find)
+    change = partial(schedule_transformed, machine=machine, threads=threads)
+    return _each_plan(sch, find_transformed, change)
 
 
 def _two_sums(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
@@ -187,17 +200,13 @@ def _transpositions(sch: Schedule, machine: MachineModel, threads: int) -> Sched
 
 
 def _contractions(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
-    def find(sch: Schedule, block: BlockRV) -> _Change | None:
+    def find(sch: Schedule, block: BlockRV) -> Contraction | None:
         plan = find_contraction(sch.get(block))
         if plan is None and multiplies_and_adds(sch.get(block)) and not runs_along_rows(sch, block):
             record_fallback("schedule", describe(sch, block), _NO_TILES)
-        if plan is None:
-            return None
-        return partial(
-            schedule_contraction, block=block, plan=plan, machine=machine, threads=threads
-        )
+        return plan
 
-    return _each(sch, find)
+    return _each_plan(sch, find, partial(schedule_contraction, machine=machine, threads=threads))
 
 
 def _is_there(sch: Schedule, block: BlockRV) -> bool:
@@ -231,15 +240,10 @@ def _permutations(sch: Schedule, machine: MachineModel, threads: int) -> Schedul
     if is_scalar or machine.vector_bytes < 16:
         return sch  # the transposes of tiles are written in vectors
 
-    def find(sch: Schedule, block: BlockRV) -> _Change | None:
-        plan = find_permutation(sch.get(block))
-        if plan is None:
-            return None
-        return partial(
-            schedule_permutation, block=block, plan=plan, machine=machine, threads=threads
-        )
+    def find(sch: Schedule, block: BlockRV) -> Permutation | None:
+        return find_permutation(sch.get(block))
 
-    return _each(sch, find)
+    return _each_plan(sch, find, partial(schedule_permutation, machine=machine, threads=threads))
 
 
 def _look_ups(sch: Schedule, machine: MachineModel, threads: int) -> Schedule:
