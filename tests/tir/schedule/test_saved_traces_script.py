@@ -104,7 +104,7 @@ def test_sizes_of_the_program_are_known_by_their_names():
     text_again = schedule_of(programs.copy_symbolic)
     run_text(str(sch.trace), text_again)
     assert_structural_equal(main_of(text_again), main_of(sch))
-    assert 'n = sch.get_size_var("n")' in str(sch.trace)
+    assert 'n = tir.schedule.get_size_var(sch, "n")' in str(sch.trace)
     for other in (programs.copy_symbolic, from_source(programs.copy_symbolic.script())):
         for again in (schedule_of(other), schedule_of(other)):
             Trace.apply_json_to_schedule(saved(sch), again)
@@ -125,12 +125,14 @@ def test_a_size_named_like_a_random_variable():
     )
     (loop,) = loops(sch, "B")
     sch.split(loop, [size_of(sch) // 4 + 1, 4])
-    assert "l1 = sch.get_size_var(" in str(sch.trace) and "l1_, = sch.get_loops(" in str(sch.trace)
+    assert "l1 = tir.schedule.get_size_var(" in str(sch.trace) and "l1_, = sch.get_loops(" in str(
+        sch.trace
+    )
     again = schedule_of(programs.copy_symbolic)
     with pytest.raises(ScheduleError, match="no size of this name"):
         Trace.apply_json_to_schedule(saved(sch), again)
     with pytest.raises(ScheduleError, match="no size variable 'l1'"):
-        again.get_size_var("l1")
+        tir.schedule.get_size_var(again, "l1")
 
 
 def test_different_variables_of_one_name_cannot_be_saved():

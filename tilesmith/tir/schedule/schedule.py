@@ -16,7 +16,6 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule.cursor import BlockCursor, Cursor, LoopCursor, cursor_of
 from tilesmith.tir.schedule.methods import PrimitiveMethods
 from tilesmith.tir.schedule.primitives import load_all
-from tilesmith.tir.schedule.sizes import sizes_by_name
 from tilesmith.tir.schedule.state import ScheduleState, StmtSRef, is_mark
 from tilesmith.tir.schedule.trace import BlockRV, LoopRV, Trace
 from tilesmith.tir.schedule.variables import RandomVariables
@@ -147,20 +146,6 @@ class Schedule(PrimitiveMethods):
     def cursor(self, rand_var: BlockRV | LoopRV) -> Cursor:
         """Return the cursor of a block or loop in the program."""
         return cursor_of(self.state, self.variables.sref(rand_var))
-
-    def get_size_var(self, name: str) -> Var:
-        """Return the variable of a size, stride or offset among the parameters of the function that
-        the schedule works on, by its name. Printed traces use it.
-
-        Raises ScheduleError if there is no such variable, or several have this name.
-        """
-        found = sizes_by_name(self).get(name)
-        if found is None:
-            raise ScheduleError(
-                f"the function has no size variable '{name}', or several of this name",
-                notes=("the sizes of a function stand in its match_buffer lines",),
-            )
-        return found
 
     def remove_rv(self, rand_var: Any) -> None:
         """Forget a random variable."""

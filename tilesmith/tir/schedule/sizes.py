@@ -9,12 +9,13 @@ from typing import Any
 from tilesmith.arith import Analyzer, ConstIntBound
 from tilesmith.ir import Var
 from tilesmith.ir.queries import variables
+from tilesmith.support.errors import ScheduleError
 from tilesmith.tir.free_variables import parameter_sizes
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.schedule.cursor import LoopCursor
 from tilesmith.tir.stmt import For
 
-__all__ = ["learn_sizes", "sizes_by_name"]
+__all__ = ["get_size_var", "learn_sizes", "sizes_by_name"]
 
 
 def sizes_by_name(sch: Any) -> dict[str, Var]:
@@ -28,6 +29,21 @@ def sizes_by_name(sch: Any) -> dict[str, Var]:
     sizes = dict.fromkeys([*scalars, *parameter_sizes(function)])
     count = Counter([size.name for size in sizes])
     return {size.name: size for size in sizes if count[size.name] == 1}
+
+
+def get_size_var(sch: Any, name: str) -> Var:
+    """Return the variable of a size, stride or offset among the parameters of the function that a
+    schedule works on, by its name. Printed traces use it.
+
+    Raises ScheduleError if there is no such variable, or several have this name.
+    """
+    found = sizes_by_name(sch).get(name)
+    if found is None:
+        raise ScheduleError(
+            f"the function has no size variable '{name}', or several of this name",
+            notes=("the sizes of a function stand in its match_buffer lines",),
+        )
+    return found
 
 
 def learn_sizes(analyzer: Analyzer, loop_cursor: LoopCursor) -> None:

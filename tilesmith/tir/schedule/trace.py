@@ -314,12 +314,13 @@ class Trace:
         function that they use.
 
         The lines use ``sch``, and where they hold maps, expressions or functions ``IndexMap``,
-        ``T`` (``tilesmith.script.tir``) and ``ir``.
+        ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``.
         """
         names = self._names()
         insts = self._instructions(remove_postproc)
         sizes = [
-            f"{size} = sch.get_size_var({json.dumps(size.name)})" for size in self._sizes(insts)
+            f"{size} = tir.schedule.get_size_var(sch, {json.dumps(size.name)})"
+            for size in self._sizes(insts)
         ]
         return sizes + [inst.as_python(names, self.decisions.get(inst)) for inst in insts]
 
