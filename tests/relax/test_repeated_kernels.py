@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tilesmith import relax, te, topi
+from tilesmith.ir import Op
 from tilesmith.ir.structural import structural_equal
 from tilesmith.relax import op
 from tilesmith.relax import transform as passes
@@ -93,5 +94,6 @@ def test_layers_of_a_network_share_packed_convolutions():
     kernels = [name.name_hint for name in packed.functions if name.name_hint.startswith("conv2d")]
     (block,) = packed["main"].body.blocks
     values = [binding.value for binding in block.bindings]
-    called = [str(one.args[0].name_hint) for one in values if one.op.name == "relax.call_tir"]
+    kernels_called = [one for one in values if getattr(one, "op", None) == Op.get("relax.call_tir")]
+    called = [str(one.args[0].name_hint) for one in kernels_called]
     assert called == kernels * 3 and len(kernels) == 1
