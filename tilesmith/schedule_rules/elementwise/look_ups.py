@@ -13,6 +13,8 @@ vectors, once for all rows if they are the same.
 
 from __future__ import annotations
 
+import math
+
 from tilesmith.ir import IntImm
 from tilesmith.ir.queries import mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent, split_loops
@@ -29,6 +31,7 @@ _CHUNK = 128
 waits for memory: a tenth slower for elements from L2.)"""
 _SHARED = 4096
 """Places that are computed once for all rows: they stay in L1."""
+_ROWS_FOR_A_THREAD = 8
 _STEPS = 8  # of the copying loop that run together
 
 
@@ -53,6 +56,7 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
     spatial, _ = split_loops(sch, block, sch.get_loops(block))
     cycles = cycles_of(sch, [block], machine, 1)
     *outer, row = spatial
+    rows = list(outer)
     extent = loop_extent(sch, row)
     places = sch.cache_index(block, "local")
     own = [one for one in places if not _is_shared(sch, one)]
@@ -69,6 +73,10 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
     sch.annotate(row, "llvm.loop.vectorize.enable", False)
     sch.annotate(row, "llvm.loop.unroll.count", _STEPS)
     if threads > 1 and cycles >= machine.fewest_parallel_cycles and outer:
+        sizes = [loop_extent(sch, one) for one in rows]
+        known = [size for size in sizes if size is not None]
+        if len(known) == len(sizes) and math.prod(known) >= _ROWS_FOR_A_THREAD * threads:
+            outer = rows  # whole ones: only the last part of a row has a check, which stays there
         sch.parallel(sch.fuse(*outer))
 
 
