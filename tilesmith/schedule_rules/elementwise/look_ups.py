@@ -22,7 +22,7 @@ from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule import BlockRV, Schedule
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["looks_up", "schedule_look_up"]
 
@@ -60,10 +60,10 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
     extent = loop_extent(sch, row)
     places = sch.cache_index(block, "local")
     own = [one for one in places if not _is_shared(sch, one)]
+    uneven = None
     if (own or not outer) and (extent is None or extent > _CHUNK):
         tiles, row = sch.split(row, [None, _CHUNK])
-        if extent is None or extent % _CHUNK:
-            sch.annotate(tiles, *PARTITIONED)
+        uneven = tiles if extent is None or extent % _CHUNK else None
         outer.append(tiles)
         own = [one for one in places if one in own or len(outer) == 1]
     for one in places:
@@ -72,12 +72,22 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
         _vectorize(sch, one, machine.lanes(32))
     sch.annotate(row, "llvm.loop.vectorize.enable", False)
     sch.annotate(row, "llvm.loop.unroll.count", _STEPS)
+    divided: list[LoopRV] = []
     if threads > 1 and cycles >= machine.fewest_parallel_cycles and outer:
-        sizes = [loop_extent(sch, one) for one in rows]
-        known = [size for size in sizes if size is not None]
-        if len(known) == len(sizes) and math.prod(known) >= _ROWS_FOR_A_THREAD * threads:
-            outer = rows  # whole ones: only the last part of a row has a check, which stays there
-        sch.parallel(sch.fuse(*outer))
+        divided = rows if _are_enough(sch, rows, threads) else outer
+    if uneven is not None and (uneven not in divided or len(divided) == 1):
+        sch.annotate(uneven, *PARTITIONED)  # not a part of a loop that is made of several
+    if divided:
+        sch.parallel(sch.fuse(*divided) if len(divided) > 1 else divided[0])
+
+
+def _are_enough(sch: Schedule, rows: list[LoopRV], threads: int) -> bool:
+    """Return whether threads can divide whole rows: only the last part of a row needs checks, which
+    then stay there.
+    """
+    sizes = [loop_extent(sch, one) for one in rows]
+    known = [size for size in sizes if size is not None]
+    return len(known) == len(sizes) and math.prod(known) >= _ROWS_FOR_A_THREAD * threads
 
 
 def _is_shared(sch: Schedule, block: BlockRV) -> bool:
