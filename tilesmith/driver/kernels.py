@@ -275,8 +275,8 @@ class KernelCompilation:
         self._waiting.append(job)
         if len(self._missing) >= FEWEST_FOR_WORKERS:
             pool = start_workers(job.target)
-            for one in self._waiting if pool is not None else ():
-                self._futures[one.key] = _submitted(one, pool)
+            if pool is not None:
+                self._futures.update({one.key: _submitted(one, pool) for one in self._waiting})
             self._waiting.clear()
 
     def finish(self, report: Callable[..., None] = lambda *_: None) -> dict[str, bytes]:
@@ -310,7 +310,7 @@ def _weight(job: KernelJob) -> int:
     for block in statements([function.body for function in job.functions.values()]):
         if isinstance(block, Block):
             axes = [axis for axis in block.iter_vars if axis.iter_type == IterVar.CommReduce]
-            sizes = [axis.dom.extent for axis in axes]
+            sizes = [axis.dom.extent for axis in axes if axis.dom is not None]
             known = [size.value for size in sizes if isinstance(size, IntImm)]
             if sizes:
                 steps.append(math.prod(known) if len(known) == len(sizes) else _FEW_STEPS + 1)

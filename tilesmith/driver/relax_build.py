@@ -163,7 +163,7 @@ def build_graph(
         divided = divide(module, public_functions(module), constants)
         module = divided.module
         pending = None if record.kernel_object is None else KernelCompilation()
-        kernels = KernelTable(module, target, marks, pending and pending.add)
+        kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
         lowered = [
             lower_graph_function(module, name, constants, kernels) for name in divided.native
         ]

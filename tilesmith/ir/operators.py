@@ -221,9 +221,7 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
     return a if a.is_uint else b
 
 
-def _fold(
-    a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
-) -> ir.PrimExpr | None:
+def _fold(a: Any, b: Any, function: Callable[[Any, Any], Any]) -> ir.PrimExpr | None:
     """Return the constant that the operation on two constants results in, or None."""
     kind = a.__class__
     if kind is not b.__class__:

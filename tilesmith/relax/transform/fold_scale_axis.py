@@ -104,13 +104,14 @@ class _FoldScale(PyExprMutator):
         if own.shape is None or own.ndim != info.ndim:
             return None
         factors = _factors(scale, own.ndim, axes[0])
-        weight = value.args[1].data.numpy_view()
+        constant: Any = value.args[1]
+        weight = constant.data.numpy_view()
         if factors is None or factors.size not in (1, weight.shape[axes[1]]):
             _record(value, "the factors are not one for each output channel")
             return None
         shape = [1] * weight.ndim
         shape[axes[1]] = -1
-        scaled = nd.empty(weight.shape, value.args[1].data.dtype)
+        scaled = nd.empty(weight.shape, constant.data.dtype)
         product, factors = scaled.numpy_view(), factors.reshape(shape)
         numpy.multiply(weight, factors, out=product, casting="unsafe")
         args = (value.args[0], Constant(scaled), *value.args[2:])

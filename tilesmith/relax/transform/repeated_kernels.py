@@ -57,7 +57,8 @@ def _key(value: Any, tensors: list[RelaxExpr]) -> Any:
         return (type(value), repr(value))
     info = known_struct_info(value) if isinstance(value, RelaxExpr) else None
     sizes = sizes_of(info) if isinstance(info, TensorStructInfo) else None
-    if sizes is None or not all(isinstance(size, IntImm) for size in sizes):
+    known = [(str(size.dtype), size.value) for size in sizes or () if isinstance(size, IntImm)]
+    if not isinstance(info, TensorStructInfo) or sizes is None or len(known) != len(sizes):
         raise _NotKnownError
     tensors.append(value)
-    return (tuple([(str(size.dtype), size.value) for size in sizes]), str(info.dtype))
+    return (tuple(known), str(info.dtype))
