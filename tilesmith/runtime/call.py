@@ -142,6 +142,7 @@ class CompiledFunction:
         self._is_single = signature.result.kind == "tensor"
         self._extents = sum([len(leaf.shape) for _, leaf in self._results]) + 1
         self._workspace_bytes = signature.workspace_bytes or 0
+        self._is_small = self._is_plain and self._is_single and not self._workspace_bytes
         self._free: list[_Workspace] = []
 
     @property
@@ -163,6 +164,10 @@ class CompiledFunction:
         if fits is None:
             fits = self._fits = _comparison(self._expected)
         if fits(inputs):
+            if self._is_small:  # `_run`, written out
+                output = self._makers[0]()
+                self._function(*inputs, output, self._constants, 0)
+                return output
             return self._run(inputs)
         # which returns what can be used as it is
         return self._run([self._convert(*pair, {}) for pair in zip(inputs, self._expected)])
@@ -411,22 +416,28 @@ def _keeping(make_array: Callable[[], numpy.ndarray]) -> Callable[[], NDArray]:
     nothing refers to that any more: half of what a small call costs is to make its result.
     """
     kept: deque[numpy.ndarray] = deque(maxlen=_KEPT)
+    take, keep = kept.popleft, kept.append
+
+    def made_of(array: numpy.ndarray) -> NDArray:
+        made = _from_dlpack(array)
+        keep(array)
+        return made
 
     def make() -> NDArray:
-        for _ in range(_KEPT):
-            try:
-                array = kept.popleft()  # no other thread sees it until it has a tensor again
-            except IndexError:
-                break
+        try:
+            array = take()  # no other thread sees it until it has a tensor again
             if getrefcount(array) == _ALONE:  # a tensor holds a reference
                 made = _from_dlpack(array)
-                kept.append(array)
+                keep(array)
                 return made
-            kept.append(array)
-        array = make_array()
-        made = _from_dlpack(array)
-        kept.append(array)
-        return made
+            keep(array)
+            array = take()
+            if getrefcount(array) == _ALONE:
+                return made_of(array)
+            keep(array)
+        except IndexError:  # there are fewer, or other threads have them
+            pass
+        return made_of(make_array())
 
     return make
 
