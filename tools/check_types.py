@@ -20,7 +20,7 @@ BUDGET = {
     "contrib": 1,
     "driver": 19,
     "lowering": 11,
-    "relax": 396,
+    "relax": 395,
     "schedule_rules": 12,
     "script": 37,
     "target": 10,

@@ -36,11 +36,9 @@ def direct(x, weights, padding):
 
 
 def packed(weights, tile, width):
-    points = topi.nn.winograd_points(weights, tile)
-    tiles = -(-points.shape[2] // width)
-    points = np.pad(points, ((0, 0), (0, 0), (0, tiles * width - points.shape[2])))
-    points = points.reshape(*points.shape[:2], tiles, width)
-    return np.ascontiguousarray(points.transpose(2, 0, 1, 3), "float32")
+    outputs, inputs = weights.shape[:2]
+    made = np.full((-(-outputs // width), (tile + 2) ** 2, inputs, width), np.nan, "float32")
+    return topi.nn.winograd_points(weights, tile, made)
 
 
 def by_strips(x, weights, padding, tile, rows, width):

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import pytest
 import tilesmith as ts
 from tests.runtime.conftest import MODEL_IR, interface_ir
 from tilesmith.runtime import executable as module
+from tilesmith.runtime.call import result_maker
+from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.executable import Executable, load
 from tilesmith.runtime.module import load_module
-from tilesmith.runtime.ndarray import NDArray
+from tilesmith.runtime.ndarray import NDArray, aligned_numpy
 from tilesmith.runtime.relax_vm import VirtualMachine
 from tilesmith.runtime.signature import parse_signature
 from tilesmith.support.errors import (
@@ -52,6 +55,86 @@ def test_results_are_independent(executable):
     for _ in range(40):
         executable(X * 0)
     assert np.array_equal(first.numpy(), EXPECTED)
+
+
+HOLDERS = [
+    lambda result: result,
+    np.from_dlpack,
+    lambda result: result.numpy_view()[:, 1:],
+    lambda result: ts.nd.from_dlpack(result.to_dlpack()),
+    lambda result: ts.nd.from_dlpack(np.from_dlpack(result)),
+    lambda result: result._create_view((6,)),
+    lambda result: pytest.importorskip("torch").from_dlpack(result),
+]
+
+
+@pytest.mark.parametrize("hold", HOLDERS)
+def test_memory_that_something_refers_to_is_not_used_again(executable, hold):
+    held = [hold(executable(X)) for _ in range(3)]
+    wanted = [np.asarray(one).copy() for one in held]
+    assert wanted[0].sum() > 0
+    for _ in range(5):
+        executable(X * 0)
+    for one, contents in zip(held, wanted):
+        assert np.array_equal(np.asarray(one), contents)
+
+
+class Leaf:
+    """A result of a static shape."""
+
+    def __init__(self, *shape):
+        self.dtype, self.shape = DataType("float32"), shape
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (0, 3), (70, 70), (512, 768)])
+def test_memory_of_results_is_used_again(shape):
+    make = result_maker(Leaf(*shape))
+    first = make()
+    assert first.shape == shape and first.data_ptr() % 64 == 0
+    places = [first.data_ptr()]
+    for _ in range(3):  # as long as a program holds one result at most
+        first = make()
+        places.append(first.data_ptr())
+    assert places[2:] == places[:2]
+    if first.size:
+        held = [make() for _ in range(40)]
+        assert len({one.data_ptr() for one in [first, *held]}) == 41
+
+
+@pytest.mark.parametrize(("rows", "is_kept"), [(1023, True), (1025, False)])
+def test_large_results_are_not_kept(monkeypatch, rows, is_kept):
+    made = []
+
+    def watched(shape, dtype):
+        array = aligned_numpy(shape, dtype)
+        made.append(weakref.ref(array))
+        return array
+
+    monkeypatch.setattr("tilesmith.runtime.call.aligned_numpy", watched)
+    result = result_maker(Leaf(rows, 512))()
+    assert result.data_ptr() % 64 == 0 and made[0]() is not None
+    make = result_maker(Leaf(rows, 512))
+    make()
+    assert (made[1]() is not None) == is_kept
+
+
+def test_threads_do_not_share_results():
+    make = result_maker(Leaf(64))
+    wrong = []
+
+    def work(number):
+        for _ in range(2000):
+            view = make().numpy_view()
+            view[:] = number
+            if not (view == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,14 @@ def test_rows_are_copied_in_vectors():
     assert "no-builtin-memcpy" in module.get_source("ll")
     a, b = np.random.default_rng(1).standard_normal((30, 48)).astype("float32"), np.arange(7) * 4
     np.testing.assert_array_equal(run(module, a, b, (7, 48)), a[b])
+
+
+@pytest.mark.parametrize(("rows", "divided"), [(16, 16), (1000, 1000), (15, 15 * 79), (1, 79)])
+def test_threads_take_whole_rows_where_there_are_enough(rows, divided):
+    """The last part of a row, which is shorter, then needs no check in the loop that is divided."""
+    x, i = te.placeholder((rows, 90), name="x"), te.placeholder((rows, 10111), "int64", name="i")
+    function = te.create_prim_func([x, i, topi.gather(x, 1, i)], index_dtype_override="int64")
+    made = default_schedule(function, Target(ZEN.format(2)))
+    loops = [one for one in statements(made.body) if isinstance(one, For)]
+    parallel = [int(one.extent) for one in loops if one.kind is ForKind.PARALLEL]
+    assert parallel == [divided]

@@ -133,3 +133,20 @@ def test_an_unguarded_script_is_not_run_again(module, tmp_path):
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "once\nTrue\n", done.stderr
+
+
+def test_the_most_urgent_of_the_jobs_that_wait_is_the_first(module):
+    done = []
+    with WorkerPool(module, count=1) as pool:
+        started = pool.submit({"job": "pid"})
+        gate = threading.Event()
+        # the thread of the worker calls this before it takes the next job
+        started.add_done_callback(lambda _: gate.wait(30))
+        futures = [
+            pool.submit({"job": "echo", "n": name}, urgency=urgency)
+            for name, urgency in (("small", 1), ("none", 0), ("large", 9), ("equal", 1))
+        ]
+        for future in futures:
+            future.add_done_callback(lambda one: done.append(one.result()[0]["n"]))
+        gate.set()
+    assert done == ["large", "small", "equal", "none"]

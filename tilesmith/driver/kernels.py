@@ -8,6 +8,7 @@ kernels share one entry, within a model and across models.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tilesmith.driver.pool import FEWEST_FOR_WORKERS, start_workers
 from tilesmith.driver.schedule import schedule_function
 from tilesmith.driver.settings import code_identity, deciding_settings
-from tilesmith.ir import GlobalVar, IRModule, post_order_visit
+from tilesmith.ir import GlobalVar, IntImm, IRModule, post_order_visit
 from tilesmith.ir.instrument import PassTimingInstrument, watched
 from tilesmith.ir.pass_context import PassContext
 from tilesmith.ir.serialization import load_json, save_json
@@ -32,7 +33,8 @@ from tilesmith.support.versions import version_digest
 from tilesmith.support.workers import Reply, WorkerPool
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of, part
-from tilesmith.tir import Call, PrimFunc
+from tilesmith.tir import Block, Call, IterVar, PrimFunc
+from tilesmith.tir.queries import statements
 
 if TYPE_CHECKING:
     from tilesmith.driver.observed import KernelMarks
@@ -101,7 +103,14 @@ def _with_renamed_calls(module: IRModule, names: dict[str, str]) -> IRModule:
 class KernelTable:
     """The kernels that the graph functions of a module call, each with the symbol of its code."""
 
-    def __init__(self, module: IRModule, target: Target, marks: KernelMarks | None = None) -> None:
+    def __init__(
+        self,
+        module: IRModule,
+        target: Target,
+        marks: KernelMarks | None = None,
+        begin: Callable[[KernelJob], object] | None = None,
+    ) -> None:
+        """``begin`` is called with each new job at once."""
         if marks is None:
             from tilesmith.driver.observed import KernelMarks  # workers do without it
 
@@ -110,6 +119,7 @@ class KernelTable:
         self.jobs: dict[str, KernelJob] = {}
         """Job by key, in order of the first call; equal functions share one."""
         self._module = module
+        self._begin = begin
         self.target = target
         self._symbols: dict[str, GlobalVar] = {}
 
@@ -123,7 +133,11 @@ class KernelTable:
         found = self._symbols.get(kernel.name_hint)
         if found is None:
             job = KernelJob(_with_callees(self._module, kernel.name_hint), self.target)
-            job = self.jobs.setdefault(job.key, job)
+            if job.key not in self.jobs:
+                self.jobs[job.key] = job
+                if self._begin is not None:
+                    self._begin(job)
+            job = self.jobs[job.key]
             found = self._symbols[kernel.name_hint] = GlobalVar(job.symbol)
         return found
 
@@ -218,32 +232,52 @@ def compile_kernels(
     use_cache: bool = True,
 ) -> dict[str, bytes]:
     """Return the object code of each job by key: from the cache, the workers, or compiled here."""
-    return KernelCompilation(jobs, use_cache).finish(report)
+    compilation = KernelCompilation(use_cache)
+    for job in jobs:
+        compilation.add(job)
+    return compilation.finish(report)
 
 
 class KernelCompilation:
-    """Kernels that are being compiled: the workers begin at once, `finish` waits for them."""
+    """Kernels that are being compiled: workers begin with each that is added at once, `finish`
+    waits for all.
+    """
 
-    def __init__(self, jobs: Iterable[KernelJob], use_cache: bool = True) -> None:
-        self._jobs = {job.key: job for job in jobs}
-        can_travel = all(job.settings is not None for job in self._jobs.values())
-        if not can_travel:
+    def __init__(self, use_cache: bool = True) -> None:
+        self._use_cache = use_cache
+        self._can_travel = True
+        self._jobs: dict[str, KernelJob] = {}
+        self._done: dict[str, _Compiled] = {}
+        self._missing: dict[str, KernelJob] = {}
+        self._waiting: list[KernelJob] = []
+        self._futures: dict[str, Future[Reply]] = {}
+
+    def add(self, job: KernelJob) -> None:
+        """Begin with a kernel, unless the cache has it or equal ones were added before."""
+        if job.key in self._jobs:
+            return
+        self._jobs[job.key] = job
+        if job.settings is None and self._can_travel:
+            self._can_travel = False
             record_fallback(
                 "cache",
                 "kernels",
                 "the PassContext holds a value that cannot be sent to another process",
             )
-        self._use_cache = use_cache and can_travel
-        self._done: dict[str, _Compiled] = {}
-        for key in self._jobs:
-            found = KERNEL_CACHE.get(key) if self._use_cache else None
-            if found is not None:
-                self._done[key] = _Compiled.from_bytes(found)
-        self._missing = {key: job for key, job in self._jobs.items() if key not in self._done}
-        pool = None
-        if can_travel and len(self._missing) >= FEWEST_FOR_WORKERS:
-            pool = start_workers(next(iter(self._missing.values())).target)
-        self._futures = {} if pool is None else _submitted(self._missing, pool)
+        may_use = self._use_cache and self._can_travel
+        found = KERNEL_CACHE.get(job.key) if may_use else None
+        if found is not None:
+            self._done[job.key] = _Compiled.from_bytes(found)
+            return
+        self._missing[job.key] = job
+        if not self._can_travel:
+            return
+        self._waiting.append(job)
+        if len(self._missing) >= FEWEST_FOR_WORKERS:
+            pool = start_workers(job.target)
+            if pool is not None:
+                self._futures.update({one.key: _submitted(one, pool) for one in self._waiting})
+            self._waiting.clear()
 
     def finish(self, report: Callable[..., None] = lambda *_: None) -> dict[str, bytes]:
         """Return the object code of each job by key, in the order of the jobs."""
@@ -251,7 +285,7 @@ class KernelCompilation:
             future = self._futures.get(key)
             compiled = _compiled_here(job) if future is None else _compiled_there(future)
             self._done[key] = compiled
-            if self._use_cache:
+            if self._use_cache and self._can_travel:
                 KERNEL_CACHE.put(key, compiled.to_bytes())
             report(number + 1, len(self._missing), job.symbol)
         for key, job in self._jobs.items():
@@ -259,13 +293,28 @@ class KernelCompilation:
         return {key: self._done[key].code for key in self._jobs}
 
 
-def _submitted(jobs: dict[str, KernelJob], pool: WorkerPool) -> dict[str, Future[Reply]]:
-    """Hand jobs to the workers, long functions first, so that none is left for the end."""
-    texts = {key: save_json(job.renamed()).encode() for key, job in jobs.items()}
-    futures = {}
-    for key in sorted(jobs, key=lambda one: -len(texts[one])):
-        futures[key] = pool.submit(request_for(jobs[key]), [texts[key]])
-    return futures
+def _submitted(job: KernelJob, pool: WorkerPool) -> Future[Reply]:
+    """Hand a job to the workers, long ones first, so that none is left for the end."""
+    text = save_json(job.renamed()).encode()
+    return pool.submit(request_for(job), [text], urgency=len(text) * _weight(job))
+
+
+_FEW_STEPS = 256
+_UNROLLED = 3
+"""Functions that unroll whole reductions take LLVM about as much longer than others."""
+
+
+def _weight(job: KernelJob) -> int:
+    """Return how much longer a job takes than others whose functions are as long."""
+    steps: list[int] = []
+    for block in statements([function.body for function in job.functions.values()]):
+        if isinstance(block, Block):
+            axes = [axis for axis in block.iter_vars if axis.iter_type == IterVar.CommReduce]
+            sizes = [axis.dom.extent for axis in axes if axis.dom is not None]
+            known = [size.value for size in sizes if isinstance(size, IntImm)]
+            if sizes:
+                steps.append(math.prod(known) if len(known) == len(sizes) else _FEW_STEPS + 1)
+    return _UNROLLED if steps and max(steps) <= _FEW_STEPS else 1
 
 
 def request_for(job: KernelJob) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tilesmith.ir.pass_context import PassContext
 from tilesmith.runtime.artifact import read_artifact
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.cache import DiskCache, digest, file_digest
+from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import (
     ArtifactError,
     CodegenError,
@@ -50,6 +51,7 @@ MODEL_CACHE = DiskCache("models")
 _CONTENTS, _CHECKED, _AS_WRITTEN = "contents", "checksums of an artifact", "as written"
 
 
+@rare_collections()
 def compile(
     model_or_module: Any,
     target: Any = "llvm",

@@ -28,6 +28,7 @@ from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.interface import interface_symbol
 from tilesmith.runtime.observation import ObservedProgram
+from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
 from tilesmith.support.fallbacks import capture_fallbacks, collect_fallbacks, record_fallback
 from tilesmith.support.progress import progress
@@ -75,7 +76,7 @@ def build(
             notes=("a PrimFunc or tensor expression is built with tilesmith.build",),
         )
     chosen = _target(target)
-    with deep_recursion(), chosen, collect_fallbacks() as fallbacks:
+    with deep_recursion(), rare_collections(), chosen, collect_fallbacks() as fallbacks:
         count("operators", _calls(mod))
         modules = [mod]
         del mod  # or this frame would keep the weights as they were before the passes
@@ -161,14 +162,15 @@ def build_graph(
     with phase("lowering graph functions"):
         divided = divide(module, public_functions(module), constants)
         module = divided.module
-        kernels = KernelTable(module, target, marks)
+        pending = None if record.kernel_object is None else KernelCompilation()
+        kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
         lowered = [
             lower_graph_function(module, name, constants, kernels) for name in divided.native
         ]
     descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
     entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
     with phase("compiling kernels"):
-        code = _compiled(entries, kernels, target)
+        code = _compiled(entries, kernels, pending, target)
     functions = {variable.name_hint: function for variable, function in module.items()}
     count("kernel calls", _calls(module))
     count("kernels", len(kernels.jobs))
@@ -243,17 +245,20 @@ class _Compiled:
     advice: str = ""
 
 
-def _compiled(entries: IRModule, kernels: KernelTable, target: Target) -> _Compiled:
-    """Compile the kernels, the functions that call them, and the code that they share."""
+def _compiled(
+    entries: IRModule, kernels: KernelTable, pending: KernelCompilation | None, target: Target
+) -> _Compiled:
+    """Compile the functions that call kernels and the code that they share, while workers compile
+    the kernels; None for ``pending``: the back end compiles whole models.
+    """
     record = back_end_of(target)
-    if record.kernel_object is None:
+    if pending is None:
         code = part(record.generate)(_whole(entries, kernels, target), target, None)
         if code.objects is None:
             record_fallback("code", f"target '{target}'", code.advice)
             return _Compiled([], code.advice)
         return _Compiled(list(code.objects()), code.advice)
-    pending = KernelCompilation(kernels.jobs.values())
-    entry = build_functions(entries, target=target)  # while workers compile the kernels
+    entry = build_functions(entries, target=target)
     if not entry.objects:
         record_fallback("code", f"target '{target}'", entry.advice)
         return _Compiled([], entry.advice)

@@ -31,6 +31,7 @@ from tilesmith.relay.expr import bind, const
 from tilesmith.relay.function import Function
 from tilesmith.relay.translate import to_relax
 from tilesmith.runtime.ndarray import array
+from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import (
     ConfigError,
     ExecutionError,
@@ -82,7 +83,13 @@ def build(
             return _built_for_board(module, params, executor, chosen, board)
     check_options(PassContext.current())
     constants = ConstantTable("p")
-    with deep_recursion(), chosen, in_relays_words(), collect_fallbacks() as fallbacks:
+    with (
+        deep_recursion(),
+        rare_collections(),
+        chosen,
+        in_relays_words(),
+        collect_fallbacks() as fallbacks,
+    ):
         passed = _passed(module, params, chosen)
         executable = build_graph(passed, chosen, constants)
     executable.add_fallbacks(fallbacks)

@@ -45,7 +45,11 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.PrimExpr:
     """Return a constant of a dtype; a ``Broadcast`` for a vector dtype. Small integers are
     interned.
     """
-    if isinstance(value, ir.PrimExpr):
+    if value.__class__ is int and isinstance(dtype, str):
+        known = _SMALL.get((dtype, value))
+        if known is not None:
+            return known
+    elif isinstance(value, ir.PrimExpr):
         value = value.value  # type: ignore[attr-defined]
     if dtype is None:
         return ir.as_prim_expr(value)
@@ -83,9 +87,11 @@ def is_const(expr: Any, value: Any = None) -> bool:
     """True if an expression is a constant, or a ``Broadcast`` of one (with that value, when one is
     given).
     """
-    if isinstance(expr, ir.Broadcast):
+    kind = expr.__class__  # ``isinstance`` of nodes takes several times as long
+    if kind is ir.Broadcast:
         expr = expr.value
-    if not isinstance(expr, (ir.IntImm, ir.FloatImm)):
+        kind = expr.__class__
+    if kind is not ir.IntImm and kind is not ir.FloatImm:
         return False
     return value is None or expr.value == value
 
@@ -215,13 +221,14 @@ def _common_dtype(a: DataType, b: DataType) -> DataType:
     return a if a.is_uint else b
 
 
-def _fold(
-    a: ir.PrimExpr, b: ir.PrimExpr, function: Callable[[Any, Any], Any]
-) -> ir.PrimExpr | None:
+def _fold(a: Any, b: Any, function: Callable[[Any, Any], Any]) -> ir.PrimExpr | None:
     """Return the constant that the operation on two constants results in, or None."""
-    if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
+    kind = a.__class__
+    if kind is not b.__class__:
+        return None
+    if kind is ir.IntImm:
         return const(function(a.value, b.value), a.dtype)
-    if isinstance(a, ir.FloatImm) and isinstance(b, ir.FloatImm):
+    if kind is ir.FloatImm:
         if a.dtype == "float64":
             return ir.FloatImm(a.dtype, function(a.value, b.value))
         round_to = ROUNDED.get(a.dtype)

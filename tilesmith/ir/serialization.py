@@ -74,44 +74,60 @@ def register_json_value(
     _CODECS[tag] = _Codec(kind, encode, decode)
 
 
+_AS_THEY_ARE = frozenset((type(None), bool, int, str))
+_FIELDS: dict[type[Node], list[tuple[str, bool]]] = {}
+"""Class of nodes → the names of its fields, and whether they are notes."""
+
+
+def _fields_of(kind: type[Node]) -> list[tuple[str, bool]]:
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = [(field.name, field.role is Role.NOTE) for field in kind.node_fields]
+        _FIELDS[kind] = found
+    return found
+
+
 class _Writer:
     def __init__(self, notes: bool = True) -> None:
         self.notes = notes
         self.nodes: list[Any] = []
         self.arrays: list[Any] = []
-        self.number: dict[int, int] = {}
+        self.references: dict[int, dict[str, int]] = {}
+        self.number: dict[int, int] = {}  # of arrays
         self.alive: list[Any] = []  # ids stay unique as long as the objects live
 
     def node(self, node: Node) -> dict[str, int]:
-        found = self.number.get(id(node))
-        if found is None:
-            values: list[Any] = []
-            for field in node.node_fields:
-                value = getattr(node, field.name)
-                if field.role is Role.NOTE and not self.notes:
-                    values.append(None)
-                elif value is None or value.__class__ is str:
-                    values.append(value)
-                elif field.role is Role.NOTE and callable(value) and not isinstance(value, Node):
-                    values.append(
-                        None
-                    )  # a Python function is needed only while the program is built
-                else:
-                    values.append(self.value(value))
-            self.nodes.append([type(node).node_key, values])
-            self.alive.append(node)
-            found = self.number[id(node)] = len(self.nodes) - 1
-        return {"n": found}
+        kind = node.__class__
+        values: list[Any] = []
+        for name, is_note in _fields_of(kind):
+            value = getattr(node, name)
+            if is_note and (not self.notes or _is_function(value)):
+                values.append(None)  # a Python function is needed only while a program is built
+            else:
+                values.append(value if value.__class__ in _AS_THEY_ARE else self.value(value))
+        reference = {"n": len(self.nodes)}
+        self.nodes.append([kind.node_key, values])
+        self.alive.append(node)
+        self.references[id(node)] = reference
+        return reference
 
     def value(self, value: Any) -> Any:
+        known = self.references.get(id(value))
+        if known is not None:
+            return known
+        kind = value.__class__
+        if kind is tuple or kind is list:
+            return [self.value(item) for item in value]
+        if kind in _AS_THEY_ARE:
+            return value
+        if kind is DataType:
+            return {"d": str(value)}
         if isinstance(value, Node):
             return self.node(value)
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            return {"d": str(value)} if isinstance(value, DataType) else str(value)
         if isinstance(value, ScalableLanes):
             return {"l": int(value)}
+        if isinstance(value, str):
+            return str(value)
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
@@ -151,6 +167,10 @@ class _Writer:
             self.alive.append(value)
             found = self.number[id(value)] = len(self.arrays) - 1
         return found
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, Node)
 
 
 def save_json(node: Any, notes: bool = True) -> str:
@@ -199,7 +219,9 @@ class _Reader:
 
     def read(self) -> Any:
         for key, values in self.document["nodes"]:
-            fields = [self.value(value) for value in values]
+            fields = [
+                value if value.__class__ in _AS_THEY_ARE else self.value(value) for value in values
+            ]
             maker = _MAKERS.get(key)
             self.nodes.append(maker(fields) if maker is not None else _class_of(key)(*fields))
         return self.value(self.document["root"])

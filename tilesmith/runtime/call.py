@@ -6,7 +6,9 @@ comparison of each input with what is expected, one allocation per output, and t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from sys import getrefcount
 from typing import Any, cast
 
 import numpy
@@ -22,7 +24,6 @@ from tilesmith.runtime.ndarray import (
     array,
     empty_cpu,
     from_dlpack,
-    out_of_memory,
 )
 from tilesmith.runtime.signature import Parameter, Result, Signature, describe
 from tilesmith.support.errors import ShapeError, TypeMismatchError, UnknownNameError
@@ -30,6 +31,9 @@ from tilesmith.support.errors import ShapeError, TypeMismatchError, UnknownNameE
 _from_dlpack = cast("Callable[[Any], NDArray]", tvm_ffi.from_dlpack)
 _SMALL = 4096  # bytes; outputs up to this size come from slabs
 _SLAB_ROWS = 16
+_MOST_KEPT, _KEPT = 2 << 20, 2
+"""Bytes of results whose memory is used again, and of how many a function keeps it. Two, as a
+program often holds a result until it has the next one."""
 
 
 class _Workspace:
@@ -75,6 +79,30 @@ class _Expected:
             self.numpy_dtype = param.dtype.numpy() if native else None
 
 
+# `carray`: compact, aligned to its elements and writable (DLPack refuses others)
+_COMPARISON = """(
+    x{k}.dtype is numpy_{k} and x{k}.shape == shape_{k} and x{k}.flags.carray
+    if x{k}.__class__ is ndarray else
+    x{k}.__class__ is NDArray and x{k}.dtype is dtype_{k} and x{k}.shape == shape_{k}
+    and x{k}.is_contiguous() and x{k}.__dlpack_device__()[0] == 1
+)"""
+
+
+def _comparison(expected: Sequence[_Expected]) -> Callable[[Sequence[Any]], bool]:
+    """Return a function that tells whether tensors can be used as they are. Without a loop it takes
+    half the time.
+    """
+    names: dict[str, Any] = {"ndarray": numpy.ndarray, "NDArray": NDArray}
+    for k, one in enumerate(expected):
+        names |= {f"dtype_{k}": one.dtype, f"numpy_{k}": one.numpy_dtype, f"shape_{k}": one.shape}
+    count = range(len(expected))
+    given = "".join([f"x{k}, " for k in count])
+    wanted = " and ".join([_COMPARISON.format(k=k) for k in count]) or "True"
+    exec(f"def fits(inputs):\n    [{given}] = inputs\n    return {wanted}", names)
+    made: Callable[[Sequence[Any]], bool] = names["fits"]
+    return made
+
+
 class CompiledFunction:
     """A function of an executable. Call it with NDArrays, numpy arrays or DLPack tensors, by
     position or by name; several threads may call it at once."""
@@ -95,24 +123,26 @@ class CompiledFunction:
         self._count = len(signature.params)
         leaves = [leaf for param in signature.params for leaf in param.leaves()]
         self._expected = [_Expected(leaf) for leaf in leaves]
-        self._is_flat = all(param.kind == "tensor" for param in signature.params)
-        self._is_static = (
-            shapes_function is None
-            and not signature.has_frame
-            and all(leaf.is_static for leaf in leaves)
-        )
+        self._fits: Callable[[Sequence[Any]], bool] | None = None
         results = list(enumerate(signature.result.leaves()))
         self._same_as = [(number, leaf.argument) for number, leaf in results if leaf.argument >= 0]
-        self._is_static &= not self._same_as
+        self._is_plain = (
+            shapes_function is None
+            and not signature.has_frame
+            and not self._same_as
+            and all(param.kind == "tensor" for param in signature.params)
+            and all(leaf.is_static for leaf in leaves)
+        )
         self._results = [
             (number, leaf)
             for number, leaf in results
             if not leaf.is_made_inside and leaf.argument < 0
         ]
-        self._makers = [_maker(leaf) for _, leaf in self._results if leaf.kind != "shape"]
+        self._makers = [result_maker(leaf) for _, leaf in self._results if leaf.kind != "shape"]
         self._is_single = signature.result.kind == "tensor"
         self._extents = sum([len(leaf.shape) for _, leaf in self._results]) + 1
         self._workspace_bytes = signature.workspace_bytes or 0
+        self._is_small = self._is_plain and self._is_single and not self._workspace_bytes
         self._free: list[_Workspace] = []
 
     @property
@@ -128,41 +158,40 @@ class CompiledFunction:
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
         if named or len(inputs) != self._count:
             inputs = self._bind(inputs, named)
-        if not (self._is_static and self._is_flat):
+        if not self._is_plain:
             return self._call_general(inputs)
-        arguments = []
-        for value, expected in zip(inputs, self._expected):
-            kind = type(value)
-            if kind is NDArray:
-                usable = (
-                    value.dtype is expected.dtype
-                    and value.shape == expected.shape
-                    and value.is_contiguous()
-                    and value.__dlpack_device__()[0] == 1
-                )
-            else:
-                # `carray`: compact, aligned to its elements and writable (DLPack refuses others)
-                usable = (
-                    kind is numpy.ndarray
-                    and value.dtype is expected.numpy_dtype
-                    and value.shape == expected.shape
-                    and value.flags.carray
-                )
-            arguments.append(value if usable else self._convert(value, expected, {}))
-        outputs = [make() for make in self._makers]
+        fits = self._fits
+        if fits is None:
+            fits = self._fits = _comparison(self._expected)
+        if fits(inputs):
+            if self._is_small:  # `_run`, written out
+                output = self._makers[0]()
+                self._function(*inputs, output, self._constants, 0)
+                return output
+            return self._run(inputs)
+        # which returns what can be used as it is
+        return self._run([self._convert(*pair, {}) for pair in zip(inputs, self._expected)])
+
+    def _run(self, arguments: Sequence[Any]) -> Any:
+        """Run a function of static sizes with tensors that fit."""
+        workspace = None
+        address = 0
         if self._workspace_bytes:
             try:
                 workspace = self._free.pop()
             except IndexError:
                 workspace = _Workspace(self._workspace_bytes)
-            try:
-                self._function(*arguments, *outputs, self._constants, workspace.address)
-            finally:
+            address = workspace.address
+        try:
+            if self._is_single:
+                output = self._makers[0]()
+                self._function(*arguments, output, self._constants, address)
+                return output
+            outputs = [make() for make in self._makers]
+            self._function(*arguments, *outputs, self._constants, address)
+        finally:
+            if workspace is not None:
                 self._free.append(workspace)
-        else:
-            self._function(*arguments, *outputs, self._constants, 0)
-        if self._is_single:
-            return outputs[0]
         return _rebuild(self.signature.result, iter(outputs))
 
     # -- symbolic sizes, nested tuples, numbers -------------------------------------------------
@@ -349,7 +378,7 @@ class CompiledFunction:
         return f"<compiled {self.signature}>"
 
 
-def _maker(leaf: Result) -> Callable[[], NDArray]:
+def result_maker(leaf: Result) -> Callable[[], NDArray]:
     """Return a function that makes the output tensor of a leaf with a static shape."""
     dtype = leaf.dtype
     assert dtype is not None
@@ -366,26 +395,58 @@ def _maker(leaf: Result) -> Callable[[], NDArray]:
     size = dtype.nbytes
     for extent in shape:
         size *= extent
-    if size <= _SMALL:
-        return _slab_maker(shape, numpy_dtype, size)
-    size += ALIGNMENT
-    make_buffer, make_array, plain = numpy.empty, numpy.ndarray, numpy.dtype("uint8")
+    if size > _MOST_KEPT:
+        return lambda: _from_dlpack(aligned_numpy(shape, numpy_dtype))
+    if size > _SMALL:
+        return _keeping(lambda: aligned_numpy(shape, numpy_dtype))
+    return _keeping(_from_slabs(shape, numpy_dtype, size))
+
+
+def _references_of_one() -> int:
+    """Return what `getrefcount` says of an object that nothing but a local variable refers to."""
+    alone = object()
+    return getrefcount(alone)
+
+
+_ALONE = _references_of_one()
+
+
+def _keeping(make_array: Callable[[], numpy.ndarray]) -> Callable[[], NDArray]:
+    """Return a function that makes tensors, and takes the memory of one that it made before where
+    nothing refers to that any more: half of what a small call costs is to make its result.
+    """
+    kept: deque[numpy.ndarray] = deque(maxlen=_KEPT)
+    take, keep = kept.popleft, kept.append
+
+    def made_of(array: numpy.ndarray) -> NDArray:
+        made = _from_dlpack(array)
+        keep(array)
+        return made
 
     def make() -> NDArray:
-        # `aligned_numpy`, written out for the known size and dtype
         try:
-            buffer = make_buffer(size, plain)
-        except (MemoryError, ValueError):
-            raise out_of_memory(size) from None
-        offset = -_from_dlpack(buffer).data_ptr() % ALIGNMENT
-        return _from_dlpack(make_array(shape, numpy_dtype, buffer, offset))
+            array = take()  # no other thread sees it until it has a tensor again
+            if getrefcount(array) == _ALONE:  # a tensor holds a reference
+                made = _from_dlpack(array)
+                keep(array)
+                return made
+            keep(array)
+            array = take()
+            if getrefcount(array) == _ALONE:
+                return made_of(array)
+            keep(array)
+        except IndexError:  # there are fewer, or other threads have them
+            pass
+        return made_of(make_array())
 
     return make
 
 
-def _slab_maker(shape: tuple[int, ...], dtype: numpy.dtype, size: int) -> Callable[[], NDArray]:
-    """Return a function that cuts small outputs from slabs, which costs a fifth of an allocation
-    each. A slab lives as long as one of its tensors.
+def _from_slabs(
+    shape: tuple[int, ...], dtype: numpy.dtype, size: int
+) -> Callable[[], numpy.ndarray]:
+    """Return a function that cuts small arrays from slabs, which costs a fifth of an allocation
+    each. A slab lives as long as one of its arrays.
     """
     row = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
     strides = [dtype.itemsize]
@@ -394,14 +455,14 @@ def _slab_maker(shape: tuple[int, ...], dtype: numpy.dtype, size: int) -> Callab
     strides = strides[: len(shape)]
     ready: list[numpy.ndarray] = []
 
-    def make() -> NDArray:
+    def make() -> numpy.ndarray:
         try:
-            return _from_dlpack(ready.pop())
+            return ready.pop()
         except IndexError:
             slab = aligned_numpy((_SLAB_ROWS * row,), numpy.dtype("uint8"))
             rows = numpy.ndarray((_SLAB_ROWS, *shape), dtype, slab, 0, (row, *strides))
             ready.extend(list(rows) if shape else [rows[i, ...] for i in range(_SLAB_ROWS)])
-            return make()
+            return ready.pop()
 
     return make
 

@@ -19,7 +19,9 @@ A message is a frame: the size of a JSON text, the text {"data": …, "sizes": [
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import math
 import os
 import queue
 import signal
@@ -243,7 +245,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Processes that take jobs in the order in which they are submitted.
+    """Processes that take jobs in the order in which they are submitted, urgent ones first.
 
     All processes start at once, before there are jobs. The pool ends with `close`, as a context
     manager, or with the program.
@@ -257,7 +259,8 @@ class WorkerPool:
         more: Mapping[str, str] | None = None,
     ) -> None:
         self._start = partial(Worker, module, tuple(arguments), more)
-        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._jobs: queue.PriorityQueue[tuple[float, int, Any]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._closed = False
         self._threads = []
         for _ in range(max(1, count)):
@@ -271,18 +274,21 @@ class WorkerPool:
         """Number of processes."""
         return len(self._threads)
 
-    def submit(self, data: Any, blobs: Blobs = (), timeout: float | None = None) -> Future[Any]:
-        """Give a job to the next idle worker. The future's result is (data, blobs); its exception
-        what the worker raised, or CodegenError when the worker died or exceeded `timeout`."""
+    def submit(
+        self, data: Any, blobs: Blobs = (), timeout: float | None = None, urgency: float = 0
+    ) -> Future[Any]:
+        """Give a job to the next idle worker; of the jobs that wait, the most urgent is the first.
+        The future's result is (data, blobs); its exception what the worker raised, or CodegenError
+        when the worker died or exceeded `timeout`."""
         if self._closed:
             raise InternalError("the pool of workers is closed")
         future: Future[Any] = Future()
-        self._jobs.put((future, data, blobs, timeout))
+        self._jobs.put((-urgency, next(self._numbers), (future, data, blobs, timeout)))
         return future
 
     def _run(self, worker: Worker) -> None:
         while True:
-            job = self._jobs.get()
+            _, _, job = self._jobs.get()
             if job is None:
                 worker.close()
                 return
@@ -301,7 +307,7 @@ class WorkerPool:
         if not self._closed:
             self._closed = True
             for _ in self._threads:
-                self._jobs.put(None)
+                self._jobs.put((math.inf, next(self._numbers), None))
             for thread in self._threads:
                 thread.join()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from tilesmith.relax.expr import Call
-from tilesmith.relax.transform.tiled_weights import tiled_weights
+from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.relax.transform.two_sums import two_sums_convolution
 from tilesmith.relax.transform.winograd import winograd_convolution
 from tilesmith.support.fallbacks import record_fallback
@@ -20,7 +20,7 @@ __all__ = ["convolution_in_fewer_steps"]
 
 
 def convolution_in_fewer_steps(
-    builder: Any,
+    kernels: RepeatedKernels,
     call: Call,
     last: Callable[[], Any],
     weights: numpy.ndarray,
@@ -32,9 +32,9 @@ def convolution_in_fewer_steps(
     ``last`` gives the data with its channels last. None where direct sums take less time.
     """
     wide = weights.astype("float32", copy=False)
-    made = winograd_convolution(builder, last, wide, options, out, tiled_weights, machine)
+    made = winograd_convolution(kernels, last, wide, options, out, machine)
     if made is None:
-        return two_sums_convolution(builder, last, weights, options, out, machine)
+        return two_sums_convolution(kernels, last, weights, options, out, machine)
     if wide is not weights:
         record_fallback("precision", call.op.name, "Winograd's weights are float32")
     return made

@@ -18,6 +18,7 @@ from tilesmith.relax import op as operators
 from tilesmith.relax.analysis import bindings_of, remove_all_unused, used_vars
 from tilesmith.relax.expr import Call, Constant, Function, Var, known_struct_info
 from tilesmith.relax.expr_functor import PyExprMutator
+from tilesmith.runtime import nd
 from tilesmith.support.fallbacks import record_fallback
 
 _MULTIPLY, _ADD = operators.multiply.op, operators.add.op
@@ -103,14 +104,17 @@ class _FoldScale(PyExprMutator):
         if own.shape is None or own.ndim != info.ndim:
             return None
         factors = _factors(scale, own.ndim, axes[0])
-        weight = value.args[1].data.numpy_view()
+        constant: Any = value.args[1]
+        weight = constant.data.numpy_view()
         if factors is None or factors.size not in (1, weight.shape[axes[1]]):
             _record(value, "the factors are not one for each output channel")
             return None
         shape = [1] * weight.ndim
         shape[axes[1]] = -1
-        scaled = (weight * factors.reshape(shape)).astype(weight.dtype, copy=False)
-        args = (value.args[0], Constant(numpy.asarray(scaled, order="C")), *value.args[2:])
+        scaled = nd.empty(weight.shape, constant.data.dtype)
+        product, factors = scaled.numpy_view(), factors.reshape(shape)
+        numpy.multiply(weight, factors, out=product, casting="unsafe")
+        args = (value.args[0], Constant(scaled), *value.args[2:])
         return Call(value.op, args, value.attrs, value.sinfo_args, value.span)
 
     def _fold_sum(self, total: Call, scale: Constant, info: Any) -> Any:

@@ -59,6 +59,7 @@ from tilesmith.relax.transform.pair_products import (
     has_dot_products_of_pairs,
     in_pairs,
 )
+from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.relax.transform.transposed_convolution import interleaved, phase_convolution
 from tilesmith.runtime.dtype import DataType
@@ -135,6 +136,7 @@ class _Pack(PyExprMutator):
         self.packed_weights: dict[Any, tuple[Constant, Any]] = {}  # with the weights: by address
         self.lone: set[int] = set()
         self.is_lone = False
+        self.kernels = RepeatedKernels(self.builder_)
         self.flat = FlatPixels(self.builder_, self.lookup_binding)
         self.bytes = None
         if instruction is not None:
@@ -290,7 +292,7 @@ class _Pack(PyExprMutator):
         if groups == 1 and _dtype(call) == "float32" and array.dtype != "bfloat16":
             last = partial(self.channels_last, data)
             made = convolution_in_fewer_steps(
-                self.builder_, call, last, array, options, _sizes(call), self.machine
+                self.kernels, call, last, array, options, _sizes(call), self.machine
             )
             if made is not None:
                 return made
@@ -298,13 +300,13 @@ class _Pack(PyExprMutator):
             packed, in_words = self.packed_floats(call, array.transpose(2, 3, 1, 0), width)
             packed_form = topi.nn.conv2d_nhwc_pairs if in_words else topi.nn.conv2d_nhwc_packed
             form, given = _read(self, packed_form, call, array.shape[2:], self.channels_last)
-            made = self.builder_.call_te(
+            made = self.kernels.call_te(
                 form, given, packed, array.shape[0], *options, primfunc_name_hint="conv2d"
             )
             made = self.with_dtype(call, made)
         elif is_depthwise:
             flat = const(array[:, 0].transpose(1, 2, 0))
-            made = self.builder_.call_te(
+            made = self.kernels.call_te(
                 topi.nn.depthwise_conv2d_nhwc_packed, self.wide_last(call, data), flat, *options,
                 primfunc_name_hint="depthwise_conv2d",
             )  # fmt: skip
@@ -313,7 +315,7 @@ class _Pack(PyExprMutator):
                 array, groups, out and out[3], self.machine, _dtype(call) == "float32"
             )
             form, given = _read(self, form, call, array.shape[2:], partial(self.wide_last, call))
-            made = self.builder_.call_te(
+            made = self.kernels.call_te(
                 form, given, *rest, *options, primfunc_name_hint="grouped_conv2d"
             )
         else:
@@ -484,9 +486,7 @@ class _Pack(PyExprMutator):
                 return made
         packed, in_words = self.packed_floats(call, array, width)
         form = topi.nn.matmul_pairs if in_words else topi.nn.matmul_packed
-        made = self.builder_.call_te(
-            form, data, packed, array.shape[1], primfunc_name_hint="matmul"
-        )
+        made = self.kernels.call_te(form, data, packed, array.shape[1], primfunc_name_hint="matmul")
         return self.with_dtype(call, made)
 
     def elementwise(self, call: Call) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from tilesmith import topi
-from tilesmith.relax.block_builder import BlockBuilder
+from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
 from tilesmith.relax.transform.tiled_weights import tiled_weights
 from tilesmith.schedule_rules.contractions.tiles import two_sums_columns
 from tilesmith.target.machine import MachineModel
@@ -27,7 +27,7 @@ _FEWEST_STEPS = 8
 
 
 def two_sums_convolution(
-    builder: BlockBuilder,
+    kernels: RepeatedKernels,
     data: Callable[[], Any],
     weights: numpy.ndarray,
     options: list[list[int]],
@@ -45,7 +45,7 @@ def two_sums_convolution(
         return None
     pairs = weights.transpose(2, 3, 1, 0).reshape(ky, kx, inputs // 2, 2, outputs)
     side_by_side = pairs.swapaxes(-1, -2).reshape(ky, kx, inputs // 2, 2 * outputs)
-    return builder.call_te(
+    return kernels.call_te(
         topi.nn.conv2d_nhwc_two_sums, data(), tiled_weights(side_by_side, 2 * width), outputs,
         *options, primfunc_name_hint="conv2d",
     )  # fmt: skip

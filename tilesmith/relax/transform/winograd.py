@@ -16,8 +16,9 @@ import numpy
 from tilesmith import topi
 from tilesmith.ir.pass_context import PassContext, register_config_option
 from tilesmith.relax.analysis.op_pattern import FusionKind
-from tilesmith.relax.block_builder import BlockBuilder
 from tilesmith.relax.expr import Constant
+from tilesmith.relax.transform.repeated_kernels import RepeatedKernels
+from tilesmith.runtime import nd
 from tilesmith.schedule_rules.contractions.winograd_cost import ConvolutionSize, winograd_plan
 from tilesmith.target.machine import MachineModel
 
@@ -34,12 +35,11 @@ register_config_option(
 
 
 def winograd_convolution(
-    builder: BlockBuilder,
+    kernels: RepeatedKernels,
     channels_last: Callable[[], Any],
     weights: numpy.ndarray[Any, Any],
     options: Sequence[Sequence[int]],
     result: Sequence[int | None] | None,
-    tiled: Callable[[numpy.ndarray, int], Constant],
     machine: MachineModel,
 ) -> Any:
     """Return a convolution by OIHW weights with its channels last; None if that is not possible or
@@ -58,10 +58,12 @@ def winograd_convolution(
     plan = winograd_plan(size, machine, tolerance)
     if plan is None:
         return None
-    points = topi.nn.winograd_points(weights, plan.tile)
-    return builder.call_te(
-        topi.nn.conv2d_nhwc_winograd, channels_last(), tiled(points, plan.width),
-        weights.shape[0], list(padding), plan.tile, plan.rows,
+    outputs, inputs = weights.shape[:2]
+    points = nd.empty((-(-outputs // plan.width), (plan.tile + 2) ** 2, inputs, plan.width))
+    topi.nn.winograd_points(weights, plan.tile, points.numpy_view())
+    return kernels.call_te(
+        topi.nn.conv2d_nhwc_winograd, channels_last(), Constant(points), outputs,
+        list(padding), plan.tile, plan.rows,
         primfunc_name_hint="conv2d_winograd",
         primfunc_attrs={"op_pattern": int(FusionKind.OUT_ELEMWISE_FUSABLE)},
     )  # fmt: skip

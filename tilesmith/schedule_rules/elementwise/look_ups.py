@@ -13,6 +13,8 @@ vectors, once for all rows if they are the same.
 
 from __future__ import annotations
 
+import math
+
 from tilesmith.ir import IntImm
 from tilesmith.ir.queries import mentions
 from tilesmith.schedule_rules.loops import PARTITIONED, loop_extent, split_loops
@@ -20,7 +22,7 @@ from tilesmith.schedule_rules.work import cycles_of
 from tilesmith.target.machine import MachineModel
 from tilesmith.tir import Block, BufferLoad, BufferStore
 from tilesmith.tir.queries import loads
-from tilesmith.tir.schedule import BlockRV, Schedule
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["looks_up", "schedule_look_up"]
 
@@ -29,6 +31,7 @@ _CHUNK = 128
 waits for memory: a tenth slower for elements from L2.)"""
 _SHARED = 4096
 """Places that are computed once for all rows: they stay in L1."""
+_ROWS_FOR_A_THREAD = 8
 _STEPS = 8  # of the copying loop that run together
 
 
@@ -53,13 +56,14 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
     spatial, _ = split_loops(sch, block, sch.get_loops(block))
     cycles = cycles_of(sch, [block], machine, 1)
     *outer, row = spatial
+    rows = list(outer)
     extent = loop_extent(sch, row)
     places = sch.cache_index(block, "local")
     own = [one for one in places if not _is_shared(sch, one)]
+    uneven = None
     if (own or not outer) and (extent is None or extent > _CHUNK):
         tiles, row = sch.split(row, [None, _CHUNK])
-        if extent is None or extent % _CHUNK:
-            sch.annotate(tiles, *PARTITIONED)
+        uneven = tiles if extent is None or extent % _CHUNK else None
         outer.append(tiles)
         own = [one for one in places if one in own or len(outer) == 1]
     for one in places:
@@ -68,8 +72,22 @@ def schedule_look_up(sch: Schedule, block: BlockRV, machine: MachineModel, threa
         _vectorize(sch, one, machine.lanes(32))
     sch.annotate(row, "llvm.loop.vectorize.enable", False)
     sch.annotate(row, "llvm.loop.unroll.count", _STEPS)
+    divided: list[LoopRV] = []
     if threads > 1 and cycles >= machine.fewest_parallel_cycles and outer:
-        sch.parallel(sch.fuse(*outer))
+        divided = rows if _are_enough(sch, rows, threads) else outer
+    if uneven is not None and (uneven not in divided or len(divided) == 1):
+        sch.annotate(uneven, *PARTITIONED)  # not a part of a loop that is made of several
+    if divided:
+        sch.parallel(sch.fuse(*divided) if len(divided) > 1 else divided[0])
+
+
+def _are_enough(sch: Schedule, rows: list[LoopRV], threads: int) -> bool:
+    """Return whether threads can divide whole rows: only the last part of a row needs checks, which
+    then stay there.
+    """
+    sizes = [loop_extent(sch, one) for one in rows]
+    known = [size for size in sizes if size is not None]
+    return len(known) == len(sizes) and math.prod(known) >= _ROWS_FOR_A_THREAD * threads
 
 
 def _is_shared(sch: Schedule, block: BlockRV) -> bool:

@@ -27,24 +27,40 @@ __all__ = ["conv2d_nhwc_winograd", "winograd_points"]
 
 _TAPS = 3
 _PART = 64
-"""The weights of so many outputs and inputs are transformed at a time."""
+"""The weights of about so many outputs and inputs are transformed at a time."""
 Array = numpy.ndarray[Any, Any]
 
 
-def winograd_points(weights: Array, tile: int) -> Array:
-    """Return OIHW weights of 3 by 3 taps as ``(points, C, O)``, summed in float64."""
+def winograd_points(weights: Array, tile: int, made: Array) -> Array:
+    """Write OIHW weights of 3 by 3 taps into ``made`` (tiles of outputs, points, C, T), summed in
+    float64, with zeros behind the last output; return it.
+    """
     _, _, weight_matrix = _matrices(tile)
     count, (outputs, inputs) = len(weight_matrix), weights.shape[:2]
-    points = numpy.empty((count, count, inputs, outputs), weights.dtype)
-    for o in range(0, outputs, _PART):
+    tiles, width = made.shape[0], made.shape[-1]
+    points = made.reshape(tiles, count, count, inputs, width).transpose(1, 2, 3, 0, 4)
+    for first, some, columns in _groups(outputs, width):
+        points[..., first, columns:] = 0
+        o = first * width
         for c in range(0, inputs, _PART):  # parts whose sums stay in the cache
-            part = weights[o : o + _PART, c : c + _PART].transpose(2, 3, 1, 0)
-            taps = part.astype("float64", order="C")
+            part = weights[o : o + some * columns, c : c + _PART].transpose(2, 3, 1, 0)
+            taps = part.astype("float64", order="C").reshape(*part.shape[:3], some, columns)
+            place = (slice(c, c + _PART), slice(first, first + some), slice(columns))
             for y, row in enumerate(weight_matrix):
                 half = _weighted(row, taps)
                 for x, column in enumerate(weight_matrix):
-                    points[y, x, c : c + _PART, o : o + _PART] = _weighted(column, half)
-    return points.reshape(-1, inputs, outputs)
+                    points[(y, x, *place)] = _weighted(column, half)
+    return made
+
+
+def _groups(outputs: int, width: int) -> list[tuple[int, int, int]]:
+    """Return the tiles of outputs that are transformed together: the first one, how many they are,
+    and the columns that each of them has.
+    """
+    full, rest = divmod(outputs, width)
+    many = max(1, _PART // width)
+    found = [(first, min(many, full - first), width) for first in range(0, full, many)]
+    return [*found, (full, 1, rest)] if rest else found
 
 
 def _weighted(factors: Array, parts: Array) -> Array:
