@@ -13,8 +13,8 @@ from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "BRANCHES", "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "describe", "is_marked", "iterator_extent",
-    "joins_elements", "loop_extent", "split_loops", "step",
+    "BRANCHES", "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "describe", "is_marked",
+    "iterator_extent", "joins_elements", "loop_extent", "split_loops", "step",
 ]  # fmt: skip
 
 FEWEST_FOR_THREADS = 1 << 16

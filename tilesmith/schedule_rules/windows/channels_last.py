@@ -52,7 +52,7 @@ _UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
 _SPILLED = 1.12
 """How much longer a tile takes whose results and weights exceed the registers."""
 _WAITING_FOR_L2 = 0.9
-"""The share of the time for bytes from L2 that computing does not hide: windows have little of it."""
+"""The share of the time for bytes from L2 that computing does not hide: windows compute little."""
 _FILLED = 0.85
 """The share of L1 that rows of windows may fill and still be there for the windows below."""
 
