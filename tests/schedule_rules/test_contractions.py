@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -255,3 +258,15 @@ def test_the_largest_block_of_rows_decides_how_long_threads_take():
         alone = predict(pixels, candidate, ZEN_AVX512, 1)
         both = predict(pixels, candidate, ZEN_AVX512, 2)
         assert both.compute == pytest.approx(alone.compute * share)
+
+
+def test_results_of_a_register_tile_are_finished_one_by_one():
+    """Sums, limits and stores take turns: stores side by side keep multiply-adds waiting."""
+    shapes = {"x": (64, 16), "y": (16, 48), "z": (48,)}
+    x, y, z = [te.placeholder(shape, name=name) for name, shape in shapes.items()]
+    made = topi.nn.relu(topi.add(topi.matmul(x, y), z))
+    function = default_schedule(te.create_prim_func([x, y, z, made]), Target(ZEN))
+    text = ts.build(function, target=ZEN).get_source("asm")
+    kinds = re.findall(r"^\t(vaddps|vmaxps|vmovups)\t", text, re.MULTILINE)
+    longest = max(len(list(run)) for kind, run in itertools.groupby(kinds) if kind == "vaddps")
+    assert kinds.count("vaddps") >= 12 and longest <= 3
