@@ -230,8 +230,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
         stop = loop.min + loop.extent
         middle = Replacer(decided, value, fold=False).visit(body)
-        if in_branches and all(isinstance(one, IntImm) for one in (loop.min, begin, end, stop)):
-            limits = [int(one) for one in (loop.min, begin, end, stop)]
+        ends = (loop.min, begin, end, self.analyzer.simplify(stop))
+        limits = [one.value for one in ends if isinstance(one, IntImm)]
+        if in_branches and len(limits) == len(ends):
             return self.branches(loop, limits, [renew_defs(body), middle, renew_defs(body)])
         parts = [
             self.part(loop, loop.min, begin, renew_defs(body)),
