@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -237,3 +240,33 @@ def test_blocks_divide_the_tiles_of_rows_where_they_can():
         one.block for one in candidates(pixels, ZEN_AVX512, 2) if one.rows == 14 and one.block
     }
     assert len(blocks) > 1 and all(224 % block == 0 for block in blocks)
+
+
+@pytest.mark.parametrize(("rows", "block"), [(13, 2), (5, 5), (7, 4)])
+def test_the_last_block_of_rows_is_a_branch_with_tiles_of_constant_size(rows, block):
+    made = with_candidate(matmul(49, 24, 40), Candidate(rows, 2, block, False), threads=2)
+    lowered = ts.lower(made).script()
+    assert lowered.count("T.parallel") == 1 and "else:" in lowered
+    assert "T.min(" not in lowered and "T.likely" not in lowered
+    check(made, 49, 24, 40)
+
+
+def test_the_largest_block_of_rows_decides_how_long_threads_take():
+    pixels = product(49, 960, 160, packed_width=32, may_pack=False)
+    for rows, block, share in ((7, 4, 28 / 49), (5, 5, 25 / 49)):
+        candidate = Candidate(rows, 2, block, False)
+        alone = predict(pixels, candidate, ZEN_AVX512, 1)
+        both = predict(pixels, candidate, ZEN_AVX512, 2)
+        assert both.compute == pytest.approx(alone.compute * share)
+
+
+def test_results_of_a_register_tile_are_finished_one_by_one():
+    """Sums, limits and stores take turns: stores side by side keep multiply-adds waiting."""
+    shapes = {"x": (64, 16), "y": (16, 48), "z": (48,)}
+    x, y, z = [te.placeholder(shape, name=name) for name, shape in shapes.items()]
+    made = topi.nn.relu(topi.add(topi.matmul(x, y), z))
+    function = default_schedule(te.create_prim_func([x, y, z, made]), Target(ZEN))
+    text = ts.build(function, target=ZEN).get_source("asm")
+    kinds = re.findall(r"^\t(vaddps|vmaxps|vmovups)\t", text, re.MULTILINE)
+    longest = max(len(list(run)) for kind, run in itertools.groupby(kinds) if kind == "vaddps")
+    assert kinds.count("vaddps") >= 12 and longest <= 3

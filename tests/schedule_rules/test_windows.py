@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from tilesmith.schedule_rules import default_schedule
 from tilesmith.schedule_rules.windows.channels_last import Windows, best_window_tile, find_windows
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
-from tilesmith.target.machine import AVX512, machine_model
+from tilesmith.target.machine import AVX512, ZEN_AVX512, machine_model
 from tilesmith.tir.schedule import Schedule
 
 TWO_THREADS = Target("llvm -num-cores=2")
@@ -222,3 +224,11 @@ def test_tiles_fit_the_registers(extent, columns):
             assert tile.rows * tile.vectors < machine.vector_registers
     tile = best_window_tile(56, 144, Windows(2, 3, 9, 1, 1, True), AVX512)
     assert 56 % tile.rows == 0 and 9 % tile.vectors == 0  # 9 vectors of channels
+
+
+def test_rows_of_windows_leave_room_in_the_first_cache():
+    many = best_window_tile(56, 96, Windows(2, 3, 9, 2, 1, True), ZEN_AVX512)
+    few = best_window_tile(14, 192, Windows(2, 3, 9, 2, 1, True), ZEN_AVX512)
+    assert many.vectors == 1 and few.vectors == 3  # three rows of 112 elements, or of 28
+    large = replace(ZEN_AVX512, l1_bytes=1 << 20)
+    assert best_window_tile(56, 96, Windows(2, 3, 9, 2, 1, True), large).vectors == 3

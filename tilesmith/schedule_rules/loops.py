@@ -13,14 +13,17 @@ from tilesmith.tir.queries import loads
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "describe", "is_marked", "iterator_extent",
-    "joins_elements", "loop_extent", "split_loops", "step",
+    "BRANCHES", "FEWEST_FOR_THREADS", "PARTITIONED", "TAILS", "describe", "is_marked",
+    "iterator_extent", "joins_elements", "loop_extent", "split_loops", "step",
 ]  # fmt: skip
 
 FEWEST_FOR_THREADS = 1 << 16
 """Elements below which a parallel loop costs more than it saves."""
 PARTITIONED = ("pragma_loop_partition_hint", True)
 """The annotation of a loop whose whole tiles are to run without the condition of the last one."""
+BRANCHES = ("pragma_loop_partition_branches", True)
+"""The annotation of such a loop that is parallel: its last iteration stays one of the loop, with
+code of its own, so that threads share it, too."""
 TAILS = "pragma_loop_partition_tails"
 """The annotation of such a loop of register tiles whose last tile has an open number of rows: it
 gets code for each; its value is the number of rows of a whole tile."""

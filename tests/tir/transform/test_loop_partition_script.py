@@ -379,6 +379,62 @@ def test_what_no_condition_guards_stays_in_a_loop(size):
     assert "==" not in got.script()
 
 
+@T.prim_func
+def with_blocks(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    A = T.match_buffer(a, (49,))
+    B = T.match_buffer(b, (49,))
+    for i in T.parallel(
+        2,
+        annotations={"pragma_loop_partition_hint": True, "pragma_loop_partition_branches": True},
+    ):
+        for j in T.serial(5, annotations={"pragma_loop_partition_hint": True}):
+            for k in T.serial(5, annotations={"pragma_loop_partition_hint": True}):
+                if i * 25 + j * 5 + k < 49:
+                    B[i * 25 + j * 5 + k] = A[i * 25 + j * 5 + k] * T.float32(2)
+
+
+@T.prim_func
+def blocks_in_branches(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    A = T.match_buffer(a, (49,))
+    B = T.match_buffer(b, (49,))
+    for i in T.parallel(2):
+        if i < 1:
+            for j, k in T.grid(5, 5):
+                B[j * 5 + k] = A[j * 5 + k] * T.float32(2)
+        else:
+            for j, k in T.grid(4, 5):
+                B[j * 5 + k + 25] = A[j * 5 + k + 25] * T.float32(2)
+            for k in range(4):
+                B[k + 45] = A[k + 45] * T.float32(2)
+
+
+def test_parts_of_a_parallel_loop_are_branches():
+    check(with_blocks, blocks_in_branches, transform.LoopPartition(), transform.Simplify())
+
+
+@T.prim_func
+def open_blocks(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "main"})
+    m = T.int64(is_size_var=True)
+    A = T.match_buffer(a, (m,))
+    B = T.match_buffer(b, (m,))
+    for i in T.parallel(
+        (m + T.int64(3)) // T.int64(4),
+        annotations={"pragma_loop_partition_hint": True, "pragma_loop_partition_branches": True},
+    ):
+        for j in range(T.int64(4)):
+            if i * T.int64(4) + j < m:
+                B[i * T.int64(4) + j] = A[i * T.int64(4) + j] * T.float32(2)
+
+
+def test_parts_of_open_extent_are_loops():
+    got = apply(open_blocks, transform.LoopPartition(), transform.Simplify())
+    assert got.script().count("T.parallel") == 2
+    assert_same_results(open_blocks, got, {"m": 6})
+
+
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 9])
 @pytest.mark.parametrize("condition", ["i >= 4", "i < n - 4", "i < 4", "4 <= i and i < n - 2"])
 def test_parts_of_a_loop_that_is_too_short_for_them(condition, size):

@@ -8,15 +8,20 @@ some code ("Cannot select"), so code for foreign targets is compiled in such a c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 _initialised = False
 _options_set = False
 _lock = threading.Lock()
+_emission_lock = threading.Lock()
+_IN_ORDER = ("atom", "bonnell")
+"""CPUs of the family x86 that run instructions in the order of the code."""
 
 
 class TextError(ValueError):
@@ -239,6 +244,30 @@ def _set_options(options: list[str]) -> None:
         _options_set = True
 
 
+@contextlib.contextmanager
+def _order_of_instructions(machine: dict[str, str]) -> Iterator[None]:
+    """Leave instructions in the order in which registers were allocated, where that is better.
+
+    After the allocation LLVM sorts them once more by their latency, for some CPUs, Zen among them.
+    These look far ahead themselves. What the sort does is to put the stores of a register tile
+    side by side, which then keep multiply-adds from their ports: tiles of few steps take up to
+    6 % longer, depthwise convolutions 9 % (measured on Zen 5). LLVM has an option of the process
+    for it only, so it holds while one thread emits.
+    """
+    is_in_order = machine.get("cpu") in _IN_ORDER
+    if is_in_order or not machine["triple"].startswith(("x86_64", "i386", "i686")):
+        yield
+        return
+    from llvmlite import binding
+
+    with _emission_lock:
+        binding.set_option("tilesmith", "-disable-post-ra=true")
+        try:
+            yield
+        finally:
+            binding.set_option("tilesmith", "-disable-post-ra=false")
+
+
 def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     """Return the formats that `request["formats"]` names: "o", "asm", "ll" (optimised text), "bc"
     (bitcode).
@@ -255,15 +284,16 @@ def compile_text(request: dict[str, Any], text: str) -> dict[str, bytes]:
     if text != optimised:
         module = parse(text, [])
     made: dict[str, bytes] = {}
-    for form in request["formats"]:
-        if form == "ll":
-            made[form] = str(module).encode()
-        elif form == "asm":
-            made[form] = machine.emit_assembly(module).encode()
-        elif form == "bc":
-            made[form] = module.as_bitcode()
-        else:
-            made[form] = machine.emit_object(module)
+    with _order_of_instructions(request["machine"]):
+        for form in request["formats"]:
+            if form == "ll":
+                made[form] = str(module).encode()
+            elif form == "asm":
+                made[form] = machine.emit_assembly(module).encode()
+            elif form == "bc":
+                made[form] = module.as_bitcode()
+            else:
+                made[form] = machine.emit_object(module)
     return made
 
 

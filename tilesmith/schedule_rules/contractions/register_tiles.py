@@ -35,7 +35,7 @@ from tilesmith.schedule_rules.contractions.vector_product import (
     is_vector_product,
     schedule_vector_product,
 )
-from tilesmith.schedule_rules.loops import PARTITIONED, TAILS, describe
+from tilesmith.schedule_rules.loops import BRANCHES, PARTITIONED, TAILS, describe
 from tilesmith.schedule_rules.tile_parts import element_consumer, sums_outside, unroll
 from tilesmith.support.errors import ScheduleError
 from tilesmith.target.machine import MachineModel
@@ -175,6 +175,8 @@ def _tile_loops_of(
     for level in levels:
         if level.is_uneven and found.get(level.name):
             sch.annotate(found[level.name][0], *PARTITIONED)
+            if level.name == "blocks":
+                sch.annotate(found[level.name][0], *BRANCHES)
     if found["rows"] and not product.rows_are_known:
         sch.annotate(found["rows"][0], TAILS, candidate.rows)
     return found, inner

@@ -35,9 +35,6 @@ __all__ = ["Decision", "candidates", "choose"]
 _MOST_TILES = 12
 _WORTH_CONSIDERING = 1.2
 """Tiles whose steps take so much longer than the best one's are not considered."""
-_RAGGED = 0.5
-"""How much longer a block takes that ends with a smaller tile: the rows of its tiles are no
-constant, so that their sums lie in memory."""
 _SMALLER_BLOCK = 0.7
 """How much smaller a block may become, so that blocks divide the row tiles."""
 
@@ -102,10 +99,7 @@ def _dividing(block: int, tiles: int) -> int:
 def _unevenness(product: Product, candidate: Candidate, machine: MachineModel) -> float:
     """Return the factor by which smaller last iterations of loops lengthen a candidate's time."""
     uneven = sum([level.is_uneven for level in levels_of(product, candidate, machine)])
-    in_blocks = candidate.block not in (None, 1)
-    is_ragged = in_blocks and product.rows_are_known and product.rows % candidate.rows != 0
-    blocks = product.rows / (candidate.rows * (candidate.block or 1))
-    return UNEVEN**uneven * (1 + _RAGGED / max(1.0, blocks) if is_ragged else 1.0)
+    return UNEVEN**uneven
 
 
 def choose(

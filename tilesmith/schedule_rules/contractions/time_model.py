@@ -264,7 +264,8 @@ def levels_of(product: Product, candidate: Candidate, machine: MachineModel) -> 
         return [batch, columns, shared, Level("rows", tiles, uneven)]
     if candidate.block == 1:
         return [batch, shared, Level("rows", tiles, uneven), columns]
-    blocks = Level("blocks", -(-tiles // candidate.block))
+    is_smaller = product.rows % (candidate.rows * candidate.block) != 0
+    blocks = Level("blocks", -(-tiles // candidate.block), is_smaller)
     uneven = uneven or tiles % candidate.block != 0
     return [batch, shared, blocks, columns, Level("rows", candidate.block, uneven)]
 
@@ -291,7 +292,8 @@ def _share(
     product: Product, candidate: Candidate, shared: list[Level], threads: int, lanes: int
 ) -> float:
     """Return the share of the work of the thread that has the most to do. A smaller last iteration
-    of a loop is divided off from it, and one thread runs it after the others.
+    of a loop is divided off from it, and one thread runs it after the others, but for blocks: a
+    smaller one is a branch of the loop.
     """
     if shared and shared[0].is_uneven:
         size, unit = product.rows, candidate.rows
@@ -299,6 +301,7 @@ def _share(
             size, unit = product.columns, candidate.vectors * lanes
         elif shared[0].name == "blocks":
             unit *= candidate.block or 1
+            return min(1.0, -(-shared[0].count // threads) * unit / size)
         whole, rest = divmod(size, unit)
         return (_ceil(whole / threads) * unit * bool(whole) + rest) / size
     tasks = max(1, math.prod([level.count for level in shared]))

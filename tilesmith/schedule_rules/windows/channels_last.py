@@ -49,6 +49,12 @@ _MOST_ROWS, _MOST_ROWS_OF_ANY = 16, 8
 """Results in a row of a tile, and in one of a symbolic size: those at its ends decide their
 conditions at run time."""
 _UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
+_SPILLED = 1.12
+"""How much longer a tile takes whose results and weights exceed the registers."""
+_WAITING_FOR_L2 = 0.9
+"""The share of the time for bytes from L2 that computing does not hide: windows compute little."""
+_FILLED = 0.85
+"""The share of L1 that rows of windows may fill and still be there for the windows below."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,21 @@ def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
     load = (elements + weights) / machine.loads_per_cycle
     wait = machine.fma_latency * taps
     per_row = (multiply**4 + load**4 + wait**4) ** 0.25 + 1
-    return float((per_row * (plan.taps / taps) + results + 4) / results)
+    spills = results + weights + 2 > machine.vector_registers
+    return float(
+        (per_row * (plan.taps / taps) + results + 4) / results * (_SPILLED if spills else 1.0)
+    )
+
+
+def _waiting(tile: Tile, plan: Windows, extent: int, machine: MachineModel) -> float:
+    """Return the cycles that a vector of results waits for elements from L2. Vectors side by side
+    come faster; as long as a row of tiles leaves L1 enough, each element comes once for all rows.
+    """
+    height = plan.taps // plan.row_taps
+    line = machine.vector_bytes / machine.l2_bandwidth * (1 + 1 / tile.vectors)
+    in_use = (height * plan.stride + 1) * extent * tile.vectors * machine.vector_bytes
+    rows = float(plan.stride) if in_use <= _FILLED * machine.l1_bytes else float(height)
+    return _WAITING_FOR_L2 * line * plan.stride * rows
 
 
 def best_window_tile(
@@ -170,8 +190,10 @@ def best_window_tile(
         whole = math.ceil(row_count / tile.rows) * math.ceil(vector_count / tile.vectors)
         results = whole * tile.rows * tile.vectors
         uneven = bool(row_count % tile.rows) + bool(vector_count % tile.vectors)
-        cycles = window_tile_cost(tile, plan, machine) * results / (row_count * vector_count)
-        return cycles * _UNEVEN_COST**uneven
+        cycles = window_tile_cost(tile, plan, machine)
+        if plan.row_axis is not None and extent is not None and machine.l2_bytes:
+            cycles += _waiting(tile, plan, extent, machine)
+        return cycles * results / (row_count * vector_count) * _UNEVEN_COST**uneven
 
     candidates = [
         Tile(rows, vectors)

@@ -10,6 +10,8 @@ conditions. Loops of constant extent are divided only if they have the hint, or 
 ``partition_const_loop`` of ``tir.LoopPartition`` says so; then at all conditions as well. With
 ``pragma_loop_partition_tails`` the last part is one iteration of known sizes. The parts
 start at zero; in them the conditions are constants where they are decided, for Simplify to remove.
+With ``pragma_loop_partition_branches`` the parts of a loop of constant extent are branches of one
+loop: a parallel one, whose threads share all of them.
 Where the blocks of a grid count as a loop, a branch tells those without the condition. A loop in
 which threads exchange values stays whole if each of them would divide it at another place: all have
 to be in the same iteration.
@@ -68,6 +70,7 @@ __all__ = [
 ]
 
 HINT = "pragma_loop_partition_hint"
+BRANCHES = "pragma_loop_partition_branches"
 _OPPOSITE = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
 
 
@@ -178,6 +181,7 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         self.keep_single = bool(config.get("no_unroll_loop_with_extent_one", False))
         self.hinted: For | None = None  # a loop under an attribute
         self.whole = 0  # the elements of a whole iteration of the next loop, from an attribute
+        self.in_branches = False  # whether the next loop stays one, from an attribute
         self.differing: set[Var] = set()  # variables whose values differ between threads
 
     def visit_default(self, node: Any) -> Any:
@@ -186,8 +190,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
     def visit_For(self, loop: For) -> Stmt:
         hinted = bool(loop.annotations.get(HINT, False)) or loop is self.hinted
         whole, self.whole = self.whole or int(loop.annotations.get(TAILS, 0)), 0
-        if HINT in loop.annotations or whole:
-            hints = (HINT, TAILS)
+        in_branches = self.in_branches or bool(loop.annotations.get(BRANCHES, False))
+        self.in_branches = False
+        if HINT in loop.annotations or whole or in_branches:
+            hints = (HINT, TAILS, BRANCHES)
             kept = {key: value for key, value in loop.annotations.items() if key not in hints}
             loop = loop.with_fields(annotations=kept)
         is_constant = isinstance(loop.extent, IntImm)
@@ -196,16 +202,19 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         )
         if not is_whole and (hinted or self.divide_constant or not is_constant):
             everywhere = hinted or (self.divide_constant and is_constant)
-            divided = self.divided(loop, not everywhere, whole)
+            divided = self.divided(loop, not everywhere, whole, in_branches)
             if divided is not None:
                 return divided
             if hinted and self.unroll_undivided and is_constant and loop.kind is ForKind.SERIAL:
                 loop = loop.with_fields(kind=ForKind.UNROLLED)
         return super().visit_For(loop)
 
-    def divided(self, loop: For, only_likely: bool, whole: int = 0) -> Stmt | None:
+    def divided(
+        self, loop: For, only_likely: bool, whole: int = 0, in_branches: bool = False
+    ) -> Stmt | None:
         """Return the loop in up to three parts; None if no condition can be decided. ``whole``: the
-        last part is for an iteration of fewer elements than that.
+        last part is for an iteration of fewer elements than that; ``in_branches``: the parts are
+        branches of one loop, if their sizes are constant.
         """
         conditions = Conditions(loop.loop_var, only_likely)
         conditions.visit(loop.body)
@@ -221,6 +230,10 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             return None if body is loop.body else super().visit_For(loop.with_fields(body=body))
         stop = loop.min + loop.extent
         middle = Replacer(decided, value, fold=False).visit(body)
+        ends = (loop.min, begin, end, self.analyzer.simplify(stop))
+        limits = [one.value for one in ends if isinstance(one, IntImm)]
+        if in_branches and len(limits) == len(ends):
+            return self.branches(loop, limits, [renew_defs(body), middle, renew_defs(body)])
         parts = [
             self.part(loop, loop.min, begin, renew_defs(body)),
             self.part(loop, begin, end, middle),
@@ -231,6 +244,20 @@ class Partitioner(ScopedAnalyzer, Rewriter):
             tails = tails_by_size(rest, end, decided, conditions.inner, whole, self.analyzer)
         parts.append(self.part(loop, end, stop, renew_defs(body)) if tails is None else tails)
         return stmt_seq(*[self.again(part, loop, only_likely) for part in parts])
+
+    def branches(self, loop: For, limits: list[int], bodies: list[Stmt]) -> Stmt:
+        """Return a loop that runs each body between two limits, and partition the bodies."""
+        var = loop.loop_var
+        found: Stmt | None = None
+        for low, high, body in reversed([*zip(limits, limits[1:], bodies)]):
+            if low >= high:
+                continue
+            if high == low + 1:
+                body = substitute(body, {var: const(low, var.dtype)})
+            self.analyzer.bind(var, Range(low, high))
+            body = self.visit(body)
+            found = body if found is None else IfThenElse(var < high, body, found)
+        return loop.with_fields(body=found)
 
     def longest_stretch(
         self, loop: For, conditions: Conditions, only_likely: bool
@@ -357,6 +384,9 @@ class Partitioner(ScopedAnalyzer, Rewriter):
         if attribute.attr_key == TAILS:
             value: Any = attribute.value
             self.whole = int(value)
+            return self.visit(attribute.body)
+        if attribute.attr_key == BRANCHES:
+            self.in_branches = True
             return self.visit(attribute.body)
         tag = getattr(attribute.node, "thread_tag", "")
         if attribute.attr_key in ("thread_extent", "virtual_thread") and "thread" in tag:
