@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import IRModule
+from tilesmith.ir import IRModule, const
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz import intrinsics
+from tilesmith.testing.fuzz.arithmetic import check_arithmetic
 from tilesmith.testing.fuzz.checks import Checker, Finding
 from tilesmith.testing.fuzz.fields import CONDITION_OPTIONS, apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
@@ -22,6 +23,7 @@ from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.tensor_programs import build_tensors
 from tilesmith.tir import PrimFunc
 from tilesmith.tir.analysis import verify_well_formed
+from tilesmith.tir.stmt import Evaluate
 
 __all__ = ["ONLY", "Case", "make_case", "run_case"]
 
@@ -105,6 +107,8 @@ def run_case(case: Case) -> dict[str, Any]:
     try:
         if "rules" in case:
             checker = rules_checker(case)
+        elif case.get("program") == "arithmetic":
+            checker = Checker(PrimFunc([], Evaluate(const(0, "int32"))), [[]])
         else:
             checker = Checker(build(recipe), argument_sets(recipe))
     except Exception as error:
@@ -126,6 +130,9 @@ PROGRAMS: dict[str, Callable[[dict[str, Any]], PrimFunc]] = {
 def _check(checker: Checker, case: Case, only: str | None) -> None:
     if case.get("program") == "graph":
         check_graph(checker, case)
+        return
+    if case.get("program") == "arithmetic":
+        check_arithmetic(checker, case)
         return
     if case.get("program") == "rules":
         checker.config = case.get("config", {})

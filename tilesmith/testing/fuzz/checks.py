@@ -66,7 +66,7 @@ _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegali
 
 _MOST_STATEMENTS = 200_000
 
-PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "graph")
+PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "graph", "arithmetic")
 
 
 class Finding(Exception):

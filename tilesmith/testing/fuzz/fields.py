@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import draw_form
 from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
@@ -317,6 +318,13 @@ def _rules(case: Case, rng: random.Random) -> None:
     case["extra"], case["config"] = [], {}
 
 
+def _arithmetic(case: Case, rng: random.Random) -> None:
+    """Ask the analyzer about expressions of integers, instead of a program."""
+    case["recipe"] = {"index": "int32", "dims": {}, "symbolic": [], "inputs": [], "stages": []}
+    case["program"], case["arithmetic"] = "arithmetic", draw_arithmetic(rng)
+    case["steps"], case["extra"], case["config"] = [], [], {}
+
+
 FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "blocks": (10, _blocks),
     "scripts": (1, _scripts),
@@ -333,6 +341,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "narrow": (1, _narrow),
     "graphs": (1, _graphs),
     "rules": (3, _rules),
+    "arithmetic": (2, _arithmetic),
 }
 """Name → how often it is drawn, and the function that applies it to a case."""
 

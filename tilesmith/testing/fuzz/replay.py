@@ -65,6 +65,10 @@ def check_case(case: dict[str, Any]) -> None:
         raise Finding(finding["phase"], finding["name"], finding["failure"], finding["detail"])
 
 
+_AS_CASES = ("graph", "arithmetic")
+"""Programs that are no function with a schedule: a file holds the case itself."""
+
+
 def slug(signature: str, seed: int) -> str:
     """Return a file name for a finding: the words of its signature, and a digest of it and the
     seed (different faults may show in the same way).
@@ -80,7 +84,7 @@ def file_text(finding: dict[str, Any]) -> str:
     head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
     comment = _comment(finding["detail"])
     test = "\n\n\ndef test_replay():\n    replay.check"
-    if not finding["script"] or phase == "script" or case.get("program") == "graph":
+    if not finding["script"] or phase == "script" or case.get("program") in _AS_CASES:
         case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"

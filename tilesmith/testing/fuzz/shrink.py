@@ -69,6 +69,7 @@ class _Shrinker:
             self.greedy(_fewer_back_ends)
             self.greedy(_simpler_rules)
             self.greedy(_shorter_graph)
+            self.greedy(_fewer_situations)
         return self.finding
 
     def drop_steps(self) -> None:
@@ -289,3 +290,11 @@ def _shorter_graph(case: Case) -> Iterator[Case]:
             yield {**case, "detours": {**detours, name: rest}}
     if case.get("pipeline", "zero") != "zero":
         yield {**case, "pipeline": "zero"}
+
+
+def _fewer_situations(case: Case) -> Iterator[Case]:
+    """Ask the analyzer about one of several situations."""
+    seeds = case.get("arithmetic", {}).get("seeds", [])
+    if len(seeds) > 1:
+        for seed in seeds:
+            yield {**case, "arithmetic": {"seeds": [seed]}}
