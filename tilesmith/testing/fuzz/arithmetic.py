@@ -156,8 +156,11 @@ class _Situation:
                 if kind != "from":
                     size = rng.choice(self.variables)
                     positive = values_of(size, self.points) > 0
-                    if positive.any() and size not in self.ranges and size is not other or (
-                        kind == "size" and positive.any()
+                    if (
+                        positive.any()
+                        and size not in self.ranges
+                        and size is not other
+                        or (kind == "size" and positive.any())
                     ):
                         extent = size
                         self._keep(positive)
@@ -248,7 +251,9 @@ class _Situation:
     def wrong(self, failure: str, *parts: Any) -> Finding:
         """Return a finding with what is known."""
         known = "; ".join(self.known)
-        return Finding("", "", failure, f"{' | '.join(map(str, parts))}, where {known or 'nothing is known'}")
+        return Finding(
+            "", "", failure, f"{' | '.join(map(str, parts))}, where {known or 'nothing is known'}"
+        )
 
     def check_values(self) -> None:
         """Check that simplified expressions have the same values, and bounds hold."""
@@ -332,7 +337,9 @@ class _Situation:
 
     def of_digits(self) -> Iterator[PrimExpr]:
         """Yield what is true of numbers with two digits, the lower one from 0 to below a size."""
-        fixed = [(var, self.number(high + 1)) for var, (low, high) in self.ranges.items() if not low]
+        fixed = [
+            (var, self.number(high + 1)) for var, (low, high) in self.ranges.items() if not low
+        ]
         for var, size in [*self.digits, *fixed]:
             high = self.rng.choice(self.variables)
             if high is var or high in self.values:
