@@ -146,7 +146,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
     if only is None:
         checker.check_script(checker.program)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
-    checker.device = case.get("device")
+    checker.device, checker.seed = case.get("device"), case["seed"]
     checker.scripts = bool(case.get("scripts"))
     if case.get("program") in ("loops", "memory"):
         checker.check_lowering(

@@ -37,6 +37,7 @@ from tilesmith.support.errors import (
 )
 from tilesmith.target import Target
 from tilesmith.testing.fuzz import values
+from tilesmith.testing.fuzz.calls import unusual_array, wrong_call
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
@@ -66,7 +67,7 @@ _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegali
 
 _MOST_STATEMENTS = 200_000
 
-PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "graph", "arithmetic")
+PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "call", "graph", "arithmetic")
 
 
 class Finding(Exception):
@@ -129,6 +130,7 @@ class Checker:
         self.choices: list[list[int]] = []  # what the steps chose, for each step that ran
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
+        self.seed = 0  # of what is drawn while checking: the arguments of further calls
         self.device: str | None = None  # the device that lowering is for; None: this CPU
         self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
@@ -427,6 +429,31 @@ class Checker:
                 text = self._differ(got, want, rounded=True)
                 if text is not None:
                     raise Finding("", "", "wrong result", text)
+        with self.guarded("call", name):
+            self._check_calls(module["main"])
+
+    def _check_calls(self, call: Any) -> None:
+        """Check that a compiled function takes unusual arguments, and refuses wrong ones."""
+        rng = random.Random(self.seed)
+        for arrays, want in zip(self.inputs, self.expected):
+            given = [_shared(one) for one in arrays]
+            buffers = [self.function.buffer_map.get(param) for param in self.function.params]
+            unusual = [unusual_array(*pair, rng) for pair in zip(buffers, arrays)]
+            if not any(one is not None for one in unusual):
+                continue
+            given = [
+                pair if one is None else (from_dlpack(one), one)
+                for pair, one in zip(given, unusual)
+            ]
+            call(*[tensor for tensor, _ in given])
+            got = [tensor.numpy() if array is None else array for tensor, array in given]
+            text = self._differ(got, want, rounded=True)
+            if text is not None:
+                raise Finding("", "", "wrong result with other strides of one element", text)
+        for _ in range(3):
+            failed = wrong_call(call, self.function, self.inputs[0], rng)
+            if failed is not None:
+                raise Finding("", "", *failed)
 
     def check_lowering(
         self, module: IRModule, back_ends: list[str], compare: bool, code: bool

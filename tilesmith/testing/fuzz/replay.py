@@ -34,15 +34,18 @@ def check(
     config: dict[str, Any] | None = None,
     device: str | None = None,
     target: str | None = None,
+    seed: int = 0,
 ) -> None:
     """Check a program with its schedule, up to a phase. Raises Finding where a step fails or
-    changes what the program computes. A primitive may refuse. ``extra``, ``config`` and ``device``:
-    further passes, options and a device to lower for, as a case has them. With a ``target``, the
+    changes what the program computes. A primitive may refuse. ``extra``, ``config``, ``device``
+    and ``seed``: further passes, options, a device to lower for, and what further calls are drawn
+    from, as a case has them. With a ``target``, the
     schedule begins with what the rules for it do.
     """
     intrinsics.register()
     checker = Checker(program, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
+    checker.seed = seed
     is_small = True
     if target is not None:
         begun = scheduled(checker, Target(target), "rules", is_repeated=True)
@@ -53,9 +56,9 @@ def check(
     if phase in ("trace", "script"):
         checker.check_script(module)
         checker.check_trace(module)
-    if phase in ("pass", "codegen"):
+    if phase in ("pass", "codegen", "call"):
         is_small = target is None or can_be_interpreted(checker, module)
-        checker.check_lowering(module, back_ends, is_small, phase == "codegen")
+        checker.check_lowering(module, back_ends, is_small, phase != "pass")
 
 
 def check_case(case: dict[str, Any]) -> None:
@@ -91,7 +94,7 @@ def file_text(finding: dict[str, Any]) -> str:
     script, imports = _with_imports(finding["script"])
     name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
-    wanted = ("extra", "config", "device")
+    wanted = ("extra", "config", "device", *(["seed"] if phase == "call" else []))
     rules = case.get("rules", {})
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     more += f", target={json.dumps(rules['target'])}" if rules else ""
