@@ -51,8 +51,9 @@ from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.queries import has_loop_of_kind
 from tilesmith.tir.schedule import Trace
-from tilesmith.tir.stmt import For, Stmt
+from tilesmith.tir.stmt import For
 
 TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS}
 """Steps that call several primitives, by name: what the fields draw besides single primitives."""
@@ -420,6 +421,8 @@ class Checker:
         with self.guarded("codegen", name):
             module = generate_code(lowered, target, None)
             self.counts[f"code {name}"] += 1
+            if name == "llvm" and _starts_threads(module) and not _has_kind(lowered, _PARALLEL):
+                raise Finding("", "", "starts threads without a parallel loop")
             if not runs_here(target):
                 return
             for arrays, want in zip(self.inputs, self.expected):
@@ -472,7 +475,7 @@ class Checker:
             if lowered is not None:
                 self.counts[f"device {self.device}"] += 1
             return
-        threads = _has_threads(module)
+        threads = _has_kind(module, ForKind.THREAD_BINDING)
         for number, name in enumerate(back_ends or ["llvm"]):
             target = Target(name)
             lowered = self.check_passes(module, target, compare and number == 0)
@@ -522,21 +525,17 @@ def _turned(module: IRModule) -> IRModule:
     return made if changed else module
 
 
-def _has_threads(module: IRModule) -> bool:
-    found = False
+_PARALLEL = ForKind.PARALLEL
 
-    def look(stmt: Any) -> None:
-        nonlocal found
-        if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
-            found = True
-        for child in stmt.children():
-            if isinstance(child, Stmt):
-                look(child)
 
-    for function in module.functions.values():
-        if isinstance(function, PrimFunc):
-            look(function.body)
-    return found
+def _starts_threads(module: Any) -> bool:
+    return "load ptr, ptr @__tilesmith_parallel_launch" in module.get_source("ll")
+
+
+def _has_kind(module: IRModule, kind: ForKind) -> bool:
+    """Return whether a function of a module has loops of a kind."""
+    functions = [one for one in module.functions.values() if isinstance(one, PrimFunc)]
+    return any(has_loop_of_kind(one.body, kind) for one in functions)
 
 
 def run_steps(checker: Checker, steps: Callable[[Any], None], compare: bool = True) -> IRModule:

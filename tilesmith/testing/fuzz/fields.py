@@ -63,6 +63,9 @@ def _statements(case: Case, rng: random.Random) -> None:
     for stage in recipe["stages"]:
         if rng.random() < 0.6:
             stage["form"] = draw_form(rng, stage)
+    if rng.random() < 0.15:
+        one = rng.choice(recipe["inputs"])
+        recipe["spare"] = [{"shape": one["shape"], "dtype": one["dtype"]}]
 
 
 def _with_tables(case: Case, stages: Any) -> dict[str, Any]:
