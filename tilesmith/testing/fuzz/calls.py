@@ -29,6 +29,8 @@ def wrong_call(
     refused with an error that the runtime knows, and nothing was written.
     """
     given = [one.copy() if isinstance(one, numpy.ndarray) else one for one in arrays]
+    if not given:
+        return None
     number, how, wrong = strange_arguments(function, given, rng)
     if how is None:
         return None

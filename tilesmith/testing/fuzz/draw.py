@@ -78,8 +78,10 @@ class Expressions:
         if not self.axes:
             return ["int", self.rng.randint(0, 9)]
         axis: list[Any] = ["axis", self.rng.randrange(len(self.axes))]
-        drawn = self.rng.randrange(9)
+        drawn = self.rng.randrange(10)
         number = ["int", self.rng.choice([2, 3, 5])]
+        if drawn == 9:
+            return self.called(axis)
         if drawn == 0:
             return ["sub", ["mul", axis, number], ["int", self.rng.randint(0, 7)]]
         if drawn == 1:
@@ -97,6 +99,18 @@ class Expressions:
         if drawn == 6 and self.index_dtype == "int64":
             return self.large_product(axis)
         return axis
+
+    def called(self, axis: list[Any]) -> list[Any]:
+        """Return a call (of bits, a choice, an absolute value) whose argument is an axis itself."""
+        number = self.rng.choice([1, 2, 3, 6, *([33] if self.index_dtype == "int64" else [])])
+        kind = self.rng.choice(["shl", "shr", "bitand", "bitor", "bitxor", "if", "abs"])
+        if kind == "abs":
+            return ["call", "abs", axis]
+        if kind == "if":
+            return ["if", ["lt", axis, ["int", number]], axis, ["int", number]]
+        if kind in ("shl", "shr"):
+            return [kind, axis, ["int", number]]
+        return [kind, axis, ["int", number if number < 9 else -2]]
 
     def smaller_or_larger(self, axis: list[Any]) -> list[Any]:
         """Return a minimum or maximum of expressions of either sign that have much in common."""

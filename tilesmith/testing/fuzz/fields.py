@@ -13,7 +13,7 @@ from typing import Any
 
 from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
-from tilesmith.testing.fuzz.forms import draw_form
+from tilesmith.testing.fuzz.forms import draw_form, leave_out
 from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
@@ -33,7 +33,9 @@ Case = dict[str, Any]
 
 
 def _blocks(case: Case, rng: random.Random) -> None:
-    """Leave programs of blocks as they are."""
+    """Leave programs of blocks as they are, mostly."""
+    if rng.random() < 0.3:
+        leave_out(rng, case["recipe"]["stages"])
 
 
 def _scripts(case: Case, rng: random.Random) -> None:
@@ -121,6 +123,7 @@ def _chains(case: Case, rng: random.Random) -> None:
     for stage in recipe["stages"]:
         if rng.random() < 0.4:
             stage["form"] = draw_form(rng, stage, ("begin", "triangle", "shift", "pointer"))
+    leave_out(rng, recipe["stages"])
     weights = [weight for weight, _ in CHAIN_STEPS.values()]
     kinds = rng.choices(list(CHAIN_STEPS), weights, k=rng.choice([1, 2, 3]))
     kinds += rng.choices(_BEFORE_CHAINS, k=rng.choice([0, 0, 1, 2]))

@@ -13,6 +13,7 @@ A stage of a recipe may have a ``form``, a dictionary:
 - ``let``: a variable between the loops and the block; ``shift``: a loop that begins elsewhere
 - ``begin``: begins of loops and of the iterators that they drive, by the number of their axis
 - ``triangle``: two axes; the loop of the second one is as long as the first one has come
+- ``where``: an axis, "from" or "to" and a number: the block leaves out the first or last elements
 - ``likely``: the condition of the block is a hint; ``pointer``: the block reads a tensor through a
   buffer that is declared at the same pointer
 - ``handed``: parts of the block are done by other functions, which get pointers (``handed``)
@@ -56,7 +57,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["FormBuilder", "draw_form"]
+__all__ = ["FormBuilder", "draw_form", "leave_out"]
 
 Form = dict[str, Any]
 _SIMPLE = ("compute", "reduce")
@@ -120,6 +121,19 @@ def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] =
         else:
             form[kind] = True
     return form
+
+
+def leave_out(rng: random.Random, stages: list[dict[str, Any]]) -> None:
+    """Let some stages leave out the first or last elements of results that no other one uses."""
+    for stage in stages:
+        (name, *_) = [tensor["name"] for tensor in stage["tensors"]]
+        others = [one for one in stages if one is not stage]
+        used = {one for other in others for one in all_loads(other)}
+        used |= {one["name"] for other in others for one in other["tensors"]}
+        is_plain = stage["kind"] == "compute" and stage["binding"] == "plain"
+        if is_plain and not stage.get("form") and name not in used and rng.random() < 0.3:
+            axis = rng.randrange(len(stage["axes"]))
+            stage["form"] = {"where": [axis, rng.choice(["from", "to"]), rng.choice([1, 1, 2])]}
 
 
 _ALONE = {"begin", "pointer"}
@@ -358,6 +372,8 @@ class FormBuilder(StageBuilder):
 
     def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
         """Return the block inside the statements between it and its loops."""
+        if "where" in self.form:
+            predicate = self._within(values)
         if self.form.get("likely"):
             predicate = tir.likely(predicate)
         if self.form.get("let") and values and isinstance(values[0], Var):
@@ -380,6 +396,13 @@ class FormBuilder(StageBuilder):
                 BlockRealize(values, predicate, other),
             )
         return super()._realize(values, predicate, block)
+
+    def _within(self, values: list[PrimExpr]) -> PrimExpr:
+        """Return the condition that leaves out some elements."""
+        number, end, count = self.form["where"]
+        if end == "from":
+            return values[number] >= const(count, self.index)
+        return values[number] < self.extents[number] - count
 
     # Kinds of stages that only this builder knows.
 
