@@ -341,6 +341,11 @@ class Expressions:
             if self.chance(0.4):
                 rest = ["floormod", ["axis", k], ["int", self.rng.choice([2, 3])]]
                 return ["eq", rest, ["int", self.rng.randint(0, 1)]]
+            if self.largest and self.chance(0.25):
+                number = ["size", self.rng.choice(sorted(self.largest))]
+                if self.chance(0.5):
+                    number = self.moved(number, self.rng.choice([-2, -1, 1]))
+                kind = self.rng.choice(["lt", "ge"])
             made = [kind, ["axis", k], number]
             if self.chance(0.4):
                 made = [self.rng.choice(["lt", "ge"]), self.any_integer(), number]
