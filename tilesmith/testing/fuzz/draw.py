@@ -345,7 +345,8 @@ class Expressions:
                 number = ["size", self.rng.choice(sorted(self.largest))]
                 if self.chance(0.5):
                     number = self.moved(number, self.rng.choice([-2, -1, 1]))
-                kind = self.rng.choice(["lt", "ge"])
+                made = [self.rng.choice(["lt", "ge"]), ["axis", k], number]
+                return ["likely", made] if self.chance(0.6) else made
             made = [kind, ["axis", k], number]
             if self.chance(0.4):
                 made = [self.rng.choice(["lt", "ge"]), self.any_integer(), number]

@@ -173,6 +173,8 @@ def _conditions(case: Case, rng: random.Random) -> None:
     """
     stages = {name: MORE_STAGES[name] for name in ("compute", "reduce", "update", "padding")}
     case["recipe"] = recipe = _with_tables(case, stages)
+    if not recipe["symbolic"] and rng.random() < 0.5:  # then conditions compare sizes
+        recipe["symbolic"] = rng.sample("abcd", 2)
     for stage in recipe["stages"]:
         stage["form"] = {}
         if stage["binding"] == "plain" and rng.random() < 0.5:
