@@ -30,6 +30,7 @@ from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
 from tilesmith.support.errors import (
     InternalError,
+    ReductionError,
     ScheduleError,
     TilesmithError,
     UnsupportedError,
@@ -45,6 +46,7 @@ from tilesmith.testing.fuzz.query_checks import wrong_answer
 from tilesmith.testing.fuzz.rules.targets import runs_here
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
+from tilesmith.testing.fuzz.sure import reduces_on_threads
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir import transform as passes
@@ -376,6 +378,12 @@ class Checker:
                 try:
                     new = step(module)
                 except (UnsupportedError, ScheduleError) as error:
+                    functions = module.functions.values()
+                    if isinstance(error, ReductionError) and not any(
+                        isinstance(one, PrimFunc) and reduces_on_threads(one) for one in functions
+                    ):
+                        failure = "refuses a reduction that no threads share"
+                        raise Finding("", "", failure, str(error)) from error
                     self.counts[f"unsupported {name}: {error.message[:80]}"] += 1
                     return None
                 self.counts[f"pass {name}"] += 1

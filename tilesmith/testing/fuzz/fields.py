@@ -14,7 +14,7 @@ from typing import Any
 from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import draw_form, leave_out
-from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
+from tilesmith.testing.fuzz.generator import MORE_STAGES, NARROW_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
@@ -310,7 +310,7 @@ def _narrow(case: Case, rng: random.Random) -> None:
     """
     if rng.random() < 0.4:
         case["back_ends"] = ["llvm", "c"]
-    case["recipe"] = Generator(random.Random(case["seed"]), None, NARROW).draw()
+    case["recipe"] = Generator(random.Random(case["seed"]), NARROW_STAGES, NARROW).draw()
     for name in ("BF16ComputeLegalize", "FP8ComputeLegalize"):
         if rng.random() < 0.6:
             case["extra"].append([rng.choice(["tir.FlattenBuffer", "tir.RemoveNoOp"]), name])

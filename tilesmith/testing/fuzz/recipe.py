@@ -180,8 +180,9 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
             argument["layout"] = recipe["layouts"][name]
         if name in inputs:
             argument.update(low=tensor["low"], high=tensor["high"])
-            if tensor.get("distinct"):
-                argument["distinct"] = True
+            for kind in ("distinct", "special"):
+                if tensor.get(kind):
+                    argument[kind] = True
         elif tensor["ulp"] is not None:
             argument["ulp"] = tensor["ulp"]
         made.append(argument)

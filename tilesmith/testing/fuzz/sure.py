@@ -11,12 +11,12 @@ from typing import Any
 
 from tilesmith.ir import Add, IntImm, Max, Min
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import mentions, nodes
-from tilesmith.tir import BufferLoad, BufferStore, For, ForKind, IterVar, Schedule
+from tilesmith.ir.queries import mentions, nodes, variables
+from tilesmith.tir import BufferLoad, BufferStore, For, ForKind, IterVar, PrimFunc, Schedule
 from tilesmith.tir.schedule.primitive import PRIMITIVES
-from tilesmith.tir.stmt import Block, BlockRealize
+from tilesmith.tir.stmt import Block, BlockRealize, LetStmt
 
-__all__ = ["is_sure", "only_looks"]
+__all__ = ["is_sure", "only_looks", "reduces_on_threads"]
 
 
 def only_looks(method: str) -> bool:
@@ -125,6 +125,27 @@ def _rfactor(sch: Schedule, args: tuple[Any, ...], more: dict[str, Any]) -> bool
         and next(nodes(init.value, BufferLoad), None) is None
         and all(isinstance(one.domain.extent, IntImm) for one in block.iter_vars)
     )
+
+
+def reduces_on_threads(function: PrimFunc) -> bool:
+    """Return whether loops over threads drive the reduction of a block: else no pass may refuse a
+    reduction because of threads.
+    """
+    threads = {
+        loop.loop_var for loop in nodes(function.body, For) if loop.thread_binding is not None
+    }
+    lets = {let.var: let.value for let in nodes(function.body, LetStmt)}
+    for realize in nodes(function.body, BlockRealize):
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values):
+            if iterator.iter_type != IterVar.DataPar:
+                used = set(variables(value))
+                while more := {var for one in used & lets.keys() for var in variables(lets[one])}:
+                    if more <= used:
+                        break
+                    used |= more
+                if used & threads:
+                    return True
+    return False
 
 
 _RULES = {
