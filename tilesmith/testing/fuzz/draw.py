@@ -37,6 +37,7 @@ class Expressions:
         self.largest = largest  # the largest number that each dimension may stand for
         self.index_dtype = index
         self.tables = False  # whether constant memory may be read
+        self.checks = False  # whether indices may be checked where they are used
         self.gathers = True
         self.focus: dict[str, Any] | None = None  # a tensor that is read more often than others
 
@@ -67,7 +68,10 @@ class Expressions:
             return moved, inside
         if size == 1 or self.chance(0.2):
             return ["int", 0], None
-        return ["floormod", self.any_integer(), ["size", size]], None
+        place = ["floormod", self.any_integer(), ["size", size]]
+        if self.checks and self.chance(0.3):
+            return ["checked", place, ["lt", place, ["size", size]]], None
+        return place, None
 
     def moved(self, axis: list[Any], by: int) -> list[Any]:
         """Return an axis plus a number."""

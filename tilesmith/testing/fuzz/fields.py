@@ -13,7 +13,7 @@ from typing import Any
 
 from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
-from tilesmith.testing.fuzz.forms import draw_form, leave_out
+from tilesmith.testing.fuzz.forms import check_first, draw_form, leave_out
 from tilesmith.testing.fuzz.generator import MORE_STAGES, NARROW_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
@@ -146,6 +146,10 @@ def _pointers(case: Case, rng: random.Random) -> None:
             stage["form"] = draw_form(rng, stage, ("handed",))
         elif rng.random() < 0.5:
             stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
+    checked = [check_first(rng, stage) for stage in recipe["stages"]]
+    if any(checked):
+        case["steps"] = []
+        return  # in this order only
     kinds = rng.choices(
         list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4])
     )

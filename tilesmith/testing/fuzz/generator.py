@@ -114,7 +114,7 @@ class Generator:
     def expressions(self, axes: list[dict[str, Any]]) -> Expressions:
         """Return the source of expressions over these axes."""
         draw = Expressions(self.rng, self.tensors, axes, self.dims, self.recipe["index"])
-        draw.tables = self.tables
+        draw.tables, draw.checks = self.tables, self.tables
         if self.recipe["stages"] and self.rng.random() < 0.6:
             tensor = self.recipe["stages"][-1]["tensors"][-1]
             draw.focus = tensor if tensor["ulp"] is None else None
