@@ -42,7 +42,7 @@ from tilesmith.testing.fuzz.calls import unusual_array, wrong_call
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
-from tilesmith.testing.fuzz.query_checks import wrong_answer
+from tilesmith.testing.fuzz.query_checks import left_over, wrong_answer
 from tilesmith.testing.fuzz.rules.targets import runs_here
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
@@ -314,6 +314,9 @@ class Checker:
                     self._refused(kind, sch, error)
                 else:
                     self.counts[f"applied {kind}"] += 1
+                    left = left_over(sch, recorder.calls[-1])
+                    if left is not None:
+                        raise Finding("", "", "not simplified", left)
                 self.current = sch.mod
                 if sch.mod is before:
                     continue

@@ -87,7 +87,8 @@ def file_text(finding: dict[str, Any]) -> str:
     head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
     comment = _comment(finding["detail"])
     test = "\n\n\ndef test_replay():\n    replay.check"
-    if not finding["script"] or phase == "script" or case.get("program") in _AS_CASES:
+    by_calls = finding["failure"] == "not simplified" or finding["failure"].endswith("is refused")
+    if not finding["script"] or phase == "script" or by_calls or case.get("program") in _AS_CASES:
         case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"

@@ -1,7 +1,7 @@
 """Says which calls of primitives no program may refuse: a refusal is as wrong as a wrong result,
 but nothing that runs shows it.
 
-Each rule is about *plain* blocks: one store, directly under serial loops from 0, one loop for each
+Each rule is about *plain* blocks: one store, alone under serial loops from 0, one loop for each
 iterator, in the outermost scope; nothing else writes what they write.
 """
 
@@ -55,6 +55,8 @@ def _is_plain(sch: Schedule, cursor: Any) -> bool:
     around = list(cursor.ancestors())
     if not around or not isinstance(around[-1].stmt, BlockRealize):
         return False
+    if len(around) > 1 and len(around[-2].blocks_below()) != 1:
+        return False  # other blocks stand in its loops
     nest = [one.stmt for one in around[:-1]]
     realize: BlockRealize = cursor.stmt
     block = realize.block
