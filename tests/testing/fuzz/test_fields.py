@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from tilesmith.driver import build as build_kernel
+import tilesmith
 from tilesmith.ir import IRModule, structural_equal
 from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
@@ -100,8 +100,7 @@ def test_what_no_program_may_refuse():
     assert not is_sure(sch, "rfactor", (inner, 0), {})
 
 
-@pytest.mark.parametrize("strange", range(40))
-def test_wrong_arguments_are_refused_and_right_ones_are_not(strange):
+def test_wrong_arguments_are_refused_and_right_ones_are_not():
     """What is drawn as wrong is wrong: the function refuses it and accepts the others."""
     kernel = from_source("""
 @T.prim_func
@@ -109,10 +108,11 @@ def main(A: T.Buffer((4, 1, 3), "float32"), x: T.float32, B: T.Buffer((4, 1, 3),
     for i, k in T.grid(4, 3):
         B[i, 0, k] = A[i, 0, k] + x
 """)
-    call = build_kernel(kernel, target="llvm")["main"]
-    rng = random.Random(strange)
+    call = tilesmith.build(kernel, target="llvm")["main"]
+    rng = random.Random(0)
     arrays = [np.ones((4, 1, 3), "float32"), 1.5, np.zeros((4, 1, 3), "float32")]
-    assert calls.wrong_call(call, kernel, arrays, rng) is None
+    for _ in range(60):
+        assert calls.wrong_call(call, kernel, arrays, rng) is None
     unusual = calls.unusual_array(kernel.buffer_map[kernel.params[0]], arrays[0], rng)
     call(from_dlpack(unusual), 1.5, arrays[2])
     np.testing.assert_array_equal(arrays[2], arrays[0] + 1.5)
