@@ -105,7 +105,7 @@ def _rfactor(sch: Schedule, args: tuple[Any, ...], more: dict[str, Any]) -> bool
     """Partial sums (minima, maxima) of a plain block over one of its reduction loops."""
     cursor = sch.cursor(args[0])
     blocks = list(cursor.blocks_below())
-    if len(blocks) != 1 or args[1] != 0 or not _is_plain(sch, blocks[0]):
+    if len(blocks) != 1 or not _is_plain(sch, blocks[0]):
         return False
     realize: BlockRealize = blocks[0].stmt
     block, loop = realize.block, cursor.stmt
@@ -120,6 +120,7 @@ def _rfactor(sch: Schedule, args: tuple[Any, ...], more: dict[str, Any]) -> bool
     reduced = {one.var for one in block.iter_vars if one.iter_type == IterVar.CommReduce}
     return (
         [one.iter_type for one in driven] == [IterVar.CommReduce]
+        and 0 <= args[1] <= len(store.indices)
         and isinstance(old, BufferLoad)
         and old.buffer is store.buffer
         and not mentions(new, {old.buffer.data})
