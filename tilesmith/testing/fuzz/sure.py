@@ -62,6 +62,7 @@ def _is_plain(sch: Schedule, cursor: Any) -> bool:
     block = realize.block
     return (
         all(isinstance(loop, For) and _is_simple(loop) for loop in nest)
+        and not mentions([loop.extent for loop in nest], {loop.loop_var for loop in nest})
         and {id(loop.loop_var) for loop in nest} == {id(value) for value in realize.iter_values}
         and len(nest) == len(realize.iter_values)
         and is_const(realize.predicate, 1)
