@@ -48,9 +48,9 @@ from tilesmith.testing.fuzz.checks import Checker, Finding
 
 __all__ = ["check_arithmetic", "draw_arithmetic", "values_of"]
 
-_COMPARISONS = {LT: "less", LE: "less_equal", GT: "greater", GE: "greater_equal",
+_COMPARISONS: dict[Any, str] = {LT: "less", LE: "less_equal", GT: "greater", GE: "greater_equal",
                 EQ: "equal", NE: "not_equal"}  # fmt: skip
-_BINARY = {
+_BINARY: dict[Any, str] = {
     Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "remainder",
     Min: "minimum", Max: "maximum", And: "logical_and", Or: "logical_or", **_COMPARISONS,
 }  # fmt: skip
@@ -112,9 +112,9 @@ class _Situation:
         self.check_values()
         self.check_inside_casts()
         for one, other in self.same():
-            simple = [self.analyzer.simplify(one), self.analyzer.simplify(other)]
-            if not structural_equal(*simple):
-                raise self.wrong("not simplified to the same", one, other, *simple)
+            simple, again = self.analyzer.simplify(one), self.analyzer.simplify(other)
+            if not structural_equal(simple, again):
+                raise self.wrong("not simplified to the same", one, other, simple, again)
         self.check_demands([*self.within_bounds(), *self.of_digits(), *self.of_both()])
         for one in self.assumed:
             holds = values_of(one, self.points)
