@@ -244,7 +244,8 @@ class _Situation:
             return rng.choice([And, Or])(self.boolean(depth - 1), self.boolean(depth - 1))
         kind = rng.choice(list(_COMPARISONS))
         other = self.number(rng.randint(-3, 9)) if rng.random() < 0.5 else self.integer(depth - 1)
-        return kind(self.integer(depth - 1), other)
+        made: PrimExpr = kind(self.integer(depth - 1), other)
+        return made
 
     # Checks.
 

@@ -425,9 +425,10 @@ class FormBuilder(StageBuilder):
     def _within(self, values: list[PrimExpr]) -> PrimExpr:
         """Return the condition that leaves out some elements."""
         number, end, count = self.form["where"]
+        within: PrimExpr = values[number] < self.extents[number] - count
         if end == "from":
-            return values[number] >= const(count, self.index)
-        return values[number] < self.extents[number] - count
+            within = values[number] >= const(count, self.index)
+        return within
 
     # Kinds of stages that only this builder knows.
 

@@ -39,7 +39,7 @@ def wrong_answer(module: IRModule) -> str | None:
     return None
 
 
-def left_over(sch: Schedule, call: tuple[str, tuple, dict[str, Any], Any]) -> str | None:
+def left_over(sch: Schedule, call: tuple[str, tuple[Any, ...], dict[str, Any], Any]) -> str | None:
     """Return what a call of a split without ``preserve_unit_iters`` should have taken out of
     bindings: the variable of a loop that has one iteration now.
     """
