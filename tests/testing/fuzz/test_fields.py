@@ -1,17 +1,22 @@
 """The fields of the proof machine: each draws programs that run, and what it is there for."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 
+import tilesmith
 from tilesmith.ir import IRModule, structural_equal
+from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
-from tilesmith.testing.fuzz import intrinsics, layouts
+from tilesmith.testing.fuzz import calls, intrinsics, layouts
 from tilesmith.testing.fuzz.cases import argument_sets, make_case, run_case
 from tilesmith.testing.fuzz.checks import Checker
 from tilesmith.testing.fuzz.fields import FIELDS
 from tilesmith.testing.fuzz.recipe import build, unbound_sizes
+from tilesmith.testing.fuzz.sure import is_sure
+from tilesmith.tir import Schedule
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -75,6 +80,42 @@ def outputs_of(stage):
     """The results of a program of one stage, whose program is well formed."""
     recipe = recipe_of(stage)
     return Checker(build(recipe), argument_sets(recipe)).expected[0][0].tolist()
+
+
+def test_what_no_program_may_refuse():
+    """Copies and partial sums of a block with a loop for each iterator, and nothing else."""
+    axes = [{"size": 4, "type": "S"}, {"size": 6, "type": "R"}]
+    value = ["load", "A0", ["axis", 0], ["axis", 1]]
+    stage = {"kind": "reduce", "combiner": "sum", "value": value, "axes": axes}
+    source = {"name": "A0", "shape": [4, 6], "dtype": "int32", "low": 0, "high": 5, "ulp": None}
+    sch = Schedule(build(recipe_of(stage, inputs=[source])))
+    block = sch.get_block("B0")
+    outer, inner = sch.get_loops(block)
+    assert is_sure(sch, "rfactor", (inner, 0), {}) and not is_sure(sch, "rfactor", (outer, 0), {})
+    assert is_sure(sch, "cache_write", (block, 0, "local"), {})
+    assert is_sure(sch, "cache_read", (block, 0, "local"), {})
+    assert not is_sure(sch, "cache_read", (block, 0, "local"), {"consumer_blocks": [block]})
+    assert not is_sure(sch, "split", (outer, [None, 0]), {})
+    sch.vectorize(outer)
+    assert not is_sure(sch, "rfactor", (inner, 0), {})
+
+
+def test_wrong_arguments_are_refused_and_right_ones_are_not():
+    """What is drawn as wrong is wrong: the function refuses it and accepts the others."""
+    kernel = from_source("""
+@T.prim_func
+def main(A: T.Buffer((4, 1, 3), "float32"), x: T.float32, B: T.Buffer((4, 1, 3), "float32")):
+    for i, k in T.grid(4, 3):
+        B[i, 0, k] = A[i, 0, k] + x
+""")
+    call = tilesmith.build(kernel, target="llvm")["main"]
+    rng = random.Random(0)
+    arrays = [np.ones((4, 1, 3), "float32"), 1.5, np.zeros((4, 1, 3), "float32")]
+    for _ in range(60):
+        assert calls.wrong_call(call, kernel, arrays, rng) is None
+    unusual = calls.unusual_array(kernel.buffer_map[kernel.params[0]], arrays[0], rng)
+    call(from_dlpack(unusual), 1.5, arrays[2])
+    np.testing.assert_array_equal(arrays[2], arrays[0] + 1.5)
 
 
 @pytest.mark.parametrize("is_outside", [False, True])

@@ -6,6 +6,7 @@ more than 300 a minute.
 
 import pytest
 
+from tests.testing.fuzz.check_mutations import CHECK_MUTATIONS
 from tests.testing.fuzz.draw_mutations import DRAW_MUTATIONS
 from tests.testing.fuzz.field_mutations import FIELD_MUTATIONS
 from tests.testing.fuzz.mutations import MUTATIONS
@@ -39,6 +40,12 @@ def test_the_field_finds_the_mutation(name):
 def test_the_draw_finds_the_mutation(name):
     _, expected, field, only = DRAW_MUTATIONS[name]
     find(f"tests.testing.fuzz.draw_mutations:{name}", expected, only, field)
+
+
+@pytest.mark.parametrize("name", CHECK_MUTATIONS)
+def test_the_check_finds_the_mutation(name):
+    _, expected, field, only = CHECK_MUTATIONS[name]
+    find(f"tests.testing.fuzz.check_mutations:{name}", expected, only, field)
 
 
 def find(patch, expected, only, field):

@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tilesmith.ir import IRModule
+from tilesmith.ir import IRModule, const
 from tilesmith.support.errors import InternalError
 from tilesmith.testing.fuzz import intrinsics
+from tilesmith.testing.fuzz.arithmetic import check_arithmetic
 from tilesmith.testing.fuzz.checks import Checker, Finding
 from tilesmith.testing.fuzz.fields import CONDITION_OPTIONS, apply_field, draw_field
 from tilesmith.testing.fuzz.generator import generate
@@ -22,6 +23,7 @@ from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.tensor_programs import build_tensors
 from tilesmith.tir import PrimFunc
 from tilesmith.tir.analysis import verify_well_formed
+from tilesmith.tir.stmt import Evaluate
 
 __all__ = ["ONLY", "Case", "make_case", "run_case"]
 
@@ -86,7 +88,8 @@ def argument_sets(recipe: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """
     made = [arguments_of(recipe)]
     if recipe["symbolic"]:
-        smaller = {name: max(1, recipe["dims"][name] - 2) for name in recipe["symbolic"]}
+        dims = {name: recipe["dims"][name] for name in recipe["symbolic"]}
+        smaller = {name: 1 + (7 * size + ord(name)) % size for name, size in dims.items()}
         made.append(arguments_of(recipe, smaller))
     return made
 
@@ -105,6 +108,8 @@ def run_case(case: Case) -> dict[str, Any]:
     try:
         if "rules" in case:
             checker = rules_checker(case)
+        elif case.get("program") == "arithmetic":
+            checker = Checker(PrimFunc([], Evaluate(const(0, "int32"))), [[]])
         else:
             checker = Checker(build(recipe), argument_sets(recipe))
     except Exception as error:
@@ -127,6 +132,9 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
     if case.get("program") == "graph":
         check_graph(checker, case)
         return
+    if case.get("program") == "arithmetic":
+        check_arithmetic(checker, case)
+        return
     if case.get("program") == "rules":
         checker.config = case.get("config", {})
         check_rules(checker, case)
@@ -139,7 +147,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
     if only is None:
         checker.check_script(checker.program)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
-    checker.device = case.get("device")
+    checker.device, checker.seed = case.get("device"), case["seed"]
     checker.scripts = bool(case.get("scripts"))
     if case.get("program") in ("loops", "memory"):
         checker.check_lowering(

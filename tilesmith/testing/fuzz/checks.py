@@ -30,6 +30,7 @@ from tilesmith.runtime.nd import from_dlpack
 from tilesmith.script import from_source
 from tilesmith.support.errors import (
     InternalError,
+    ReductionError,
     ScheduleError,
     TilesmithError,
     UnsupportedError,
@@ -37,21 +38,24 @@ from tilesmith.support.errors import (
 )
 from tilesmith.target import Target
 from tilesmith.testing.fuzz import values
+from tilesmith.testing.fuzz.calls import unusual_array, wrong_call
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
-from tilesmith.testing.fuzz.query_checks import wrong_answer
+from tilesmith.testing.fuzz.query_checks import left_over, wrong_answer
 from tilesmith.testing.fuzz.rules.targets import runs_here
 from tilesmith.testing.fuzz.schedules import SAMPLERS
 from tilesmith.testing.fuzz.steps import Nothing, Pick, Recorder
+from tilesmith.testing.fuzz.sure import reduces_on_threads
 from tilesmith.testing.fuzz.thread_schedules import THREAD_STEPS
 from tilesmith.tir import ForKind, PrimFunc, Schedule
 from tilesmith.tir import transform as passes
 from tilesmith.tir.analysis import verify_well_formed
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.interpreter import Options, run
+from tilesmith.tir.queries import has_loop_of_kind
 from tilesmith.tir.schedule import Trace
-from tilesmith.tir.stmt import For, Stmt
+from tilesmith.tir.stmt import For
 
 TEMPLATES = {**THREAD_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS}
 """Steps that call several primitives, by name: what the fields draw besides single primitives."""
@@ -66,7 +70,7 @@ _ROUNDING = ("tir.LowerIntrin", "tir.BF16ComputeLegalize", "tir.FP8ComputeLegali
 
 _MOST_STATEMENTS = 200_000
 
-PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "graph")
+PHASES = ("script", "rules", "primitive", "trace", "pass", "codegen", "call", "graph", "arithmetic")
 
 
 class Finding(Exception):
@@ -129,6 +133,7 @@ class Checker:
         self.choices: list[list[int]] = []  # what the steps chose, for each step that ran
         self.extra: list[list[str]] = []  # further passes: [after which one, name]
         self.config: dict[str, Any] = {}  # options under which passes run
+        self.seed = 0  # of what is drawn while checking: the arguments of further calls
         self.device: str | None = None  # the device that lowering is for; None: this CPU
         self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
@@ -309,6 +314,9 @@ class Checker:
                     self._refused(kind, sch, error)
                 else:
                     self.counts[f"applied {kind}"] += 1
+                    left = left_over(sch, recorder.calls[-1])
+                    if left is not None:
+                        raise Finding("", "", "not simplified", left)
                 self.current = sch.mod
                 if sch.mod is before:
                     continue
@@ -373,6 +381,12 @@ class Checker:
                 try:
                     new = step(module)
                 except (UnsupportedError, ScheduleError) as error:
+                    functions = module.functions.values()
+                    if isinstance(error, ReductionError) and not any(
+                        isinstance(one, PrimFunc) and reduces_on_threads(one) for one in functions
+                    ):
+                        failure = "refuses a reduction that no threads share"
+                        raise Finding("", "", failure, str(error)) from error
                     self.counts[f"unsupported {name}: {error.message[:80]}"] += 1
                     return None
                 self.counts[f"pass {name}"] += 1
@@ -418,6 +432,8 @@ class Checker:
         with self.guarded("codegen", name):
             module = generate_code(lowered, target, None)
             self.counts[f"code {name}"] += 1
+            if name == "llvm" and _starts_threads(module) and not _has_kind(lowered, _PARALLEL):
+                raise Finding("", "", "starts threads without a parallel loop")
             if not runs_here(target):
                 return
             for arrays, want in zip(self.inputs, self.expected):
@@ -427,6 +443,31 @@ class Checker:
                 text = self._differ(got, want, rounded=True)
                 if text is not None:
                     raise Finding("", "", "wrong result", text)
+        with self.guarded("call", name):
+            self._check_calls(module["main"])
+
+    def _check_calls(self, call: Any) -> None:
+        """Check that a compiled function takes unusual arguments, and refuses wrong ones."""
+        rng = random.Random(self.seed)
+        for arrays, want in zip(self.inputs, self.expected):
+            given = [_shared(one) for one in arrays]
+            buffers = [self.function.buffer_map.get(param) for param in self.function.params]
+            unusual = [unusual_array(*pair, rng) for pair in zip(buffers, arrays)]
+            if not any(one is not None for one in unusual):
+                continue
+            given = [
+                pair if one is None else (from_dlpack(one), one)
+                for pair, one in zip(given, unusual)
+            ]
+            call(*[tensor for tensor, _ in given])
+            got = [tensor.numpy() if array is None else array for tensor, array in given]
+            text = self._differ(got, want, rounded=True)
+            if text is not None:
+                raise Finding("", "", "wrong result with other strides of one element", text)
+        for _ in range(3):
+            failed = wrong_call(call, self.function, self.inputs[0], rng)
+            if failed is not None:
+                raise Finding("", "", *failed)
 
     def check_lowering(
         self, module: IRModule, back_ends: list[str], compare: bool, code: bool
@@ -445,7 +486,7 @@ class Checker:
             if lowered is not None:
                 self.counts[f"device {self.device}"] += 1
             return
-        threads = _has_threads(module)
+        threads = _has_kind(module, ForKind.THREAD_BINDING)
         for number, name in enumerate(back_ends or ["llvm"]):
             target = Target(name)
             lowered = self.check_passes(module, target, compare and number == 0)
@@ -495,21 +536,17 @@ def _turned(module: IRModule) -> IRModule:
     return made if changed else module
 
 
-def _has_threads(module: IRModule) -> bool:
-    found = False
+_PARALLEL = ForKind.PARALLEL
 
-    def look(stmt: Any) -> None:
-        nonlocal found
-        if isinstance(stmt, For) and stmt.kind is ForKind.THREAD_BINDING:
-            found = True
-        for child in stmt.children():
-            if isinstance(child, Stmt):
-                look(child)
 
-    for function in module.functions.values():
-        if isinstance(function, PrimFunc):
-            look(function.body)
-    return found
+def _starts_threads(module: Any) -> bool:
+    return "load ptr, ptr @__tilesmith_parallel_launch" in module.get_source("ll")
+
+
+def _has_kind(module: IRModule, kind: ForKind) -> bool:
+    """Return whether a function of a module has loops of a kind."""
+    functions = [one for one in module.functions.values() if isinstance(one, PrimFunc)]
+    return any(has_loop_of_kind(one.body, kind) for one in functions)
 
 
 def run_steps(checker: Checker, steps: Callable[[Any], None], compare: bool = True) -> IRModule:

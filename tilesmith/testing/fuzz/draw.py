@@ -37,6 +37,7 @@ class Expressions:
         self.largest = largest  # the largest number that each dimension may stand for
         self.index_dtype = index
         self.tables = False  # whether constant memory may be read
+        self.checks = False  # whether indices may be checked where they are used
         self.gathers = True
         self.focus: dict[str, Any] | None = None  # a tensor that is read more often than others
 
@@ -67,7 +68,10 @@ class Expressions:
             return moved, inside
         if size == 1 or self.chance(0.2):
             return ["int", 0], None
-        return ["floormod", self.any_integer(), ["size", size]], None
+        place = ["floormod", self.any_integer(), ["size", size]]
+        if self.checks and self.chance(0.3):
+            return ["checked", place, ["lt", place, ["size", size]]], None
+        return place, None
 
     def moved(self, axis: list[Any], by: int) -> list[Any]:
         """Return an axis plus a number."""
@@ -78,8 +82,10 @@ class Expressions:
         if not self.axes:
             return ["int", self.rng.randint(0, 9)]
         axis: list[Any] = ["axis", self.rng.randrange(len(self.axes))]
-        drawn = self.rng.randrange(9)
+        drawn = self.rng.randrange(10)
         number = ["int", self.rng.choice([2, 3, 5])]
+        if drawn == 9:
+            return self.called(axis)
         if drawn == 0:
             return ["sub", ["mul", axis, number], ["int", self.rng.randint(0, 7)]]
         if drawn == 1:
@@ -97,6 +103,18 @@ class Expressions:
         if drawn == 6 and self.index_dtype == "int64":
             return self.large_product(axis)
         return axis
+
+    def called(self, axis: list[Any]) -> list[Any]:
+        """Return a call (of bits, a choice, an absolute value) whose argument is an axis itself."""
+        number = self.rng.choice([1, 2, 3, 6, *([33] if self.index_dtype == "int64" else [])])
+        kind = self.rng.choice(["shl", "shr", "bitand", "bitor", "bitxor", "if", "abs"])
+        if kind == "abs":
+            return ["call", "abs", axis]
+        if kind == "if":
+            return ["if", ["lt", axis, ["int", number]], axis, ["int", number]]
+        if kind in ("shl", "shr"):
+            return [kind, axis, ["int", number]]
+        return [kind, axis, ["int", number if number < 9 else -2]]
 
     def smaller_or_larger(self, axis: list[Any]) -> list[Any]:
         """Return a minimum or maximum of expressions of either sign that have much in common."""
@@ -327,6 +345,12 @@ class Expressions:
             if self.chance(0.4):
                 rest = ["floormod", ["axis", k], ["int", self.rng.choice([2, 3])]]
                 return ["eq", rest, ["int", self.rng.randint(0, 1)]]
+            if self.largest and self.chance(0.25):
+                number = ["size", self.rng.choice(sorted(self.largest))]
+                if self.chance(0.5):
+                    number = self.moved(number, self.rng.choice([-2, -1, 1]))
+                made = [self.rng.choice(["lt", "ge"]), ["axis", k], number]
+                return ["likely", made] if self.chance(0.6) else made
             made = [kind, ["axis", k], number]
             if self.chance(0.4):
                 made = [self.rng.choice(["lt", "ge"]), self.any_integer(), number]

@@ -118,6 +118,11 @@ class ExpressionBuilder:
         hint: PrimExpr = tir.likely(self.make(condition))
         return hint
 
+    def make_checked(self, value: Any, condition: Any) -> PrimExpr:
+        """Return a value that fails where a condition does not hold."""
+        made: PrimExpr = tir.checked(self.make(value), self.make(condition), "not as it should be")
+        return made
+
     def make_table(self, dtype: str, numbers: list[Any], index: Any) -> PrimExpr:
         """Return an element of constant memory, which the builder of the stage has to allocate."""
         table = tir.decl_buffer((len(numbers),), dtype, f"table{len(self.tables)}")

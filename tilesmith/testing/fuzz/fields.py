@@ -11,9 +11,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
-from tilesmith.testing.fuzz.forms import draw_form
-from tilesmith.testing.fuzz.generator import MORE_STAGES, STAGES, Generator
+from tilesmith.testing.fuzz.forms import check_first, draw_form, leave_out
+from tilesmith.testing.fuzz.generator import MORE_STAGES, NARROW_STAGES, STAGES, Generator
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
@@ -32,7 +33,9 @@ Case = dict[str, Any]
 
 
 def _blocks(case: Case, rng: random.Random) -> None:
-    """Leave programs of blocks as they are."""
+    """Leave programs of blocks as they are, mostly."""
+    if rng.random() < 0.3:
+        leave_out(rng, case["recipe"]["stages"])
 
 
 def _scripts(case: Case, rng: random.Random) -> None:
@@ -62,6 +65,9 @@ def _statements(case: Case, rng: random.Random) -> None:
     for stage in recipe["stages"]:
         if rng.random() < 0.6:
             stage["form"] = draw_form(rng, stage)
+    if rng.random() < 0.15:
+        one = rng.choice(recipe["inputs"])
+        recipe["spare"] = [{"shape": one["shape"], "dtype": one["dtype"]}]
 
 
 def _with_tables(case: Case, stages: Any) -> dict[str, Any]:
@@ -117,6 +123,7 @@ def _chains(case: Case, rng: random.Random) -> None:
     for stage in recipe["stages"]:
         if rng.random() < 0.4:
             stage["form"] = draw_form(rng, stage, ("begin", "triangle", "shift", "pointer"))
+    leave_out(rng, recipe["stages"])
     weights = [weight for weight, _ in CHAIN_STEPS.values()]
     kinds = rng.choices(list(CHAIN_STEPS), weights, k=rng.choice([1, 2, 3]))
     kinds += rng.choices(_BEFORE_CHAINS, k=rng.choice([0, 0, 1, 2]))
@@ -139,6 +146,10 @@ def _pointers(case: Case, rng: random.Random) -> None:
             stage["form"] = draw_form(rng, stage, ("handed",))
         elif rng.random() < 0.5:
             stage["form"] = draw_form(rng, stage, rng.choice(_THROUGH_OTHERS))
+    checked = [check_first(rng, stage) for stage in recipe["stages"]]
+    if any(checked):
+        case["steps"] = []
+        return  # in this order only
     kinds = rng.choices(
         list(_ON_POINTERS), list(_ON_POINTERS.values()), k=rng.choice([0, 1, 1, 2, 3, 4])
     )
@@ -166,6 +177,8 @@ def _conditions(case: Case, rng: random.Random) -> None:
     """
     stages = {name: MORE_STAGES[name] for name in ("compute", "reduce", "update", "padding")}
     case["recipe"] = recipe = _with_tables(case, stages)
+    if not recipe["symbolic"] and rng.random() < 0.5:  # then conditions compare sizes
+        recipe["symbolic"] = rng.sample("abcd", 2)
     for stage in recipe["stages"]:
         stage["form"] = {}
         if stage["binding"] == "plain" and rng.random() < 0.5:
@@ -301,7 +314,7 @@ def _narrow(case: Case, rng: random.Random) -> None:
     """
     if rng.random() < 0.4:
         case["back_ends"] = ["llvm", "c"]
-    case["recipe"] = Generator(random.Random(case["seed"]), None, NARROW).draw()
+    case["recipe"] = Generator(random.Random(case["seed"]), NARROW_STAGES, NARROW).draw()
     for name in ("BF16ComputeLegalize", "FP8ComputeLegalize"):
         if rng.random() < 0.6:
             case["extra"].append([rng.choice(["tir.FlattenBuffer", "tir.RemoveNoOp"]), name])
@@ -315,6 +328,13 @@ def _rules(case: Case, rng: random.Random) -> None:
     case["watched"], case["verified"] = rng.random() < 0.15, rng.random() < 0.15
     case["back_ends"] = [case["rules"]["target"]]
     case["extra"], case["config"] = [], {}
+
+
+def _arithmetic(case: Case, rng: random.Random) -> None:
+    """Ask the analyzer about expressions of integers, instead of a program."""
+    case["recipe"] = {"index": "int32", "dims": {}, "symbolic": [], "inputs": [], "stages": []}
+    case["program"], case["arithmetic"] = "arithmetic", draw_arithmetic(rng)
+    case["steps"], case["extra"], case["config"] = [], [], {}
 
 
 FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
@@ -333,6 +353,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "narrow": (1, _narrow),
     "graphs": (1, _graphs),
     "rules": (3, _rules),
+    "arithmetic": (2, _arithmetic),
 }
 """Name → how often it is drawn, and the function that applies it to a case."""
 

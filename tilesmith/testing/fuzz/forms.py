@@ -13,9 +13,11 @@ A stage of a recipe may have a ``form``, a dictionary:
 - ``let``: a variable between the loops and the block; ``shift``: a loop that begins elsewhere
 - ``begin``: begins of loops and of the iterators that they drive, by the number of their axis
 - ``triangle``: two axes; the loop of the second one is as long as the first one has come
+- ``where``: an axis, "from" or "to" and a number: the block leaves out the first or last elements
 - ``likely``: the condition of the block is a hint; ``pointer``: the block reads a tensor through a
   buffer that is declared at the same pointer
 - ``handed``: parts of the block are done by other functions, which get pointers (``handed``)
+- ``checked``: after each store that is handed on, the first element is checked to be small enough
 - ``loops``: kinds of loops, by the number of their axis
 - ``wide``: the block says that it reads all of each buffer
 """
@@ -56,7 +58,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 
-__all__ = ["FormBuilder", "draw_form"]
+__all__ = ["FormBuilder", "check_first", "draw_form", "leave_out"]
 
 Form = dict[str, Any]
 _SIMPLE = ("compute", "reduce")
@@ -122,6 +124,32 @@ def draw_form(rng: random.Random, stage: dict[str, Any], wanted: Sequence[str] =
     return form
 
 
+def check_first(rng: random.Random, stage: dict[str, Any]) -> bool:
+    """Let a stage whose stores are handed on check, after each of them, the first element of its
+    result, which the first of them writes; return whether it does.
+    """
+    (tensor, *_), form = stage["tensors"], stage.get("form", {})
+    is_small = -60 < tensor["low"] <= tensor["high"] < 60 and tensor["dtype"] != "bool"
+    is_plain = stage["kind"] == "compute" and stage["binding"] == "plain"
+    is_alone = list(form) == ["handed"] and form["handed"]["part"] == "writes"
+    if is_small and is_plain and is_alone and tensor["ulp"] is None and rng.random() < 0.3:
+        form["checked"] = True
+    return "checked" in form
+
+
+def leave_out(rng: random.Random, stages: list[dict[str, Any]]) -> None:
+    """Let some stages leave out the first or last elements of results that no other one uses."""
+    for stage in stages:
+        (name, *_) = [tensor["name"] for tensor in stage["tensors"]]
+        others = [one for one in stages if one is not stage]
+        used = {one for other in others for one in all_loads(other)}
+        used |= {one["name"] for other in others for one in other["tensors"]}
+        is_plain = stage["kind"] == "compute" and stage["binding"] == "plain"
+        if is_plain and not stage.get("form") and name not in used and rng.random() < 0.3:
+            axis = rng.randrange(len(stage["axes"]))
+            stage["form"] = {"where": [axis, rng.choice(["from", "to"]), rng.choice([1, 1, 2])]}
+
+
 _ALONE = {"begin", "pointer"}
 """Properties that blocks with others do not have."""
 
@@ -173,7 +201,7 @@ class FormBuilder(StageBuilder):
             own, block = super().block()
             block = self.hander.block(block, self.iterators, self.extents)
             self.functions.update(self.hander.functions)
-            return own, block
+            return own, self._checked(block) if self.form.get("checked") else block
         if not self.form.get("pointer"):
             return super().block()
         views = {}
@@ -358,6 +386,8 @@ class FormBuilder(StageBuilder):
 
     def _realize(self, values: list[PrimExpr], predicate: PrimExpr, block: Block) -> Stmt:
         """Return the block inside the statements between it and its loops."""
+        if "where" in self.form:
+            predicate = self._within(values)
         if self.form.get("likely"):
             predicate = tir.likely(predicate)
         if self.form.get("let") and values and isinstance(values[0], Var):
@@ -380,6 +410,25 @@ class FormBuilder(StageBuilder):
                 BlockRealize(values, predicate, other),
             )
         return super()._realize(values, predicate, block)
+
+    def _checked(self, block: Block) -> Block:
+        """Return a block that checks the first element of its result after each store."""
+        buffer, zero = self._target()[0], const(0, self.index)
+        zeros = [zero] * len(buffer.shape)
+        most = const(self.stage["tensors"][0]["high"], buffer.dtype)
+        is_small = BufferLoad(buffer, zeros) <= most
+        check = tir.checked(const(0, "int32"), is_small, "the result is too large")
+        point = [Range.from_min_extent(zero, const(1, self.index))] * len(zeros)
+        reads = (*block.reads, BufferRegion(buffer, point))
+        return block.with_fields(body=stmt_seq(block.body, Evaluate(check)), reads=reads)
+
+    def _within(self, values: list[PrimExpr]) -> PrimExpr:
+        """Return the condition that leaves out some elements."""
+        number, end, count = self.form["where"]
+        within: PrimExpr = values[number] < self.extents[number] - count
+        if end == "from":
+            within = values[number] >= const(count, self.index)
+        return within
 
     # Kinds of stages that only this builder knows.
 

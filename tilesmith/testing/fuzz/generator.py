@@ -19,7 +19,7 @@ from tilesmith.testing.fuzz.values import (
     wraps,
 )
 
-__all__ = ["MORE_STAGES", "STAGES", "Generator", "Stages", "generate"]
+__all__ = ["MORE_STAGES", "NARROW_STAGES", "STAGES", "Generator", "Stages", "generate"]
 
 _MOST_ITERATIONS = 700
 _SIZES = (1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 8, 9, 11, 12, 13, 16, 17)
@@ -114,7 +114,7 @@ class Generator:
     def expressions(self, axes: list[dict[str, Any]]) -> Expressions:
         """Return the source of expressions over these axes."""
         draw = Expressions(self.rng, self.tensors, axes, self.dims, self.recipe["index"])
-        draw.tables = self.tables
+        draw.tables, draw.checks = self.tables, self.tables
         if self.recipe["stages"] and self.rng.random() < 0.6:
             tensor = self.recipe["stages"][-1]["tensors"][-1]
             draw.focus = tensor if tensor["ulp"] is None else None
@@ -527,6 +527,28 @@ def _carry(make: Generator) -> None:
     make.add(stage, [axis["size"] for axis in axes], [result, known])
 
 
+_CONVERTED = (
+    "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float8_e4m3",
+    "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
+)  # fmt: skip
+
+
+def _conversion(make: Generator) -> None:
+    """Convert any numbers, also what has no integer near it, to a small float, or back."""
+    axes = make.axes([make.dim() for _ in range(make.rng.choice([1, 2]))], "SS")
+    shape = [axis["size"] for axis in axes]
+    pair = [make.rng.choice(_CONVERTED), make.rng.choice(["float32", "float32", "float64"])]
+    if make.rng.random() < 0.7:
+        pair.reverse()
+    source = make.input(shape, pair[0], ulp=0, special=True)
+    places: list[list[Any]] = [["axis", k] for k in range(len(axes))]
+    stage = {
+        "kind": "compute", "axes": axes, "indices": places, "binding": make.binding(),
+        "value": ["cast", pair[1], ["load", source["name"], *places]],
+    }  # fmt: skip
+    make.add(stage, shape, [Known(pair[1], -500, 500, 0)])
+
+
 Stages = dict[str, tuple[float, Callable[[Generator], None]]]
 STAGES: Stages = {
     "compute": (6, _compute), "reduce": (4, _reduce), "contraction": (3, _contraction),
@@ -540,6 +562,9 @@ MORE_STAGES: Stages = {
     **STAGES, "scatter": (2, _scatter), "until": (2, _until), "carry": (2, _carry),
 }  # fmt: skip
 """The same with stages whose blocks are opaque to the schedule."""
+
+NARROW_STAGES: Stages = {**STAGES, "conversion": (5, _conversion)}
+"""The same with conversions between floats."""
 
 
 def generate(seed: int) -> Recipe:

@@ -54,7 +54,7 @@ _FIRST = (const(0, "int32"),)
 
 def draw_handed(rng: random.Random) -> Handed:
     """Return a random form of handing pointers on."""
-    if rng.random() < 0.25:
+    if rng.random() < 0.3:
         return {"part": rng.choice(["reads", "writes"]), "to": "packed"}
     return {
         "part": rng.choice(["all", "all", "reads", "writes"]), "to": "function",

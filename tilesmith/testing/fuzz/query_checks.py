@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilesmith.ir import IRModule
+from tilesmith.ir.operators import is_const
+from tilesmith.ir.queries import mentions, nodes
 from tilesmith.tir import PrimFunc, Schedule
 from tilesmith.tir.stmt import Block, BlockRealize, Stmt
 
-__all__ = ["wrong_answer"]
+__all__ = ["left_over", "wrong_answer"]
 
 
 def wrong_answer(module: IRModule) -> str | None:
@@ -34,6 +36,22 @@ def wrong_answer(module: IRModule) -> str | None:
         if any(wrong):
             return next(text for text in wrong if text)
         waiting += children
+    return None
+
+
+def left_over(sch: Schedule, call: tuple[str, tuple[Any, ...], dict[str, Any], Any]) -> str | None:
+    """Return what a call of a split without ``preserve_unit_iters`` should have taken out of
+    bindings: the variable of a loop that has one iteration now.
+    """
+    method, _, arguments, result = call
+    if method != "split" or arguments.get("preserve_unit_iters", True):
+        return None
+    loops = [sch.get(one) for one in result]
+    single = {loop.loop_var for loop in loops if is_const(loop.extent, 1)}
+    for realize in nodes(loops[0], BlockRealize) if single else ():
+        if mentions(realize.iter_values, single):
+            name = realize.block.name_hint
+            return f"a variable of one value is left in the bindings of '{name}'"
     return None
 
 

@@ -4,6 +4,7 @@ A recipe names sizes, inputs and stages. A *size* is a number, the name of a dim
 ``["+", size, number]``, ``["*", size, size]``, ``["ceil", size, number]``. An *expression* is a
 nested list ``[operator, …]``; the builder below says what each operator means. Each stage computes
 one tensor (``argmax`` two) over spatial and reduction axes; it becomes a block under its loops.
+``spare``: shapes and dtypes of memory that nothing uses.
 """
 
 from __future__ import annotations
@@ -109,6 +110,10 @@ def build(recipe: Recipe) -> PrimFunc | IRModule:
     others = {name: one for builder in builders for name, one in builder.functions.items()}
     unread = {tensor["name"] for tensor in recipe["inputs"]}
     inner = [buffers[name] for name in buffers if name not in names and name not in unread]
+    inner += [
+        decl_buffer([sizes.expr(size) for size in one["shape"]], one["dtype"], f"spare{number}")
+        for number, one in enumerate(recipe.get("spare", ()))
+    ]
     root = Block((), (), (), "root", stmt_seq(*nests), None, inner)
     scalars: list[Any] = [sizes.variables[name] for name in unbound_sizes(recipe)]
     params = scalars + sizes.scalars + [buffers[name] for name in names]
@@ -175,8 +180,9 @@ def arguments_of(recipe: Recipe, dims: dict[str, int] | None = None) -> list[Arg
             argument["layout"] = recipe["layouts"][name]
         if name in inputs:
             argument.update(low=tensor["low"], high=tensor["high"])
-            if tensor.get("distinct"):
-                argument["distinct"] = True
+            for kind in ("distinct", "special"):
+                if tensor.get(kind):
+                    argument[kind] = True
         elif tensor["ulp"] is not None:
             argument["ulp"] = tensor["ulp"]
         made.append(argument)

@@ -34,15 +34,18 @@ def check(
     config: dict[str, Any] | None = None,
     device: str | None = None,
     target: str | None = None,
+    seed: int = 0,
 ) -> None:
     """Check a program with its schedule, up to a phase. Raises Finding where a step fails or
-    changes what the program computes. A primitive may refuse. ``extra``, ``config`` and ``device``:
-    further passes, options and a device to lower for, as a case has them. With a ``target``, the
+    changes what the program computes. A primitive may refuse. ``extra``, ``config``, ``device``
+    and ``seed``: further passes, options, a device to lower for, and what further calls are drawn
+    from, as a case has them. With a ``target``, the
     schedule begins with what the rules for it do.
     """
     intrinsics.register()
     checker = Checker(program, arguments)
     checker.extra, checker.config, checker.device = extra or [], config or {}, device
+    checker.seed = seed
     is_small = True
     if target is not None:
         begun = scheduled(checker, Target(target), "rules", is_repeated=True)
@@ -53,9 +56,9 @@ def check(
     if phase in ("trace", "script"):
         checker.check_script(module)
         checker.check_trace(module)
-    if phase in ("pass", "codegen"):
+    if phase in ("pass", "codegen", "call"):
         is_small = target is None or can_be_interpreted(checker, module)
-        checker.check_lowering(module, back_ends, is_small, phase == "codegen")
+        checker.check_lowering(module, back_ends, is_small, phase != "pass")
 
 
 def check_case(case: dict[str, Any]) -> None:
@@ -63,6 +66,10 @@ def check_case(case: dict[str, Any]) -> None:
     finding = run_case(case)["finding"]
     if finding is not None:
         raise Finding(finding["phase"], finding["name"], finding["failure"], finding["detail"])
+
+
+_AS_CASES = ("graph", "arithmetic")
+"""Programs that are no function with a schedule: a file holds the case itself."""
 
 
 def slug(signature: str, seed: int) -> str:
@@ -80,14 +87,15 @@ def file_text(finding: dict[str, Any]) -> str:
     head = f'"""{textwrap.fill(finding["signature"], 90)}\n\n{seed}\n"""\n\n'
     comment = _comment(finding["detail"])
     test = "\n\n\ndef test_replay():\n    replay.check"
-    if not finding["script"] or phase == "script" or case.get("program") == "graph":
+    by_calls = finding["failure"] == "not simplified" or finding["failure"].endswith("is refused")
+    if not finding["script"] or phase == "script" or by_calls or case.get("program") in _AS_CASES:
         case_text = pprint.pformat(case, width=96, compact=True, sort_dicts=False)
         imports = "from tilesmith.testing.fuzz import replay\n\n"
         return f"{head}{imports}{comment}CASE = {case_text}  # fmt: skip{test}_case(CASE)\n"
     script, imports = _with_imports(finding["script"])
     name = "Module" if "\nclass Module:\n" in script else "main"
     arguments = pprint.pformat(finding["arguments"], width=80, compact=True, sort_dicts=False)
-    wanted = ("extra", "config", "device")
+    wanted = ("extra", "config", "device", *(["seed"] if phase == "call" else []))
     rules = case.get("rules", {})
     more = "".join(f", {key}={case[key]!r}" for key in wanted if case.get(key))
     more += f", target={json.dumps(rules['target'])}" if rules else ""

@@ -12,6 +12,7 @@ from tilesmith.ir import IntImm
 from tilesmith.ir.queries import is_call
 from tilesmith.testing.fuzz import intrinsics
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
+from tilesmith.tir import IterVar
 from tilesmith.tir.stmt import Block
 
 __all__ = ["SAMPLERS", "sampler"]
@@ -275,7 +276,9 @@ def decompose_reduction(pick: Pick) -> None:
 @sampler("RFactor", 1.5)
 def rfactor(pick: Pick) -> None:
     block = pick.block(_is_reduction if pick.chance(0.9) else lambda block: True)
-    pick.call("rfactor", pick.loop(block), pick.number(0, 2))
+    reduced = pick.driven(block, IterVar.CommReduce) if pick.chance(0.6) else []
+    loop = pick.among(reduced) if reduced else pick.loop(block)
+    pick.call("rfactor", loop, pick.number(0, 2))
 
 
 @sampler("FuseReductionEpilogue", 1)

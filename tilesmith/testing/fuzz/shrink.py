@@ -69,6 +69,7 @@ class _Shrinker:
             self.greedy(_fewer_back_ends)
             self.greedy(_simpler_rules)
             self.greedy(_shorter_graph)
+            self.greedy(_fewer_situations)
         return self.finding
 
     def drop_steps(self) -> None:
@@ -262,6 +263,8 @@ def _plain_dtypes(case: Case) -> Iterator[Case]:
 
 
 def _fewer_back_ends(case: Case) -> Iterator[Case]:
+    if case["recipe"].get("spare"):
+        yield {**case, "recipe": {**case["recipe"], "spare": []}}
     if case.get("config"):
         yield {**case, "config": {}}
     for number in range(len(case.get("extra", []))):
@@ -289,3 +292,11 @@ def _shorter_graph(case: Case) -> Iterator[Case]:
             yield {**case, "detours": {**detours, name: rest}}
     if case.get("pipeline", "zero") != "zero":
         yield {**case, "pipeline": "zero"}
+
+
+def _fewer_situations(case: Case) -> Iterator[Case]:
+    """Ask the analyzer about one of several situations."""
+    seeds = case.get("arithmetic", {}).get("seeds", [])
+    if len(seeds) > 1:
+        for seed in seeds:
+            yield {**case, "arithmetic": {"seeds": [seed]}}

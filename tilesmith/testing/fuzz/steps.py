@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.ir import IntImm
-from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import nodes, variables
+from tilesmith.ir.queries import variables
 from tilesmith.support.errors import ScheduleError
 from tilesmith.testing.fuzz.choices import Choices, Nothing
-from tilesmith.tir import ForKind, PrimFunc, Schedule
+from tilesmith.testing.fuzz.sure import is_sure, only_looks
+from tilesmith.tir import PrimFunc, Schedule
 from tilesmith.tir.schedule import BlockRV, LoopRV
-from tilesmith.tir.schedule.primitive import PRIMITIVES
 from tilesmith.tir.stmt import Block, BlockRealize, For, Stmt
 
 __all__ = ["IndexMapText", "Nothing", "Pick", "Recorder"]
@@ -52,26 +51,9 @@ class Recorder:
         return result
 
     def is_sure_to_work(self) -> bool:
-        """Return whether nothing may refuse the latest call: a query about what the program has (a
-        block by its name, where only one has it), or a split of a plain loop.
-        """
+        """Return whether nothing may refuse the latest call."""
         method, args, more, _ = self.calls[-1]
-        if method == "split":
-            loop: For = self.sch.get(args[0])
-            is_plain = loop.kind is ForKind.SERIAL and not loop.annotations and not more
-            numbers = [factor for factor in args[1] if factor is not None]
-            is_known = all(isinstance(factor, int) and factor > 0 for factor in numbers)
-            return (
-                is_plain
-                and is_const(loop.min, 0)
-                and isinstance(loop.extent, IntImm)
-                and is_known
-                and len(numbers) == len(args[1]) - 1
-            )
-        if method != "get_block":
-            return _only_looks(method)
-        names = [one.name_hint for one in nodes(self.sch.mod["main"].body, Block)]
-        return names.count(args[0]) == 1
+        return is_sure(self.sch, method, args, more)
 
     def source(self) -> list[str]:
         """Return lines of Python that do the same with a schedule called ``sch``; queries whose
@@ -81,16 +63,12 @@ class Recorder:
         kept = []
         for number, (method, args, kwargs, result) in enumerate(reversed(self.calls)):
             made = _flat(result)
-            if _only_looks(method) and number and not any(id(one) in needed for one in made):
+            if only_looks(method) and number and not any(id(one) in needed for one in made):
                 continue
             kept.append((method, args, kwargs, result))
             needed.update(id(value) for value in _flat([*args, *kwargs.values()]))
         names: dict[int, str] = {}
         return [_line(call, names) for call in reversed(kept)]
-
-
-def _only_looks(method: str) -> bool:
-    return method == "get_sref" or PRIMITIVES.get(method).only_looks
 
 
 def _plain(value: Any) -> Any:

@@ -34,7 +34,8 @@ NARROW = (
 
 _EXACT = {
     "float64": 1 << 40, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8,
-    "float8_e4m3fn": 1 << 4, "float8_e5m2": 1 << 3,
+    "float8_e4m3fn": 1 << 4, "float8_e5m2": 1 << 3, "float8_e3m4": 1 << 3, "float8_e4m3": 1 << 4,
+    "float8_e4m3b11fnuz": 1 << 4, "float8_e4m3fnuz": 1 << 4, "float8_e5m2fnuz": 1 << 3,
 }  # fmt: skip
 
 FUNCTION_ULP = {
@@ -161,8 +162,8 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
     """Return arrays and numbers to call a function with.
 
     An argument is ``{"value": number}``, or has a shape and a dtype and, for an input, the range of
-    its values (``distinct``: each number once; ``pairs``: two of bfloat16 in each word). Outputs
-    are filled with 77. With a ``layout`` it lies in memory in that way.
+    its values (``distinct``: each number once; ``special``: any float; ``pairs``: two of bfloat16
+    in each word). Outputs are filled with 77. With a ``layout`` it lies in memory in that way.
     """
     generator = numpy.random.default_rng(seed)
     made: list[Any] = []
@@ -176,6 +177,8 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
         elif argument.get("pairs"):
             drawn = generator.integers(argument["low"], argument["high"] + 1, (*shape, 2))
             array = drawn.astype(DataType("bfloat16").numpy()).view("uint32").reshape(shape)
+        elif argument.get("special"):
+            array = _any_floats(generator, shape, kind)
         elif argument.get("distinct"):
             count = int(numpy.prod(shape))
             array = generator.permutation(count).reshape(shape).astype(kind)
@@ -185,3 +188,17 @@ def arrays(arguments: list[dict[str, Any]], seed: int) -> list[Any]:
         layout = argument.get("layout")
         made.append(array if layout is None else array_in_gaps(array, layout))
     return made
+
+
+_SPECIAL = (0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan, 448, 464, 480, 57344, 61440, 65504, 65520)
+
+
+def _any_floats(generator: numpy.random.Generator, shape: Any, kind: Any) -> numpy.ndarray:
+    """Return floats of all magnitudes that a small type has, of those beside it, and special
+    ones.
+    """
+    numbers = generator.standard_normal(shape) * numpy.exp2(generator.integers(-26, 17, shape))
+    special = generator.choice(_SPECIAL, shape)
+    with numpy.errstate(all="ignore"):
+        made: numpy.ndarray = numpy.where(generator.random(shape) < 0.15, special, numbers)
+        return made.astype(kind)
