@@ -129,6 +129,14 @@ def test_simplified_indices_keep_iterators_of_one_value_on_request() -> None:
     assert structural_equal(kept, i * 8 + j)
 
 
+def test_iterators_of_one_value_are_numbers_unless_asked_for() -> None:
+    domains = {i: Range(3, 4), j: Range(0, 8)}
+    found = detect_iter_map([i, j], domains).indices
+    assert [text(one) for one in found] == ["3", "((j:8)/1%8*1 + 0:8)/1%8*1 + 0"]
+    kept = detect_iter_map([i, j], domains, simplify_trivial_iterators=False).indices
+    assert text(kept[0]) == "((i - 3:1)/1%1*1 + 0:1)/1%1*1 + 3"
+
+
 def test_bounds_of_regions_of_any_extent() -> None:
     domains = {i: Range(0, n), j: Range(0, 8)}
     (found,) = estimate_region_upper_bound([Range(i * 2, i * 2 + 2)], domains, i * 8 + j < 20)

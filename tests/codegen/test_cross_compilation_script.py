@@ -193,6 +193,14 @@ def test_floats_go_where_the_platform_puts_them(system, is_hard):
     assert bool(re.search(r"\.eabi_attribute\s+28, 1", text)) is is_hard
 
 
+@pytest.mark.parametrize("machine, alignment", [("armv7", 4), ("aarch64", 8)])
+def test_pointers_in_arguments_are_as_aligned_as_the_machine_has_them(machine, alignment):
+    """Where pointers have 32 bits, those in tensors (DLPack) lie at multiples of 4 only."""
+    text = ts.build(elementwise(4), target=TARGETS[machine]).get_source("ll")
+    found = re.findall(r"(?:load ptr,|store ptr .*,) ptr \S+, align (\d+)", text)
+    assert found and set(found) == {str(alignment)}
+
+
 def test_code_for_another_machine_says_so_when_it_is_called():
     with pytest.raises(IncompatibleCodeError, match="code is for aarch64, this machine is"):
         built("aarch64")["elementwise"]()

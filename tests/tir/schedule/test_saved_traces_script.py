@@ -11,6 +11,7 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import check, main_of, run_text, schedule_of
 from tilesmith import tir
 from tilesmith.ir import IntImm, assert_structural_equal, const
+from tilesmith.script import from_source
 from tilesmith.tir.schedule import Instruction, InstructionKind, ScheduleError, Trace
 
 
@@ -87,15 +88,58 @@ def test_nested_annotations():
     assert "SampleCategorical" in kinds
 
 
-def test_symbols_of_the_program_cannot_be_saved():
+def size_of(sch):
+    return main_of(sch).buffer_map[main_of(sch).params[0]].shape[0]
+
+
+def test_sizes_of_the_program_are_known_by_their_names():
+    """In expressions and maps; also in a program that was read again and has other variables."""
+
+    def steps(sch):
+        sch.split(loops(sch, "B")[0], [size_of(sch) // 4 + 1, 4])
+        sch.cache_write("B", 0, "local")
+        sch.transform_layout("B", ("write", 0), lambda i: (i // size_of(sch), i % size_of(sch)))
+
+    sch = check(programs.copy_symbolic, steps, sizes={"n": 13})
+    text_again = schedule_of(programs.copy_symbolic)
+    run_text(str(sch.trace), text_again)
+    assert_structural_equal(main_of(text_again), main_of(sch))
+    assert 'n = tir.schedule.get_size_var(sch, "n")' in str(sch.trace)
+    for other in (programs.copy_symbolic, from_source(programs.copy_symbolic.script())):
+        for again in (schedule_of(other), schedule_of(other)):
+            Trace.apply_json_to_schedule(saved(sch), again)
+            assert_structural_equal(main_of(again), main_of(sch))
+        again = schedule_of(other)
+        sch.trace.apply_to_schedule(again, remove_postproc=False)
+        assert_structural_equal(main_of(again), main_of(sch))
+
+
+def test_a_size_named_like_a_random_variable():
+    sch = schedule_of(
+        from_source(
+            programs.copy_symbolic.script()
+            .replace("(n", "(l1")
+            .replace(" n = ", " l1 = ")
+            .replace("n, i", "l1, i")
+        )
+    )
+    (loop,) = loops(sch, "B")
+    sch.split(loop, [size_of(sch) // 4 + 1, 4])
+    assert "l1 = tir.schedule.get_size_var(" in str(sch.trace) and "l1_, = sch.get_loops(" in str(
+        sch.trace
+    )
+    again = schedule_of(programs.copy_symbolic)
+    with pytest.raises(ScheduleError, match="no size of this name"):
+        Trace.apply_json_to_schedule(saved(sch), again)
+    with pytest.raises(ScheduleError, match="no size variable 'l1'"):
+        tir.schedule.get_size_var(again, "l1")
+
+
+def test_different_variables_of_one_name_cannot_be_saved():
     sch = schedule_of(programs.copy_symbolic)
-    size = main_of(sch).buffer_map[main_of(sch).params[0]].shape[0]
-    sch.split(loops(sch, "B")[0], [size // 4 + 1, 4])
-    with pytest.raises(ScheduleError, match="'n' in .* is not a random variable of the trace"):
+    sch.annotate("B", "sizes", [size_of(sch), tir.Var("n", "int64")])
+    with pytest.raises(ScheduleError, match="different variables of one name"):
         sch.trace.as_json()
-    replay = schedule_of(programs.copy_symbolic)
-    sch.trace.apply_to_schedule(replay, remove_postproc=False)
-    assert_structural_equal(main_of(replay), main_of(sch))
 
 
 def test_maps_as_text():

@@ -6,6 +6,7 @@ from tests.tir.schedule import programs_script as programs
 from tests.tir.schedule.harness import schedule_of
 from tilesmith import tir
 from tilesmith.ir import IRModule, Var
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import InternalError, VerifyError
 from tilesmith.support.knobs import knobs
@@ -43,6 +44,28 @@ def test_flags():
     assert flags_of(sch, "root").stage_pipeline
     sch.compute_at(sch.get_block("C"), sch.get_loops(sch.get_block("D"))[0])
     assert flags_of(sch, "D").region_cover and flags_of(sch, "C").affine_binding
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_covered"),
+    [("i > 0", False), ("i >= 0", True), ("i < 7", False), ("i < 8", True)],
+)
+def test_a_producer_with_a_condition_covers_what_it_does_not_exclude(condition, is_covered):
+    program = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            T.where({condition})
+            v = T.axis.spatial(8, i)
+            B[v] = A[v] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = B[v] + T.float32(1)
+""")
+    assert flags_of(schedule_of(program), "C").region_cover is is_covered
 
 
 @T.prim_func

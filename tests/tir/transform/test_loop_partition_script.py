@@ -377,3 +377,25 @@ def test_what_no_condition_guards_stays_in_a_loop(size):
     got = apply(with_effect, transform.LoopPartition(), transform.Simplify())
     assert_same_results(with_effect, got, {"m": size})
     assert "==" not in got.script()
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 9])
+@pytest.mark.parametrize("condition", ["i >= 4", "i < n - 4", "i < 4", "4 <= i and i < n - 2"])
+def test_parts_of_a_loop_that_is_too_short_for_them(condition, size):
+    """A part begins and ends inside the loop, also where the condition would place it beyond."""
+    source = f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    B = T.match_buffer(b, (n,))
+    for i in range(n):
+        if T.likely({condition}):
+            B[i] = A[i] * T.float32(2)
+        else:
+            B[i] = A[i]
+"""
+    before = from_source(source)
+    got = apply(before, transform.LoopPartition(), transform.Simplify())
+    assert len(got.body.seq) > 1
+    assert_same_results(before, got, {"n": size})

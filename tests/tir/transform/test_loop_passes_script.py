@@ -301,6 +301,27 @@ def test_remove_no_op():
     check(before, expected, transform.RemoveNoOp())
 
 
+def test_remove_no_op_around_a_table():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        T.func_attr({"global_symbol": "main"})
+        data = T.allocate_const([3, 1, 2], "int32", [3])
+        table = T.decl_buffer((3,), "int32", data=data)
+        for i in range(3):
+            if A[i] == 7:
+                T.evaluate(0)
+            A[i] = table[i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32")):
+        data = T.allocate_const([3, 1, 2], "int32", [3])
+        table = T.decl_buffer((3,), "int32", data=data)
+        for i in range(3):
+            A[i] = table[i]
+
+    check(before, expected, transform.RemoveNoOp())
+
+
 def test_calls_in_what_is_removed_stay():
     @T.prim_func
     def before(A: T.Buffer((16,), "int32")):

@@ -7,6 +7,7 @@ import tilesmith as ts
 from tilesmith.ir import IRModule
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering import build, lower
+from tilesmith.script import from_source
 from tilesmith.script import tir as T
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir import transform
@@ -85,12 +86,18 @@ def test_a_view_with_offset_is_taken(scale_function):
     np.testing.assert_array_equal(b.numpy(), whole[3:7])
 
 
-def test_strides_of_single_rows_do_not_matter():
-    @T.prim_func
-    def copy(A: T.Buffer((1, 4), "float32"), B: T.Buffer((1, 4), "float32")):
-        for i in range(4):
-            B[0, i] = A[0, i]
-
+@pytest.mark.parametrize("rows", ["T.int32(1)", "n"])
+def test_strides_of_single_rows_do_not_matter(rows):
+    """Whether the size is known when the function is built or when it is called."""
+    copy = from_source(f"""
+@T.prim_func
+def copy(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, ({rows}, 4))
+    B = T.match_buffer(b, ({rows}, 4))
+    for i, j in T.grid({rows}, 4):
+        B[i, j] = A[i, j]
+""")
     whole = np.arange(16, dtype="float32").reshape(4, 4)
     b = tensor((1, 4))
     build(copy)(whole[::3][1:], b)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tilesmith.ir import Var
 from tilesmith.ir.printing.config import SPELLING
 from tilesmith.support.errors import ScheduleError, TilesmithError, reason_of
 from tilesmith.support.registry import Registry
 from tilesmith.tir.index_map import IndexMap
+from tilesmith.tir.schedule.sizes import sizes_by_name
 from tilesmith.tir.schedule.trace_values import (
     Text,
     from_json,
@@ -177,9 +179,12 @@ def _argument_text(argument: Argument, value: Any, names: dict[int, str]) -> str
     return python_text(value, names, argument.as_function)
 
 
-def _give_name(variable: Any, names: dict[int, str]) -> None:
+def _give_name(variable: Any, names: dict[int, str], taken: Container[str] = ()) -> None:
     letter = "b" if isinstance(variable, BlockRV) else "l" if isinstance(variable, LoopRV) else "v"
-    names.setdefault(id(variable), f"{letter}{len(names)}")
+    name = f"{letter}{len(names)}"
+    while name in taken:
+        name += "_"
+    names.setdefault(id(variable), name)
 
 
 class Trace:
@@ -239,7 +244,11 @@ class Trace:
         def translate(value: Any) -> Any:
             return substituted(value, table)
 
-        for inst in self._instructions(remove_postproc):
+        insts = self._instructions(remove_postproc)
+        own = sizes_by_name(sch)
+        for size in self._sizes(insts):
+            table[id(size)] = own.get(size.name, size)
+        for inst in insts:
             positional, named = inst.arguments(translate)
             for name, value in named.items():
                 if isinstance(value, IndexMap):  # an attribute that may hold sampled variables
@@ -277,24 +286,43 @@ class Trace:
         kept.reverse()
         return Trace(kept, {inst: self.decisions[inst] for inst in kept if inst in self.decisions})
 
+    def _sizes(self, insts: Sequence[Instruction]) -> list[Var]:
+        """Return the size variables of the scheduled function that instructions use."""
+        made = {id(output) for inst in self.insts for output in inst.outputs}
+        used = [random_variables([*inst.inputs, *inst.attrs]) for inst in insts]
+        sizes = [v for values in used for v in values if isinstance(v, Var) and id(v) not in made]
+        return list(dict.fromkeys(sizes))
+
     def _names(self) -> dict[int, str]:
+        """Return the names of random variables, and of the size variables, which keep theirs."""
         names: dict[int, str] = {}
+        sizes = self._sizes(self.insts)
+        taken = {size.name for size in sizes}
         for inst in self.insts:
             for output in inst.outputs:
-                _give_name(output, names)
-        return names
+                _give_name(output, names, taken)
+        if len(taken) < len(sizes):
+            raise ScheduleError(
+                "the trace uses different variables of one name "
+                f"({', '.join(sorted([size.name for size in sizes]))}), so it cannot be written",
+                notes=("give the size variables of the function different names",),
+            )
+        return names | {id(size): size.name for size in sizes}
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """Return one line of Python for each instruction.
+        """Return one line of Python for each instruction, after one for each size variable of the
+        function that they use.
 
         The lines use ``sch``, and where they hold maps, expressions or functions ``IndexMap``,
-        ``T`` (``tilesmith.script.tir``) and ``ir``.
+        ``T`` (``tilesmith.script.tir``), ``tir`` and ``ir``.
         """
         names = self._names()
-        return [
-            inst.as_python(names, self.decisions.get(inst))
-            for inst in self._instructions(remove_postproc)
+        insts = self._instructions(remove_postproc)
+        sizes = [
+            f"{size} = tir.schedule.get_size_var(sch, {json.dumps(size.name)})"
+            for size in self._sizes(insts)
         ]
+        return sizes + [inst.as_python(names, self.decisions.get(inst)) for inst in insts]
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
         """Return plain lists: rows ``[kind, inputs, attrs, outputs]``, and pairs ``[number,
@@ -324,7 +352,7 @@ class Trace:
         Raises ScheduleError for an invalid trace, naming the instruction that cannot be read.
         """
         rows, chosen = _rows(json_obj)
-        table: dict[str, Any] = {}
+        table: dict[str, Any] = {**sizes_by_name(sch)}
         for number, row in enumerate(rows):
             inst, outputs = _instruction(number, row, table, type(sch))
             try:

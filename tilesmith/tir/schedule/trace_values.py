@@ -1,7 +1,8 @@
 """Converts values in the instructions of a trace to Python text and to JSON.
 
-Random variables have names in both. Everything else is a plain value, a list, a dictionary, or a
-node: an expression over random variables, an index map, an annotation.
+Random variables have names in both, and so have the sizes of the scheduled function. Everything
+else is a plain value, a list, a dictionary, or a node: an expression over random variables, an
+index map, an annotation.
 """
 
 from __future__ import annotations
@@ -197,15 +198,7 @@ def _has_text(value: PrimExpr) -> bool:
 
 
 def _expression_to_json(value: PrimExpr, names: dict[int, str]) -> dict[str, Any]:
-    named: dict[Var, Any] = {}
-    for variable in variables(value):
-        if id(variable) not in names:
-            raise ScheduleError(
-                f"'{variable.name}' in '{value}' is not a random variable of the trace, so the "
-                "expression cannot be saved",
-                notes=("a saved trace may refer to sampled values and constants only",),
-            )
-        named[variable] = Var(names[id(variable)], variable.dtype)
+    named = {v: Var(names[id(v)], v.dtype) for v in variables(value)}
     return {
         "expr": save_json(substitute(value, named)),
         "rvs": [variable.name for variable in named.values()],
@@ -271,5 +264,8 @@ def _from_text(text: str, table: dict[str, Any]) -> Any:
 
 def _known(name: Any, table: dict[str, Any]) -> Any:
     if not isinstance(name, str) or name not in table:
-        raise ScheduleError(f"the trace uses {name} before its definition")
+        raise ScheduleError(
+            f"the trace uses {name} before its definition, "
+            "and the function has no size of this name"
+        )
     return table[name]
