@@ -235,17 +235,19 @@ def _takes_everything(call: Call) -> bool:
 
 
 @rule(operators.take)
-def take_known_place(simplifier: Bindings, call: Call) -> Any:
+def take_known_place(simplifier: Bindings, call: Any) -> Any:
     """take(x, 2, axis) -> squeeze(x[2:3], axis): a place that is known needs no check"""
     data, index = call.args
-    info, axis = known_struct_info(data), call.attrs.axis
+    info: Any = known_struct_info(data)
+    axis = call.attrs.axis
     place = index.data if isinstance(index, Constant) and not index.data.shape else None
     if place is None or not isinstance(info, TensorStructInfo) or info.shape is None:
         return None
     if axis is None and info.ndim != 1:
         return None
     axis = 0 if axis is None else int(axis) % info.ndim
-    size, start = getattr(info.shape[axis], "value", None), int(place.numpy_view())
+    shape: Any = info.shape
+    size, start = getattr(shape[axis], "value", None), int(place.numpy_view())
     if size is None or not -size <= start < size:
         return None
     start %= size
@@ -254,7 +256,7 @@ def take_known_place(simplifier: Bindings, call: Call) -> Any:
 
 
 @rule(operators.strided_slice)
-def slice_first(simplifier: Bindings, call: Call) -> Any:
+def slice_first(simplifier: Bindings, call: Any) -> Any:
     """permute_dims(x)[a:b] -> permute_dims(x[a:b]), likewise squeeze and expand_dims: only what is
     used is moved
     """
@@ -267,13 +269,15 @@ _MOVING = (operators.permute_dims, operators.squeeze, operators.expand_dims)
 _MOST_MOVES = 8
 
 
-def _sliced(simplifier: Bindings, call: Call, axes: list[int]) -> Any:
+def _sliced(simplifier: Bindings, call: Any, axes: list[Any]) -> Any:
     """Return a slice along some axes, taken before operators that only move elements."""
-    data, moves = call.args[0], []
+    moves: list[Any] = []
+    data = call.args[0]
     while len(moves) < _MOST_MOVES:
         found = [simplifier.value(data, function.op) for function in _MOVING]
         inner = next((one for one in found if one is not None), None)
-        rank = known_struct_info(data).ndim
+        info: Any = known_struct_info(data)
+        rank = info.ndim
         places = [] if inner is None or rank < 0 else _places(inner, rank)
         own = [places[axis % rank] for axis in axes] if places else [None]
         if inner is None or None in own:
@@ -282,15 +286,14 @@ def _sliced(simplifier: Bindings, call: Call, axes: list[int]) -> Any:
         data, axes = inner.args[0], own
     if not moves:
         return call
-    made = operators.strided_slice(
-        data, axes, *call.args[2:], assume_inbound=call.attrs.assume_inbound
-    )
+    slice_: Any = operators.strided_slice
+    made = slice_(data, axes, *call.args[2:], assume_inbound=call.attrs.assume_inbound)
     for move in reversed(moves):
         made = Call(move.op, (made, *move.args[1:]), move.attrs)
     return made
 
 
-def _places(call: Call, rank: int) -> list[int | None]:
+def _places(call: Any, rank: int) -> list[int | None]:
     """Return for each axis of a result the axis of the argument that it is, None for a new one."""
     if call.op is operators.permute_dims.op:
         return list(_permutation(call, rank))
@@ -298,7 +301,7 @@ def _places(call: Call, rank: int) -> list[int | None]:
         made = {int(axis) % rank for axis in call.attrs.axis}
         old = iter(range(rank))
         return [None if axis in made else next(old) for axis in range(rank)]
-    before = known_struct_info(call.args[0])
+    before: Any = known_struct_info(call.args[0])
     if call.attrs.axis is None or before.ndim < 0:
         return [None] * rank
     gone = {int(axis) % before.ndim for axis in call.attrs.axis}

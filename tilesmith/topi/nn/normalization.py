@@ -193,13 +193,15 @@ class _Moments:
         first = tir.if_then_else(
             self._size > 0, widened(self._data(*outer, 0)), const(0, self._dtype)
         )
-        return mean + first
+        shifted: PrimExpr = mean + first
+        return shifted
 
     def estimated_variance(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the unbiased estimate of the variance; of one value alone it is not known: NaN."""
         total = self._total(*outer)
         deviations: PrimExpr = self._squares(*outer) - total * (total / self._count)
-        return deviations / (self._count - const(1, self._dtype))
+        variance: PrimExpr = deviations / (self._count - const(1, self._dtype))
+        return variance
 
     def normal(self, value: PrimExpr, indices: tuple, epsilon: float) -> PrimExpr:
         """Return ``(value - mean) / sqrt(variance + epsilon)`` in the dtype of the sums."""
