@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import tilesmith as ts
 from tilesmith import relax
+from tilesmith.ir.queries import nodes
 from tilesmith.relax import analysis, interpreter, op, transform
 from tilesmith.script import relax as R
 
@@ -52,8 +54,18 @@ def constant(value):
         (lambda x: op.strided_slice(x, [0], [0], [2]), []),
         (lambda x: op.strided_slice(x, [0], [-1], [-3], [-1]), ["strided_slice"]),
         (lambda x: op.broadcast_to(x, (2, 4)), []),
+        (lambda x: op.take(x, relax.const(-1, "int64"), 1), ["strided_slice", "squeeze"]),
+        (lambda x: op.take(x, relax.const([1], "int64"), 1), ["take"]),
+        (lambda x: op.strided_slice(op.permute_dims(x), [0], [1], [3]),
+         ["strided_slice", "permute_dims"]),
+        (lambda x: op.strided_slice(op.expand_dims(x, [0, 2]), [-1], [3], [0], [-2]),
+         ["strided_slice", "expand_dims"]),
+        (lambda x: op.strided_slice(op.expand_dims(x, [0]), [0], [0], [1]), ["expand_dims"]),
+        (lambda x: op.take(op.squeeze(op.permute_dims(op.expand_dims(x, [0]), [1, 2, 0]), [2]),
+                           relax.const(1, "int64"), 1),
+         ["strided_slice", "expand_dims", "permute_dims", "squeeze", "squeeze"]),
     ],
-)
+)  # fmt: skip
 def test_rules(make, left):
     module = build(make, (2, 4))
     simple = transform.CanonicalizeBindings()(transform.SimplifyExpr()(module))
@@ -131,3 +143,19 @@ def test_mixed_precision():
     narrow = transform.ToMixedPrecision("float16", ["x0"])(module)
     assert narrow["main"].params[0].struct_info.dtype == "float16"
     assert narrow["main"].ret_struct_info.dtype == "float32"
+
+
+@pytest.mark.parametrize("far", [0.0, 100.0, -3000.0])
+def test_written_out_normalisation_is_one_kernel_and_as_exact(far):
+    module = build(written_out_layer_norm, (5, 40, 6))
+    assert operators(relax.get_pipeline("default")(module)) == ["call_tir"]
+    x = f32(5, 40, 6) + np.float32(far)
+    exact = x.astype("float64") - x.mean(-1, keepdims=True, dtype="float64")
+    exact /= np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-5)
+    found = relax.build(module, "llvm")(ts.nd.array(x)).numpy()
+    scale, shift = [
+        one.data.numpy()
+        for one in nodes(module["main"].body, relax.Constant)
+        if one.data.shape == (6,)
+    ]
+    np.testing.assert_allclose(found, exact * scale + shift, rtol=1e-3, atol=1e-3)

@@ -250,6 +250,20 @@ def test_the_layers_of_networks_gain(size, channels):
     assert tiles >= 14 and 16 * tiles * channels * 4 <= MODEL.l2_bytes
 
 
+@pytest.mark.parametrize(
+    "images, channels, size, cores, pays",
+    [  # measured on Zen 5 in layers whose weights come from memory
+        (1, 256, 5, 1, False), (1, 256, 3, 1, False), (1, 512, 4, 1, False), (1, 256, 7, 1, True),
+        (1, 512, 6, 1, True), (1, 512, 7, 1, True), (2, 256, 4, 2, False), (1, 512, 6, 2, False),
+        (1, 256, 7, 2, True), (1, 512, 7, 2, True), (8, 512, 7, 2, True), (1, 64, 56, 2, True),
+    ],
+)  # fmt: skip
+def test_weights_from_memory_decide_where_images_are_small(images, channels, size, cores, pays):
+    machine = machine_model(Target(f"llvm -mcpu=znver5 -num-cores={cores}"))
+    plan = winograd_plan(ConvolutionSize(images, size, size, channels, channels), machine)
+    assert (plan is not None) == pays
+
+
 def test_larger_tiles_need_a_tolerance():
     size = ConvolutionSize(1, 56, 56, 64, 64)
     assert winograd_plan(size, MODEL, 1e-3).tile == 4

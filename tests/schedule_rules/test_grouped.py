@@ -78,6 +78,8 @@ CASES = [
     ((1, 30, 5, 5), 45, 5, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),  # masks
     ((1, 6, 7, 9), 12, 6, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),  # two outputs of each channel
     ((1, 80, 4, 30), 160, 2, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),  # several tiles in a group
+    ((2, 10, 5, 28), 224, 2, (3, 2), (1, 2), (1, 0, 1, 1), (1, 1)),  # and half of one
+    ((1, 9, 3, 17), 144, 3, (1, 3), (1, 1), (0, 1, 0, 1), (1, 1)),  # rows and tiles that are left
 ]
 
 
@@ -172,7 +174,31 @@ def test_groups_are_told_by_their_accesses():
 
 
 @pytest.mark.parametrize("outputs", [8, 16, 24, 40, 72, 112, 240])
-def test_widths_divide_the_outputs_of_a_group(outputs):
+def test_widths_divide_the_outputs_of_a_group_that_fill_no_vectors(outputs):
+    lanes = MACHINE.lanes(32)
     width = best_group_width(outputs, 9 * outputs, 28, MACHINE)
-    assert outputs % width == 0
-    assert 1 <= best_group_rows(28, 1, MACHINE) <= 28
+    assert outputs % width == 0 if outputs % lanes else width % lanes == 0
+    assert 1 <= best_group_rows(28, outputs, width, MACHINE) <= 28
+
+
+def test_tiles_of_a_group_are_as_wide_as_registers_want():
+    machine = machine_model(Target("llvm -mcpu=znver5 -num-cores=2"))
+    assert best_group_width(112, 9 * 112, 28, machine) == 32  # three and a half tiles
+    assert best_group_rows(28, 112, 32, machine) == 14
+    packed = packed_groups(random(224, 112, 3, 3), 2, 28, machine).data.numpy()
+    assert packed.shape == (2, 4, 3, 3, 112, 32)
+    assert not packed[:, 3, ..., 16:].any() and packed[:, 3, ..., :16].all()
+
+
+def test_the_last_tile_of_a_group_has_fewer_vectors():
+    x = te.placeholder((1, 8, 30, 96), name="x")
+    w = te.placeholder((2, 2, 3, 3, 48, 32), name="w")
+    made = topi.nn.grouped_conv2d_nhwc_packed(x, w, 96, [1, 1], [0, 0, 0, 0], [1, 1])
+    function = te.create_prim_func([x, w, made], index_dtype_override="int64")
+    target = Target("llvm -mcpu=znver5 -num-cores=2")
+    with collect_fallbacks() as report:
+        scheduled = default_schedule(function, target)
+    assert not report.rows()
+    text = ts.lower(scheduled).script()
+    assert text.count("T.grid(6, 2)") == 2  # a whole tile, and half of one
+    assert "if " not in text

@@ -147,6 +147,13 @@ def test_only_much_work_runs_in_parallel():
 # -- what they compute
 
 
+@pytest.mark.parametrize("rows, columns", [(49, 2048), (41, 1056), (1056, 41)])
+def test_threads_share_the_longer_side_where_the_other_has_few_tiles(rows, columns):
+    x = place((rows, columns))
+    text = check([x], topi.transpose(x), lambda a: a.T, AVX512)
+    assert "T.parallel(T.int64(2))" in text
+
+
 @pytest.mark.parametrize("target", [HOST, AVX2])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "float64", "bool"])
 def test_dtypes(dtype, target):

@@ -51,6 +51,7 @@ def simplifying_passes() -> list[Any]:
         graph.SimplifyExpr(),
         graph.EliminateCommonSubexpr(),  # so that weights which many steps share are folded once
         graph.FoldConstant(),  # before layouts and legalisation: on operators, by numpy
+        graph.RecognizeOps(),  # once neighbours are joined and their scalars are folded
         graph.FoldScaleAxis(),
         graph.FoldConstant(),  # the weights that FoldScaleAxis has scaled
         graph.EliminateCommonSubexpr(),

@@ -113,3 +113,23 @@ def test_scalar_indices_stay_wide_on_request(is_wide):
             "int64" if stays else "int32"
         }
         assert_same_results(func, narrowed)
+
+
+@pytest.mark.parametrize("end, is_uniform", [(48, True), (50, False)])
+def test_each_nest_of_loops_has_wide_or_narrow_indices(end, is_uniform):
+    @T.prim_func
+    def func(A: T.Buffer((64,), "float32"), B: T.Buffer((128,), "float32")):
+        T.func_attr({"global_symbol": "main", "tir.wide_indices": True})
+        for i in range(T.int64(4)):
+            for lane in T.vectorized(T.int64(16)):
+                B[i * T.int64(16) + lane] = A[(i + lane * T.int64(5)) % T.int64(64)]
+        for i in range(T.int64(4)):
+            for lane in T.vectorized(T.int64(16)):
+                # the same for all lanes, if the end is a multiple of 16
+                if i * T.int64(16) + lane < T.int64(end):
+                    B[i * T.int64(16) + lane + T.int64(64)] = A[i * T.int64(16) + lane]
+
+    narrowed = apply(func, transform.NarrowDataType(32))
+    found = [str(loop.loop_var.dtype) for loop in nodes(narrowed.body, For)]
+    assert sorted(found) == ["int32"] * 2 + ["int64" if is_uniform else "int32"] * 2
+    assert_same_results(func, narrowed)

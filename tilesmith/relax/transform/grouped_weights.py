@@ -60,7 +60,8 @@ def packed_groups(
     outputs = count // groups
     joined = _joined(groups, outputs, machine.lanes(32))
     width = best_group_width(outputs * joined, ky * kx * inputs * joined, extent, machine)
-    shape = (groups // joined, outputs * joined // width, ky, kx, inputs * joined, width)
+    tiles = -(-outputs * joined // width)
+    shape = (groups // joined, tiles, ky, kx, inputs * joined, width)
     made = nd.empty(shape, str(weights.dtype))
     packed = made.numpy_view()
     packed[...] = 0
@@ -68,7 +69,7 @@ def packed_groups(
         place, member = divmod(group, joined)
         own = weights[group * outputs : (group + 1) * outputs].transpose(2, 3, 1, 0)
         first, row = member * outputs, slice(member * inputs, (member + 1) * inputs)
-        for tile in range(shape[1]):
+        for tile in range(tiles):
             low = max(first, tile * width)
             high = min(first + outputs, (tile + 1) * width)
             if low < high:

@@ -234,6 +234,80 @@ def _takes_everything(call: Call) -> bool:
     )
 
 
+@rule(operators.take)
+def take_known_place(simplifier: Bindings, call: Any) -> Any:
+    """take(x, 2, axis) -> squeeze(x[2:3], axis): a place that is known needs no check"""
+    data, index = call.args
+    info: Any = known_struct_info(data)
+    axis = call.attrs.axis
+    place = index.data if isinstance(index, Constant) and not index.data.shape else None
+    if place is None or not isinstance(info, TensorStructInfo) or info.shape is None:
+        return None
+    if axis is None and info.ndim != 1:
+        return None
+    axis = 0 if axis is None else int(axis) % info.ndim
+    shape: Any = info.shape
+    size, start = getattr(shape[axis], "value", None), int(place.numpy_view())
+    if size is None or not -size <= start < size:
+        return None
+    start %= size
+    part = operators.strided_slice(data, [axis], [start], [start + 1])
+    return operators.squeeze(_sliced(simplifier, part, [axis]), [axis])
+
+
+@rule(operators.strided_slice)
+def slice_first(simplifier: Bindings, call: Any) -> Any:
+    """permute_dims(x)[a:b] -> permute_dims(x[a:b]), likewise squeeze and expand_dims: only what is
+    used is moved
+    """
+    axes = [getattr(getattr(one, "value", None), "value", None) for one in call.args[1].fields]
+    made = call if None in axes else _sliced(simplifier, call, axes)
+    return None if made is call else made
+
+
+_MOVING = (operators.permute_dims, operators.squeeze, operators.expand_dims)
+_MOST_MOVES = 8
+
+
+def _sliced(simplifier: Bindings, call: Any, axes: list[Any]) -> Any:
+    """Return a slice along some axes, taken before operators that only move elements."""
+    moves: list[Any] = []
+    data = call.args[0]
+    while len(moves) < _MOST_MOVES:
+        found = [simplifier.value(data, function.op) for function in _MOVING]
+        inner = next((one for one in found if one is not None), None)
+        info: Any = known_struct_info(data)
+        rank = info.ndim
+        places = [] if inner is None or rank < 0 else _places(inner, rank)
+        own = [places[axis % rank] for axis in axes] if places else [None]
+        if inner is None or None in own:
+            break
+        moves.append(inner)
+        data, axes = inner.args[0], own
+    if not moves:
+        return call
+    slice_: Any = operators.strided_slice
+    made = slice_(data, axes, *call.args[2:], assume_inbound=call.attrs.assume_inbound)
+    for move in reversed(moves):
+        made = Call(move.op, (made, *move.args[1:]), move.attrs)
+    return made
+
+
+def _places(call: Any, rank: int) -> list[int | None]:
+    """Return for each axis of a result the axis of the argument that it is, None for a new one."""
+    if call.op is operators.permute_dims.op:
+        return list(_permutation(call, rank))
+    if call.op is operators.expand_dims.op:
+        made = {int(axis) % rank for axis in call.attrs.axis}
+        old = iter(range(rank))
+        return [None if axis in made else next(old) for axis in range(rank)]
+    before: Any = known_struct_info(call.args[0])
+    if call.attrs.axis is None or before.ndim < 0:
+        return [None] * rank
+    gone = {int(axis) % before.ndim for axis in call.attrs.axis}
+    return [axis for axis in range(before.ndim) if axis not in gone]
+
+
 @compiler_pass("SimplifyExpr", aliases=("RemoveRedundantReshape",))
 def simplify(func: Function, mod: IRModule) -> Function:
     """Simplifies a function to fewer operators with the same result."""

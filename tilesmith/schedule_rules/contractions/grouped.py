@@ -16,11 +16,13 @@ weights of a group stay in the cache for all its pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import FloorDiv, FloorMod, IntImm, Range, Var, const
 from tilesmith.ir.queries import mentions, nodes
 from tilesmith.schedule_rules.contractions.contraction import multiplies_and_adds
+from tilesmith.schedule_rules.contractions.tiles import best_tile, ranked_tiles
 from tilesmith.schedule_rules.loops import PARTITIONED, iterator_extent, loop_extent, step
 from tilesmith.schedule_rules.tile_parts import (
     element_consumer,
@@ -86,7 +88,7 @@ def find_groups(block: Block) -> Groups | None:
         if not mentions(stream.indices, {one.var}) and iterator_extent(one) != 1
     ]
     width = _width(stream, own)
-    if not rows or (width is not None and outputs % width):
+    if not rows:
         return None
     return Groups(outputs, width, rows[-1])
 
@@ -119,19 +121,28 @@ def _width(stream: BufferLoad, own: Var) -> int | None:
     return None
 
 
-def best_group_rows(extent: int | None, vectors: int, machine: MachineModel) -> int:
+def best_group_rows(extent: int | None, outputs: int, width: int, machine: MachineModel) -> int:
     """Return the best number of rows of a tile; where it does not divide the extent, what is left
     over is a tile of its own.
     """
-    return _rows(extent or _MANY, vectors, machine)[1]
+    lanes = machine.lanes(32)
+    if _is_even(outputs, extent, lanes) and width % lanes == 0:
+        ranked = ranked_tiles(extent or _MANY, outputs, lanes, [width // lanes], machine, True)
+        if ranked:
+            return ranked[0][1].rows
+    return _rows(extent or _MANY, _vectors(width, lanes), machine)[1]
 
 
 def best_group_width(outputs: int, steps: int, extent: int | None, machine: MachineModel) -> int:
-    """Return the best width of tiles of weights, which divides the results of a group, for sums of
-    so many steps and a number of rows (None if it is symbolic). The last vector of a tile may be
-    partly empty.
+    """Return the best width of tiles of weights, for sums of so many steps and a number of rows
+    (None if it is symbolic).
+
+    Where the results of a group fill vectors, the last tile may have fewer of them. Otherwise the
+    width divides the results of a group, and the last vector of a tile is partly empty.
     """
     lanes = machine.lanes(32)
+    if _is_even(outputs, extent, lanes):
+        return best_tile(extent, outputs, machine).vectors * lanes
 
     def cost(width: int) -> float:
         vectors = _vectors(width, lanes)
@@ -141,6 +152,11 @@ def best_group_width(outputs: int, steps: int, extent: int | None, machine: Mach
     most = machine.vector_registers // 2 * lanes
     widths = [outputs // count for count in range(1, outputs + 1) if outputs % count == 0]
     return min([width for width in widths if width <= most], key=cost)
+
+
+def _is_even(outputs: int, extent: int | None, lanes: int) -> bool:
+    """Return whether the results of a group fill vectors, in rows of known extent."""
+    return extent is not None and outputs % lanes == 0
 
 
 def _vectors(width: int, lanes: int) -> int:
@@ -179,16 +195,19 @@ def schedule_groups(
     lanes = machine.lanes(32)
     work = steps_of(sch, block)
     follower = element_consumer(sch, block)
-    *outer, last = sch.get_loops(follower)
+    _divide_groups(sch, block, follower, plan.outputs)
+    *outer, group, own = sch.get_loops(follower)
     row = outer.pop(plan.row_axis)
-    group, own = sch.split(last, [None, plan.outputs])
     width = plan.width or plan.outputs
     columns, column = sch.split(own, [None, width])
     extent = loop_extent(sch, row)
-    rows = best_group_rows(extent, _vectors(width, lanes), machine)
+    rows = best_group_rows(extent, plan.outputs, width, machine)
     row_0, row_1 = sch.split(row, [None, rows])
     if extent is None or extent % rows:
         sch.annotate(row_0, *PARTITIONED)
+    is_uneven = plan.outputs % width != 0
+    if is_uneven:
+        sch.annotate(columns, *PARTITIONED)
     batch, rest = (outer[:1], outer[1:]) if len(outer) > 1 else ([], outer)
     order = [*batch, group, columns, *rest, row_0]
     sch.reorder(*order, row_1, column)
@@ -198,6 +217,25 @@ def schedule_groups(
         tile, init = made
         unroll(sch, *tile[:-1])
         unroll_initialisation(sch, init, len(tile) - 1)
+        if is_uneven:
+            sch.annotate(tile[-2], *PARTITIONED)
+            sch.annotate(sch.get_loops(init)[-2], *PARTITIONED)
     finish_consumer(sch, [row_1, column], lanes)
+    if is_uneven:
+        sch.annotate(sch.get_loops(follower)[-2], *PARTITIONED)
     if work / lanes >= machine.fewest_parallel_cycles:
         parallelise(sch, order[:-1], threads)
+
+
+def _divide_groups(sch: Schedule, block: BlockRV, follower: BlockRV, outputs: int) -> None:
+    """Make two iterators of the last one, in both blocks and in what is between them: the group,
+    and the result within it.
+    """
+    last = len(sch.get(follower).iter_vars) - 1
+
+    def divided(*old: Var) -> list[Any]:
+        return [*old[:last], old[last] // outputs, old[last] % outputs, *old[last + 1 :]]
+
+    sch.transform_layout(block, ("write", 0), divided)
+    sch.transform_block_layout(block, divided)
+    sch.transform_block_layout(follower, divided)

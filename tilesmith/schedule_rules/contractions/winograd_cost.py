@@ -25,6 +25,12 @@ _GAIN = 0.95
 """At most this part of the time of direct sums makes the larger weights worth while."""
 _NEAR, _FAR = 0.2, 0.7
 """The parts of waiting for the second-level cache and for what is behind it that do not hide."""
+_AGAIN = 0.5
+"""The same for the transformed data, which each tile of outputs reads in one stream."""
+_BANDWIDTH_OF_CORES = 1.2
+"""How much more several cores get from memory than one, measured with two."""
+_AHEAD = 0.3
+"""The part of the time for what is fetched ahead of its use that does not hide."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +92,29 @@ def _multiply_time(rows: int, vectors: int, machine: MachineModel) -> float:
     return tile_cost(best, machine)
 
 
-def _weights_time(amount: int, times: int, machine: MachineModel) -> float:
-    """Return the time to read weights so many times: those of a network are not in the second
-    level of any core at first, and stay there if they fill at most half of it.
+def _weights_time(
+    amount: int, times: int, multiply: float, is_ahead: bool, machine: MachineModel
+) -> float:
+    """Return the time to wait for weights that are read so many times.
+
+    The layers of a network share the caches, so that weights beyond half of the second level come
+    from memory at first, and from L3 again. ``is_ahead``: each panel is fetched while the one
+    before it is multiplied, which takes ``multiply`` cycles in all.
     """
-    rate = machine.l3_bandwidth if amount <= machine.l3_bytes // 2 else machine.memory_bandwidth
-    far = amount / rate * _FAR
-    near = amount / machine.l2_bandwidth * _NEAR
-    first = min(times, machine.cores)
-    return first * far + (times - first) * (near if amount <= machine.l2_bytes // 2 else far)
+    first, cores = min(times, machine.cores), machine.cores
+    if amount <= machine.l2_bytes // 2:
+        far, near = amount / machine.l3_bandwidth * _FAR, amount / machine.l2_bandwidth * _NEAR
+        return first * far + (times - first) * near
+    moved = amount / machine.memory_bandwidth
+    if times < cores:  # each core reads a part of its own
+        moved *= cores / min(cores, _BANDWIDTH_OF_CORES)
+    again = amount / (machine.l3_bandwidth or machine.memory_bandwidth)
+
+    def waiting(cycles: float) -> float:
+        hidden = max(cycles - multiply / times, _AHEAD * cycles)
+        return hidden if is_ahead else _FAR * cycles
+
+    return first * waiting(moved) + (times - first) * waiting(again)
 
 
 def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
@@ -103,7 +123,10 @@ def _direct_time(size: ConvolutionSize, machine: MachineModel) -> float:
     step = _multiply_time(size.width, vectors, machine)
     products = size.images * pixels * _TAPS * _TAPS * size.inputs * -(-size.outputs // lanes)
     weights = _TAPS * _TAPS * size.inputs * size.outputs * _FLOAT
-    return (products * step + _weights_time(weights, size.images, machine)) / machine.cores
+    multiply = products * step
+    is_ahead = size.height > 1
+    waiting = _weights_time(weights, size.images, multiply, is_ahead, machine)
+    return (multiply + waiting) / machine.cores
 
 
 def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> float:
@@ -118,14 +141,18 @@ def _time(size: ConvolutionSize, plan: WinogradPlan, machine: MachineModel) -> f
     # One addition and one multiplication more or less for each point and axis.
     added = 2 * points * tiles * (-(-size.inputs // lanes) + outputs * vectors)
     data = points * tiles * size.inputs * _FLOAT
-    held = data + (points * tiles + size.inputs) * plan.width * _FLOAT
-    fits = held <= machine.l2_bytes // 2
-    rate, part = (machine.l2_bandwidth, _NEAR) if fits else (machine.l3_bandwidth, _FAR)
-    again = outputs * data * part  # each tile of outputs reads the data of the strip
+    # Between two readings of the data, all weights of a tile of outputs pass through the cache.
+    held = data + points * (tiles + size.inputs) * plan.width * _FLOAT
     moved = _moved(size, plan, tiles, points) * _FLOAT
+    again = outputs * data  # each tile of outputs reads the data of the strip
+    # The cache fills up gradually.
+    far = min(1.0, max(0.0, held / machine.l2_bytes - 0.5)) if machine.l2_bytes else 1.0
+    near, behind = machine.l2_bandwidth, machine.l3_bandwidth or machine.memory_bandwidth
+    moving = (1 - far) * (moved + _NEAR * again) / near + far * (moved + _AGAIN * again) / behind
     weights = points * size.inputs * outputs * plan.width * _FLOAT
-    work = multiply + added / machine.fma_per_cycle + (moved + again) / rate
-    total = strips * work + _weights_time(weights, strips, machine)
+    work = multiply + added / machine.fma_per_cycle + moving
+    is_ahead = tiles > best_rows(tiles, vectors, machine)
+    total = strips * work + _weights_time(weights, strips, strips * multiply, is_ahead, machine)
     shares = strips if strips >= machine.cores else outputs
     total *= math.ceil(shares / machine.cores) / shares
     if strips >= machine.cores:

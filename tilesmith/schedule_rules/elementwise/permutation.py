@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import ceil, gcd, prod
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
@@ -52,6 +52,8 @@ _FEWEST_ELEMENTS = 16
 _SHORT_ROWS = 6
 """Rows of the result of so few tiles are written one column of tiles after the other: all rows are
 near each other in memory, and what is read runs on."""
+_GREATEST_IDLENESS = 1.2
+"""How much longer outer tiles may take that threads cannot share evenly."""
 _CONDITIONAL = "tir.if_then_else"
 
 
@@ -333,7 +335,9 @@ def schedule_permutation(
     is_uneven = [size == MANY or size % one > 0 for size, one in zip(sizes, tile)]
     if sizes[1] <= _SHORT_ROWS * tile[1] and sizes[0] > sizes[1]:
         tiles, is_uneven = tiles[::-1], is_uneven[::-1]
-    sch.reorder(*outer, *tiles, *vectors)
+    is_parallel = threads > 1 and cycles >= machine.fewest_parallel_cycles
+    shared, tiles = _shares(sch, outer, tiles, is_uneven, threads if is_parallel else 1)
+    sch.reorder(*shared, *outer, *tiles, *vectors)
     for transpose, first in zip(copies, firsts):
         sch.compute_at(transpose, tiles[-1])
         sch.compute_at(first, tiles[-1])
@@ -344,8 +348,34 @@ def schedule_permutation(
     _vectorize(sch, list(vectors), lanes, plan.is_dense and not plan.computes_last)
     for loop in tiles if is_uneven[0] else tiles[1:]:
         sch.annotate(loop, *PARTITIONED)
-    if threads > 1 and cycles >= machine.fewest_parallel_cycles:
+    if shared:
+        sch.parallel(*shared)
+    elif is_parallel:
         _parallel(sch, outer, tiles[0], threads, is_uneven[0])
+
+
+def _shares(
+    sch: Schedule,
+    outer: list[LoopRV],
+    tiles: tuple[LoopRV, LoopRV],
+    is_uneven: Sequence[bool],
+    threads: int,
+) -> tuple[list[LoopRV], tuple[LoopRV, LoopRV]]:
+    """Return a loop over shares of the inner tiles for threads, if they cannot share the outer ones
+    evenly; and the loops of tiles.
+    """
+    count, inside = _extent(sch, tiles[0]), _extent(sch, tiles[1])
+    others = prod([_extent(sch, loop) for loop in outer])
+    if not is_uneven[0]:
+        longest = ceil(others * count / threads) / (others * count)
+    elif others >= threads:
+        longest = ceil(others / threads) / others
+    else:  # the last tile runs after the others
+        longest = (ceil((count - 1) / threads) + 1) / count
+    if longest * threads <= _GREATEST_IDLENESS or is_uneven[1] or inside % threads:
+        return [], tiles
+    share, inner = sch.split(tiles[1], [threads, None])
+    return [share], (tiles[0], inner)
 
 
 def _stores_into_one_set(block: Block, rows: int, machine: MachineModel) -> bool:

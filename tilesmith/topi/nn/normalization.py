@@ -155,15 +155,22 @@ _MOMENTS = tir.comm_reducer(
 
 
 class _Moments:
-    """The mean and the variance of a tensor over some axes, from sums made in one pass."""
+    """The mean and the variance of a tensor over some axes, from sums made in one pass.
+
+    Along rows the sums are of differences from the first element: those of numbers far from zero
+    would lose the variance in rounding. Over several axes they are not, so that these can be one.
+    """
 
     def __init__(self, data: Tensor, axes: list[int]) -> None:
+        self._data, self._axes = data, axes
+        self._are_rows = axes == [len(data.shape) - 1]
         self._dtype = accumulator(data.dtype)
         self._kept = [k for k in range(len(data.shape)) if k not in axes]
-        self._count = op.cast(self._dtype, product([data.shape[k] for k in axes]))
+        self._size = product([data.shape[k] for k in axes])
+        self._count = op.cast(self._dtype, self._size)
 
         def element(*i: Any) -> Any:
-            value = widened(data(*i))
+            value = self._distance(widened(data(*i)), i)
             return value, value * value
 
         space = [Axis(size, k in axes) for k, size in enumerate(data.shape)]
@@ -171,23 +178,39 @@ class _Moments:
             space, element, _MOMENTS, data.op.name + "_red_temp"
         )
 
+    def _distance(self, value: PrimExpr, indices: Sequence[Any]) -> PrimExpr:
+        """Return a value, or its distance from the first element where sums are of these."""
+        if not self._are_rows:
+            return value
+        difference: PrimExpr = value - widened(self._data(*indices[:-1], 0))
+        return difference
+
     def mean(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the mean at the indices of the axes that are kept."""
         mean: PrimExpr = self._total(*outer) / self._count
-        return mean
+        if not self._are_rows:
+            return mean
+        first = tir.if_then_else(
+            self._size > 0, widened(self._data(*outer, 0)), const(0, self._dtype)
+        )
+        shifted: PrimExpr = mean + first
+        return shifted
 
     def estimated_variance(self, outer: Sequence[Any]) -> PrimExpr:
         """Return the unbiased estimate of the variance; of one value alone it is not known: NaN."""
-        deviations: PrimExpr = self._squares(*outer) - self._total(*outer) * self.mean(outer)
-        return deviations / (self._count - const(1, self._dtype))
+        total = self._total(*outer)
+        deviations: PrimExpr = self._squares(*outer) - total * (total / self._count)
+        variance: PrimExpr = deviations / (self._count - const(1, self._dtype))
+        return variance
 
     def normal(self, value: PrimExpr, indices: tuple, epsilon: float) -> PrimExpr:
         """Return ``(value - mean) / sqrt(variance + epsilon)`` in the dtype of the sums."""
         outer = [indices[k] for k in self._kept]
-        mean = self._total(*outer) / self._count
-        variance = self._squares(*outer) / self._count - mean * mean
+        distance = self._total(*outer) / self._count
+        variance = self._squares(*outer) / self._count - distance * distance
+        variance = tir.max(variance, const(0, self._dtype))  # the difference of rounded numbers
         scale = tir.rsqrt(variance + const(epsilon, self._dtype))
-        return (op.cast(self._dtype, value) - mean) * scale
+        return (self._distance(op.cast(self._dtype, value), indices) - distance) * scale
 
 
 def layer_norm(

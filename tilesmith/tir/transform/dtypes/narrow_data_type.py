@@ -10,9 +10,13 @@ fit, and in one that divides the variable of a parallel loop inside of an unroll
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Any
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import (
+    GE,
+    LT,
     Add,
     BinaryOp,
     Broadcast,
@@ -45,7 +49,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, BufferRegion, IterVar
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.functor import BufferRemapper
+from tilesmith.tir.functor import BufferRemapper, substitute
 from tilesmith.tir.stmt import AttrStmt, BlockRealize, BufferStore, For, ForKind, LetStmt, Stmt
 from tilesmith.tir.transform.dtypes.intervals import Interval, Intervals, of_loop, of_operation
 
@@ -382,7 +386,8 @@ def _may_have_index_vectors(body: Stmt) -> bool:
     """Return whether index arithmetic may become vectors: without loops marked as vectors, or where
     their variables do more than select neighbouring elements.
     """
-    lanes = {one.loop_var for one in nodes(body, For) if one.kind is ForKind.VECTORIZED}
+    vectors = [one for one in nodes(body, For) if one.kind is ForKind.VECTORIZED]
+    lanes = {one.loop_var: one.extent for one in vectors}
     if not lanes:
         return True
     stack: list[Any] = [body]
@@ -400,12 +405,41 @@ def _may_have_index_vectors(body: Stmt) -> bool:
         elif isinstance(node, Var):
             if node in lanes:
                 return True
-        else:
+        elif not isinstance(node, (LT, GE)) or not _is_uniform(node, lanes):
             node.push_children(stack)
     return False
 
 
-def _selects_neighbours(index: PrimExpr, lanes: set[Var]) -> bool:
+def _is_uniform(condition: LT | GE, lanes: Mapping[Var, PrimExpr]) -> bool:
+    """Return whether a condition is the same for all lanes of a vector: ``16 * i + lane < 48``."""
+    used = {one for one in variables(condition) if one in lanes}
+    lane = next(iter(used)) if len(used) == 1 else None
+    size = None if lane is None else lanes[lane]
+    if lane is None or not isinstance(size, IntImm) or mentions(condition.b, used):
+        return False
+    if not _selects_neighbours(condition.a, used):
+        return False
+    first = substitute(condition.a, {lane: const(0, lane.dtype)})
+    found = [Analyzer().modular_set(one) for one in (first, condition.b)]
+    return all(one.coeff % size.value == 0 and one.base % size.value == 0 for one in found)
+
+
+def _variables_without_vectors(body: Stmt) -> set[Var]:
+    """Return the variables of the outermost loops, and of those in them, that compute no vectors of
+    indices.
+    """
+    found: set[Var] = set()
+    stack: list[Any] = [body]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, For):
+            node.push_children(stack)
+        elif not _may_have_index_vectors(node):
+            found.update([one.loop_var for one in nodes(node, For)])
+    return found
+
+
+def _selects_neighbours(index: PrimExpr, lanes: Container[Var]) -> bool:
     """Return whether an index is ``base + lane``, or does not depend on lanes at all."""
     terms = [index]
     while terms:
@@ -425,11 +459,14 @@ def _selects_neighbours(index: PrimExpr, lanes: set[Var]) -> bool:
 def narrow_data_type(func: PrimFunc, target_bits: int = 32) -> PrimFunc:
     """Narrows index arithmetic whose values fit into fewer bits.
 
-    Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit; as it is
-    if it has the attribute ``tir.wide_indices`` and computes no vectors of indices.
+    Returns ``func`` with index arithmetic in ``target_bits`` bits wherever its values fit; if it
+    has the attribute ``tir.wide_indices``, only in nests of loops that compute vectors of indices.
     """
-    if func.attrs.get(WIDE_INDICES) and not _may_have_index_vectors(func.body):
-        return func
+    kept: set[Var] = set()
+    if func.attrs.get(WIDE_INDICES):
+        if not _may_have_index_vectors(func.body):
+            return func
+        kept = _variables_without_vectors(func.body)
     too_large = _LargeIndices(target_bits)
     too_large.visit(func.body)
-    return func.with_body(_Narrower(target_bits, too_large.variables).visit(func.body))
+    return func.with_body(_Narrower(target_bits, too_large.variables | kept).visit(func.body))
