@@ -111,8 +111,9 @@ def test_a_case_is_saved_as_a_script_with_its_target(tmp_path):
     assert result["finding"] is None and result["counts"]["form softmax"] == 1
     function, sets = build_for_rules(case["rules"])
     finding = {
-        "signature": "codegen: llvm: wrong result", "phase": "codegen", "detail": "", "case": case,
-        "script": function.script(), "schedule": [], "arguments": sets,
+        "signature": "codegen: llvm: wrong result", "phase": "codegen", "case": case,
+        "failure": "wrong result", "detail": "", "script": function.script(), "schedule": [],
+        "arguments": sets,
     }  # fmt: skip
     path = tmp_path / "test_it_script.py"
     path.write_text(file_text(finding))

@@ -49,8 +49,9 @@ _MOST_ROWS, _MOST_ROWS_OF_ANY = 16, 8
 """Results in a row of a tile, and in one of a symbolic size: those at its ends decide their
 conditions at run time."""
 _UNEVEN_COST = 1.1  # of tiles that need code of their own at the end
-_SPILLED = 1.12
-"""How much longer a tile takes whose results and weights exceed the registers."""
+_SPILLED, _MOST_SPILLED = 0.01, 0.2
+"""How much longer a tile takes for each value beyond the registers (results, the weights and the
+elements of a row of taps), and at most."""
 _WAITING_FOR_L2 = 0.9
 """The share of the time for bytes from L2 that computing does not hide: windows compute little."""
 _FILLED = 0.85
@@ -157,10 +158,10 @@ def window_tile_cost(tile: Tile, plan: Windows, machine: MachineModel) -> float:
     load = (elements + weights) / machine.loads_per_cycle
     wait = machine.fma_latency * taps
     per_row = (multiply**4 + load**4 + wait**4) ** 0.25 + 1
-    spills = results + weights + 2 > machine.vector_registers
-    return float(
-        (per_row * (plan.taps / taps) + results + 4) / results * (_SPILLED if spills else 1.0)
-    )
+    values = results + weights + (taps * vectors if rows > 1 else vectors) + 2
+    spilled = max(0, values - machine.vector_registers)
+    spills = 1 + min(_MOST_SPILLED, _SPILLED * spilled)
+    return float((per_row * (plan.taps / taps) + results + 4) / results * spills)
 
 
 def _waiting(tile: Tile, plan: Windows, extent: int, machine: MachineModel) -> float:
