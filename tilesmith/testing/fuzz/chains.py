@@ -80,7 +80,8 @@ def lay_out(pick: Pick) -> None:
 def several_at(pick: Pick) -> None:
     """Compute several producers of a block, and theirs, at one of its loops."""
     block = pick.block(lambda one: len(one.reads) > 0)
-    loop = pick.loop(block)
+    loops = pick.loops(block)  # at an outer one there is memory for more than one element
+    loop = loops[0] if loops and pick.chance(0.4) else pick.loop(block)
     waiting = list(pick.call("get_producers", block))
     done = 0
     while waiting and done < 4:
@@ -124,7 +125,7 @@ CHAIN_STEPS: dict[str, tuple[float, Callable[[Pick], Any]]] = {
     "chains: factor": (3, factor_reduction),
     "chains: inline": (3, inline_backwards),
     "chains: layout": (2, lay_out),
-    "chains: several": (3, several_at),
+    "chains: several": (4, several_at),
     "chains: hint": (2, hint),
     "chains: epilogue": (1, fuse_epilogue),
 }
