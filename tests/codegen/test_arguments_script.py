@@ -80,6 +80,27 @@ def test_scalars_are_taken_and_returned(dtype, value, target):
     assert got == value and isinstance(got, type(value))
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint16"])
+def test_small_integers_arrive_as_wide_as_the_calling_convention_wants(dtype, target):
+    """Who is called may use all 32 bits of the register."""
+    if target == "c" and find_compiler() is None:
+        pytest.skip("no C compiler here")
+    x, out = tilesmith.tir.Var("x", dtype), tilesmith.tir.decl_buffer((1,), dtype, "B")
+    seven = tilesmith.ir.const(7, dtype)
+    body = tilesmith.tir.BufferStore(out, tilesmith.tir.floordiv(x, seven), [0])
+    handle = tilesmith.tir.Var("B", "handle")
+    divided = tilesmith.tir.PrimFunc(
+        [x, handle], body, buffer_map={handle: out}, attrs={"global_symbol": "divided"}
+    )
+    module = tilesmith.build(divided, target=target)
+    limits = np.iinfo(dtype)
+    for value in (limits.min, limits.min // 2 + 1, limits.max // 2 + 2, limits.max, 4):
+        result = np.zeros(1, dtype)
+        module(value, result)
+        assert result[0] == value // 7
+
+
 @pytest.mark.parametrize("value", ["text", None, np.zeros(3, "f4")])
 def test_arguments_of_the_wrong_kind(value):
     @T.prim_func

@@ -29,6 +29,15 @@ def register_type(dtype: DataType) -> str:
         return made
 
 
+def extension(dtype: DataType) -> str:
+    """Return the attribute of parameters and arguments of a dtype: C's calling conventions extend
+    small integers to 32 bits. Who calls and who is called have to agree.
+    """
+    if dtype.lanes > 1 or dtype.is_float or dtype.is_handle or dtype.bits >= 32:
+        return ""
+    return "signext " if dtype.is_int else "zeroext "
+
+
 def memory_type(dtype: DataType) -> str:
     """Return LLVM's type of `dtype` in memory, where a boolean is a byte."""
     try:

@@ -123,7 +123,7 @@ def _call(emit: Values, call: Call) -> str:
 def _call_function(emit: Values, call: Call) -> str:
     """Call a function of the module: check a returned status, return a value."""
     name = call.op.name_hint
-    arguments = [emit.typed(arg) for arg in call.args]
+    arguments = [emit.argument(arg) for arg in call.args]
     kinds = [register_type(arg.dtype) for arg in call.args]
     returned = emit.symbols.returned_type(name, call.dtype)
     target = emit.symbols.callee(name, returned, kinds)

@@ -11,7 +11,7 @@ from typing import cast
 
 from tilesmith.codegen.llvm.builder import Builder
 from tilesmith.codegen.llvm.debug_info import FunctionDebug, ModuleDebug, annotate
-from tilesmith.codegen.llvm.dtypes import local_name, register_type, symbol
+from tilesmith.codegen.llvm.dtypes import extension, local_name, register_type, symbol
 from tilesmith.codegen.llvm.machine import Machine
 from tilesmith.codegen.llvm.module_text import ModuleText
 from tilesmith.codegen.llvm.pointers import natural_alignment
@@ -30,8 +30,6 @@ __all__ = ["ATTRIBUTES", "FunctionEmitter", "ModuleContext"]
 
 ATTRIBUTES = "#0"
 """The group of attributes that all functions of a module have: `Machine.attributes`."""
-
-_SMALL_INTEGERS = {True: "signext ", False: "zeroext "}
 
 
 @dataclass(frozen=True)
@@ -100,10 +98,7 @@ class FunctionEmitter:
         name = f"%{local_name(var.name)}.{self.out.number()}"
         self.emit.variables[var] = name
         if not var.dtype.is_handle:
-            extension = ""
-            if var.dtype.lanes == 1 and not var.dtype.is_float and var.dtype.bits < 32:
-                extension = _SMALL_INTEGERS[var.dtype.is_int]
-            return f"{register_type(var.dtype)} {extension}noundef {name}"
+            return f"{register_type(var.dtype)} {extension(var.dtype)}noundef {name}"
         known = alignment or natural_alignment(var)
         self.emit.pointers.alignment[var] = known
         words = "noalias " if is_noalias else ""

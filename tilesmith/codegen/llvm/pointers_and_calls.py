@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.llvm import dtypes, packed_elements
 from tilesmith.codegen.llvm.c_library import C_LIBRARY, PURE_FUNCTION
-from tilesmith.codegen.llvm.dtypes import memory_type, register_type
+from tilesmith.codegen.llvm.dtypes import extension, memory_type, register_type
 from tilesmith.codegen.llvm.heap import allocate, release
 from tilesmith.codegen.llvm.memory import address, flat_index
 from tilesmith.codegen.llvm.rules import handles
@@ -131,7 +131,7 @@ def _call_extern(emit: Values, call: Call) -> str:
     name = text_argument(emit, call.args[0])
     if call.dtype.lanes > 1 and name in C_LIBRARY:
         return _library_call(emit, name, call)
-    arguments = [emit.typed(arg) for arg in call.args[1:]]
+    arguments = [emit.argument(arg) for arg in call.args[1:]]
     result = register_type(call.dtype)
     pure = call.op.name == "tir.call_pure_extern"
     kinds = [register_type(arg.dtype) for arg in call.args[1:]]
@@ -157,7 +157,7 @@ def _library_call(emit: Values, name: str, call: Call) -> str:
     lanes = []
     for number in range(call.dtype.lanes):
         arguments = [
-            f"{kind} {emit.out.lane(value, arg.dtype, number)}"
+            f"{kind} {extension(arg.dtype.element)}{emit.out.lane(value, arg.dtype, number)}"
             for kind, value, arg in zip(kinds, values, call.args[1:])
         ]
         lanes.append(emit.define(f"call {element} {target}({', '.join(arguments)})"))

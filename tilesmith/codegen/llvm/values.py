@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesmith.codegen.facts import Facts
 from tilesmith.codegen.llvm.builder import Builder
-from tilesmith.codegen.llvm.dtypes import register_type
+from tilesmith.codegen.llvm.dtypes import extension, register_type
 from tilesmith.codegen.llvm.exits import Exits
 from tilesmith.codegen.llvm.memo import Memo
 from tilesmith.codegen.llvm.module_text import ModuleText
@@ -72,6 +72,10 @@ class Values:
     def typed(self, expr: PrimExpr) -> str:
         """Return an operand with its type."""
         return f"{register_type(expr.dtype)} {self.value(expr)}"
+
+    def argument(self, expr: PrimExpr) -> str:
+        """Return an argument of a call of a function with its type."""
+        return f"{register_type(expr.dtype)} {extension(expr.dtype)}{self.value(expr)}"
 
     # -- indices
 

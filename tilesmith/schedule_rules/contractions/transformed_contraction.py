@@ -264,7 +264,7 @@ def _tile_products(
     lanes = machine.lanes(32)
     *_, row, column = sch.get_loops(product)
     extent = loop_extent(sch, row) or 1
-    rows = best_rows(extent, plan.width // lanes, machine)
+    rows = best_rows(extent, -(-plan.width // lanes), machine)
     row_0, row_1 = sch.split(row, [None, rows])
     is_stream = extent > rows and _weight_bytes(sch, block) > 0.5 * machine.l2_bytes
     if extent % rows:
