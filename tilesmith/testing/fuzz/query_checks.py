@@ -41,7 +41,8 @@ def wrong_answer(module: IRModule) -> str | None:
 
 def left_over(sch: Schedule, call: tuple[str, tuple[Any, ...], dict[str, Any], Any]) -> str | None:
     """Return what a call of a split without ``preserve_unit_iters`` should have taken out of
-    bindings: the variable of a loop that has one iteration now.
+    bindings: the variable of a loop that has one iteration now. (With a condition that never holds,
+    nothing is known of a block's iterators.)
     """
     method, _, arguments, result = call
     if method != "split" or arguments.get("preserve_unit_iters", True):
@@ -49,7 +50,7 @@ def left_over(sch: Schedule, call: tuple[str, tuple[Any, ...], dict[str, Any], A
     loops = [sch.get(one) for one in result]
     single = {loop.loop_var for loop in loops if is_const(loop.extent, 1)}
     for realize in nodes(loops[0], BlockRealize) if single else ():
-        if mentions(realize.iter_values, single):
+        if is_const(realize.predicate, 1) and mentions(realize.iter_values, single):
             name = realize.block.name_hint
             return f"a variable of one value is left in the bindings of '{name}'"
     return None

@@ -16,8 +16,9 @@ from tilesmith.testing.fuzz.layouts import LAID_OUT, declaration, draw_layout
 from tilesmith.testing.fuzz.rules import movements, products, rows, windows
 from tilesmith.testing.fuzz.rules.maker import FORMS, Maker
 from tilesmith.testing.fuzz.rules.targets import draw_target, simpler_targets
-from tilesmith.tir import PrimFunc, decl_buffer
+from tilesmith.tir import Block, PrimFunc, decl_buffer
 from tilesmith.tir.functor import Substitution
+from tilesmith.tir.queries import statements
 
 __all__ = ["build_for_rules", "draw_for_rules", "simpler_for_rules"]
 
@@ -75,9 +76,24 @@ def build_for_rules(program: Program) -> tuple[PrimFunc, list[Arguments]]:
     """
     make, tensors = _made(program)
     function = te.create_prim_func(tensors, index_dtype_override=make.index)
-    function = _laid_out(function, program["layouts"], make.index)
-    sets = [_arguments(make, tensors, function, program, call) for call in range(2)]
+    layouts = _fitting(program["layouts"], function)
+    function = _laid_out(function, layouts, make.index)
+    sets = [_arguments(make, tensors, function, layouts, call) for call in range(2)]
     return function, sets if sets[0] != sets[1] else sets[:1]
+
+
+def _fitting(layouts: dict[str, Any], function: PrimFunc) -> dict[str, Any]:
+    """Return the layouts of parameters of which no block has a view: views say that they are dense
+    (functions with loops of their own, such as cumulative sums, have them).
+    """
+    blocks = [one for one in statements(function.body) if isinstance(one, Block)]
+    shown = {match.source.buffer for block in blocks for match in block.match_buffers}
+    fitting = {}
+    for buffer in function.buffer_map.values():
+        layout = layouts.get(buffer.name)
+        if layout and len(layout["order"]) == len(buffer.shape) and buffer not in shown:
+            fitting[buffer.name] = layout
+    return fitting
 
 
 def _laid_out(function: PrimFunc, layouts: dict[str, Any], index: str) -> PrimFunc:
@@ -85,7 +101,7 @@ def _laid_out(function: PrimFunc, layouts: dict[str, Any], index: str) -> PrimFu
     changed = {}
     for buffer in function.buffer_map.values():
         layout = layouts.get(buffer.name)
-        if layout is not None and len(layout["order"]) == len(buffer.shape):
+        if layout is not None:
             more = declaration(buffer.name, layout, list(buffer.shape), index)
             changed[buffer] = decl_buffer(buffer.shape, buffer.dtype, buffer.name, **more)
     if not changed:
@@ -96,7 +112,7 @@ def _laid_out(function: PrimFunc, layouts: dict[str, Any], index: str) -> PrimFu
 
 
 def _arguments(
-    make: Maker, tensors: list[Tensor], function: PrimFunc, program: Program, call: int
+    make: Maker, tensors: list[Tensor], function: PrimFunc, layouts: dict[str, Any], call: int
 ) -> Arguments:
     """Return the arguments of one call: what `values.arrays` makes arrays of."""
     made: Arguments = []
@@ -112,9 +128,8 @@ def _arguments(
         known.update(
             dtype=str(tensor.dtype), shape=[make.number_of(size, call) for size in tensor.shape]
         )
-        layout = program["layouts"].get(buffer.name)
-        if layout is not None and len(layout["order"]) == len(buffer.shape):
-            known["layout"] = layout
+        if buffer.name in layouts:
+            known["layout"] = layouts[buffer.name]
         made.append(known)
     return made
 
