@@ -38,6 +38,27 @@ def test_decompose_reduction():
     check(programs.matmul64, step)
 
 
+def test_updates_do_not_read_what_only_the_start_reads():
+    @T.prim_func
+    def started(
+        A: T.Buffer((5, 4), "float32"), D: T.Buffer((5,), "float32"), C: T.Buffer((5,), "float32")
+    ):
+        for i, k in T.grid(5, 4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = D[vi]
+                C[vi] = C[vi] + A[vi, vk]
+
+    def steps(sch):
+        sch.decompose_reduction("C", sch.get_loops("C")[1])
+
+    sch = check(started.with_attr({"global_symbol": "main"}), steps)
+    read = [region.buffer.name for region in sch.get(sch.get_block("C_update")).reads]
+    assert read == ["C", "A"]
+    assert [one.buffer.name for one in sch.get(sch.get_block("C_init")).reads] == ["D"]
+
+
 def test_decompose_reduction_of_tiles_with_predicates():
     def steps(sch):
         i, j, k = loops(sch, "C")

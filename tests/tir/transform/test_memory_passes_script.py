@@ -403,6 +403,22 @@ def test_memory_that_is_used_in_vectors_has_vectors_as_elements():
     assert_structural_equal(got, expected)
 
 
+def test_conditions_of_accesses_read_vectors_too():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        X = T.allocate([4], "float32", "global")
+        X1 = T.decl_buffer((4,), data=X)
+        X1[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)]
+        positive = T.meta_var(X1[T.Ramp(0, 1, 4)] > T.Broadcast(T.float32(0.5), 4))
+        B.vstore([T.Ramp(0, 1, 4)], A.vload([T.Ramp(0, 1, 4)], predicate=positive), positive)
+
+    got = apply(before, transform.PointerValueTypeRewrite())
+    assert '(1,), "float32x4"' in got.script()
+    verify_well_formed(got)
+    assert_same_results(before, got)
+
+
 def test_mixed_accesses_keep_their_elements():
     @T.prim_func
     def func(a: T.handle("float32"), B: T.Buffer((64,), "float32")):

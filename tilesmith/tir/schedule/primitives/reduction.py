@@ -11,7 +11,7 @@ from tilesmith.tir.analysis import get_block_access_region
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferRegion, IterVar
 from tilesmith.tir.functor import Substitution
-from tilesmith.tir.queries import loads
+from tilesmith.tir.queries import loads, uses_variable
 from tilesmith.tir.schedule.blocks import check_reduction_starts, scope_of, why_not_reduction
 from tilesmith.tir.schedule.cursor import BlockCursor, LoopCursor
 from tilesmith.tir.schedule.errors import refuse
@@ -62,7 +62,7 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     _check_no_outer_reduction(bound, loops[: loops.index(loop)], loop)
     _check_start_is_known(block, loop)
     init_nest, init_block = _init_nest(bound, inside)
-    reads = [*node.writes, *node.reads]
+    reads = [*node.writes, *[one for one in node.reads if not _is_of_init(one.buffer, node)]]
     update = Block(
         node.iter_vars, reads, node.writes, node.name_hint + "_update", node.body, None,
         node.alloc_buffers, node.match_buffers, node.annotations, node.span,
@@ -70,6 +70,14 @@ def decompose_reduction(block: BlockCursor, loop: LoopCursor) -> BlockCursor:
     replaced = with_block(loop.stmt, realize, realize.with_fields(block=update))
     loop.replace(stmt_seq(init_nest, replaced), {node: update})
     return loop.block_of(init_block)
+
+
+def _is_of_init(buffer: Buffer, block: Block) -> bool:
+    """Return whether only the initialisation of a block reads a buffer."""
+    if block.init is None or any(match.source.buffer is buffer for match in block.match_buffers):
+        return False
+    pointers = {buffer.data}
+    return uses_variable(block.init, pointers) and not uses_variable(block.body, pointers)
 
 
 def _check_start_is_known(block: BlockCursor, loop: LoopCursor) -> None:

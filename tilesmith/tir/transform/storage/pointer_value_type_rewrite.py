@@ -146,13 +146,17 @@ class _Retyper(BufferRemapper):
         return new
 
     def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
-        buffer = self.visit(load.buffer)
-        return BufferLoad(buffer, self.index(load.buffer, load.indices), load.predicate, load.span)
+        buffer, predicate = self.visit(load.buffer), self.predicate(load)
+        return BufferLoad(buffer, self.index(load.buffer, load.indices), predicate, load.span)
+
+    def predicate(self, access: BufferLoad | BufferStore) -> PrimExpr | None:
+        """Return the condition of an access, which may read memory, too."""
+        return None if access.predicate is None else self.visit(access.predicate)
 
     def visit_BufferStore(self, store: BufferStore) -> Stmt:
         buffer, value = self.visit(store.buffer), self.visit(store.value)
         indices = self.index(store.buffer, store.indices)
-        return BufferStore(buffer, value, indices, store.predicate, store.span)
+        return BufferStore(buffer, value, indices, self.predicate(store), store.span)
 
     def visit_Allocate(self, allocation: Allocate) -> Stmt:
         new = self.children(allocation)
