@@ -105,7 +105,7 @@ def _not_compact(buffer: Buffer, array: numpy.ndarray, rng: random.Random) -> An
     strides; None where there can be none.
     """
     axes = [k for k, size in enumerate(array.shape) if size > 1]
-    if buffer.strides or not axes or str(buffer.dtype) not in LAID_OUT:
+    if buffer.strides or not axes or array.size == 0 or str(buffer.dtype) not in LAID_OUT:
         return None
     axis = rng.choice(axes)
     shape = list(array.shape)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilesmith.ir import IRModule
+from tilesmith.arith import Analyzer
+from tilesmith.ir import IntImm, IRModule, Var, const
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import mentions, nodes
 from tilesmith.tir import PrimFunc, Schedule
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.stmt import Block, BlockRealize, Stmt
 
 __all__ = ["left_over", "wrong_answer"]
@@ -41,16 +43,20 @@ def wrong_answer(module: IRModule) -> str | None:
 
 def left_over(sch: Schedule, call: tuple[str, tuple[Any, ...], dict[str, Any], Any]) -> str | None:
     """Return what a call of a split without ``preserve_unit_iters`` should have taken out of
-    bindings: the variable of a loop that has one iteration now. (With a condition that never holds,
-    nothing is known of a block's iterators.)
+    bindings: the variable of a loop that has one iteration now. Bindings that are sums of other
+    loops, too, or have a condition, may stay as they are.
     """
     method, _, arguments, result = call
     if method != "split" or arguments.get("preserve_unit_iters", True):
         return None
     loops = [sch.get(one) for one in result]
     single = {loop.loop_var for loop in loops if is_const(loop.extent, 1)}
+    simplify, zero = Analyzer().simplify, {one: const(0, one.dtype) for one in single}
     for realize in nodes(loops[0], BlockRealize) if single else ():
-        if is_const(realize.predicate, 1) and mentions(realize.iter_values, single):
+        values = [simplify(substitute(one, zero)) for one in realize.iter_values]
+        is_plain = all(isinstance(one, (Var, IntImm)) for one in values)
+        is_plain &= is_const(realize.predicate, 1)
+        if is_plain and mentions(realize.iter_values, single):
             name = realize.block.name_hint
             return f"a variable of one value is left in the bindings of '{name}'"
     return None

@@ -14,7 +14,7 @@ from tilesmith.ir.operators import is_const
 from tilesmith.ir.queries import mentions, nodes, variables
 from tilesmith.tir import BufferLoad, BufferStore, For, ForKind, IterVar, PrimFunc, Schedule
 from tilesmith.tir.schedule.primitive import PRIMITIVES
-from tilesmith.tir.stmt import Block, BlockRealize, LetStmt
+from tilesmith.tir.stmt import Block, BlockRealize, DeclBuffer, LetStmt
 
 __all__ = ["is_sure", "only_looks", "reduces_on_threads"]
 
@@ -94,12 +94,16 @@ def _is_only_writer(sch: Schedule, block: Block, buffer: Any) -> bool:
 
 
 def _cache(sch: Schedule, args: tuple[Any, ...], more: dict[str, Any]) -> bool:
-    """Copies of what a plain block reads or writes, where no other block is named."""
+    """Copies of what a plain block reads or writes, where no other block is named, and nobody has
+    the pointer of it."""
     if more or not _is_plain(sch, sch.cursor(args[0])):
         return False
     block: Block = sch.get(args[0])
     read = {region.buffer.data for region in block.reads}
-    return not any(region.buffer.data in read for region in block.writes)
+    written = {region.buffer.data for region in block.writes}
+    body = sch.mod["main"].body
+    views = {one.buffer.data for one in nodes(body, DeclBuffer)}
+    return not (read & written or views & (read | written) or mentions(body, read | written))
 
 
 def _rfactor(sch: Schedule, args: tuple[Any, ...], more: dict[str, Any]) -> bool:
