@@ -232,3 +232,10 @@ def test_rows_of_windows_leave_room_in_the_first_cache():
     assert many.vectors == 1 and few.vectors == 3  # three rows of 112 elements, or of 28
     large = replace(ZEN_AVX512, l1_bytes=1 << 20)
     assert best_window_tile(56, 96, Windows(2, 3, 9, 2, 1, True), large).vectors == 3
+
+
+@pytest.mark.parametrize("extent, columns, stride", [(14, 672, 1), (14, 240, 2), (28, 240, 1)])
+def test_elements_and_weights_of_wide_windows_stay_in_registers(extent, columns, stride):
+    """Results, and the weights and elements of one row of five taps."""
+    tile = best_window_tile(extent, columns, Windows(2, 5, 25, stride, 1, True), ZEN_AVX512)
+    assert tile.rows * tile.vectors + 2 * 5 * tile.vectors < ZEN_AVX512.vector_registers

@@ -90,7 +90,8 @@ _COMPARISON = """(
 
 def _comparison(expected: Sequence[_Expected]) -> Callable[[Sequence[Any]], bool]:
     """Return a function that tells whether tensors can be used as they are. Without a loop it takes
-    half the time.
+    half the time. Its text depends on their number alone: what a signature says, which may come
+    from a file, are values of its variables.
     """
     names: dict[str, Any] = {"ndarray": numpy.ndarray, "NDArray": NDArray}
     for k, one in enumerate(expected):
