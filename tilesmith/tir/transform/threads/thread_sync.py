@@ -53,6 +53,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import loads, stores, uses_variable
+from tilesmith.tir.register_operands import RegisterOperand, register_operands
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -472,14 +473,32 @@ class _AccessFinder(Visitor):
                 self.owner.background.append(target)
             if isinstance(source, Var):
                 self.add(Access(source, None, 1, None, False))
-        elif name == "tir.ptx_ldmatrix":
-            for argument in node.args:
-                if isinstance(argument, Var):
-                    self.add(Access(argument, None, 1, None, argument is node.args[3]))
-                else:
-                    self.visit(argument)
+        elif operands := register_operands(node):
+            self.registers(node, operands)
         else:
             self.visit_children(node)
+
+
+    def registers(self, node: Call, operands: Sequence[RegisterOperand]) -> None:
+        """Add the accesses of an instruction of a matrix unit: other pointers are only read."""
+        taken = set()
+        for place, count, reads, writes in operands:
+            pointer, index = node.args[place : place + 2]
+            if not isinstance(pointer, Var):
+                continue
+            taken.add(place)
+            dtype = getattr(getattr(pointer.type_annotation, "element_type", None), "dtype", None)
+            for kind, happens in ((False, reads), (True, writes)):
+                if happens:
+                    self.add(Access(pointer, index, count, dtype, kind))
+        for place, argument in enumerate(node.args):
+            if place in taken:
+                continue
+            if isinstance(argument, Var) and argument.dtype.is_handle:
+                writes = called_name(node) == "tir.mma_store"
+                self.add(Access(argument, None, 1, None, writes))
+            else:
+                self.visit(argument)
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:
