@@ -35,7 +35,7 @@ from tilesmith.ir.queries import is_call, nodes
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.tir.stmt import AttrStmt, Stmt
 
-__all__ = ["begin_wait", "end_group", "has_copies"]
+__all__ = ["begin_wait", "end_group", "queues_of_copies"]
 
 MOST_BARRIERS = 64
 _UNITS = {4: "uint", 8: "uint2", 16: "uint4"}
@@ -100,12 +100,15 @@ def _nothing(emit: Values, call: Call) -> Piece:
 # Attributes of pipelines: groups and waits that InjectPTXAsyncCopy leaves.
 
 
-def has_copies(body: Stmt) -> bool:
-    """Return whether a kernel has copies in the background; groups and waits are nothing else."""
-    return any(is_call(node, "tir.ptx_cp_async") for node in nodes(body))
+def queues_of_copies(body: Stmt) -> set[int]:
+    """Return the queues that a kernel waits for; none where all its copies are done at once."""
+    if not any(is_call(call, "tir.ptx_cp_async") for call in nodes(body, Call)):
+        return set()
+    waits = [one.value for one in nodes(body, AttrStmt) if one.attr_key == "async_wait_queue_scope"]
+    return {queue.value if isinstance(queue, IntImm) else -1 for queue in waits} or {0}
 
 
-def end_group(emit: Values, attribute: AttrStmt) -> str:
+def end_group(emit: Values) -> str:
     """Return the call that ends ``async_commit_queue_scope``; "" where copies are done at once."""
     if emit.dialect.name != "cuda" or not emit.queues:
         return ""

@@ -1,4 +1,4 @@
-"""Lists the copies in the background and the barriers in shared memory of the PTX ISA, as functions.
+"""Lists the copies in the background and the barriers of shared memory in the PTX ISA.
 
 A barrier in shared memory (``mbarrier``) changes its phase when as many threads have arrived as it
 waits for, and all bytes that were announced. Who waits for it names the phase by its parity.
@@ -101,7 +101,8 @@ def _waiting(instruction: str, architecture: int) -> DeviceFunction:
 static __device__ __forceinline__ void wait_barrier(void* barrier, unsigned parity) {{
   unsigned done = 0;
   while (!done)
-    asm volatile("{{ .reg .pred p; {instruction}.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }}"
+    asm volatile("{{ .reg .pred p; {instruction}.shared::cta.b64 p, [%1], %2; "
+                 "selp.u32 %0, 1, 0, p; }}"
                  : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
 }}
 """

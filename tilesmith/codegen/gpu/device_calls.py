@@ -111,7 +111,8 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
         moved = f"{moved} * {dtype.lanes}"
     element = dtype.element
     if is_packed(element):
-        return f"({emit.dialect.types['u8']}*){emit.text(arg, UNARY)} + ({moved}) / {8 // element.bits}"
+        byte = emit.dialect.types["u8"]
+        return f"({byte}*){emit.text(arg, UNARY)} + ({moved}) / {8 // element.bits}"
     if isinstance(arg, Var) and emit.pointer_types.get(arg) == element:
         return f"&{emit.text(arg)}[{moved}]"
     emit.file.use(element)

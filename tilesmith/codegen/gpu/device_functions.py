@@ -87,7 +87,7 @@ def ptx_function(
     ``memory``: it reads or writes memory that its operands do not name. ``before``: a statement.
     """
     declared, lines = [], [before] if before else []
-    written = {operand for operand in outputs}
+    written = set(outputs)
     for parameter in parameters:
         if isinstance(parameter, str):
             declared.append(parameter)

@@ -128,7 +128,9 @@ def _layouts(layouts: tuple[str, str], any_layout: bool, name: str) -> tuple[str
     short = {"row": "row", "col": "col", "row_major": "row", "col_major": "col"}
     known = tuple([short.get(layout, layout) for layout in layouts])
     if known != ("row", "col") and not (any_layout and set(known) <= {"row", "col"}):
-        raise MmaError(f"{name} multiplies A in 'row' by B in 'col', not {layouts[0]}, {layouts[1]}")
+        raise MmaError(
+            f"{name} multiplies A in 'row' by B in 'col', not {layouts[0]}, {layouts[1]}"
+        )
     return known[0], known[1]
 
 
@@ -154,13 +156,12 @@ def mma_function(
     factor = 4 if in_quads else 1
     held_a, held_b = _held("a", a, m * k * factor), _held("b", b, k * n * factor)
     held_c = _held("c", c, m * n * factor, _RESULT_REGISTERS[c.ptx])
-    kinds_text = f"{c.ptx}.{a.ptx}.{b.ptx}.{c.ptx}"
     order = f"{held_c.numbered(0)}, {held_a.numbered(held_c.count)}, " + (
         f"{held_b.numbered(held_c.count + held_a.count)}, {held_c.numbered(0)}"
     )
-    instruction = (
-        f"mma.sync.aligned.{shape}.{layouts[0]}.{layouts[1]}{tail[0]}.{kinds_text}{tail[1]} {order};"
-    )
+    kinds_text = f"{c.ptx}.{a.ptx}.{b.ptx}.{c.ptx}{tail[1]}"
+    head = f"mma.sync.aligned.{shape}.{'.'.join(layouts)}{tail[0]}"
+    instruction = f"{head}.{kinds_text} {order};"
     name = f"mma_{shape}_{'_'.join(layouts)}_{c.ptx}_{a.ptx}_{b.ptx}{words}"
     return ptx_function(
         name,

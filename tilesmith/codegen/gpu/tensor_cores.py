@@ -115,7 +115,7 @@ def _mma_store(emit: Values, call: Call) -> Piece:
         '  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));\n'
         "#pragma unroll\n"
         "  for (int i = 0; i < 8; ++i)\n"
-        "    d[(lane / 4 + 8 * (i % 4 / 2)) * stride + lane % 4 * 2 + i % 2 + 8 * (i / 4)] = c[i];\n"
+        "    d[(lane / 4 + i % 4 / 2 * 8) * stride + lane % 4 * 2 + i % 2 + i / 4 * 8] = c[i];\n"
         "}"
     )
     target = emit.text(call.args[2])

@@ -8,7 +8,8 @@
 
 Instructions of matrix units (``ptx_mma``) get the thread's own registers. Each thread holds the
 elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then every ``m * width``
-elements the same again. A read gets its element from the thread that holds it. ``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
+elements the same again. A read gets its element from the thread that holds it. ``width`` is the
+size of the warp, or the extent of threadIdx.x if that is smaller.
 
 All lanes have to take part in an exchange, those too that others read from. So an exchange under a
 condition that may differ between threads is refused.
