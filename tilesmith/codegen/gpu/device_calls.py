@@ -7,7 +7,7 @@ from typing import Any
 
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
 from tilesmith.codegen.gpu.dialect import Dialect
-from tilesmith.codegen.gpu.rules import ATOM, PRODUCT, UNARY, Piece
+from tilesmith.codegen.gpu.rules import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.operators import is_const
@@ -115,6 +115,8 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
         return f"({byte}*){emit.text(arg, UNARY)} + ({moved}) / {8 // element.bits}"
     if isinstance(arg, Var) and emit.pointer_types.get(arg) == element:
         return f"&{emit.text(arg)}[{moved}]"
+    if not isinstance(arg, Var) and pointed_element(arg) == dtype:
+        return f"{emit.text(arg, SUM)} + {emit.text(offset, PRODUCT)}"
     emit.file.use(element)
     return f"({emit.dialect.memory_type(element)}*){emit.text(arg, UNARY)} + ({moved})"
 
