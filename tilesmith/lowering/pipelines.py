@@ -117,6 +117,7 @@ def _blocks_on_threads() -> list[Pass]:
         passes.CompactBufferAllocation(),
         passes.LowerMatchBuffer(),
         passes.InjectSoftwarePipeline(),
+        passes.TransformMmaBufferLayout(),
     ]
 
 

@@ -153,8 +153,9 @@ class _AccessFinder(Visitor):
         self.scope = scope
         for buffer in block.alloc_buffers:
             self.homes[buffer.data] = scope
+        written = {region.buffer.data for region in block.writes}
         for match in block.match_buffers:
-            self.access(match.source.buffer.data, True)
+            self.access(match.source.buffer.data, match.source.buffer.data in written)
             self.visit(match.source)
         if block.init is not None:
             self.visit(block.init)
