@@ -1,4 +1,4 @@
-"""Matrix products on tensor cores, scheduled in the ways that users do it, for tests of GPU code."""
+"""Products on tensor cores, scheduled in the ways that users do it, for tests of GPU code."""
 
 import importlib.util
 import re
@@ -48,7 +48,7 @@ def wmma_product(
     rows, columns, depth = TILES[in_dtype]
     program = product(size, size, 2 * size, in_dtype, out_dtype, transposed)
     names = cuda.get_wmma_intrin_group(scope, "global", in_dtype, out_dtype, transposed)
-    sch = tir.Schedule(program, debug_mask="all")
+    sch = tir.Schedule(program)
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1, i2 = sch.split(i, [None, 2, rows])
@@ -103,7 +103,7 @@ def product_of_m16n8k8(out_dtype="float32", size=64):
     """A product by ``mma`` of shape m16n8k8 in scopes of its own: one warp a block."""
     program = product(size, size, 32, "float16", out_dtype, False)
     short = {"float16": "f16", "float32": "f32"}[out_dtype]
-    sch = tir.Schedule(program, debug_mask="all")
+    sch = tir.Schedule(program)
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1, i2 = sch.split(i, [None, 2, 16])
