@@ -199,7 +199,7 @@ def transposed_convolution(make: Maker) -> list[Tensor]:
         ]
     extra = [make.number(0, step - 1) for step in window.strides]
     # of no elements there would be fewer than none in the result
-    sizes = [size if make.number_of(size) > 0 else 1 for size in window.sizes]
+    sizes = [size if make.least(size) > 0 else 1 for size in window.sizes]
     data = make.source(_in_layout(layout, batch, own * groups, sizes))
     letters = _KERNELS[layout].replace("O", "X").replace("I", "O").replace("X", "I")
     weight = make.input(_filter(letters, outputs, own * groups, window.kernel))
