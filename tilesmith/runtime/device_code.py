@@ -26,6 +26,7 @@ from tilesmith.runtime.launch_layout import (
     DEVICES,
     DRIVER,
     FUNCTIONS,
+    LAUNCH_FUNCTION,
     LAYOUT_VERSION,
     RECORD_WORDS,
     RING,
@@ -36,8 +37,8 @@ from tilesmith.support.errors import ArtifactError, ExecutionError, ShapeError, 
 from tilesmith.support.registry import Registry
 
 __all__ = [
-    "KERNEL_LOADERS", "KernelLoader", "LoadedKernels", "attach", "has_loader", "launch_kernel",
-    "launch_text", "recent_launches",
+    "KERNEL_LOADERS", "LAUNCH_FUNCTION", "KernelLoader", "LoadedKernels", "attach", "has_loader",
+    "launch_count", "launch_kernel", "launch_text", "recent_launches",
 ]  # fmt: skip
 
 RETRY, DONE = 1, 0

@@ -7,11 +7,11 @@ the work of the next function waits for that of the one before; so nothing waits
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from typing import Any
 
 from tilesmith.runtime.devices import Device
-from tilesmith.runtime.ffi import tvm_ffi
+from tilesmith.runtime.ffi import symbol_addresses
 from tilesmith.runtime.ndarray import NDArray, empty
 
 __all__ = ["free_workspace", "release_all", "workspace"]
@@ -64,6 +64,10 @@ def release_all() -> None:
         free_workspace(address)
 
 
+_get_stream = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(
+    symbol_addresses()["TVMFFIEnvGetStream"]
+)
+
+
 def _stream(device_type: int, device_id: int) -> int:
-    stream: Any = tvm_ffi.LIB.TVMFFIEnvGetStream(device_type, device_id)
-    return int(stream or 0)
+    return int(_get_stream(device_type, device_id) or 0)

@@ -231,7 +231,7 @@ class _LauncherText:
             reader = _reader(dtype)
             assert reader is not None  # `kernel_record` has looked
             kind = reader[0]
-            if dtype.is_float or dtype.is_bfloat16:
+            if str(dtype) in _FROM_DOUBLE:
                 number = self.define(f"load double, ptr {source}, align 8")
                 value = _FROM_DOUBLE[str(dtype)](self, number)
             else:
@@ -303,7 +303,7 @@ declare i32 @TVMFFIFunctionCall(ptr, ptr, i32, ptr)
 declare void @TVMFFIErrorSetRaisedFromCStr(ptr, ptr)
 @error.kind = internal constant [21 x i8] c"UnknownFunctionError\\00"
 @error.text = internal constant [85 x i8]
-  c"kernels are launched by Tilesmith's runtime, which is not loaded: 'import tilesmith' \\00"
+  c"kernels are launched by Tilesmith's runtime, which is not loaded: 'import tilesmith'\\00"
 
 define internal i32 @ask(ptr %record, i32 %device, ptr %params, ptr %sizes, i32 %status) noinline {
   %args = alloca [6 x { i64, i64 }], align 16
