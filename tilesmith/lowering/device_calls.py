@@ -11,9 +11,8 @@ kernels are taken from the device's workspace.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilesmith.codegen.gpu.launchers import Launchers
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, const
 from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import called_name, calls, variables
@@ -21,6 +20,9 @@ from tilesmith.ir.visitor import Rewriter
 from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, AttrStmt, Evaluate, LetStmt, Stmt, stmt_seq
+
+if TYPE_CHECKING:
+    from tilesmith.codegen.gpu.launchers import Launchers
 
 __all__ = ["call_launchers"]
 

@@ -8,10 +8,9 @@ imports a module that shows the code. Building needs no device: a call without o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith.codegen import build as generate
-from tilesmith.codegen.gpu.launchers import Launchers, launchers_of
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
@@ -26,6 +25,9 @@ from tilesmith.support.errors import MissingDependencyError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
+
+if TYPE_CHECKING:
+    from tilesmith.codegen.gpu.launchers import Launchers
 
 __all__ = ["build_for_device"]
 
@@ -54,6 +56,8 @@ def build_for_device(module: IRModule, target: Target) -> Module:
     kind = type_name(target.get_target_device_type())
     can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
     if can_launch:
+        from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
+
         launchers = launchers_of(kind, list(kernels.values()), code.get_source())
         called = call_launchers(others, launchers)
         others = dict(called.functions)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ArtifactError, TilesmithError
+from tilesmith.support.errors import ArtifactError
 
 __all__ = ["CLUSTER", "COOPERATIVE", "DYNAMIC_SHARED", "CodeContainer", "KernelRecord"]
 
@@ -88,8 +88,6 @@ class CodeContainer:
         try:
             return _unpack(content)
         except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, TilesmithError):
-                raise
             raise _damaged(f"its head cannot be read: {error}") from error
 
 
