@@ -87,7 +87,7 @@ def _objects(
     def make() -> list[bytes]:
         architecture = str(target.attrs.get("arch", ""))
         container = CodeContainer(
-            launchers.kind, architecture, launchers.kernels, _parts(code)
+            launchers.kind, architecture, launchers.kernels, _parts(code), _options(target)
         )
         return [launchers.object(container, host)]
 
@@ -124,3 +124,9 @@ def _without_runtime(name: str, kind: str) -> Any:
         )
 
     return call
+
+
+def _options(target: Target) -> tuple[str, ...]:
+    """Return what the compiler of CUDA C was told, for when it has to compile again."""
+    is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
+    return ("--use_fast_math",) if is_fast and target.kind.name == "cuda" else ()

@@ -22,6 +22,7 @@ from tilesmith.runtime.device_container import CLUSTER, COOPERATIVE, DYNAMIC_SHA
 from tilesmith.runtime.launch_layout import SIZES
 from tilesmith.support.errors import DeviceError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
+from tilesmith.support.lazy import resolve
 
 __all__ = ["CudaLoader"]
 
@@ -69,7 +70,7 @@ def _load(code: CodeContainer, device_id: int) -> driver.LoadedModule:
                     "cuda", "the compiled kernels do not fit this GPU: compiled again",
                     str(refused.message),
                 )  # fmt: skip
-            content = _compiled(content.decode(), device_id)
+            content = _compiled(content.decode(), device_id, code.options)
         try:
             return driver.load_module(content, device_id)
         except DeviceError as error:
@@ -87,11 +88,12 @@ def architecture_of(device_id: int) -> str:
     return f"sm_{major}{minor}"
 
 
-def _compiled(source: str, device_id: int) -> bytes:
-    """Compile CUDA source for a GPU."""
-    from tilesmith.runtime.cuda.compiler import compile_source
-
-    return compile_source(source, architecture_of(device_id))
+def _compiled(source: str, device_id: int, options: Sequence[str]) -> bytes:
+    """Compile CUDA source for a GPU. The compiler belongs to the code generator, which a machine
+    with the runtime alone may lack.
+    """
+    compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
+    return bytes(compile_source(source, architecture_of(device_id), "cubin", options))
 
 
 class _Loaded(LoadedKernels):

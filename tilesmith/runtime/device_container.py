@@ -58,6 +58,8 @@ class CodeContainer:
     kernels: tuple[KernelRecord, ...]
     parts: Mapping[str, bytes]
     """Format ("cubin", "cu", "ptx", "cl") → contents, the one to try first first."""
+    options: tuple[str, ...] = ()
+    """What the compiler of the text is told besides the architecture."""
 
     def pack(self) -> bytes:
         """Return the container as bytes."""
@@ -76,7 +78,7 @@ class CodeContainer:
             start += len(content)
         head = json.dumps({
             "kind": self.kind, "architecture": self.architecture, "kernels": kernels,
-            "parts": places,
+            "parts": places, "options": list(self.options),
         }).encode()  # fmt: skip
         rest = b"".join([head, *self.parts.values()])
         total = _HEAD.size + len(rest)
@@ -119,7 +121,8 @@ def _unpack(content: bytes | memoryview) -> CodeContainer:
         parts[str(part["format"])] = rest[start : start + size]
     if not parts:
         raise _damaged("it has no code")
-    return CodeContainer(str(head["kind"]), str(head["architecture"]), kernels, parts)
+    options = tuple([str(option) for option in head["options"]])
+    return CodeContainer(str(head["kind"]), str(head["architecture"]), kernels, parts, options)
 
 
 def _kernel(one: Mapping[str, Any]) -> KernelRecord:
