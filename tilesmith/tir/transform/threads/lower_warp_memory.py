@@ -10,6 +10,9 @@ Each thread holds the elements that it writes: those at ``m * tx`` and the ``m -
 every ``m * width`` elements the same again. A read gets its element from the thread that holds it.
 ``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
 
+Instructions for matrices (``ptx_ldmatrix``, ``ptx_mma``, ``mma_fill``, ``mma_store``) get a
+pointer and the place where the part of a thread begins: they tell the distance, too.
+
 All lanes have to take part in an exchange, those too that others read from. So an exchange under a
 condition that may differ between threads is refused.
 """
@@ -18,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IntImm, Let, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import is_call, nodes, variables
+from tilesmith.ir.queries import called_name, is_call, nodes, variables
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
@@ -44,7 +48,12 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
 
-__all__ = ["lower_warp_memory"]
+__all__ = ["MATRIX_INSTRUCTIONS", "lower_warp_memory"]
+
+MATRIX_INSTRUCTIONS = frozenset(
+    f"tir.{name}" for name in ("ptx_ldmatrix", "ptx_mma", "ptx_mma_sp", "mma_fill", "mma_store")
+)
+"""Instructions of a warp: behind a pointer to its memory comes where a thread's part begins."""
 
 _PRIVATE = ("local", "warp")
 """Scopes of memory in which each thread may find something else."""
@@ -64,7 +73,18 @@ class _StoreFinder(Visitor):
         (index,) = node.indices
         lanes = index.lanes if isinstance(index, Ramp) else 1
         base = index.base if isinstance(index, Ramp) else index
-        form = detect_linear_equation(base, [self.thread])
+        self.found(node, base, lanes)
+
+    def visit_Call(self, node: Call) -> None:
+        self.visit_children(node)
+        if called_name(node) in MATRIX_INSTRUCTIONS:
+            for number, pointer in enumerate(node.args[:-1]):
+                if pointer is self.pointer:
+                    self.found(node, node.args[number + 1], 1)
+
+    def found(self, node: Any, index: PrimExpr, lanes: int) -> None:
+        """Note that a thread writes ``lanes`` elements from ``index`` on."""
+        form = detect_linear_equation(index, [self.thread])
         step = form[0] if form else None
         if not isinstance(step, IntImm) or step.value < lanes:
             raise UnsupportedError(
@@ -139,6 +159,8 @@ class _Lowering(Rewriter):
             return self.children(node)
 
     def visit_Call(self, node: Call) -> PrimExpr:
+        if called_name(node) in MATRIX_INSTRUCTIONS:
+            return self.of_matrices(node)
         if not is_call(node, "tir.if_then_else"):
             return self.children(node)
         condition = self.visit(node.args[0])
@@ -146,6 +168,26 @@ class _Lowering(Rewriter):
         lowered = node if same else node.with_fields(args=(condition, *node.args[1:]))
         with self.under(node.args[0]):
             return self.children(lowered)
+
+    def of_matrices(self, node: Call) -> Call:
+        """Let an instruction work on a thread's registers, from the first of its part on."""
+        args: list[Any] = []
+        for number, argument in enumerate(node.args):
+            before = node.args[number - 1] if number else None
+            if isinstance(argument, Var) and argument in self.memory:
+                args.append(self.pointers[argument])
+            elif isinstance(before, Var) and before in self.memory:
+                place, lane = self.split(before, self.visit(argument))
+                if not self.is_own(lane, self.memory[before][1]):
+                    raise UnsupportedError(
+                        f"warp memory '{before.name}': {called_name(node)} gives a thread the "
+                        f"place {argument}, which another one holds",
+                        span=node.span,
+                    )
+                args.append(place)
+            else:
+                args.append(self.visit(argument))
+        return node.with_fields(args=tuple(args))
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
         if self.differs(node.value):

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     EQ,
     And,
@@ -71,6 +72,7 @@ from tilesmith.tir.stmt import (
     stmt_seq,
 )
 from tilesmith.tir.transform.threads.grid_exchange import refuse_exchange_between_blocks
+from tilesmith.tir.transform.threads.lower_warp_memory import MATRIX_INSTRUCTIONS
 from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, access_of, may_meet
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
@@ -457,7 +459,7 @@ class _AccessFinder(Visitor):
             bits = mask.value if isinstance(mask, IntImm) else 3
             for bit, writes in ((1, False), (2, True)):
                 if bits & bit and isinstance(node.args[1], Var):
-                    self.add(Access(node.args[1], None, 1, None, writes))
+                    self.add(_range_access(node, writes))
         elif name == "tir.atomic_add" and is_call(node.args[0], "tir.address_of"):
             place: Any = node.args[0].args[0]
             for inner in (*place.indices, *node.args[1:]):
@@ -472,14 +474,29 @@ class _AccessFinder(Visitor):
                 self.owner.background.append(target)
             if isinstance(source, Var):
                 self.add(Access(source, None, 1, None, False))
-        elif name == "tir.ptx_ldmatrix":
+        elif name in MATRIX_INSTRUCTIONS:
             for argument in node.args:
-                if isinstance(argument, Var):
+                if isinstance(argument, Var) and argument.storage_scope == "warp":
+                    continue  # each thread gives its own registers
+                if isinstance(argument, Var) and name == "tir.ptx_ldmatrix":
                     self.add(Access(argument, None, 1, None, argument is node.args[3]))
                 else:
                     self.visit(argument)
         else:
             self.visit_children(node)
+
+
+def _range_access(pointer: Call, writes: bool) -> Access:
+    """Return the access through ``tvm_access_ptr``, which says where it begins and how far it goes.
+
+    Without a constant extent that is anywhere.
+    """
+    annotation, data, offset, extent = pointer.args[:4]
+    assert isinstance(data, Var)
+    size = Analyzer().simplify(extent)
+    if not isinstance(size, IntImm) or size.value < 1 or offset.dtype.lanes != 1:
+        return Access(data, None, 1, None, writes)
+    return Access(data, offset, size.value, annotation.dtype, writes)
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:
