@@ -59,8 +59,8 @@ class MergedMemory(AccessRedirection):
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         first = indices[0]
         start = self.start(buffer.data, buffer.dtype.nbytes, first.dtype.element)
-        if isinstance(first, Ramp):  # stays one: a vector of neighbours is one access
-            return (first.with_fields(base=first.base + start), *indices[1:])
+        if isinstance(first, Ramp):  # stays one, so that the access stays one of a whole vector
+            return (Ramp(first.base + start, first.stride, first.lanes), *indices[1:])
         return (first + start, *indices[1:])
 
     def visit_Call(self, node: Call) -> PrimExpr:

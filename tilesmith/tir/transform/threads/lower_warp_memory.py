@@ -6,12 +6,10 @@
                                                     T.tvm_warp_activemask(), W[0], (tx + 1) % 32,
                                                     32, 32)
 
-Each thread holds the elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then
-every ``m * width`` elements the same again. A read gets its element from the thread that holds it.
-``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
-
-Instructions for matrices (``ptx_ldmatrix``, ``ptx_mma``, ``mma_fill``, ``mma_store``) get a
-pointer and the place where the part of a thread begins: they tell the distance, too.
+Instructions of matrix units (``ptx_mma``) get the thread's own registers. Each thread holds the
+elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then every ``m * width``
+elements the same again. A read gets its element from the thread that holds it. ``width`` is the
+size of the warp, or the extent of threadIdx.x if that is smaller.
 
 All lanes have to take part in an exchange, those too that others read from. So an exchange under a
 condition that may differ between threads is refused.
@@ -21,20 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tilesmith.arith import Analyzer, detect_linear_equation
 from tilesmith.ir import Call, IntImm, Let, PointerType, PrimExpr, Ramp, Range, Var, Visitor, const
 from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
-from tilesmith.ir.queries import called_name, is_call, nodes, variables
+from tilesmith.ir.queries import is_call, nodes, variables
+from tilesmith.ir.span import Span
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_side_effect, uses_variable
+from tilesmith.tir.register_operands import register_operands
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -48,12 +47,7 @@ from tilesmith.tir.stmt import (
 )
 from tilesmith.tir.transform.threads.lower_thread_allreduce import warp_size_of
 
-__all__ = ["MATRIX_INSTRUCTIONS", "lower_warp_memory"]
-
-MATRIX_INSTRUCTIONS = frozenset(
-    f"tir.{name}" for name in ("ptx_ldmatrix", "ptx_mma", "ptx_mma_sp", "mma_fill", "mma_store")
-)
-"""Instructions of a warp: behind a pointer to its memory comes where a thread's part begins."""
+__all__ = ["lower_warp_memory"]
 
 _PRIVATE = ("local", "warp")
 """Scopes of memory in which each thread may find something else."""
@@ -72,31 +66,29 @@ class _StoreFinder(Visitor):
             return
         (index,) = node.indices
         lanes = index.lanes if isinstance(index, Ramp) else 1
-        base = index.base if isinstance(index, Ramp) else index
-        self.found(node, base, lanes)
+        self.note(index.base if isinstance(index, Ramp) else index, lanes, node.span)
 
     def visit_Call(self, node: Call) -> None:
         self.visit_children(node)
-        if called_name(node) in MATRIX_INSTRUCTIONS:
-            for number, pointer in enumerate(node.args[:-1]):
-                if pointer is self.pointer:
-                    self.found(node, node.args[number + 1], 1)
+        for operand in register_operands(node):
+            if node.args[operand.place] is self.pointer and operand.writes:
+                self.note(node.args[operand.place + 1], operand.count, None)
 
-    def found(self, node: Any, index: PrimExpr, lanes: int) -> None:
-        """Note that a thread writes ``lanes`` elements from ``index`` on."""
+    def note(self, index: PrimExpr, count: int, span: Span | None) -> None:
+        """Note that each thread writes so many elements from an index on."""
         form = detect_linear_equation(index, [self.thread])
         step = form[0] if form else None
-        if not isinstance(step, IntImm) or step.value < lanes:
+        if not isinstance(step, IntImm) or step.value < count:
             raise UnsupportedError(
                 f"warp memory '{self.pointer.name}': a thread must write at a constant times "
                 f"{self.thread.name}, not at {index}",
-                span=node.span,
+                span=span,
             )
         if self.step not in (0, step.value):
             raise UnsupportedError(
                 f"warp memory '{self.pointer.name}' is written with different distances between "
                 f"threads: {self.step} and {step.value}",
-                span=node.span,
+                span=span,
             )
         self.step = step.value
 
@@ -159,35 +151,13 @@ class _Lowering(Rewriter):
             return self.children(node)
 
     def visit_Call(self, node: Call) -> PrimExpr:
-        if called_name(node) in MATRIX_INSTRUCTIONS:
-            return self.of_matrices(node)
         if not is_call(node, "tir.if_then_else"):
-            return self.children(node)
+            return self.children(self.with_registers(node))
         condition = self.visit(node.args[0])
         same = condition is node.args[0]
         lowered = node if same else node.with_fields(args=(condition, *node.args[1:]))
         with self.under(node.args[0]):
             return self.children(lowered)
-
-    def of_matrices(self, node: Call) -> Call:
-        """Let an instruction work on a thread's registers, from the first of its part on."""
-        args: list[Any] = []
-        for number, argument in enumerate(node.args):
-            before = node.args[number - 1] if number else None
-            if isinstance(argument, Var) and argument in self.memory:
-                args.append(self.pointers[argument])
-            elif isinstance(before, Var) and before in self.memory:
-                place, lane = self.split(before, self.visit(argument))
-                if not self.is_own(lane, self.memory[before][1]):
-                    raise UnsupportedError(
-                        f"warp memory '{before.name}': {called_name(node)} gives a thread the "
-                        f"place {argument}, which another one holds",
-                        span=node.span,
-                    )
-                args.append(place)
-            else:
-                args.append(self.visit(argument))
-        return node.with_fields(args=tuple(args))
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
         if self.differs(node.value):
@@ -275,6 +245,24 @@ class _Lowering(Rewriter):
         assert self.thread is not None
         own = self.thread[0] % width
         return self.analyzer.can_prove_equal(lane, own)
+
+    def with_registers(self, node: Call) -> Call:
+        """Return an instruction whose operands are the registers of each thread."""
+        args, changed = list(node.args), False
+        for operand in register_operands(node):
+            pointer = args[operand.place]
+            if not isinstance(pointer, Var) or pointer not in self.memory:
+                continue
+            place, lane = self.split(pointer, args[operand.place + 1])
+            step, width = self.memory[pointer]
+            if operand.count > step or not self.is_own(lane, width):
+                raise UnsupportedError(
+                    f"warp memory '{pointer.name}': an instruction takes registers of the thread "
+                    f"itself, not those at {args[operand.place + 1]}"
+                )
+            args[operand.place : operand.place + 2] = self.pointers[pointer], place
+            changed = True
+        return node.with_fields(args=tuple(args)) if changed else node
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         body = self.visit(node.body)
