@@ -48,7 +48,8 @@ class Tiling:
     A thread block makes ``tile`` of C in steps of ``depth``. Its warps form a grid ``warps``, the
     threads of a warp a grid ``lanes``. A thread has several pieces of ``VECTOR`` columns (and of as
     many rows where A lies transposed), which lie apart so that the threads of a warp read
-    neighbouring vectors. ``stages``: tiles in shared memory at once. ``group``: rows of blocks that
+    neighbouring vectors. ``interleave``: rows of the lanes that take turns, so that a quarter of a
+    warp is 2 x 4 threads instead of 1 x 8. ``stages``: tiles in shared memory at once. ``group``: rows of blocks that
     run together (1: in the order of the grid). ``blocks``: thread blocks that are to fit on a
     multiprocessor, which limits the registers (0: no limit).
     """
@@ -57,6 +58,7 @@ class Tiling:
     depth: int = 8
     warps: tuple[int, int] = (4, 2)
     lanes: tuple[int, int] = (4, 8)
+    interleave: int = 1
     padding: int = 4
     stages: int = 2
     group: int = 1
@@ -202,19 +204,18 @@ def tile(sch: Schedule, block: Any, tiling: Tiling, row_vector: int = VECTOR) ->
     """
     i, j, k = sch.get_loops(block)
     (wy, wx), (ly, lx) = tiling.warps, tiling.lanes
-    rows = [None, tiling.pieces(0, row_vector), wy, ly, row_vector]
+    turns = tiling.interleave
+    rows = [None, tiling.pieces(0, row_vector), wy, ly // turns, turns, row_vector]
     columns = [None, tiling.pieces(1), wx, lx, VECTOR]
-    by, vy, wy, ly, rows = sch.split(i, rows)
+    by, vy, wy, ly, turn, rows = sch.split(i, rows)
     bx, vx, wx, lx, columns = sch.split(j, columns)
     outer, inner = sch.split(k, [None, tiling.depth])
-    sch.reorder(by, bx, vy, vx, wy, wx, ly, lx, outer, inner, rows, columns)
+    sch.reorder(by, bx, vy, vx, wy, wx, ly, lx, turn, outer, inner, rows, columns)
     launch_order(sch, by, bx, tiling.group)
     sch.bind(vy, "vthread.y")
     sch.bind(vx, "vthread.x")
-    thread = sch.fuse(wy, wx, ly, lx)
+    thread = sch.fuse(wy, wx, ly, lx, turn)
     sch.bind(thread, "threadIdx.x")
-    if tiling.blocks:
-        sch.annotate(thread, "pragma_min_blocks_per_sm", tiling.blocks)
     return Loops(thread, outer, inner, rows, columns)
 
 
@@ -304,7 +305,10 @@ class Step:
 
     def schedule(self, rows: int, columns: int, depth: int) -> Schedule:
         """Return the schedule of a product of this size."""
-        sch = Schedule(product(rows, columns, depth, self.dtype))
+        program = product(rows, columns, depth, self.dtype)
+        if blocks := getattr(self.tiling, "blocks", 0):
+            program = program.with_attr("tir.min_blocks_per_multiprocessor", blocks)
+        sch = Schedule(program)
         self.apply(sch, self.tiling)
         return sch
 
@@ -344,18 +348,23 @@ STEPS = {
 FINAL = "asynchronous_copies"
 """The last step in float32."""
 
+_DEEP = replace(LAST, depth=16, blocks=2)
+_AHEAD = replace(LAST, stages=4)
+
 VARIANTS = {
     "registers 128x128x8": Step("r8", double_buffering, LAST),
-    "registers 128x128x16": Step("r16", double_buffering, replace(LAST, depth=16, blocks=2)),
-    "registers 256x128x8": Step(
-        "r256", double_buffering, replace(LAST, tile=(256, 128), blocks=1)
+    "registers 128x128x8, lanes in turns": Step(
+        "r8i", double_buffering, replace(LAST, interleave=2)
     ),
+    "registers 128x128x16": Step("r16", double_buffering, _DEEP),
+    "registers 128x128x16, lanes in turns": Step(
+        "r16i", double_buffering, replace(_DEEP, interleave=2)
+    ),
+    "registers 256x128x8": Step("r256", double_buffering, replace(LAST, tile=(256, 128))),
     "async 128x128x8, 2 tiles": Step("a2", asynchronous_copies, LAST, options=ASYNC),
-    "async 128x128x8, 4 tiles": Step(
-        "a4", asynchronous_copies, replace(LAST, stages=4, blocks=2), options=ASYNC
-    ),
-    "async 128x128x16, 2 tiles": Step(
-        "a16", asynchronous_copies, replace(LAST, depth=16, blocks=2), options=ASYNC
+    "async 128x128x8, 4 tiles": Step("a4", asynchronous_copies, _AHEAD, options=ASYNC),
+    "async 128x128x8, 4 tiles, lanes in turns": Step(
+        "a4i", asynchronous_copies, replace(_AHEAD, interleave=2), options=ASYNC
     ),
 }  # fmt: skip
 """Other sizes of the last steps, which sweep.py measures."""
