@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
     arithmetic,
+    async_copies,
+    atomics,
     conversions,
     expressions,
+    fragments,
     intrinsics,
     memory,
+    tensor_cores,
+    warps,
 )
 from tilesmith.codegen.gpu.cuda import CUDA
 from tilesmith.codegen.gpu.dialect import Dialect

@@ -43,6 +43,10 @@ class Values:
         self.spaces: dict[Var, str] = {}
         self.read_only: set[Var] = set()
         self.volatile: set[Var] = set()  # pointers to memory that others may change at any time
+        self.warp_size = 0  # of the target
+        self.fragments: dict[Var, Any] = {}  # memory of matrix units
+        self.queues: set[int] = set()  # of copies in the background
+        self.barriers = self.phases = ""  # barriers in shared memory, and their phases
         self.orders_global = False  # whether barriers order global memory, too
         self.lane: int | None = None
         self.guarded = 0
