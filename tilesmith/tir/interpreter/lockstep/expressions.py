@@ -43,6 +43,7 @@ from tilesmith.tir.interpreter.lockstep.observers import Site
 from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function
 from tilesmith.tir.interpreter.values import Environment, Evaluate, convert_value, element_type
+from tilesmith.tir.stmt import BufferStore
 
 __all__ = ["LockstepExpressions"]
 
@@ -361,7 +362,10 @@ def _first_line(statement: Any) -> str:
 
 
 def describe(statement: Any) -> str:
-    """Return a statement as a line of TVMScript, without declarations."""
+    """Return a statement as a line of TVMScript, without declarations; of a copy only the buffers'
+    names, since its indices are no one's words."""
+    if isinstance(statement, BufferStore) and isinstance(statement.value, BufferLoad):
+        return f"{statement.buffer.name}[...] = {statement.value.buffer.name}[...]"
     try:
         text = str(statement)
     except Exception:  # a failing printer must not hide what is found

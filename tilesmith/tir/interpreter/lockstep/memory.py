@@ -197,6 +197,21 @@ class Memory:
         self.defined: numpy.ndarray | None = None
         self.pending: numpy.ndarray | None = None  # granules that copies in flight will write
         self.writes = 0
+        self.checked: set[Any] = set()  # reads in the present epoch that have been checked
+        self.checked_at: Any = None
+
+    def was_checked(self, clock: Clock, ids: numpy.ndarray, position: numpy.ndarray) -> bool:
+        """Return whether the same threads have read the same elements since the last write or
+        barrier; remember that they do now."""
+        now = (clock.epoch, clock.warp_epochs is None or clock.warp_epochs.tobytes())
+        if now != self.checked_at:
+            self.checked.clear()
+            self.checked_at = now
+        key = (ids.tobytes(), position.tobytes())
+        if key in self.checked:
+            return True
+        self.checked.add(key)
+        return False
 
     @classmethod
     def fresh(

@@ -82,6 +82,10 @@ class Observer:
     def block_started(self, block: tuple[int, int, int]) -> None:
         """Handle the start of a block of threads."""
 
+    def allocated(self, name: str, scope: str, nbytes: int, place: int) -> None:
+        """Handle an allocation: so many bytes for each thread, warp or block that owns one;
+        ``place`` is equal when it is the same one again."""
+
     def accessed(self, access: BlockAccess) -> None:
         """Handle an access of shared or global memory."""
 

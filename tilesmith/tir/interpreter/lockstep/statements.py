@@ -304,7 +304,7 @@ class LockstepStatements(Dispatcher[Run]):
         slot, name = self.frame.slot(pointer), pointer.name
         space = self.expressions.accesses.space(pointer)
         granule = self.granules.get(pointer, max(dtype.element.nbytes, 1))
-        warp_size = self.options.warp_size
+        warp_size, scope = self.options.warp_size, pointer.storage_scope or "global"
 
         def place(env: Environment) -> None:
             state: State = env[CONTEXT_SLOT]
@@ -316,6 +316,8 @@ class LockstepStatements(Dispatcher[Run]):
                     made.shadow = known.shadow  # it stays in one place: earlier accesses count
                 state.shared[slot] = made
             env[slot] = made
+            for observer in state.observers:
+                observer.allocated(name, scope, made.nbytes, slot)
 
         return place
 
