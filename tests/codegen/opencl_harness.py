@@ -62,7 +62,9 @@ class Program:
         for argument in arguments:
             if isinstance(argument, np.ndarray):
                 raw = argument.reshape(-1).view("u1")
-                memory = cl.Buffer(self.context, flags, hostbuf=np.concatenate([raw, np.zeros(4, "u1")]))
+                memory = cl.Buffer(
+                    self.context, flags, hostbuf=np.concatenate([raw, np.zeros(4, "u1")])
+                )
                 copies.append((raw, memory))
                 given.append(memory)
             else:
@@ -88,7 +90,9 @@ class OnDevice(Differential):
             for array in [*inputs, np.zeros(len(inputs[0]), DataType(result).numpy())]:
                 data.extend(bytes(-len(data) % 128))
                 offsets.setdefault(name, []).append(len(data))
-                place = Call("handle", "tir.handle_add_byte_offset", (memory, const(len(data), "int64")))
+                place = Call(
+                    "handle", "tir.handle_add_byte_offset", (memory, const(len(data), "int64"))
+                )
                 arguments.append(place)
                 data.extend(array.tobytes())
             calls.append(Evaluate(Call("void", GlobalVar(name), tuple(arguments))))
