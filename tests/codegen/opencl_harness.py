@@ -85,7 +85,7 @@ class OnDevice(Differential):
         """Run all functions both ways; all that differ are named."""
         data, offsets, calls = bytearray(), {}, []
         memory = Var("data", PointerType(PrimType("uint8"), "global"))
-        for function, name, inputs, result, _ulps, _what in self.cases:
+        for _function, name, inputs, result, _ulps, _what in self.cases:
             arguments = []
             for array in [*inputs, np.zeros(len(inputs[0]), DataType(result).numpy())]:
                 data.extend(bytes(-len(data) % 128))
