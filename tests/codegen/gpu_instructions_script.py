@@ -15,6 +15,7 @@ MMA = [
     ("m16n8k16", "fp16", "fp16"), ("m16n8k8", "bf16", "fp32"), ("m16n8k16", "bf16", "fp32"),
     ("m16n8k4", "tf32", "fp32"), ("m16n8k8", "tf32", "fp32"), ("m8n8k4", "fp64", "fp64"),
     ("m16n8k4", "fp64", "fp64"), ("m16n8k8", "fp64", "fp64"), ("m16n8k16", "fp64", "fp64"),
+    ("m16n8k32", "e4m3", "fp32"), ("m16n8k32", "e5m2", "fp32"), ("m16n8k16", "e4m3", "fp16"),
     ("m8n8k16", "s8", "int32"), ("m16n8k16", "u8", "int32"), ("m16n8k32", "s8", "int32"),
 ]  # fmt: skip
 
@@ -277,7 +278,7 @@ def guarded_loads():
     """Loads into registers that are 0 where a condition is false."""
 
     @T.prim_func
-    def main(A: T.Buffer((20,), "float32"), B: T.Buffer((2, 32), "float32")):
+    def main(A: T.Buffer((33,), "float32"), B: T.Buffer((2, 32), "float32")):
         tx = T.launch_thread("threadIdx.x", 32)
         r = T.decl_buffer((2,), "float32", scope="local")
         for i in T.unroll(2):
