@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.codegen.gpu_instructions_script import arrays_for
 from tests.codegen.gpu_products import (
     arrays_of,
     kernels_of,
@@ -17,9 +18,11 @@ from tests.codegen.gpu_products import (
     product_of_m16n8k8,
     wmma_product,
 )
+from tests.codegen.opencl_harness import Program, needs_opencl
 from tests.tir.transform.thread_programs_script import PROGRAMS
 from tilesmith import IRModule
 from tilesmith.codegen.gpu import emit_source
+from tilesmith.codegen.gpu.limits import thread_extents
 from tilesmith.support.errors import CodegenError
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
@@ -134,3 +137,26 @@ def test_copies_of_several_queues():
     assert "wait_group_1" not in source
     (found,) = {fallback.reason for fallback, _ in report.rows()}
     assert found == "it fills several queues"
+
+
+@needs_opencl
+def test_pipelines_on_an_opencl_device():
+    """Copies in the background are copies at once there, whatever waits for them."""
+    names = ("matmul_async", "matmul_async_apart")
+    functions = {name: PROGRAMS[name]().with_attr("global_symbol", name) for name in names}
+    for name, function in functions.items():
+        kernels = kernels_of(IRModule({name: function}), "opencl", use_async_copy=True)
+        source = emit_source(kernels, Target("opencl"))
+        assert "*(__local uint*)" in source
+        arrays = arrays_for(function)
+        expected = [array.copy() for array in arrays]
+        run(function, *expected)
+        ((variable, kernel),) = kernels.functions.items()
+        extents = thread_extents(kernel)
+        grid = [int(extents.extents.get(f"blockIdx.{axis}", 1)) for axis in "xyz"]
+        given = dict(zip([buffer.name for buffer in function.buffers], arrays))
+        dynamic = 8192 if "dynamic_shared" in source else 0
+        arguments = [given[param.name] for param in kernel.params]
+        program = Program(source)
+        program.run(variable.name_hint, grid, extents.block(), *arguments, local_bytes=dynamic)
+        np.testing.assert_array_equal(arrays[-1], expected[-1], err_msg=name)
