@@ -38,6 +38,13 @@ def copy_together(sch, block, warps, lanes):
     sch.vectorize(vector)
 
 
+def pipeline(sch, loop, stages):
+    """Let copies of two tiles run in the background, while earlier ones are multiplied."""
+    sch.annotate(loop, "software_pipeline_stage", [0, 0, stages - 1])
+    sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
+    sch.annotate(loop, "software_pipeline_async_stages", [0])
+
+
 def wmma_product(
     in_dtype="float16", out_dtype="float32", transposed=False, size=64, stages=0, scope="shared"
 ):
@@ -69,9 +76,7 @@ def wmma_product(
     sch.reverse_compute_at(store, j1)
     init = sch.decompose_reduction(block, k0)
     if stages:
-        sch.annotate(k0, "software_pipeline_stage", [0, 0, stages - 1])
-        sch.annotate(k0, "software_pipeline_order", [0, 1, 2])
-        sch.annotate(k0, "software_pipeline_async_stages", [0])
+        pipeline(sch, k0, stages)
     right = (columns, depth) if transposed else (depth, columns)
     tiles = {"load_a": (rows, depth), "load_b": right, "store": (rows, columns)}
     for copy, (key, tile) in zip((*loads, store), tiles.items()):
@@ -81,8 +86,13 @@ def wmma_product(
     return program, sch
 
 
-def mma_product(in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False):
-    """A product by ``ldmatrix`` and ``mma``: two warps a block, each with four tiles."""
+def mma_product(
+    in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False, stages=0
+):
+    """A product by ``ldmatrix`` and ``mma``: two warps a block, each with four tiles.
+
+    ``simple``: results are stored by a loop; ``stages``: of a pipeline, as above.
+    """
     depth = 16 if in_dtype == "float16" else 32
     left, right = (F16, F16) if depth == 16 else (I8_A, I8_A if transposed else I8_B)
     program = product(size, size, 4 * depth, in_dtype, out_dtype, transposed)
@@ -96,6 +106,11 @@ def mma_product(in_dtype="float16", out_dtype="float32", transposed=False, size=
         names["load_a"], names["load_b"], names["compute"], names["init"], names["store"],
         shared_scope="shared.dyn",
     )  # fmt: skip
+    if stages:
+        blocks = sch.get_child_blocks(sch.get_block("root"))
+        (product_block,) = [one for one in blocks if "T.ptx_mma(" in str(sch.get(one))]
+        loops = {sch.get(loop).loop_var.name: loop for loop in sch.get_loops(product_block)}
+        pipeline(sch, loops["r_0_0"], stages)
     return program, sch
 
 

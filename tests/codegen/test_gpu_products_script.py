@@ -42,6 +42,10 @@ PRODUCTS = {
         wmma_product, ("float16", "float32", False, 64, 3, "shared.dyn"), "sm_90a",
         {"use_async_copy": True}, ["HMMA.16816.F32", "LDGSTS.E.64", "LDGDEPBAR", "DEPBAR.LE"],
     ),
+    "mma pipeline": (
+        mma_product, ("float16", "float32", True, 64, False, 2), "sm_80",
+        {"use_async_copy": True}, ["HMMA.16816.F32", "LDSM.16.M88.4", "LDGSTS.E.BYPASS.128"],
+    ),
     "pipeline of four": (
         wmma_product, ("int8", "int32", True, 64, 4), "sm_90a",
         {"use_async_copy": True}, ["IMMA.16816.S8.S8", "LDGSTS.E.64"],
@@ -68,7 +72,7 @@ def test_machine_code(name):
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
 
 
-@pytest.mark.parametrize("name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline"])
+@pytest.mark.parametrize("name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"])
 def test_results(name):
     """The interpreter runs what the passes for threads have made, with registers and copies."""
     _, arguments, arch, options, _ = PRODUCTS[name]

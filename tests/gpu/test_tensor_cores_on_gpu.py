@@ -70,6 +70,12 @@ PRODUCTS = {
     "wmma": (wmma_product, ("float16", "float32", False, 256), {}),
     "wmma transposed": (wmma_product, ("float16", "float16", True, 128), {}),
     "wmma bytes": (wmma_product, ("int8", "int32", False, 128), {}),
+    "mma pipeline": (
+        mma_product, ("float16", "float32", False, 256, False, 2), {"use_async_copy": True}
+    ),
+    "mma pipeline of bytes": (
+        mma_product, ("int8", "int32", True, 128, False, 2), {"use_async_copy": True}
+    ),
     "pipeline of two": (
         wmma_product, ("float16", "float32", False, 256, 2), {"use_async_copy": True}
     ),
