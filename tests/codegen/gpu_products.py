@@ -152,17 +152,23 @@ def product_of_m16n8k8(out_dtype="float32", size=64):
     return program, sch
 
 
+def lowered(module):
+    """Lower a module, unless it has been."""
+    is_lowered = any("from_legacy_te_schedule" in f.attrs for f in module.functions.values())
+    return module if is_lowered else lower(module)
+
+
 def kernels_of(module, target, **options):
     """Return the kernels of a scheduled module, as a back end gets them."""
     device = Target(target, host="llvm")
     with PassContext(config={f"tir.{name}": value for name, value in options.items()}):
-        lowered = Sequential(device_passes(device), name="tir.device")(lower(module))
+        split = Sequential(device_passes(device), name="tir.device")(lowered(module))
     kernels = {
         variable: function
-        for variable, function in lowered.functions.items()
+        for variable, function in split.functions.items()
         if function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
     }
-    return IRModule(kernels, attrs=lowered.attrs)
+    return IRModule(kernels, attrs=split.attrs)
 
 
 def arrays_of(program, seed=0):
@@ -184,7 +190,7 @@ def on_threads(module, target, **options):
     with PassContext(config={f"tir.{name}": value for name, value in options.items()}):
         steps = device_passes(device)
         kept = [step for step in steps if step.info.name in _BEFORE_SPLITTING]
-        return Sequential(kept, name="tir.device")(lower(module))
+        return Sequential(kept, name="tir.device")(lowered(module))
 
 
 _BEFORE_SPLITTING = (

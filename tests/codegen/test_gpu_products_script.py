@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.codegen.gpu_classic_products import classic_product
 from tests.codegen.gpu_instructions_script import arrays_for
 from tests.codegen.gpu_products import (
     arrays_of,
@@ -23,6 +24,7 @@ from tests.tir.transform.thread_programs_script import PROGRAMS
 from tilesmith import IRModule
 from tilesmith.codegen.gpu import emit_source
 from tilesmith.codegen.gpu.limits import thread_extents
+from tilesmith.lowering import lower
 from tilesmith.support.errors import CodegenError
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
@@ -53,6 +55,9 @@ PRODUCTS = {
 }  # fmt: skip
 
 
+RUN = ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"]
+
+
 @cache
 def scheduled(name):
     make, arguments, *_ = PRODUCTS[name]
@@ -72,7 +77,9 @@ def test_machine_code(name):
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
 
 
-@pytest.mark.parametrize("name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"])
+@pytest.mark.parametrize(
+    "name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"]
+)
 def test_results(name):
     """The interpreter runs what the passes for threads have made, with registers and copies."""
     _, arguments, arch, options, _ = PRODUCTS[name]
@@ -164,3 +171,18 @@ def test_pipelines_on_an_opencl_device():
         program = Program(source)
         program.run(variable.name_hint, grid, extents.block(), *arguments, local_bytes=dynamic)
         np.testing.assert_array_equal(arrays[-1], expected[-1], err_msg=name)
+
+
+def test_a_classic_schedule():
+    """Tensor intrinsics that a user declares; the axes of threads that stages launch are one."""
+    schedule, tensors = classic_product()
+    module = lower(schedule, tensors, name="main")
+    target = "cuda -arch=sm_75"
+    source = emit_source(kernels_of(module, target), Target(target))
+    assert source.count("__syncthreads();") == 2  # before each load of fragments
+    assert "wmma_load_b_m16n16k16_row_f16_shared(" in source
+    random = np.random.default_rng(0)
+    a, b = [random.integers(-2, 3, (4, 4, 16, 16)).astype("float16") for _ in range(2)]
+    c = np.zeros((4, 4, 16, 16), "float32")
+    run(on_threads(module, target)["main"], a, b, c)
+    np.testing.assert_array_equal(c, np.einsum("ikab,kjbc->ijac", a, b, dtype="float32"))
