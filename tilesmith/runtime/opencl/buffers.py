@@ -15,6 +15,7 @@ import itertools
 from collections import deque
 from typing import Any
 
+from tilesmith.runtime.opencl.old_pocl import is_pocl
 from tilesmith.runtime.opencl.platforms import (
     checked,
     context,
@@ -71,6 +72,9 @@ class SharedAllocation:
         is_other = now is not None and now != self._queue
         waits = [package().enqueue_marker(now)] if is_other else None
         self._memory.enqueue_release(self._queue, wait_for=waits)
+        if is_pocl(self._queue.device):
+            # PoCL 3.0 damages its heap when it frees memory while this thread gives more work
+            self._queue.finish()
 
 
 class BufferAllocation:
