@@ -15,7 +15,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
-__all__ = ["is_pocl", "mend"]
+__all__ = ["mend"]
 
 _RECORD_BYTES = 1024
 _UNKNOWN = b"generic\0"
@@ -33,7 +33,7 @@ def mend(device: Any) -> bool:
     whether it was done. Other devices are left as they are.
     """
     if not (
-        is_pocl(device)
+        device.platform.name == "Portable Computing Language"
         and device.version.rstrip().endswith("-generic")
         and platform.machine() == "x86_64"
         and platform.system() == "Linux"
@@ -51,11 +51,6 @@ def mend(device: Any) -> bool:
             field.value = _copy(_older_name())
             return True
     return False
-
-
-def is_pocl(device: Any) -> bool:
-    """True for a device of PoCL."""
-    return bool(device.platform.name == "Portable Computing Language")
 
 
 def _copy(name: bytes) -> int:
