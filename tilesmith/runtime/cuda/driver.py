@@ -243,9 +243,7 @@ def still_serves(found: Driver, device_id: int) -> bool:
     """True if a driver can still be asked to release what it gave of a device: not after a fault,
     and not in a fork of the process.
     """
-    return (
-        found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
-    )
+    return found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
 
 
 def _current_device(found: Driver) -> int:
