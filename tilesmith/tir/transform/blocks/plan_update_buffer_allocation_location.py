@@ -153,11 +153,11 @@ class _AccessFinder(Visitor):
         self.scope = scope
         for buffer in block.alloc_buffers:
             self.homes[buffer.data] = scope
-        written = {region.buffer for region in block.writes}
+        written = {region.buffer.data for region in block.writes}
         for match in block.match_buffers:
             source = match.source
             # A tile that an instruction only reads need not outlive the steps of its sum.
-            self.access(source.buffer.data, source.buffer in written)
+            self.access(source.buffer.data, source.buffer.data in written)
             for domain in source.region:
                 self.visit(domain)
         if block.init is not None:
