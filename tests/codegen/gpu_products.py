@@ -87,11 +87,13 @@ def wmma_product(
 
 
 def mma_product(
-    in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False, stages=0
-):
+    in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False, stages=0,
+    permuted=False,
+):  # fmt: skip
     """A product by ``ldmatrix`` and ``mma``: two warps a block, each with four tiles.
 
-    ``simple``: results are stored by a loop; ``stages``: of a pipeline, as above.
+    ``simple``: results are stored by a loop; ``stages``: of a pipeline, as above; ``permuted``:
+    rows of shared memory are permuted, not padded.
     """
     depth = 16 if in_dtype == "float16" else 32
     left, right = (F16, F16) if depth == 16 else (I8_A, I8_A if transposed else I8_B)
@@ -111,6 +113,11 @@ def mma_product(
         (product_block,) = [one for one in blocks if "T.ptx_mma(" in str(sch.get(one))]
         loops = {sch.get(loop).loop_var.name: loop for loop in sch.get_loops(product_block)}
         pipeline(sch, loops["r_0_0"], stages)
+    if permuted:
+        for block in sch.get_child_blocks(sch.get_block("root")):
+            if "buffer_dim_align" in sch.get(block).annotations:
+                sch.unannotate(block, "buffer_dim_align")
+                sch.annotate(block, "permuted_layout", "g2s")
     return program, sch
 
 

@@ -45,7 +45,7 @@ PRODUCTS = {
         {"use_async_copy": True}, ["HMMA.16816.F32", "LDGSTS.E.64", "LDGDEPBAR", "DEPBAR.LE"],
     ),
     "mma pipeline": (
-        mma_product, ("float16", "float32", True, 64, False, 2), "sm_80",
+        mma_product, ("float16", "float32", True, 64, False, 2, True), "sm_80",
         {"use_async_copy": True}, ["HMMA.16816.F32", "LDSM.16.M88.4", "LDGSTS.E.BYPASS.128"],
     ),
     "pipeline of four": (

@@ -77,6 +77,9 @@ PRODUCTS = {
     "mma pipeline of bytes": (
         mma_product, ("int8", "int32", True, 128, False, 2), {"use_async_copy": True}
     ),
+    "mma pipeline with permuted rows": (
+        mma_product, ("float16", "float32", False, 256, False, 3, True), {"use_async_copy": True}
+    ),
     "pipeline of two": (
         wmma_product, ("float16", "float32", False, 256, 2), {"use_async_copy": True}
     ),
