@@ -510,8 +510,8 @@ class _AccessFinder(Visitor):
             taken.add(place)
             dtype = getattr(getattr(pointer.type_annotation, "element_type", None), "dtype", None)
             for kind, happens in ((False, reads), (True, writes)):
-                if happens:
-                    self.add(Access(pointer, index, count, dtype, kind))
+                if happens:  # instructions meet in registers of one thread only
+                    self.add(Access(pointer, index, count, dtype, kind, atomic=True))
         for place, argument in enumerate(node.args):
             if place in taken:
                 continue
