@@ -26,7 +26,7 @@ from tilesmith.codegen.gpu.wmma_functions import (
     move_function,
     product_function,
 )
-from tilesmith.ir import Call, Cast, IntImm, PrimExpr, Var
+from tilesmith.ir import Call, Cast, FloatImm, IntImm, PrimExpr, Var, const
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.stmt import Allocate
 from tilesmith.tir.transform.threads.infer_fragment import find_fragments
@@ -86,7 +86,7 @@ def _fragment(emit: Values, call: Call, which: int) -> tuple[Fragment, str]:
         raise emit.out.unsupported(
             f"argument {which} of '{name_of(call)}' must be memory of a scope wmma.…, not {arg}"
         )
-    return found, emit.names[arg]  # type: ignore[index]
+    return found, emit.names[arg]
 
 
 def _numbered(emit: Values, name: str, index: PrimExpr) -> str:
@@ -110,12 +110,8 @@ def _fill(emit: Values, call: Call) -> Piece:
 
 
 def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    if isinstance(value, IntImm) or hasattr(value, "value") and not value.dtype.is_handle:
-        from tilesmith.ir import const
-
-        plain: Any = value.value  # type: ignore[attr-defined]
-        if isinstance(plain, (int, float)):
-            return const(float(plain) if dtype.is_float else int(plain), dtype)
+    if isinstance(value, (IntImm, FloatImm)):
+        return const(float(value.value) if dtype.is_float else int(value.value), dtype)
     return Cast(dtype, value)
 
 
@@ -158,7 +154,8 @@ def _product(emit: Values, call: Call) -> Piece:
     try:
         if (parts["a"][0].kind.ptx == "b1") != bool(operator):
             raise MmaError("bits are multiplied by tvm_bmma_sync, all others by tvm_mma_sync")
-        function = product_function(*[parts[letter][0] for letter in "abcd"], operator)
+        a, b, c, d = [parts[letter][0] for letter in "abcd"]
+        function = product_function(a, b, c, d, operator)
     except MmaError as error:
         raise emit.out.unsupported(f"{name_of(call)}: {error}") from None
     arguments = [
