@@ -73,7 +73,7 @@ def test_too_many_threads():
                 i = T.axis.spatial(65536, tx)
                 A[i] = T.float32(1)
 
-    target = tilesmith.target.Target("opencl -max_num_threads=65536")
+    target = tilesmith.target.Target("opencl -max_threads_per_block=65536")
     module = tilesmith.build(wide, target=target)
     with pytest.raises(DeviceError, match="65536 x 1 x 1 threads"):
         module(tilesmith.nd.empty((65536,), "float32", DEVICE))
