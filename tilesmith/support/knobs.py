@@ -102,6 +102,11 @@ class Knobs:
         "check", bool, False,
         "verify and compare programs before and after each pass", True,
     )  # fmt: skip
+    check_gpu = Knob(
+        "check_gpu", bool, False,
+        "run the kernels of each build for a GPU on a part of their grid, and interpret kernels, with "
+        "checks of races, barriers and bounds", True,
+    )  # fmt: skip
     check_inside = Knob(
         "check_inside", bool, False,
         "a door, or the truth of an `==` of expressions, is an error when Tilesmith itself uses it",
@@ -118,6 +123,11 @@ class Knobs:
         choices=("auto", "gomp", "pool", "serial"),
     )  # fmt: skip
     libgomp = Knob("libgomp", Path, None, "path of the libgomp to use")
+    cuda_driver = Knob("cuda_driver", Path, None, "path of CUDA's driver library to use")
+    opencl_device = Knob(
+        "opencl_device", str, "",
+        "OpenCL devices to use: those with this text in their name or their platform's",
+    )  # fmt: skip
     linker = Knob("linker", str, "", "command that links shared libraries")
     workers = Knob("workers", int, None, "processes that compile kernels; 0: none", minimum=0)
     cache = Knob("cache", bool, True, "keep compiled kernels and models on disk")
