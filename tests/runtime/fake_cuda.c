@@ -46,6 +46,7 @@ API void fake_plan(const char *name, int status, int after) {
 }
 API void fake_reset(int device_count, long limit) {
   planned_status = 0; sticky = 0; devices = device_count; calls_size = 0; calls[0] = 0;
+  pool_cached_bytes = 0;
   limit_bytes = limit;
 }
 API const char *fake_calls(void) { return calls; }

@@ -59,7 +59,6 @@ _deleting: set[int] = set()
 _has_ended = False
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _delete(address: int) -> None:
     _deleting.add(address)
     try:
@@ -70,7 +69,8 @@ def _delete(address: int) -> None:
         _deleting.discard(address)
 
 
-_deleter = ctypes.cast(_delete, ctypes.c_void_p).value
+_native_delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
+_deleter = ctypes.cast(_native_delete, ctypes.c_void_p).value
 
 
 @atexit.register
