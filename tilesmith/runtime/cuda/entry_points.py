@@ -85,6 +85,7 @@ FUNCTIONS: dict[str, tuple[object, ...]] = {
     "cuFuncGetAttribute": (_int_out, c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_int_out, c_void_p, c_int, c_size_t),
+    "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuLaunchKernel": (
         c_void_p, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_void_p,
         c_void_p, c_void_p,
