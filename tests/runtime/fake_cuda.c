@@ -164,6 +164,18 @@ API int cuMemcpyAsync(void *to, const void *from, size_t n, void *s) {
   memmove(to, from, n);
   return 0;
 }
+API int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyHtoDAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
+}
+API int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyDtoHAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
+}
 API int cuMemcpyPeerAsync(void *to, void *tc, const void *from, void *fc, size_t n, void *s) {
   ENTER("cuMemcpyPeerAsync");
   if (tc == fc) return 1;

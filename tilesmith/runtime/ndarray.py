@@ -29,6 +29,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import current_stream, reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import (
+    DeviceError,
     OutOfBoundsError,
     OutOfMemoryError,
     ShapeError,
@@ -285,7 +286,7 @@ class NDArray(tvm_ffi.Tensor):
         head = f"<tilesmith.NDArray shape={self.shape}, {self.dtype}, {self.device}>"
         try:
             return f"{head}\n{self.numpy()!r}"
-        except UnsupportedError:
+        except (DeviceError, UnsupportedError):  # a lost device must not hinder a traceback
             return head
 
     __str__ = __repr__
