@@ -27,6 +27,11 @@ def general_reduction(sch: Schedule, target: Target) -> Schedule | None:
     outer = _common_rows(nodes)
     if outer is None:
         return None
+    for block, node in zip(blocks[:-1], nodes):
+        if facts.is_spatial(node) and len(node.iter_vars) == outer:  # one value for a row
+            sch.compute_inline(block)
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    nodes = [sch.get(block) for block in blocks]
     *before, last = blocks
     shared, budget = [], MOST_SHARED
     for block, node in zip(before, nodes):
@@ -55,10 +60,9 @@ def _common_rows(nodes: list[Block]) -> int | None:
     reductions = [node for node in nodes if facts.is_reduction(node)]
     if not reductions or len(nodes) < 2 or not facts.is_spatial(nodes[-1]):
         return None
-    counts = {len(facts.spatial(node)) for node in reductions}
-    if len(counts) != 1 or 0 in counts:
+    outer = min(len(facts.spatial(node)) for node in reductions)
+    if outer == 0:
         return None
-    (outer,) = counts
     for node in nodes:
         if not (facts.is_reduction(node) or facts.is_spatial(node)):
             return None
@@ -87,8 +91,10 @@ def _threads(width: int | None, vector: int, target: Target) -> int:
 
 
 def _share(sch: Schedule, block: BlockRV, outer: int, threads: int) -> None:
-    """Divide what a block does for a row among the threads."""
+    """Divide what a block does for a row among the threads: of a reduction the terms."""
     inner = sch.get_loops(block)[outer:]
+    if count := len(facts.reduced(sch.get(block))):
+        inner = inner[-count:]
     if not inner:
         return
     fused = sch.fuse(*inner) if len(inner) > 1 else inner[0]
