@@ -14,8 +14,8 @@ from tilesmith.tir.schedule import LoopRV, Schedule
 
 __all__ = [
     "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "inputs", "is_constant", "is_one",
-    "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced", "spatial", "thread_limit", "vector_length",
-    "warp_size",
+    "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced", "spatial",
+    "thread_limit", "vector_length", "warp_size",
 ]  # fmt: skip
 
 VECTOR_BYTES = 16

@@ -66,9 +66,7 @@ def _used(block: Block, indices: object) -> set[object]:
 
 
 def _long(block: Block) -> list[facts.IterVar]:
-    return [
-        one for one in block.iter_vars if one.dom is None or not facts.is_one(one.dom.extent)
-    ]
+    return [one for one in block.iter_vars if one.dom is None or not facts.is_one(one.dom.extent)]
 
 
 def _pattern(block: Block) -> str | None:

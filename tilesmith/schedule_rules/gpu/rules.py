@@ -20,9 +20,7 @@ Rule = Callable[[Schedule, Target], Schedule | None]
 RULES: tuple[Rule, ...] = (general_reduction, reduction, elementwise)
 
 
-def first_rule(
-    func: PrimFunc, target: Target, rules: tuple[Rule, ...] = RULES
-) -> Schedule | None:
+def first_rule(func: PrimFunc, target: Target, rules: tuple[Rule, ...] = RULES) -> Schedule | None:
     """Return the schedule of the first rule that knows the function's pattern, else None."""
     for rule in rules:
         try:
