@@ -46,7 +46,8 @@ MMA_DTYPES = {
     "fp16": "float16", "bf16": "bfloat16", "tf32": "float32", "fp32": "float32", "fp64": "float64",
     "s8": "int8", "u8": "uint8", "s4": "int4", "u4": "uint4", "int8": "int8", "uint8": "uint8",
     "int4": "int4", "uint4": "uint4", "int32": "int32", "s32": "int32", "float16": "float16",
-    "float32": "float32", "float64": "float64", "bfloat16": "bfloat16",
+    "float32": "float32", "float64": "float64", "bfloat16": "bfloat16", "e4m3": "e4m3_float8",
+    "e5m2": "e5m2_float8",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import IRModule, PrimExpr, Range
+from tilesmith.ir.operators import is_const
 from tilesmith.support.errors import InternalError
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.analysis import regions_within_iterators, verify_well_formed
@@ -142,6 +143,8 @@ def _holds_blocks(stmt: Stmt) -> bool:
 
 
 def _may_hold(analyzer: Analyzer, outer: BufferRegion, inner: BufferRegion) -> bool:
+    if any(is_const(part.extent, 0) for part in inner.region):
+        return True  # a loop without iterations
     return all(
         _part_may_hold(analyzer, a, b, size)
         for a, b, size in zip(outer.region, inner.region, inner.buffer.shape)

@@ -198,7 +198,9 @@ def transposed_convolution(make: Maker) -> list[Tensor]:
             make.number(0, min(1, (taps - 1) // 2)) for _ in range(2) for taps in window.kernel
         ]
     extra = [make.number(0, step - 1) for step in window.strides]
-    data = make.source(_in_layout(layout, batch, own * groups, window.sizes))
+    # of no elements there would be fewer than none in the result
+    sizes = [size if make.least(size) > 0 else 1 for size in window.sizes]
+    data = make.source(_in_layout(layout, batch, own * groups, sizes))
     letters = _KERNELS[layout].replace("O", "X").replace("I", "O").replace("X", "I")
     weight = make.input(_filter(letters, outputs, own * groups, window.kernel))
     made = topi.nn.conv_transpose(

@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
+KEPT_ATTRS = ("tir.min_blocks_per_multiprocessor",)
+"""Attributes of a function that its kernels keep: what the compiler of their source is told."""
+
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
 
@@ -110,6 +113,7 @@ class _Splitter(Rewriter):
             "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
             "tir.is_global_func": True,
         }
+        attrs.update({key: self.func.attrs[key] for key in KEPT_ATTRS if key in self.func.attrs})
         device = renew_defs(PrimFunc(params, body, None, None, attrs, self.func.span))
         variable = GlobalVar(self.fresh_name())
         self.mod[variable] = device
