@@ -28,7 +28,7 @@ def kernels(name, rows, columns, depth):
 
 
 # With fewer tiles than stages, no buffer would be used twice, and no barrier be needed.
-@pytest.mark.parametrize("name, depth", [("double_buffering", 24), (FINAL, 64)])
+@pytest.mark.parametrize("name, depth", [("double_buffering", 40), (FINAL, 64)])
 def test_the_last_steps_are_correct_and_need_their_barriers(name, depth):
     func = kernels(name, 128, 128, depth)
     arrays = matrices(128, 128, depth)
