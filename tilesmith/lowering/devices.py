@@ -1,55 +1,118 @@
-"""Builds for devices: kernels for the device, and host functions that launch them."""
+"""Builds for devices: kernels for the device, and host functions that launch them.
+
+The host's module has object files with the launchers of the kernels and with their code
+(`codegen/gpu/launchers.py`), so that a library which is written from it needs nothing else; it
+imports a module that shows the code. Building needs no device: a call without one says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilesmith.codegen import build as generate
-from tilesmith.ir import IRModule
+from tilesmith.codegen.gpu.launchers import Launchers, launchers_of
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
+from tilesmith.lowering.device_calls import call_launchers
 from tilesmith.lowering.pipelines import device_passes
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.device_code import has_loader
+from tilesmith.runtime.device_container import CodeContainer
+from tilesmith.runtime.devices import type_name
 from tilesmith.runtime.module import Module
 from tilesmith.runtime.packed_func import convert_to_packed
-from tilesmith.support.errors import UnsupportedError
+from tilesmith.support.errors import MissingDependencyError, UnsupportedError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
 
 __all__ = ["build_for_device"]
 
+_MACHINE_CODE, _TEXTS = ("cubin",), ("cu", "ptx", "cl")
+"""Formats that a library carries: code that is made for it, and one text for other devices."""
+
 
 def build_for_device(module: IRModule, target: Target) -> Module:
     """Compile lowered functions with threads; return the host module, which imports the kernels.
 
-    Without a runtime for the device, the kernels can be inspected and saved, but calling a function
-    raises UnsupportedError.
+    For a kind of device without a runtime, the kernels can be inspected and saved, but calling a
+    function raises UnsupportedError.
     """
     host = target.host or Target(back_end_of(target).host)
     module = Sequential(device_passes(target.with_host(host)), name="tir.device")(module)
-    kernels, others = {}, {}
+    kernels: dict[GlobalVar, Any] = {}
+    others: dict[GlobalVar, Any] = {}
     for variable, function in module.functions.items():
         is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
         (kernels if is_kernel else others)[variable] = function
     level = PassContext.current().opt_level
     opt_level = level if level < 2 else None
+    if not kernels:
+        return generate(IRModule(others, attrs=module.attrs), host, opt_level)
+    code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
+    kind = type_name(target.get_target_device_type())
+    can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
+    if can_launch:
+        launchers = launchers_of(kind, list(kernels.values()), code.get_source())
+        called = call_launchers(others, launchers)
+        others = dict(called.functions)
     built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
-    if kernels:
-        built.import_module(generate(IRModule(kernels, attrs=module.attrs), target, opt_level))
-        device = Device(target.get_target_device_type(), 0)
-        if not device.exist:
-            for name in built.function_names:
-                built.set_function(name, convert_to_packed(_without_runtime(name, device)))
+    if can_launch and built.is_dso_exportable:
+        built.add_objects(_objects(launchers, code, target, _machine_of_host(host)))
+        built.import_module(code, is_embedded=True)
+    else:
+        built.import_module(code)
+        for name in built.function_names:
+            built.set_function(name, convert_to_packed(_without_runtime(name, kind)))
     return built
 
 
-def _without_runtime(name: str, device: Device) -> Any:
+def _machine_of_host(host: Target) -> Target:
+    """Return the LLVM target with the machine of a host's target."""
+    if host.kind.name == "llvm":
+        return host
+    return Target({"kind": "llvm", "mtriple": host.mtriple} if host.mtriple else "llvm")
+
+
+def _objects(
+    launchers: Launchers, code: Module, target: Target, host: Target
+) -> Callable[[], Sequence[bytes]]:
+    """Return a function that makes the object file with the launchers and the code of kernels."""
+
+    def make() -> list[bytes]:
+        architecture = str(target.attrs.get("arch", ""))
+        container = CodeContainer(
+            launchers.kind, architecture, launchers.kernels, _parts(code)
+        )
+        return [launchers.object(container, host)]
+
+    return make
+
+
+def _parts(code: Module) -> dict[str, bytes]:
+    """Return the code of kernels in the formats that a library carries.
+
+    Machine code needs the device's compiler. Where that is not installed, the text is all: the
+    machine with the device compiles it.
+    """
+    parts: dict[str, bytes] = {}
+    for name in (*_MACHINE_CODE, *_TEXTS):
+        if name not in code.formats or (name in _TEXTS and any(text in parts for text in _TEXTS)):
+            continue
+        try:
+            parts[name] = code.get_content(name)
+        except MissingDependencyError as error:
+            record_fallback("cuda", "kernels are compiled when they are loaded", str(error))
+    return parts
+
+
+def _without_runtime(name: str, kind: str) -> Any:
     """Return a function that raises UnsupportedError, in place of one that launches kernels."""
 
     def call(*arguments: Any) -> None:
         raise UnsupportedError(
-            f"'{name}' launches kernels, and no runtime for devices of type '{device.type}' is "
-            "loaded",
+            f"'{name}' launches kernels, and no runtime for devices of type '{kind}' is loaded",
             notes=(
                 "the kernels can be seen and saved: module.imported_modules[0].get_source()",
                 "`tilesmith doctor` shows what is installed and what is missing",

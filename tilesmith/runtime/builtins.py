@@ -12,7 +12,7 @@ from typing import Any
 
 import tilesmith.runtime.frame
 import tilesmith.runtime.stretches  # noqa: F401 - its functions are of the same kind
-from tilesmith.runtime import threads
+from tilesmith.runtime import device_code, device_workspace, threads
 from tilesmith.runtime.devices import enabled
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
@@ -146,3 +146,19 @@ def operand_roles(specification: str) -> list[tuple[str, DataType | None, int]]:
             parsed.append((role, DataType(dtype), int(rank)))
         _specifications[specification] = parsed
     return parsed
+
+
+register_func(device_code.LAUNCH_FUNCTION, device_code.launch_kernel, override=True)
+
+
+@register_func("tilesmith.runtime.device_workspace", override=True)
+def alloc_device_workspace(device_type: int, device_id: int, size: int) -> ctypes.c_void_p:
+    """Return memory of a device, for a function that launches kernels."""
+    return ctypes.c_void_p(device_workspace.workspace(device_type, device_id, size))
+
+
+@register_func("tilesmith.runtime.free_device_workspace", override=True)
+def free_device_workspace(pointer: ctypes.c_void_p | None) -> None:
+    """Take back memory of a device."""
+    if pointer is not None and pointer.value:
+        device_workspace.free_workspace(pointer.value)

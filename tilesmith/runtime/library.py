@@ -24,9 +24,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
-from tilesmith.runtime import amx, threads
+from tilesmith.runtime import amx, device_code, threads
 from tilesmith.runtime.elf import defined_symbols, is_elf, needed_symbols
 from tilesmith.runtime.ffi import Function, make_symbols_global, symbol_addresses
+from tilesmith.runtime.launch_layout import DESCRIPTOR_PREFIX
 from tilesmith.runtime.requirements import check_code
 from tilesmith.support.errors import (
     ArtifactError,
@@ -38,6 +39,7 @@ from tilesmith.support.errors import (
 from tilesmith.support.linker import link_shared
 
 FUNCTION_PREFIX = "__tvm_ffi_"
+_LISTED = (FUNCTION_PREFIX, DESCRIPTOR_PREFIX)
 
 _library_names = itertools.count()
 _jit_lock = threading.Lock()
@@ -69,6 +71,7 @@ class Library:
                 notes=("compile for this machine: --target llvm",),
             )
         threads.attach(self)
+        device_code.attach(self, list(addresses))
 
     @staticmethod
     def from_objects(
@@ -104,6 +107,7 @@ class Library:
         library = _SharedLibrary(where)
         for name in names:
             library.symbol(name)  # so that it is listed
+        device_code.attach(library, names)
         return library
 
     @staticmethod
@@ -280,7 +284,8 @@ class _ProcessLibrary(Library):
 
 
 def _functions_of_file(path: str) -> list[str]:
-    """Return the symbols of a library's packed functions, as far as its format tells them.
+    """Return the symbols of a library's packed functions and device code, as far as its format tells
+    them.
 
     Raises IncompatibleCodeError if this machine cannot run it.
     """
@@ -290,7 +295,7 @@ def _functions_of_file(path: str) -> list[str]:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole,
         ):
             check_code(whole, f"'{path}'")
-            return [name for name in defined_symbols(whole) if name.startswith(FUNCTION_PREFIX)]
+            return [name for name in defined_symbols(whole) if name.startswith(_LISTED)]
     except (OSError, ValueError, struct.error):
         return []  # not readable, empty or cut off: the system's loader says why
 
@@ -315,11 +320,13 @@ def _shared_from_bytes(contents: bytes | memoryview) -> Library:
         with open(descriptor, "wb") as file:
             file.write(contents)
         try:
-            return _SharedLibrary(name)
+            library: Library = _SharedLibrary(name)
         except ArtifactError:
             if not hasattr(os, "memfd_create"):
                 raise
-            return _from_anonymous_file(contents)  # the folder may forbid code
+            library = _from_anonymous_file(contents)  # the folder may forbid code
+        device_code.attach(library, defined_symbols(contents))
+        return library
     finally:
         if sys.platform != "win32":  # a loaded library cannot be removed there
             path.unlink()

@@ -10,6 +10,7 @@ import io
 import os
 import tarfile
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
@@ -41,6 +42,7 @@ MODULE_LOADERS: Registry[Callable[[str], Module]] = Registry(
 """Functions from a path to a module for files that a back end has to compile, by suffix."""
 
 _SHARED_SUFFIXES = (".so", ".dylib", ".dll")
+_objects_lock = threading.RLock()
 
 
 class ModulePropertyMask(IntEnum):
@@ -90,6 +92,8 @@ class Module:
         self._entry_name = entry_name
         self._formats: dict[str, Format] = dict(formats or {})
         self._imports: list[Module] = []
+        self._embedded: list[Module] = []
+        self._made_later: list[Callable[[], Sequence[bytes]]] = []
         self._runnable = runnable
         self._symbols: dict[str, str] = dict(symbols or {})
         self._load = load
@@ -139,7 +143,7 @@ class Module:
     @property
     def function_names(self) -> list[str]:
         """Names of the functions, as far as known."""
-        library = self.library
+        library = None if self._made_later else self.library  # listing them compiles nothing
         loaded = library.function_names() if library is not None else []
         loaded = [name for name in loaded if name not in self._symbols.values()]
         return list(dict.fromkeys([*self._names, *self._functions, *loaded]))
@@ -181,13 +185,22 @@ class Module:
     def library(self) -> LoadedCode | None:
         """The loaded code; None if there is none that this machine can run."""
         if self._library is None and self._objects and self._runnable:
-            self._library = self._load(self._objects)
+            self._library = self._load(self.objects)
         return self._library
 
     @property
     def objects(self) -> list[bytes]:
         """The object files."""
+        with _objects_lock:
+            while self._made_later:
+                self._objects += self._made_later[0]()
+                self._made_later.pop(0)
         return list(self._objects)
+
+    def add_objects(self, make: Callable[[], Sequence[bytes]]) -> None:
+        """Add object files, which `make` makes when the code is first loaded or saved."""
+        self._made_later.append(make)
+        self._formats.pop("o", None)  # it would lack them
 
     @property
     def advice(self) -> str:
@@ -205,9 +218,13 @@ class Module:
 
     # -- imports --------------------------------------------------------------------------------
 
-    def import_module(self, module: Module) -> None:
-        """Make the functions of another module visible through `module[name]`."""
+    def import_module(self, module: Module, is_embedded: bool = False) -> None:
+        """Make the functions of another module visible through `module[name]`. `is_embedded` says
+        that the object files of this one have its code inside.
+        """
         self._imports.append(module)
+        if is_embedded:
+            self._embedded.append(module)
 
     @property
     def imported_modules(self) -> list[Module]:
@@ -219,6 +236,7 @@ class Module:
     def clear_imports(self) -> None:
         """Forget the imported modules."""
         self._imports.clear()
+        self._embedded.clear()
 
     # -- kind and properties --------------------------------------------------------------------
 
@@ -276,11 +294,16 @@ class Module:
 
     inspect_source = get_source
 
+    def get_content(self, fmt: str) -> bytes:
+        """Return the code in a format as bytes."""
+        made = self._make(fmt)
+        return made.encode() if isinstance(made, str) else bytes(made)
+
     def _make(self, fmt: str) -> bytes | str:
         aliases = {"s": "asm", "obj": "o", "bitcode": "bc"}
         fmt = fmt if fmt in self._formats else aliases.get(fmt, fmt)
-        if fmt == "o" and len(self._objects) == 1:
-            return self._objects[0]
+        if fmt == "o" and len(objects := self.objects) == 1:
+            return objects[0]
         content = self._formats.get(fmt)
         if content is None:
             raise UnsupportedError(
@@ -295,8 +318,8 @@ class Module:
     def save(self, file_name: PathLike, fmt: str = "") -> None:
         """Write the code to a file in a format; "" takes it from the file's suffix."""
         fmt = fmt or os.path.splitext(os.fspath(file_name))[1].lstrip(".")
-        if fmt == "o" and len(self._objects) > 1 and "o" not in self._formats:
-            link_relocatable(self._objects, file_name)
+        if fmt == "o" and "o" not in self._formats and len(objects := self.objects) > 1:
+            link_relocatable(objects, file_name)
             return
         write_atomically(file_name, self._make(fmt))
 
@@ -343,7 +366,7 @@ class Module:
             )
 
     def _collect_objects(self, pack_imports: Callable[..., str] | None = None) -> list[bytes]:
-        objects = list(self._objects)
+        objects = self.objects
         if not objects and (self._library is not None or self._functions or not self._imports):
             raise UnsupportedError(
                 f"a module of type '{self._type_key}' has no object code to export",
@@ -354,7 +377,8 @@ class Module:
                 with open(pack_imports(self, False, "", folder), "rb") as file:
                     return [*objects, file.read()]
         for module in self._imports:
-            objects += module._collect_objects()
+            if module not in self._embedded:
+                objects += module._collect_objects()
         return objects
 
     def time_evaluator(

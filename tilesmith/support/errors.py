@@ -266,6 +266,20 @@ class OutOfMemoryError(TilesmithError, MemoryError):
     """The system has no memory left for a tensor or for the workspace of a call."""
 
 
+class DeviceError(TilesmithError):
+    """A device or its driver refused; the message has the driver's name and text for it."""
+
+
+class DeviceLostError(DeviceError):
+    """A device that a fault has made unusable in this process; the message says what still
+    works.
+    """
+
+
+class NoDeviceError(DeviceError, UnsupportedError):
+    """A device that is not there, or whose driver or package is missing."""
+
+
 class IncompatibleCodeError(ArtifactError, UnsupportedError):
     """Compiled code that this machine cannot run; the message names the architecture or the CPU's
     features that it lacks.

@@ -118,6 +118,11 @@ class Knobs:
         choices=("auto", "gomp", "pool", "serial"),
     )  # fmt: skip
     libgomp = Knob("libgomp", Path, None, "path of the libgomp to use")
+    cuda_driver = Knob("cuda_driver", Path, None, "path of CUDA's driver library to use")
+    opencl_device = Knob(
+        "opencl_device", str, "",
+        "OpenCL devices to use: those with this text in their name or their platform's",
+    )  # fmt: skip
     linker = Knob("linker", str, "", "command that links shared libraries")
     workers = Knob("workers", int, None, "processes that compile kernels; 0: none", minimum=0)
     cache = Knob("cache", bool, True, "keep compiled kernels and models on disk")

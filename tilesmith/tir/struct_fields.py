@@ -10,17 +10,21 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
+from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.runtime.dtype import DataType
 
-__all__ = ["DTYPE_NAMES", "OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
+__all__ = ["DEVICE_NAMES", "DTYPE_NAMES", "OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
 
 TYPE_MARK = "\x02"
 """At the end of a text in the message of an assertion: the number that follows is the type index of
-a value, or that of a dtype (see ``DTYPE_NAMES``), and its name is shown."""
+a value, or that of a dtype (see ``DTYPE_NAMES``) or of a kind of device, and its name is shown."""
 
 DTYPE_NAMES = 1 << 20
 """Where the numbers of dtypes begin in ``TYPE_NAMES``: there lie the vectors, and at
 ``DTYPE_NAMES + type code * 256 + bits`` the dtype of one element."""
+
+DEVICE_NAMES = 1 << 21
+"""Where those of the types of devices begin."""
 
 TYPE_NAMES = {
     0: "None", 1: "an integer", 2: "a truth value", 3: "a float", 4: "a pointer",
@@ -44,6 +48,7 @@ def _dtype_number(name: str) -> int:
 
 
 TYPE_NAMES |= {DTYPE_NAMES: "a vector", **{_dtype_number(name): name for name in _DTYPES}}
+TYPE_NAMES |= {DEVICE_NAMES + number: name for name, number in DEVICE_TYPES.items()}
 OTHER_TYPE = "another object"
 
 

@@ -40,6 +40,7 @@ from tilesmith.ir import operators as ops
 from tilesmith.ir.intrinsics import ret, tvm_struct_get, tvm_struct_set
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import calls, variables
+from tilesmith.runtime.devices import type_name
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer, decl_buffer
@@ -47,6 +48,7 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import (
     AssertStmt,
+    AttrStmt,
     DeclBuffer,
     Evaluate,
     IfThenElse,
@@ -54,7 +56,7 @@ from tilesmith.tir.stmt import (
     Stmt,
     stmt_seq,
 )
-from tilesmith.tir.struct_fields import DTYPE_NAMES, TYPE_MARK, StructField
+from tilesmith.tir.struct_fields import DEVICE_NAMES, DTYPE_NAMES, TYPE_MARK, StructField
 from tilesmith.tir.transform.functions.kernel import (
     declared_alignment,
     kernel_function,
@@ -74,6 +76,8 @@ C_PACKED_FUNC = 1  # of the calling conventions, as an attribute
 
 # Type indices of tvm-ffi's values.
 NONE, INT, BOOL, FLOAT, OPAQUE, DLTENSOR, TENSOR = 0, 1, 2, 3, 4, 7, 70
+HOST = 1
+_SHARED_MEMORY = {2: (13,)}  # kernels of CUDA reach managed memory
 OBJECT_HEADER_BYTES = 24  # what stands before the DLTensor in a tensor object
 
 _KINDS = {"int": "an integer", "uint": "an integer", "bool": "a boolean", "float": "a number",
@@ -93,6 +97,8 @@ class _Wrapper:
         self.func = func
         self.name = name
         self.device_type = device_type
+        self.device_id: Var | None = None
+        self.first = ""  # the argument that has told the number of the device
         self.frames: list[Callable[[Stmt], Stmt]] = []
         self.bound: set[Var] = set()
         self.renamed: dict[Var, PrimExpr] = {}
@@ -266,12 +272,36 @@ class _Wrapper:
                 given = BufferLoad(shape, (axis,))
                 self.unify(size, given, partial(self.wrong_size, where, axis, size, given))
             self.strides(where, buffer, shape, get(StructField.ARRAY_STRIDES, "handle"))
+        self.device(where, tensor, get)
+
+    def device(self, where: str, tensor: Var, get: Callable[..., PrimExpr]) -> None:
+        """Check the device of a tensor: its type and, besides the host, its number, which is that
+        of the first tensor.
+        """
         device = get(StructField.ARRAY_DEVICE_TYPE, "int32")
+        name = type_name(self.device_type)
+        if self.device_type == HOST:
+            expected = "must be on the host (cpu)"
+        else:
+            expected = f"must be on {name} (tilesmith.nd.array(x, tilesmith.{name}(0)))"
+        given = ops.cast("int64", device) + const(DEVICE_NAMES, "int64")
+        allowed = (self.device_type, *_SHARED_MEMORY.get(self.device_type, ()))
         self.check(
-            ops.equal(device, self.device_type),
-            self.message("TargetError", f"{where} must be on a device of type {self.device_type}"
-                         ", got type ", ops.cast("int64", device)),
+            ops.any_of(*[ops.equal(device, number) for number in allowed]),
+            self.message("TargetError", f"{where} {expected}, got {TYPE_MARK}", given),
+        )
+        if self.device_type == HOST:
+            return
+        number = get(StructField.ARRAY_DEVICE_ID, "int32")
+        if self.device_id is None:
+            self.device_id, self.first = self.let(Var("device_id", "int32"), number), where
+            return
+        message = self.message(
+            "TargetError", f"{where} is on {name}(", ops.cast("int64", number),
+            f"), and {self.first} on {name}(", ops.cast("int64", self.device_id),
+            "): all must be on one device",
         )  # fmt: skip
+        self.check(ops.equal(number, self.device_id), message)
 
     def dtype(self, where: str, buffer: Buffer, get: Callable[..., PrimExpr]) -> None:
         dtype = buffer.dtype
@@ -434,6 +464,11 @@ def packed_wrapper(func: PrimFunc, variable: GlobalVar, device_type: int = 1) ->
     arguments = wrapper.arguments(count)
     call = Call(_returned_dtype(func), variable, tuple(arguments))
     innermost = stmt_seq(_returning(call, result), ret(const(0, "int32")))
+    if device_type != HOST:
+        number = const(0, "int32") if wrapper.device_id is None else wrapper.device_id
+        innermost = AttrStmt(StringImm("default"), "device_id", number, innermost)
+        kind = const(device_type, "int32")
+        innermost = AttrStmt(StringImm("default"), "device_type", kind, innermost)
     attrs: dict[str, Any] = {
         "global_symbol": PACKED_PREFIX + name,
         "calling_conv": C_PACKED_FUNC,
