@@ -110,10 +110,10 @@ def extents_of(values: Sequence[Any]) -> list[PrimExpr]:
 
 
 def sizes_function(
-    name: str, inputs: Sequence[Any], results: Sequence[Any], workspace: PrimExpr
+    name: str, inputs: Sequence[Any], results: Sequence[Any], workspace: Sequence[PrimExpr]
 ) -> PrimFunc:
     """Make the function that computes the sizes of results and of the workspace from inputs."""
-    extents = [*extents_of(results), workspace]
+    extents = [*extents_of(results), *workspace]
     # Two functions must not share variables.
     mapping: dict[Var, PrimExpr] = {}
     params: list[Any] = []
