@@ -288,7 +288,7 @@ class GraphModule:
             self.set_input(**kwargs)
         measure = evaluator(
             self._main,
-            device.sync if device is not None else None,
+            device,
             number=number,
             repeat=repeat,
             min_repeat_ms=min_repeat_ms or 0,

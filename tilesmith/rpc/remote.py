@@ -99,8 +99,8 @@ class RemoteDeviceAPI(DeviceAPI):
         """True if the server has such a device."""
         return bool(self.connection.request(Operation.EXISTS, self._record(device_id)))
 
-    def sync(self, device_id: int) -> None:
-        """Wait until the device has done its work."""
+    def sync(self, device_id: int, stream: Any = None) -> None:
+        """Wait until the device has done its work, of all its streams."""
         self.connection.request(Operation.SYNC, self._record(device_id))
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device_id: int, scope: str | None) -> Any:

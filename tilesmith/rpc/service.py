@@ -148,13 +148,9 @@ class Service:
         values = [self.held.from_record(one) for one in arguments]
         more = {str(name): self.held.from_record(one) for name, one in named.items()}
         tensors = [one for one in (*values, *more.values()) if isinstance(one, NDArray)]
-        devices = {one.device for one in tensors}
-
-        def synchronize() -> None:
-            for device in devices:
-                device.sync()
-
-        return list(evaluator(function, synchronize, **options)(*values, **more).results)
+        devices = [one.device for one in tensors if one.device.device_type != 1]
+        device = devices[0] if devices else None  # the work of a call is on one device
+        return list(evaluator(function, device, **options)(*values, **more).results)
 
     @_answers(Operation.SIGNATURE, ObjectRecord)
     def signature(self, record: ObjectRecord) -> str | None:

@@ -7,7 +7,8 @@ do is a `DeviceAPI`, registered under its name in `DEVICE_APIS`; the host's is h
 from __future__ import annotations
 
 import os
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
@@ -48,16 +49,39 @@ RPC_SESS_MASK = 128
 _ALIAS_NUMBERS = {alias: DEVICE_TYPES[name] for alias, name in _ALIASES.items()}
 
 
+class Timer(ABC):
+    """Measures work on a device, by the device's own clock."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin with the work that is given to the device from now on."""
+
+    @abstractmethod
+    def stop(self) -> float:
+        """Wait for the work that was given until now; return the seconds that it took."""
+
+
 class DeviceAPI:
     """What the runtime needs from a kind of device. Sources of other kinds subclass it and
-    register an object in DEVICE_APIS."""
+    register an object in DEVICE_APIS.
+    """
 
     def exist(self, device_id: int) -> bool:
         """True if there is such a device on this machine."""
         raise NotImplementedError
 
-    def sync(self, device_id: int) -> None:
-        """Wait until all work that was given to the device is done."""
+    def count(self) -> int:
+        """Return the number of devices of this kind on this machine."""
+        return 0
+
+    def problem(self) -> str:
+        """Return why no device of this kind can be used here, and what to install; "" if one
+        can.
+        """
+        return ""
+
+    def sync(self, device_id: int, stream: Any = None) -> None:
+        """Wait until all work that was given to the device, or to one of its streams, is done."""
         raise NotImplementedError
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device_id: int, scope: str | None) -> Any:
@@ -65,19 +89,52 @@ class DeviceAPI:
         raise NotImplementedError
 
     def copy(self, source: Any, target: Any) -> None:
-        """Copy between two compact NDArrays of equal shape and dtype, one of them on the device."""
+        """Copy between two NDArrays of equal shape and dtype, one of them on the device."""
         raise NotImplementedError
 
     def attribute(self, device_id: int, name: str) -> Any:
         """Return a property such as "max_threads_per_block", or None if it is unknown."""
         return None
 
+    def timer(self, device_id: int) -> Timer | None:
+        """Return a clock of the device; None where the host's clock is the one to use."""
+        return None
+
+    def overwriter(self, device_id: int, size: int) -> Callable[[], None] | None:
+        """Return a function that writes so many bytes of the device's memory, to empty its caches;
+        None where the host's memory is the device's.
+        """
+        return None
+
+    def hand_over(self, device_id: int, stream: Any) -> None:
+        """Let a consumer's stream wait for the work that was given to ours, before a tensor is
+        shared with it (the argument `stream` of `__dlpack__`).
+        """
+
+    def create_raw_stream(self, device_id: int) -> Any:
+        """Return a new queue of work."""
+        raise self._without_streams()
+
+    def free_raw_stream(self, device_id: int, stream: Any) -> None:
+        """Release a queue of work."""
+        raise self._without_streams()
+
+    def set_raw_stream(self, device_id: int, stream: Any) -> None:
+        """Let the work of this thread go to a queue."""
+        raise self._without_streams()
+
+    def _without_streams(self) -> UnsupportedError:
+        return UnsupportedError("devices of this type have no queues of work")
+
 
 class _HostAPI(DeviceAPI):
     def exist(self, device_id: int) -> bool:
         return device_id == 0
 
-    def sync(self, device_id: int) -> None:
+    def count(self) -> int:
+        return 1
+
+    def sync(self, device_id: int, stream: Any = None) -> None:
         """Do nothing: work on the host is done when its call returns."""
 
     def attribute(self, device_id: int, name: str) -> Any:
@@ -100,7 +157,11 @@ def type_name(device_type: int) -> str:
     return _NAMES.get(device_type, f"device_type_{device_type}")
 
 
-DEVICE_APIS: Registry[DeviceAPI] = Registry("device type")
+DEVICE_APIS: Registry[DeviceAPI] = Registry(
+    "device type",
+    {"cuda": "tilesmith.runtime.cuda.api", "opencl": "tilesmith.runtime.opencl.api"},
+)
+"""Name of a device type → what its devices can do. Drivers are loaded by the first question."""
 DEVICE_APIS.register("cpu", _HostAPI())
 
 
@@ -163,7 +224,7 @@ class Device:
         if found is None:
             raise UnsupportedError(
                 f"no runtime for devices of type '{self.type}' is loaded",
-                notes=("`tilesmith doctor` shows what is installed and what is missing",),
+                notes=(_stands_in(self.type),),
             )
         return found
 
@@ -175,7 +236,10 @@ class Device:
 
     def sync(self, stream: Any = None) -> None:
         """Wait until all work that was given to the device is done."""
-        self.api.sync(self.device_id)
+        if stream is None:
+            self.api.sync(self.device_id)
+        else:
+            self.api.sync(self.device_id, stream)
 
     def texture_spatial_limit(self) -> int:
         """Return the largest extent of a texture; 0 on devices without textures."""
@@ -187,21 +251,15 @@ class Device:
         """Return a new stream (queue of work) of the device; UnsupportedError for devices without
         streams.
         """
-        return self._streams("create_raw_stream")()
+        return self.api.create_raw_stream(self.device_id)
 
     def free_raw_stream(self, stream: Any) -> None:
         """Release a stream of `create_raw_stream`."""
-        self._streams("free_raw_stream")(stream)
+        self.api.free_raw_stream(self.device_id, stream)
 
     def set_raw_stream(self, stream: Any) -> None:
-        """Run the work that follows in a stream."""
-        self._streams("set_raw_stream")(stream)
-
-    def _streams(self, name: str) -> Any:
-        function = getattr(self.api, name, None)
-        if function is None:
-            raise UnsupportedError(f"devices of type '{self.type}' have no queues of work")
-        return partial(function, self.device_id)
+        """Let the work of this thread that follows go to a stream; 0 or None is the default one."""
+        self.api.set_raw_stream(self.device_id, stream)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Let a device be an argument of a packed function."""
@@ -241,15 +299,31 @@ _PROPERTIES = {
     "total_global_memory",
     "api_version",
     "compute_version",
+    "device_kind",
     "device_name",
     "driver_version",
     "max_clock_rate",
     "max_shared_memory_per_block",
+    "max_shared_memory_per_block_optin",
     "max_thread_dimensions",
     "max_threads_per_block",
     "multi_processor_count",
     "warp_size",
 }
+
+
+_STANDS_IN = {
+    "vulkan": "GPUs are reached through CUDA and OpenCL: use the target 'cuda' or 'opencl'",
+    "webgpu": "GPUs are reached through CUDA and OpenCL: use the target 'cuda' or 'opencl'",
+    "metal": "an Apple computer's GPU is reached through OpenCL: use the target 'opencl'",
+    "rocm": "an AMD GPU is reached through OpenCL: use the target 'opencl'",
+    "rocm_host": "an AMD GPU is reached through OpenCL: use the target 'opencl'",
+    "oneapi": "an Intel GPU is reached through OpenCL: use the target 'opencl'",
+}
+
+
+def _stands_in(kind: str) -> str:
+    return _STANDS_IN.get(kind, "`tilesmith doctor` shows what is installed and what is missing")
 
 
 def _number(name: str) -> int:

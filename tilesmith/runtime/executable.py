@@ -275,7 +275,7 @@ class Executable:
         """Return a function of the arguments that measures `func_name` on them; `options` are those
         of `timing.time_call`: number, repeat, min_repeat_ms, …
         """
-        return evaluator(self.get_function(func_name), **options)
+        return evaluator(self.get_function(func_name), dev, **options)
 
     def profile(self, *inputs: Any, **named: Any) -> Any:
         """Run `main` on some inputs, and return a table of its kernels: `inspect.profile` with its

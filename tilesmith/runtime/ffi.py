@@ -11,6 +11,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilesmith.runtime.dtype import DataType
@@ -202,3 +203,14 @@ def tensor_at(
 def _check(status: int) -> None:
     if status != 0:
         raise InternalError("tvm-ffi refused to make a view of a tensor")
+
+
+def tensor_of(managed: int) -> tvm_ffi.Tensor:
+    """Return the tensor of a `DLManagedTensor` at an address, which it takes over."""
+    return tvm_ffi.from_dlpack(_new_capsule(managed, b"dltensor", None))
+
+
+current_stream: Callable[[int, int], int] = tvm_ffi.core._env_get_current_stream
+"""Returns the stream of this thread for a device (DLPack's type, number); 0 is the default one."""
+set_current_stream: Callable[[int, int, int], int] = tvm_ffi.core._env_set_current_stream
+"""Sets the stream of this thread for a device, for all users of tvm-ffi; returns the one before."""

@@ -399,7 +399,7 @@ class Module:
         """
         return evaluator(
             self.get_function(func_name, query_imports=True),
-            dev.sync if dev is not None else None,
+            dev,
             number=number,
             repeat=repeat,
             min_repeat_ms=min_repeat_ms,

@@ -26,7 +26,7 @@ from tilesmith.runtime.devices import (  # noqa: F401 - users expect them here, 
     webgpu,
 )
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.ffi import reinterpret, tvm_ffi
+from tilesmith.runtime.ffi import current_stream, reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import (
     OutOfBoundsError,
@@ -48,6 +48,7 @@ ALIGNMENT = 64
 _CARRIERS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
 _NUMPY_CODES = frozenset(("int", "uint", "float", "bool"))
 _NO_NUMBERS = "OSUMm"  # kinds of numpy's dtypes: objects, bytes, texts, dates
+_ON_STREAMS = (Device.kDLCUDA, Device.kDLCUDAManaged)
 _MOST_AXES = 32  # the most that every version of numpy takes
 _base_shape = tvm_ffi.Tensor.shape.__get__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
@@ -140,6 +141,24 @@ class NDArray(tvm_ffi.Tensor):
     def to_dlpack(self) -> Any:
         """Return a DLPack capsule over the memory; `from_dlpack` turns it into a tensor again."""
         return self.__dlpack__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Share the memory by DLPack. A consumer's ``stream`` on a device waits for the work that
+        was given to ours; ``dl_device`` (1, 0) asks for a copy on the host.
+        """
+        ours = self.__dlpack_device__()
+        if ours[0] != 1:
+            if dl_device is not None and tuple(dl_device) == (1, 0):
+                return self.copyto(cpu()).__dlpack__(max_version=max_version)
+            self.device.api.hand_over(ours[1], stream)
+        return super().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
@@ -463,8 +482,21 @@ def array(
 
 
 def _shareable(tensor: Any) -> Any:
-    """Detach torch tensors that require gradients: torch refuses DLPack for them."""
-    return tensor.detach() if getattr(tensor, "requires_grad", False) else tensor
+    """Return what DLPack can share of an object: torch tensors that require gradients are detached,
+    and a tensor of a GPU becomes a capsule, for which its owner lets our stream wait.
+    """
+    if getattr(tensor, "requires_grad", False):
+        tensor = tensor.detach()
+    if isinstance(tensor, NDArray) or not hasattr(tensor, "__dlpack_device__"):
+        return tensor
+    device_type, device_id = tensor.__dlpack_device__()
+    if int(device_type) not in _ON_STREAMS:
+        return tensor
+    stream = current_stream(Device.kDLCUDA, int(device_id)) or 1  # 1: the default one, in DLPack
+    try:
+        return tensor.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:  # DLPack before version 1
+        return tensor.__dlpack__(stream=stream)
 
 
 def from_dlpack(dltensor: Any) -> NDArray:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.stretches import Stretch, profiled_stretches  # noqa: F401
+from tilesmith.runtime.timing import clock_of
 from tilesmith.support.errors import ConfigError
 
 __all__ = [
@@ -241,16 +241,16 @@ def profile_function(
     function = mod.entry_func if func_name is None else mod[func_name]
     for collector in collectors:
         collector.init([DeviceWrapper(dev)])
+    clock = clock_of(dev)
 
     def profile(*arguments: Any) -> dict[str, Metric]:
         for _ in range(warmup_iters):
             function(*arguments)
         dev.sync()
         started = [collector.start(dev) for collector in collectors]
-        begin = time.perf_counter()
+        clock.start()
         function(*arguments)
-        dev.sync()
-        seconds = time.perf_counter() - begin
+        seconds = clock.stop()
         metrics: dict[str, Metric] = {"Duration (us)": Duration(seconds * 1e6)}
         for collector, token in zip(collectors, started):
             if token is not None:

@@ -194,7 +194,7 @@ class VirtualMachine:
         """Return a function of the arguments that measures `func_name` on them."""
         return evaluator(
             self[func_name],
-            dev.sync if dev is not None else None,
+            dev,
             number=number,
             repeat=repeat,
             min_repeat_ms=min_repeat_ms,

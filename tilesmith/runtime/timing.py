@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from functools import partial
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from tilesmith.runtime.devices import Device, Timer
 from tilesmith.support.errors import ConfigError
 
 
@@ -47,19 +49,22 @@ def time_call(
     repeats_to_cooldown: int = 1,
     cache_flush_bytes: int = 0,
     preprocess: Callable[[], None] | None = None,
-    synchronize: Callable[[], None] | None = None,
+    device: Device | None = None,
 ) -> BenchmarkResult:
     """Call a function `number` times in each of `repeat` rounds, after one call to warm up.
 
     `number` grows until a round takes `min_repeat_ms`. Before each round `preprocess` is called
-    and `cache_flush_bytes` of memory are written, to empty the caches.
+    and `cache_flush_bytes` of memory are written, to empty the caches. With a ``device`` whose API
+    has a clock, rounds are measured by that (so launches that the host hides do not count), and it
+    is the device's memory that is written: as many bytes as its L2 cache has empty it.
     """
     if number < 1 or repeat < 1:
         raise ConfigError(f"number and repeat must be positive, got {number} and {repeat}")
-    synchronize = synchronize or (lambda: None)
-    flush = bytearray(cache_flush_bytes) if cache_flush_bytes else None
+    timer = clock_of(device)
+    flush = _flusher(device, cache_flush_bytes) if cache_flush_bytes else None
+    timer.start()
     function(*arguments)
-    synchronize()
+    timer.stop()
     results = []
     for index in range(repeat):
         zero_rounds = 0
@@ -67,8 +72,8 @@ def time_call(
             if preprocess is not None:
                 preprocess()
             if flush is not None:
-                flush[:] = bytes([(index + 1) & 255]) * len(flush)
-            seconds = _round(function, arguments, number, synchronize)
+                flush()
+            seconds = _round(function, arguments, number, timer)
             if seconds <= 0:
                 zero_rounds += 1
             if seconds * 1e3 >= min_repeat_ms or zero_rounds > limit_zero_time_iterations:
@@ -82,16 +87,47 @@ def time_call(
 
 
 def _round(
-    function: Callable[..., Any],
-    arguments: Sequence[Any],
-    number: int,
-    synchronize: Callable[[], None],
+    function: Callable[..., Any], arguments: Sequence[Any], number: int, timer: Timer
 ) -> float:
-    begin = time.perf_counter()
+    timer.start()
     for _ in range(number):
         function(*arguments)
-    synchronize()
-    return time.perf_counter() - begin
+    return timer.stop()
+
+
+def clock_of(device: Device | None) -> Timer:
+    """Return the clock that measures work on a device: its own, or the host's."""
+    found = device.api.timer(device.device_id) if device is not None else None
+    return found or _HostClock(device)
+
+
+class _HostClock(Timer):
+    """The clock of the host, which waits for a device if there is one."""
+
+    def __init__(self, device: Device | None) -> None:
+        self._wait: Callable[[], None] = device.sync if device is not None else lambda: None
+        self._begin = 0.0
+
+    def start(self) -> None:
+        self._begin = time.perf_counter()
+
+    def stop(self) -> float:
+        self._wait()
+        return time.perf_counter() - self._begin
+
+
+def _flusher(device: Device | None, size: int) -> Callable[[], None]:
+    """Return a function that writes memory of the device, or of the host, to empty its caches."""
+    if device is not None:
+        found = device.api.overwriter(device.device_id, size)
+        if found is not None:
+            return found
+    memory, values = bytearray(size), itertools.count(1)
+
+    def write() -> None:
+        memory[:] = bytes([next(values) & 255]) * size
+
+    return write
 
 
 class MeasuredElsewhere(ABC):
@@ -105,10 +141,10 @@ class MeasuredElsewhere(ABC):
 
 
 def evaluator(
-    function: Callable[..., Any], synchronize: Callable[[], None] | None = None, **options: Any
+    function: Callable[..., Any], device: Device | None = None, **options: Any
 ) -> Callable[..., BenchmarkResult]:
     """Return a function of the arguments that measures `function` on them, with `time_call`'s
-    options.
+    options; work on a device is measured there.
     """
     if isinstance(function, MeasuredElsewhere):
         return lambda *arguments, **named: function.measure(arguments, named, options)
@@ -120,6 +156,6 @@ def evaluator(
 
     def evaluate(*arguments: Any, **named: Any) -> BenchmarkResult:
         call = partial(function, **named) if named else function
-        return time_call(call, arguments, synchronize=synchronize, **options)
+        return time_call(call, arguments, device=device, **options)
 
     return evaluate

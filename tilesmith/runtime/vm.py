@@ -340,7 +340,7 @@ class VirtualMachine(Machine):
         values = convert(args)
         measure = evaluator(
             lambda: self.invoke(func_name, *values, **kwargs),
-            device.sync if device is not None else None,
+            device,
             number=number,
             repeat=repeat,
             min_repeat_ms=min_repeat_ms or 0,

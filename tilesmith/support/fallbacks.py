@@ -60,6 +60,9 @@ KINDS: dict[str, Kind] = {
     "measuring": Kind("a kernel is measured without what it computes", is_about_code=False),
     "library": Kind("a part for a library is compiled instead, because the library is missing"),
     "machine": Kind("the machine model keeps its class's figures", is_about_code=False),
+    "memory": Kind(
+        "memory of a device is taken without a pool; each time waits", is_about_code=False
+    ),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

@@ -236,13 +236,14 @@ def slow(func: Any) -> Any:
     return _skip_if(SKIP_SLOW_TESTS, "SKIP_SLOW_TESTS is set")(func)
 
 
-def _several_gpus() -> bool:
-    return any(device(kind, 1).exist for kind in ("cuda", "opencl"))
+def _is_gpu(number: int) -> bool:
+    """True if there is a GPU of this number; OpenCL's devices may be CPUs, which come later."""
+    return device("cuda", number).exist or device("opencl", number).device_kind == "gpu"
 
 
 Feature("llvm", "LLVM", target_kind_enabled="llvm")
 Feature("c", "the C back end", target_kind_enabled="c")
-Feature("gpu", "a GPU", run_time_check=lambda: any(device(k).exist for k in ("cuda", "opencl")))
+Feature("gpu", "a GPU", run_time_check=lambda: _is_gpu(0))
 for _kind, _text, _parent in (
     ("cuda", "CUDA", "gpu"), ("opencl", "OpenCL", None), ("rocm", "ROCm", "gpu"),
     ("metal", "Metal", "gpu"), ("vulkan", "Vulkan", "gpu"), ("webgpu", "WebGPU", "gpu"),
@@ -255,7 +256,7 @@ for _kind, _text, _parent in (
         parent_features=_parent,
     )
 Feature("nvptx", "NVPTX", target_kind_hardware="cuda", parent_features=("llvm", "gpu"))
-Feature("multi_gpu", "two GPUs", run_time_check=_several_gpus, parent_features="gpu")
+Feature("multi_gpu", "two GPUs", run_time_check=lambda: _is_gpu(1), parent_features="gpu")
 Feature("aarch64", "an AArch64 CPU", run_time_check=_machine_is("aarch64", "arm64"))
 Feature("arm_fp16", "Arm float16 arithmetic", run_time_check=_cpu_has("fullfp16"))
 Feature("x86", "an x86 CPU", run_time_check=_machine_is("x86_64", "amd64"))

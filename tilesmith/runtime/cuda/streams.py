@@ -1,0 +1,166 @@
+"""Queues of work on CUDA devices (streams), and events, which wait and measure.
+
+The stream of a thread for a device is tvm-ffi's (`TVMFFIEnvSetStream`), so that launches, copies,
+allocations and other users of tvm-ffi agree; 0 is CUDA's default stream. Streams that are made here
+are ordered with the default stream, as CUDA's are unless one asks for the opposite.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from tilesmith.runtime.cuda.driver import Active, Driver, check, is_lost
+from tilesmith.runtime.devices import DEVICE_TYPES, Timer
+from tilesmith.runtime.ffi import current_stream, set_current_stream
+from tilesmith.support.errors import DeviceError
+
+__all__ = [
+    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "join",
+    "select", "stream_of",
+]  # fmt: skip
+
+CUDA = DEVICE_TYPES["cuda"]
+_WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
+_LEGACY, _PER_THREAD = 1, 2  # numbers of default streams in DLPack, and handles in CUDA
+_made: dict[int, int] = {}
+"""Streams that were made here and live → their device."""
+_freed: set[int] = set()
+
+
+def stream_of(device_id: int) -> int:
+    """Return the stream of this thread for a device."""
+    return current_stream(CUDA, device_id)
+
+
+def handle_of(stream: Any) -> int:
+    """Return a stream as a number: of an integer, a ctypes pointer, None, or a stream of torch or
+    cupy.
+    """
+    if stream is None:
+        return 0
+    for name in ("value", "cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name) or 0)
+    return int(stream)
+
+
+def create(device_id: int) -> int:
+    """Return a new stream."""
+    made = ctypes.c_void_p()
+    with Active(device_id) as found:
+        check(found.cuStreamCreate(ctypes.byref(made), 0), "cuStreamCreate", device_id)
+    handle = made.value or 0
+    _made[handle] = device_id
+    _freed.discard(handle)
+    return handle
+
+
+def free(device_id: int, stream: Any) -> None:
+    """Release a stream of `create`; its work is still done."""
+    handle = handle_of(stream)
+    if handle not in _made:
+        raise DeviceError(
+            f"this is no stream of cuda({device_id}) that create_raw_stream made, or it is freed "
+            "already"
+        )
+    del _made[handle]
+    _freed.add(handle)
+    if stream_of(device_id) == handle:
+        set_current_stream(CUDA, device_id, 0)
+    with Active(device_id) as found:
+        check(found.cuStreamDestroy(handle), "cuStreamDestroy", device_id)
+
+
+def is_freed(stream: int) -> bool:
+    """True for a stream that was made here and is no more."""
+    return stream in _freed
+
+
+def select(device_id: int, stream: Any) -> None:
+    """Make a stream that of this thread for a device."""
+    handle = handle_of(stream)
+    if handle in _freed:
+        raise DeviceError(f"the stream {handle:#x} was freed")
+    set_current_stream(CUDA, device_id, handle)
+
+
+def join(found: Driver, waiting: int, before: int) -> int:
+    """Let a stream wait for what another has been given so far; return the status. The context is
+    that of both.
+    """
+    event = ctypes.c_void_p()
+    status: int = found.cuEventCreate(ctypes.byref(event), _WITHOUT_TIME)
+    if status:
+        return status
+    status = found.cuEventRecord(event, before) or found.cuStreamWaitEvent(waiting, event, 0)
+    found.cuEventDestroy(event)  # released when it has happened
+    return status
+
+
+def hand_over(device_id: int, consumer: Any) -> None:
+    """Let the stream of a consumer of a tensor wait for ours, by the rules of DLPack: None and 1
+    are the legacy default stream, 2 is the one of the thread, -1 needs no order.
+    """
+    if consumer == -1:
+        return
+    theirs = handle_of(consumer) or _LEGACY
+    ours = stream_of(device_id) or _LEGACY
+    if theirs != ours:
+        with Active(device_id) as found:
+            check(join(found, theirs, ours), "cuStreamWaitEvent, for a consumer", device_id)
+
+
+class Event:
+    """A point in the work of a stream."""
+
+    def __init__(self, device_id: int = 0) -> None:
+        self.device_id = device_id
+        made = ctypes.c_void_p()
+        with Active(device_id) as found:
+            check(found.cuEventCreate(ctypes.byref(made), 0), "cuEventCreate", device_id)
+        self._found = found
+        self.handle = made.value or 0
+
+    def record(self, stream: Any = None) -> None:
+        """Let the event happen when a stream has done what it was given; without one the stream of
+        this thread.
+        """
+        handle = stream_of(self.device_id) if stream is None else handle_of(stream)
+        with Active(self.device_id) as found:
+            check(found.cuEventRecord(self.handle, handle), "cuEventRecord", self.device_id)
+
+    def synchronize(self) -> None:
+        """Wait until the event has happened."""
+        with Active(self.device_id) as found:
+            check(found.cuEventSynchronize(self.handle), "cuEventSynchronize", self.device_id)
+
+    def seconds_since(self, begin: Event) -> float:
+        """Return the time between an earlier event and this one, which have both happened."""
+        value = ctypes.c_float()
+        with Active(self.device_id) as found:
+            status = found.cuEventElapsedTime(ctypes.byref(value), begin.handle, self.handle)
+        check(status, "cuEventElapsedTime", self.device_id)
+        return value.value * 1e-3
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", 0)
+        if handle and not is_lost(self.device_id):
+            self._found.cuEventDestroy(handle)
+
+
+class EventTimer(Timer):
+    """Measures on the device, between two events of the stream of this thread."""
+
+    def __init__(self, device_id: int) -> None:
+        self._begin, self._end = Event(device_id), Event(device_id)
+
+    def start(self) -> None:
+        """Note the begin in the stream."""
+        self._begin.record()
+
+    def stop(self) -> float:
+        """Note the end, wait for it, and return the seconds in between."""
+        self._end.record()
+        self._end.synchronize()
+        return self._end.seconds_since(self._begin)
