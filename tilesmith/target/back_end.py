@@ -129,7 +129,9 @@ BACK_ENDS: Registry[BackEnd] = Registry(
     {
         "llvm": "tilesmith.codegen.llvm.record",
         "c": "tilesmith.codegen.c.record",
+        "cuda": "tilesmith.codegen.gpu.record",
         "nvptx": "tilesmith.codegen.llvm.record",
+        "opencl": "tilesmith.codegen.gpu.record",
         "stackvm": "tilesmith.codegen.interpreted.record",
     },
 )

@@ -1,0 +1,35 @@
+"""Implements the parts that the records of CUDA and OpenCL name."""
+
+from __future__ import annotations
+
+from tilesmith.codegen.gpu.cuda import DEFAULT_ARCH
+from tilesmith.codegen.gpu.module import emit_source
+from tilesmith.codegen.gpu.nvrtc import compile_source
+from tilesmith.ir import IRModule
+from tilesmith.target import Target
+from tilesmith.target.back_end import Code
+
+__all__ = ["generate_cuda", "generate_opencl"]
+
+
+def generate_cuda(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
+    """Return kernels as CUDA C (format "cu"); NVRTC makes "ptx" and "cubin" when they are asked
+    for.
+    """
+    source = emit_source(module, target)
+    arch = str(target.attrs.get("arch") or DEFAULT_ARCH)
+    is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
+    options = ("--use_fast_math",) if is_fast else ()
+    return Code(
+        {
+            "cu": source,
+            "ptx": lambda: compile_source(source, arch, "ptx", options).decode(),
+            "cubin": lambda: compile_source(source, arch, "cubin", options),
+        },
+        advice="save('kernels.cu') for nvcc, or get_source('cubin')",
+    )
+
+
+def generate_opencl(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
+    """Return kernels as OpenCL C (format "cl")."""
+    return Code({"cl": emit_source(module, target)}, advice="save('kernels.cl')")

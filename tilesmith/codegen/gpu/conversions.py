@@ -1,0 +1,86 @@
+"""Defines rules of conversions: casts, and the bits of a value as another type."""
+
+from __future__ import annotations
+
+from tilesmith.codegen.gpu.dialect import short
+from tilesmith.codegen.gpu.rules import ATOM, EQUAL, UNARY, Piece, handles, handles_node
+from tilesmith.codegen.gpu.values import Values
+from tilesmith.ir import Call, Cast
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
+
+_CUDA_BITS = {
+    ("f32", "i32"): "__float_as_int", ("i32", "f32"): "__int_as_float",
+    ("f32", "u32"): "__float_as_uint", ("u32", "f32"): "__uint_as_float",
+    ("f64", "i64"): "__double_as_longlong", ("i64", "f64"): "__longlong_as_double",
+    ("f16", "u16"): "__half_as_ushort", ("u16", "f16"): "__ushort_as_half",
+    ("bf16", "u16"): "__bfloat16_as_ushort", ("u16", "bf16"): "__ushort_as_bfloat16",
+}  # fmt: skip
+
+
+@handles_node(Cast)
+def _cast(emit: Values, expr: Cast) -> Piece:
+    source, target = expr.value.dtype.element, expr.dtype.element
+    if source is target:
+        return emit.piece(expr.value)
+    if emit.is_narrow(target):
+        inner = emit.widened(expr.value, UNARY)
+        if source.bits >= 32 and source != "float32":  # a float would round a first time
+            emit.file.use(DataType("float64"))
+            odd = emit.file.helper("f64_to_odd_f32")
+            inner = f"{odd}({inner if source.is_float else '(double)' + inner})"
+        elif not source.is_float:
+            inner = f"(float){inner}"
+        return emit.shortened(inner, expr.dtype)
+    if emit.is_narrow(source):
+        inner = emit.widened(expr.value)
+        return (inner, ATOM) if target == "float32" else _converted(emit, target, inner)
+    return _converted(emit, target, emit.text(expr.value, UNARY))
+
+
+def _converted(emit: Values, target: DataType, inner: str) -> Piece:
+    if target.is_bool:
+        return f"{inner} != 0", EQUAL
+    if is_packed(target):
+        kind = emit.dialect.types["i32"]
+        return f"{emit.file.helper('wrap_' + short(target))}(({kind}){inner})", ATOM
+    return f"({emit.type(target)}){inner}", UNARY
+
+
+@handles("reinterpret")
+def _reinterpret(emit: Values, call: Call) -> Piece:
+    source, target = call.args[0].dtype.element, call.dtype.element
+    address = "size_t" if emit.dialect.name == "opencl" else "unsigned long long"
+    if target.is_handle:
+        return f"(void*)({address}){emit.text(call.args[0], UNARY)}", UNARY
+    if source.is_handle:
+        return f"({emit.type(target)})({address}){emit.text(call.args[0], UNARY)}", UNARY
+    if source.bits * call.args[0].dtype.lanes != target.bits * call.dtype.lanes:
+        raise emit.out.unsupported(f"reinterpret from {call.args[0].dtype} to {call.dtype}")
+    if source.bits != target.bits:
+        return _regrouped(emit, call)
+    if emit.type(source) == emit.type(target):
+        return emit.piece(call.args[0])
+    if emit.dialect.name == "opencl":
+        return f"as_{emit.type(target)}({emit.text(call.args[0])})", ATOM
+    name = _CUDA_BITS.get((short(source), short(target)))
+    return f"{name or emit.file.reinterpret(source, target)}({emit.text(call.args[0])})", ATOM
+
+
+def _regrouped(emit: Values, call: Call) -> Piece:
+    """Write the bits of a vector as fewer or more lanes: int8x4 as int32, float32 as float16x2."""
+    source, target = call.args[0].dtype, call.dtype
+    known = emit.loaded.get(id(call))
+    if known is None:
+        values = emit.out.fresh("lanes")
+        parts = [emit.at_lane(call.args[0], lane) for lane in range(source.lanes)]
+        size = source.element.nbytes * source.lanes
+        align = f"__align__({min(16, size)}) " if emit.dialect.name == "cuda" else ""
+        aligned = "" if align else f" __attribute__((aligned({min(16, size)})))"
+        listed = ", ".join(parts)
+        element = emit.type(source.element)
+        emit.out.write(f"{align}{element} {values}[{source.lanes}]{aligned} = {{{listed}}};")
+        known = f"(({emit.type(target.element)}*){values})"
+        if not emit.guarded:
+            emit.loaded[id(call)] = known
+    return f"{known}[{emit.lane if target.lanes > 1 else 0}]", ATOM

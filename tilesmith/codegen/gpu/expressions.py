@@ -1,0 +1,175 @@
+"""Defines rules of leaves, bindings, vectors, and of calls by the operator's own rule."""
+
+from __future__ import annotations
+
+from tilesmith.codegen.c.helpers import c_string
+from tilesmith.codegen.facts import may_fault
+from tilesmith.codegen.gpu.rules import (
+    ATOM,
+    PRODUCT,
+    SUM,
+    UNARY,
+    Piece,
+    handles_node,
+    operator_rule,
+)
+from tilesmith.codegen.gpu.values import Values
+from tilesmith.ir import (
+    Broadcast,
+    Call,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    Let,
+    Node,
+    PrimExpr,
+    Ramp,
+    Shuffle,
+    SizeVar,
+    StringImm,
+    Var,
+)  # fmt: skip
+
+# -- leaves
+
+
+@handles_node(Node)
+def _unknown(emit: Values, node: Node) -> Piece:
+    raise emit.out.unsupported(
+        f"{type(node).__name__} has no translation into {emit.dialect.title}",
+        "lowering removes blocks and tensor expressions before code is generated",
+    )
+
+
+@handles_node(IntImm)
+def _intimm(emit: Values, expr: IntImm) -> Piece:
+    return emit.dialect.constant_text(expr.value, expr.dtype), ATOM if expr.value >= 0 else UNARY
+
+
+@handles_node(FloatImm)
+def _floatimm(emit: Values, expr: FloatImm) -> Piece:
+    emit.file.use(expr.dtype)
+    written = emit.dialect.constant_text(expr.value, expr.dtype)
+    return written, UNARY if written[0] in "-(" else ATOM
+
+
+@handles_node(StringImm)
+def _stringimm(emit: Values, expr: StringImm) -> Piece:
+    return c_string(expr.value), ATOM
+
+
+@handles_node(Var, SizeVar)
+def _var(emit: Values, var: Var) -> Piece:
+    name = emit.names.get(var)
+    if name is None:
+        raise emit.out.unsupported(f"variable '{var.name}' is not defined here")
+    if var.dtype.lanes > 1:
+        return emit.part(name, var.dtype, _lane(emit, var)), ATOM
+    return name, ATOM
+
+
+def _lane(emit: Values, expr: PrimExpr) -> int:
+    if emit.lane is None:
+        raise emit.out.unsupported(
+            f"a vector ({expr.dtype}) stands where a scalar is needed: {expr}"
+        )
+    return emit.lane
+
+
+@handles_node(Let)
+def _let(emit: Values, let: Let) -> Piece:
+    if let.var.dtype.lanes > 1:
+        if let.var not in emit.names:
+            emit.names[let.var] = emit.define_vector(let.var.name, let.value)
+        return emit.piece(let.body)
+    if let.var in emit.names:  # another lane has defined it
+        return emit.piece(let.body)
+    outer, emit.lane = emit.lane, None
+    emit.define(let.var, emit.text(let.value))
+    emit.lane = outer
+    emit.facts.multiple[let.var] = emit.facts.multiple_of(let.value)
+    if emit.facts.is_non_negative(let.value):
+        emit.facts.non_negative.add(let.var)
+    return emit.piece(let.body)
+
+
+# -- vectors, one lane at a time
+
+
+@handles_node(Ramp)
+def _ramp(emit: Values, ramp: Ramp) -> Piece:
+    lane = _lane(emit, ramp)
+    is_constant = isinstance(ramp.stride, IntImm)
+    if is_constant:
+        step = str(lane * ramp.stride.value)
+    else:
+        step = f"{lane} * {emit.scalar(ramp.stride, PRODUCT)}" if lane else "0"
+    if isinstance(ramp.base, IntImm) and is_constant:
+        return emit.piece(IntImm(ramp.dtype.element, ramp.base.value + lane * ramp.stride.value))
+    base = emit.scalar(ramp.base, SUM, "place")
+    if step == "0":
+        return base, SUM
+    written = f"{base} - {step[1:]}" if step.startswith("-") else f"{base} + {step}"
+    return emit.narrowed((written, SUM), ramp.dtype.element)
+
+
+@handles_node(Broadcast)
+def _broadcast(emit: Values, expr: Broadcast) -> Piece:
+    if emit.guarded and may_fault(expr.value):
+        outer, emit.lane = emit.lane, None
+        written = emit.piece(expr.value)
+        emit.lane = outer
+        return written
+    written = emit.scalar(expr.value, ATOM, "value")
+    return written, ATOM
+
+
+@handles_node(Shuffle)
+def _shuffle(emit: Values, shuffle: Shuffle) -> Piece:
+    lane = 0 if shuffle.dtype.lanes == 1 else _lane(emit, shuffle)
+    index = shuffle.indices[lane]
+    if isinstance(index, IntImm):
+        place = index.value
+        for vector in shuffle.vectors:
+            if place < vector.dtype.lanes:
+                return emit.at_lane(vector, place, ATOM), ATOM
+            place -= vector.dtype.lanes
+        raise emit.out.unsupported(f"a shuffle takes lane {index.value}, which does not exist")
+    elements = emit.out.fresh("elements")
+    parts = [
+        emit.at_lane(vector, number)
+        for vector in shuffle.vectors
+        for number in range(vector.dtype.lanes)
+    ]
+    listed = ", ".join(parts)
+    emit.out.write(f"{emit.type(shuffle.dtype)} {elements}[{len(parts)}] = {{{listed}}};")
+    outer, emit.lane = emit.lane, None
+    picked = emit.text(index)
+    emit.lane = outer
+    return f"{elements}[{picked}]", ATOM
+
+
+# -- calls
+
+
+@handles_node(Call)
+def _call(emit: Values, call: Call) -> Piece:
+    if isinstance(call.op, GlobalVar):
+        return _call_function(emit, call)
+    rule = operator_rule(call.op.name, emit.dialect.name)
+    if rule is None:
+        raise emit.out.unsupported(
+            f"operator '{call.op.name}' has no translation into {emit.dialect.title}"
+        )
+    return rule(emit, call)
+
+
+def _call_function(emit: Values, call: Call) -> Piece:
+    name = call.op.name_hint
+    if name not in emit.functions:
+        raise emit.out.unsupported(
+            f"it calls '{name}', which is not a function of the device",
+            "inline it, or call source of your own: T.call_extern with the pragma import_c",
+        )
+    arguments = ", ".join([emit.text(arg) for arg in call.args])
+    return f"{emit.dialect.identifier(name)}({arguments})", ATOM

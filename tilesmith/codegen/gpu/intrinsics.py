@@ -1,0 +1,254 @@
+"""Defines rules of operators: mathematics, bits, choices, barriers, calls of foreign functions.
+
+Those of matrix units, asynchronous copies, atomic steps and warps have files of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.c.library import MATH_H
+from tilesmith.codegen.gpu.dialect import short
+from tilesmith.codegen.gpu.rules import (
+    ATOM,
+    BIT_AND,
+    BIT_OR,
+    BIT_XOR,
+    CHOICE,
+    COMPARE,
+    PRODUCT,
+    SHIFT,
+    SUM,
+    UNARY,
+    Piece,
+    handles,
+)  # fmt: skip
+from tilesmith.codegen.gpu.values import Values
+from tilesmith.ir import Call, StringImm
+from tilesmith.runtime.packed_elements import is_packed
+
+
+@handles(*MATH_H, "rsqrt", "exp10")
+def _math(emit: Values, call: Call) -> Piece:
+    return emit.function(call.op.name[4:], list(call.args), call.dtype)
+
+
+@handles("sigmoid")
+def _sigmoid(emit: Values, call: Call) -> Piece:
+    one = "1.0" if call.dtype.bits == 64 else "1.0f"
+    exp = emit.math_name("exp", call.dtype)
+    inner = f"{one} / ({one} + {exp}(-{emit.widened(call.args[0], UNARY)}))"
+    return emit.shortened(inner, call.dtype)[0], ATOM if emit.is_narrow(call.dtype) else PRODUCT
+
+
+@handles("pow")
+def _pow(emit: Values, call: Call) -> Piece:
+    if call.dtype.is_float:
+        return emit.function("pow", list(call.args), call.dtype)
+    helper = emit.file.helper("pow", call.dtype.element)
+    return f"{helper}({emit.text(call.args[0])}, {emit.text(call.args[1])})", ATOM
+
+
+@handles("ldexp")
+def _ldexp(emit: Values, call: Call) -> Piece:
+    value, power = emit.widened(call.args[0]), emit.text(call.args[1])
+    return emit.shortened(f"{emit.math_name('ldexp', call.dtype)}({value}, {power})", call.dtype)
+
+
+@handles("isnan", "isinf", "isfinite")
+def _classify(emit: Values, call: Call) -> Piece:
+    return f"(bool){call.op.name[4:]}({emit.widened(call.args[0])})", UNARY
+
+
+@handles("bitwise_and", "bitwise_or", "bitwise_xor")
+def _bitwise(emit: Values, call: Call) -> Piece:
+    operator, precedence = {"and": ("&", BIT_AND), "or": ("|", BIT_OR), "xor": ("^", BIT_XOR)}[
+        call.op.name.rpartition("_")[2]
+    ]
+    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
+    return emit.narrowed((f"{a} {operator} {b}", precedence), call.dtype)
+
+
+@handles("bitwise_not")
+def _bitwise_not(emit: Values, call: Call) -> Piece:
+    operator = "!" if call.dtype.is_bool else "~"
+    return emit.narrowed((f"{operator}{emit.text(call.args[0], UNARY)}", UNARY), call.dtype)
+
+
+@handles("shift_left", "shift_right")
+def _shift(emit: Values, call: Call) -> Piece:
+    operator = "<<" if call.op.name == "tir.shift_left" else ">>"
+    a, b = emit.text(call.args[0], UNARY), emit.text(call.args[1], UNARY)
+    return emit.narrowed((f"{a} {operator} {b}", SHIFT), call.dtype)
+
+
+@handles("popcount", "clz")
+def _count_bits(emit: Values, call: Call) -> Piece:
+    source = call.args[0].dtype
+    wide = source.bits == 64
+    kind = emit.dialect.types["u64" if wide else "u32"]
+    value = f"({kind}){emit.text(call.args[0], UNARY)}"
+    if source.bits < 32:
+        mask = (1 << source.bits) - 1
+        value = f"{value} & {mask}u"
+    of_cuda = emit.dialect.name == "cuda"
+    if call.op.name == "tir.popcount":
+        name = ("__popcll" if wide else "__popc") if of_cuda else "popcount"
+        return f"({emit.type(call.dtype)}){name}({value})", UNARY
+    if of_cuda and not wide:
+        value = f"(int)({value})"
+    name = ("__clzll" if wide else "__clz") if of_cuda else "clz"
+    less = f" - {32 - source.bits}" if source.bits < 32 else ""
+    return f"({emit.type(call.dtype)})({name}({value}){less})", UNARY
+
+
+@handles("large_uint_imm")
+def _large_uint(emit: Values, call: Call) -> Piece:
+    low, high = [arg.value for arg in call.args]  # type: ignore[attr-defined]
+    return f"{(high << 32) | low}{emit.dialect.suffixes['u64']}", ATOM
+
+
+@handles("q_multiply_shift")
+def _q_multiply_shift(emit: Values, call: Call) -> Piece:
+    x, y, q, s = [emit.text(arg, SUM) for arg in call.args]
+    helper = emit.file.helper("scale_rounded")
+    return f"({emit.type(call.dtype)}){helper}({x}, {y}, {q} + {s})", UNARY
+
+
+@handles("q_multiply_shift_per_axis")
+def _q_multiply_shift_per_axis(emit: Values, call: Call) -> Piece:
+    x, y, left, right, q, is_left, is_right = [emit.text(arg, UNARY) for arg in call.args]
+    helper = emit.file.helper("scale_rounded")
+    value = f"({emit.dialect.types['i64']}){x} << ({is_left} ? {left} : 0)"
+    shift = f"{q} + ({is_right} ? {right} : 0)"
+    return f"({emit.type(call.dtype)}){helper}({value}, {y}, {shift})", UNARY
+
+
+# -- choice and hints
+
+
+@handles("if_then_else")
+def _if_then_else(emit: Values, call: Call) -> Piece:
+    """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
+    condition, true, false = call.args
+    before = len(emit.out.lines)
+    chosen = emit.text(condition, CHOICE + 1)
+    arms = [emit.arm(arm) for arm in (true, false)]
+    if not arms[0][0] and not arms[1][0]:
+        del emit.out.lines[before:]  # written again with the choice
+        return emit.choice(condition, true, false)
+    name = emit.out.fresh("chosen")
+    emit.out.write(f"{emit.type(call.dtype)} {name};")
+    emit.out.write(f"if ({chosen}) {{")
+    for number, (lines, value) in enumerate(arms):
+        emit.out.lines += lines
+        emit.out.write(f"  {name} = {value};")
+        emit.out.write("} else {" if number == 0 else "}")
+    return name, ATOM
+
+
+@handles("checked")
+def _checked(emit: Values, call: Call) -> Piece:
+    """Write a value that is used only if a condition holds: kernels cannot report errors, they take
+    0 instead, which neither traps nor leaves a buffer.
+    """
+    value, condition = call.args[:2]
+    return f"{emit.text(condition, UNARY)} ? {emit.text(value, CHOICE + 1)} : 0", CHOICE
+
+
+@handles("likely", "tvm_thread_invariant")
+def _hint(emit: Values, call: Call) -> Piece:
+    return emit.piece(call.args[0])
+
+
+@handles("assume", "undef", "type_annotation", "prefetch")
+def _nothing(emit: Values, call: Call) -> Piece:
+    return "0", ATOM
+
+
+# -- vectors
+
+
+@handles("vectorlow", "vectorhigh")
+def _vector_half(emit: Values, call: Call) -> Piece:
+    half = call.args[0].dtype.lanes // 2 if call.op.name == "tir.vectorhigh" else 0
+    return emit.at_lane(call.args[0], half + (emit.lane or 0), ATOM), ATOM
+
+
+@handles("vectorcombine")
+def _vector_combine(emit: Values, call: Call) -> Piece:
+    first, second = call.args
+    lane = emit.lane or 0
+    if lane < first.dtype.lanes:
+        return emit.at_lane(first, lane, ATOM), ATOM
+    return emit.at_lane(second, lane - first.dtype.lanes, ATOM), ATOM
+
+
+@handles("get_active_lane_mask")
+def _active_lanes(emit: Values, call: Call) -> Piece:
+    first, end = emit.scalar(call.args[0], SUM), emit.scalar(call.args[1], SUM)
+    return f"{first} + {emit.lane or 0} < {end}", COMPARE
+
+
+# -- threads
+
+
+@handles("tvm_storage_sync")
+def _barrier(emit: Values, call: Call) -> Piece:
+    scope = call.args[0].value if isinstance(call.args[0], StringImm) else ""
+    if scope.partition(".")[0] == "global":
+        raise emit.out.unsupported(
+            "a barrier of all blocks ('global') inside a kernel",
+            "let a second kernel begin there: kernels of a stream run one after the other",
+        )
+    found = emit.dialect.barriers.get(scope.partition(".")[0])
+    if found is None:
+        raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+    if emit.orders_global and emit.dialect.name == "opencl":
+        found = found.replace("CLK_LOCAL_MEM_FENCE", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")
+    return found, ATOM
+
+
+# -- foreign functions
+
+
+def text_argument(emit: Values, arg: Any) -> str:
+    """Return a name given as an argument of a call."""
+    if not isinstance(arg, StringImm):
+        raise emit.out.unsupported(f"a name must be a text, got {arg!r}")
+    return arg.value
+
+
+@handles("call_extern", "call_pure_extern")
+def _call_extern(emit: Values, call: Call) -> Piece:
+    name = text_argument(emit, call.args[0])
+    return f"{name}({', '.join([emit.text(arg) for arg in call.args[1:]])})", ATOM
+
+
+@handles("mem_copy")
+def _mem_copy(emit: Values, call: Call) -> Piece:
+    target, source, size = [emit.text(arg, UNARY) for arg in call.args[:3]]
+    if emit.dialect.name == "cuda":
+        return f"memcpy({target}, {source}, {size})", ATOM
+    raise emit.out.unsupported("mem_copy has no translation into OpenCL C", "copy by a loop")
+
+
+@handles("tvm_call_packed", "tvm_call_cpacked", "tvm_call_trace_packed", "tvm_call_packed_lowered",
+         "tvm_call_cpacked_lowered", "tvm_stack_alloca", "tvm_throw_last_error")  # fmt: skip
+def _packed(emit: Values, call: Call) -> Piece:
+    raise emit.out.unsupported(
+        f"'{call.op.name}' calls a function of the host, which a kernel cannot do",
+        "call it before or after the kernel, or call device code: T.call_extern",
+    )
+
+
+@handles("atomic_add")
+def _atomic_add(emit: Values, call: Call) -> Piece:
+    pointer, value = call.args
+    dtype = value.dtype
+    if dtype.lanes > 1 or is_packed(dtype) or dtype.bits not in (32, 64):
+        raise emit.out.unsupported(f"values of '{dtype}' cannot be added atomically")
+    if emit.dialect.name == "cuda" or short(dtype) in ("i32", "u32"):
+        name = "atomicAdd" if emit.dialect.name == "cuda" else "atomic_add"
+        return f"{name}({emit.text(pointer)}, {emit.text(value)})", ATOM
+    raise emit.out.unsupported(f"values of '{dtype}' cannot be added atomically in OpenCL C 1.2")

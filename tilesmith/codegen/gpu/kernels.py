@@ -1,0 +1,162 @@
+"""Writes functions: kernels, which the host launches, and functions of the device that they call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.facts import constant_value
+from tilesmith.codegen.gpu.file_text import FileText
+from tilesmith.codegen.gpu.limits import Extents
+from tilesmith.codegen.gpu.lines import Lines
+from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
+from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.outcomes import ModuleOutcomes
+from tilesmith.ir import PrimExpr, Var
+from tilesmith.target import Target
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import BufferStore, DeclBuffer
+
+__all__ = ["FunctionWriter", "minimum_blocks"]
+
+MINIMUM_BLOCKS = "tir.min_blocks_per_multiprocessor"
+"""The attribute of a function that says how many of its blocks a multiprocessor should hold."""
+
+
+class FunctionWriter:
+    """Writes one function of a module."""
+
+    def __init__(self, file: FileText, functions: dict[str, PrimFunc], name: str, symbol: str,
+                 target: Target) -> None:  # fmt: skip
+        self.name, self.symbol = name, symbol
+        self.out = Lines(symbol, file)
+        self.out.kept.add("dynamic_shared")
+        fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
+        self.emit = Values(self.out, functions, fast)
+        self.emit.arch = str(target.attrs.get("arch", ""))
+        self.statements = StatementWriter(self.emit)
+        self.dialect = file.dialect
+
+    def kernel(self, function: PrimFunc, extents: Extents) -> str:
+        """Return the text of a kernel, with a line about its threads above."""
+        parameters, body = self._content(function)
+        if "dynamic_shared" in "\n".join(self.out.top):
+            if self.dialect.name == "opencl":
+                parameters.append("__local uchar* dynamic_shared")
+            else:
+                self.emit.file.declare(
+                    "dynamic_shared",
+                    "extern __shared__ __align__(1024) unsigned char dynamic_shared[];",
+                )
+        head = self.dialect.kernel.format(bounds=self._bounds(function, extents))
+        written = self._finished(f"{head} {self.symbol}", parameters, body)
+        return f"// {self.symbol}: {extents}\n{written}"
+
+    def function(self, function: PrimFunc, returns: str) -> str:
+        """Return the text of a function of the device."""
+        self.statements.returns = returns
+        parameters, body = self._content(function)
+        qualifier = "static __device__ " if self.dialect.name == "cuda" else "static "
+        return self._finished(f"{qualifier}{returns} {self.symbol}", parameters, body)
+
+    def _content(self, function: PrimFunc) -> tuple[list[str], list[str]]:
+        written, read, escaped = _pointer_uses(function)
+        self.emit.orders_global = any(
+            self.dialect.space(var.storage_scope) == self.dialect.space("global")
+            for var in (written & read) | escaped
+        )
+        restrict = self.dialect.restrict if function.attrs.get("tir.noalias") else ""
+        parameters = [
+            self._parameter(var, restrict, var not in written and var not in escaped)
+            for var in function.params
+        ]
+        self.statements.visit(function.body)
+        return parameters, [*self.out.top, *self.out.lines]
+
+    def _parameter(self, var: Var, restrict: str, is_read_only: bool) -> str:
+        """Bind a parameter; return its declaration."""
+        if var.dtype.lanes > 1:
+            raise self.out.unsupported(f"parameter '{var.name}' is a vector")
+        emit = self.emit
+        name = emit.names[var] = self.out.fresh(var.name)
+        if not var.dtype.is_handle:
+            emit.file.use(var.dtype)
+            if var.dtype.is_bool and self.dialect.name == "opencl":
+                emit.names[var] = f"(bool){name}"
+            return f"const {self.dialect.memory_type(var.dtype)} {name}"
+        element = emit.pointer_types[var] = pointed_dtype(var)
+        space = emit.spaces[var] = self.dialect.space(var.storage_scope)
+        const = ""
+        if is_read_only and element is not None:
+            emit.read_only.add(var)
+            const = "const "
+        if element is not None:
+            emit.file.use(element)
+        kind = "void" if element is None else self.dialect.memory_type(element)
+        return f"{const}{space}{kind}* {restrict}{name}"
+
+    def _bounds(self, function: PrimFunc, extents: Extents) -> str:
+        threads = extents.threads()
+        if threads is None:
+            return ""
+        if self.dialect.name == "opencl":
+            sizes = ", ".join([str(size) for size in extents.block()])
+            return f"__attribute__((reqd_work_group_size({sizes}))) "
+        least = minimum_blocks(function)
+        return f"__launch_bounds__({threads}{f', {least}' if least else ''})"
+
+    def _finished(self, head: str, parameters: list[str], body: list[str]) -> str:
+        lines = ", ".join(parameters) or "void"
+        if len(head) + len(lines) > 96:
+            lines = "\n    " + ",\n    ".join(parameters)
+        return f"{head}({lines}) {{\n" + "\n".join(body) + "\n}\n"
+
+
+def minimum_blocks(function: PrimFunc) -> int | None:
+    """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
+    schedule says nothing.
+    """
+    given: Any = function.attrs.get(MINIMUM_BLOCKS)
+    return None if given is None else constant_value(given) if isinstance(given, PrimExpr) else (
+        int(given))  # fmt: skip
+
+
+def _pointer_uses(function: PrimFunc) -> tuple[set[Var], set[Var], set[Var]]:
+    """Return the pointers whose memory a function writes, those that it reads, and those that it
+    hands on.
+    """
+    written: set[Var] = set()
+    read: set[Var] = set()
+    escaped: set[Var] = set()
+    waiting: list[Any] = [function.body]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, BufferStore):
+            written.add(node.buffer.data)
+        elif isinstance(node, BufferLoad):
+            read.add(node.buffer.data)
+            waiting += node.indices
+            if node.predicate is not None:
+                waiting.append(node.predicate)
+            continue
+        elif isinstance(node, DeclBuffer):
+            waiting.append(node.body)
+            continue
+        elif isinstance(node, Var):
+            escaped.add(node)
+            continue
+        elif not isinstance(node, Var) and getattr(node, "op", None) is not None:
+            escaped |= {arg.buffer.data for arg in node.args if isinstance(arg, BufferLoad)
+                        and str(getattr(node.op, "name", "")) == "tir.address_of"}  # fmt: skip
+        if not node.is_leaf:
+            node.push_children(waiting)
+    return written, read, {var for var in escaped if var.dtype.is_handle}
+
+
+def returned_types(functions: dict[str, PrimFunc]) -> ModuleOutcomes:
+    """Return what is known of the results of functions."""
+    return ModuleOutcomes(functions, lambda allocation: True)

@@ -1,0 +1,147 @@
+"""Checks what a kernel asks for against what its target has, before code leaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tilesmith.codegen.facts import constant_bytes, constant_value
+from tilesmith.codegen.gpu.cuda import DEFAULT_ARCH
+from tilesmith.ir import PrimExpr
+from tilesmith.ir.queries import nodes
+from tilesmith.support.errors import CodegenError
+from tilesmith.target import Target
+from tilesmith.tir.expr import IterVar
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.stmt import Allocate, AttrStmt
+
+__all__ = ["Extents", "check_limits", "shared_memory_limit", "thread_extents"]
+
+STATIC_SHARED_BYTES = 48 * 1024
+"""What a kernel of CUDA can declare; beyond it, memory is asked for at the launch."""
+_DYNAMIC_KIB = {
+    70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227,
+    103: 227, 110: 227, 120: 99, 121: 99,
+}  # fmt: skip
+"""Compute capability → shared memory of one block, in KiB, as NVIDIA's programming guide has it."""
+_LARGEST_BLOCK = {"threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64}
+_LARGEST_GRID = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535}
+_AXES = "xyz"
+
+
+class Extents:
+    """The extents of a kernel's thread axes, by tag."""
+
+    def __init__(self, extents: Mapping[str, PrimExpr]) -> None:
+        self.extents = extents
+
+    def block(self) -> list[int | None]:
+        """Return the sizes of a block; None for one that the launch says."""
+        return [self._size(f"threadIdx.{axis}") for axis in _AXES]
+
+    def _size(self, tag: str) -> int | None:
+        return constant_value(self.extents[tag]) if tag in self.extents else 1
+
+    def threads(self) -> int | None:
+        """Return the threads of a block; None where the launch says it."""
+        count = 1
+        for size in self.block():
+            if size is None:
+                return None
+            count *= size
+        return count
+
+    def __str__(self) -> str:
+        def group(word: str) -> str:
+            texts = [str(self.extents.get(f"{word}.{axis}", 1)) for axis in _AXES]
+            return f"({', '.join(texts)})"
+
+        return f"blockIdx {group('blockIdx')}, threadIdx {group('threadIdx')}"
+
+
+def thread_extents(function: PrimFunc) -> Extents:
+    """Return the extents of a kernel's thread axes."""
+    found: dict[str, PrimExpr] = {}
+    for attribute in nodes(function.body, AttrStmt):
+        if attribute.attr_key == "thread_extent" and isinstance(attribute.node, IterVar):
+            found.setdefault(attribute.node.thread_tag, attribute.value)
+    return Extents(found)
+
+
+def shared_memory_limit(target: Target) -> int | None:
+    """Return the most bytes of shared memory that a block can have, dynamic memory included; None
+    where it is not known.
+    """
+    given = target.attrs.get("max_shared_memory_per_block")
+    if target.kind.name != "cuda":
+        return None if given is None else int(given)
+    found = re.match(r"sm_(\d+)", str(target.attrs.get("arch") or DEFAULT_ARCH))
+    kib = _DYNAMIC_KIB.get(int(found[1])) if found else None
+    return None if kib is None else max(kib * 1024, int(given or 0))
+
+
+def check_limits(symbol: str, function: PrimFunc, target: Target, extents: Extents) -> None:
+    """Raise CodegenError where a kernel asks for more than the target has."""
+    _check_threads(symbol, target, extents)
+    _check_shared(symbol, function, target)
+
+
+def _refuse(symbol: str, what: str, limit: str, advice: str) -> CodegenError:
+    return CodegenError(f"kernel '{symbol}': {what}; {limit}", notes=(advice,))
+
+
+def _check_threads(symbol: str, target: Target, extents: Extents) -> None:
+    given = target.attrs.get("max_threads_per_block") or target.attrs.get("max_num_threads")
+    most, threads = int(given or 1024), extents.threads()
+    if threads is not None and threads > most:
+        sizes = " x ".join([str(size) for size in extents.block()])
+        raise _refuse(
+            symbol,
+            f"a block has {sizes} = {threads} threads",
+            f"the target allows {most} (max_threads_per_block)",
+            "split the loops bound to threadIdx into smaller factors, or name the device's own "
+            f"limit: Target('{target.kind.name} -max_threads_per_block=…')",
+        )
+    if target.kind.name != "cuda":
+        return
+    for tag, limit in (_LARGEST_BLOCK | _LARGEST_GRID).items():
+        size = constant_value(extents.extents[tag]) if tag in extents.extents else None
+        if size is not None and size > limit:
+            raise _refuse(
+                symbol,
+                f"{tag} has extent {size}",
+                f"the largest is {limit}",
+                "bind the largest loop to blockIdx.x"
+                if tag in _LARGEST_GRID
+                else "bind this loop to threadIdx.x, or split it",
+            )
+
+
+def _check_shared(symbol: str, function: PrimFunc, target: Target) -> None:
+    static: dict[str, int] = {}
+    dynamic = 0
+    for allocation in nodes(function.body, Allocate):
+        scope, size = allocation.buffer_var.storage_scope, constant_bytes(allocation)
+        if scope == "shared.dyn":
+            dynamic += size or 0
+        elif scope.partition(".")[0] == "shared" and size is not None:
+            name = allocation.buffer_var.name
+            static[name] = static.get(name, 0) + size
+    total = sum(static.values())
+    listed = ", ".join([f"{name} {size}" for name, size in static.items()])
+    if target.kind.name == "cuda" and total > STATIC_SHARED_BYTES:
+        raise _refuse(
+            symbol,
+            f"it declares {total} bytes of shared memory ({listed})",
+            f"static shared memory ends at {STATIC_SHARED_BYTES} bytes",
+            "use the scope 'shared.dyn', which is allocated at the launch and may be larger",
+        )
+    limit = shared_memory_limit(target)
+    if limit is not None and total + dynamic > limit:
+        raise _refuse(
+            symbol,
+            f"a block needs {total + dynamic} bytes of shared memory",
+            f"the target has {limit} (max_shared_memory_per_block)",
+            "use smaller tiles or fewer stages, or name the device's own limit: "
+            f"Target('{target.kind.name} … -max_shared_memory_per_block=…')",
+        )

@@ -1,0 +1,74 @@
+"""Writes a module as one file: kernels, and functions of the device that they call."""
+
+from __future__ import annotations
+
+from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into the tables
+    arithmetic,
+    conversions,
+    expressions,
+    intrinsics,
+    memory,
+)
+from tilesmith.codegen.gpu.cuda import CUDA
+from tilesmith.codegen.gpu.dialect import Dialect
+from tilesmith.codegen.gpu.file_text import FileText
+from tilesmith.codegen.gpu.kernels import FunctionWriter, returned_types
+from tilesmith.codegen.gpu.limits import check_limits, thread_extents
+from tilesmith.codegen.gpu.opencl import OPENCL
+from tilesmith.codegen.outcomes import called_functions
+from tilesmith.ir import IRModule
+from tilesmith.ir.calling_convention import CallingConv
+from tilesmith.support.errors import CodegenError
+from tilesmith.support.recursion import deep_recursion
+from tilesmith.target import Target
+from tilesmith.tir.function import PrimFunc
+
+__all__ = ["DIALECTS", "emit_source"]
+
+DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
+"""Kind of target → the dialect of its kernels."""
+_SHOWN = ("arch", "fast-math")
+"""Attributes of a target that a file names."""
+
+
+def emit_source(module: IRModule, target: Target) -> str:
+    """Return the module's kernels as one file. Raises CodegenError for code that the dialect cannot
+    express, and for kernels that ask for more than the target has.
+    """
+    functions: dict[str, PrimFunc] = {}
+    for variable, function in module.functions.items():
+        if not isinstance(function, PrimFunc) or function.buffer_map:
+            raise CodegenError(
+                f"'{variable.name_hint}' is not a lowered function",
+                notes=("lower the module first (tilesmith.build)",),
+            )
+        functions[variable.name_hint] = function
+    with deep_recursion():
+        return _file(functions, module, target)
+
+
+def _file(functions: dict[str, PrimFunc], module: IRModule, target: Target) -> str:
+    dialect = DIALECTS[target.kind.name]
+    file = FileText(dialect, module.attrs.get("constants", ()))
+    called = {name for function in functions.values() for name in called_functions(function)}
+    symbols = {
+        name: dialect.identifier(str(function.attrs.get("global_symbol", name)))
+        for name, function in functions.items()
+    }
+    file.function_names |= set(symbols.values())
+    returned = returned_types(functions).returned
+    bodies, prototypes = [], []
+    for name, function in functions.items():
+        writer = FunctionWriter(file, functions, name, symbols[name], target)
+        is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
+        if is_kernel or name not in called:
+            extents = thread_extents(function)
+            check_limits(symbols[name], function, target, extents)
+            bodies.append(writer.kernel(function, extents))
+        else:
+            result = returned[name]
+            text = writer.function(function, "void" if result is None else dialect.type(result))
+            prototypes.append(text[: text.index(" {\n")] + ";")
+            bodies.append(text)
+    words = [f" -{name}={target.attrs[name]}" for name in _SHOWN if target.attrs.get(name)]
+    return file.text(target.kind.name + "".join(words), bodies, prototypes)

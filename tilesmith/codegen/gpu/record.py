@@ -1,0 +1,32 @@
+"""Registers the back ends of CUDA C and OpenCL C."""
+
+from tilesmith.support.packages import Package
+from tilesmith.target.back_end import BackEnd, register_back_end
+
+__all__ = ["CUDA", "OPENCL"]
+
+CUDA = register_back_end(
+    BackEnd(
+        "cuda",
+        kinds=("cuda",),
+        generate="tilesmith.codegen.gpu.code:generate_cuda",
+        is_device=True,
+        interpreter=None,
+        packages=(
+            Package("cuda-bindings", "cuda.bindings", "compiling and launching CUDA C", "cuda"),
+            Package("nvidia-cuda-nvrtc", "nvidia", "the compiler of CUDA C", "cuda"),
+            Package("nvidia-cuda-runtime", "nvidia", "headers of CUDA C", "cuda"),
+        ),
+    )
+)
+
+OPENCL = register_back_end(
+    BackEnd(
+        "opencl",
+        kinds=("opencl",),
+        generate="tilesmith.codegen.gpu.code:generate_opencl",
+        is_device=True,
+        interpreter=None,
+        packages=(Package("pyopencl", "pyopencl", "launching OpenCL C", "opencl"),),
+    )
+)

@@ -1,0 +1,238 @@
+"""Writes expressions as text; lines that have to precede an expression are written at its first
+use.
+
+A vector expression is written for one lane (`emit.lane`), whose number is known: the statement
+around it asks for each lane in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.facts import Facts, may_fault
+from tilesmith.codegen.gpu.dialect import FLOAT32, Dialect, short
+from tilesmith.codegen.gpu.file_text import FileText
+from tilesmith.codegen.gpu.lines import Lines
+from tilesmith.codegen.gpu.rules import ATOM, CHOICE, NODE_RULES, OR, UNARY, Piece
+from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, Var
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.function import PrimFunc
+
+__all__ = ["Values"]
+
+
+class Values:
+    """Returns the text of each expression of one function; rules say how it is written.
+
+    Rules use its parts: ``out`` writes lines, ``file`` the file's other parts, ``dialect`` is the
+    table of words, ``facts`` describes the values of variables, ``names`` their names. ``pointer_types``
+    has the element types of pointers, ``spaces`` their address spaces, ``read_only`` those declared
+    const. ``guarded`` is the number of enclosing branches that may not be taken.
+    """
+
+    def __init__(self, out: Lines, functions: dict[str, PrimFunc], fast_math: bool = False) -> None:
+        self.out = out
+        self.file: FileText = out.file
+        self.dialect: Dialect = out.file.dialect
+        self.functions = functions
+        self.fast_math = fast_math
+        self.arch = ""
+        self.facts = Facts()
+        self.names: dict[Var, str] = {}
+        self.pointer_types: dict[Var, DataType | None] = {}
+        self.spaces: dict[Var, str] = {}
+        self.read_only: set[Var] = set()
+        self.volatile: set[Var] = set()  # pointers to memory that others may change at any time
+        self.orders_global = False  # whether barriers order global memory, too
+        self.lane: int | None = None
+        self.guarded = 0
+        self.loaded: dict[int, str] = {}  # loads of vectors that are variables
+        self._shared: dict[int, int] = {}
+        self._known: dict[tuple[int, int | None], tuple[PrimExpr, str]] = {}
+
+    # -- texts
+
+    def type(self, dtype: DataType) -> str:
+        """Return the type of one lane; include the header that it needs."""
+        self.file.use(dtype)
+        return self.dialect.type(dtype)
+
+    def piece(self, expr: PrimExpr) -> Piece:
+        """Write an expression anew; return its text and how strongly it binds."""
+        return NODE_RULES[expr.__class__](self, expr)
+
+    def begin_statement(self, *roots: PrimExpr) -> None:
+        """Find the expressions that occur more than once in a statement: they are computed once."""
+        counts: dict[int, int] = {}
+
+        def count(node: Any) -> None:
+            if isinstance(node, PrimExpr):
+                counts[id(node)] = counts.get(id(node), 0) + 1
+                if counts[id(node)] == 1:
+                    node.for_each_child(count)
+
+        for root in roots:
+            count(root)
+        self._shared = {key: number for key, number in counts.items() if number > 1}
+        self._known = {}
+        self.loaded = {}
+        self.facts.forget()
+
+    def text(self, expr: PrimExpr, least: int = 0) -> str:
+        """Return an expression as text, in parentheses if it binds weaker than `least`."""
+        if id(expr) in self._shared and not isinstance(expr, (Var, IntImm, FloatImm, StringImm)):
+            return self._once(expr, least)
+        known = self._known.get(self._key(expr))
+        if known is not None:
+            return known[1]
+        written, precedence = self.piece(expr)
+        return f"({written})" if precedence < least else written
+
+    def _key(self, expr: PrimExpr) -> tuple[int, int | None]:
+        return id(expr), None if expr.dtype.lanes == 1 else self.lane
+
+    def _once(self, expr: PrimExpr, least: int, hint: str = "common") -> str:
+        known = self._known.get(self._key(expr))
+        if known is not None:
+            return known[1]
+        written, precedence = self.piece(expr)
+        is_plain = precedence == ATOM and len(written) < 12
+        is_value = not (expr.dtype.is_handle or expr.dtype.is_void)
+        if is_plain or not is_value or self.guarded and may_fault(expr):
+            return f"({written})" if precedence < least else written
+        name = self.out.fresh(hint)
+        self.out.write(f"const {self.type(expr.dtype)} {name} = {written};")
+        self._known[self._key(expr)] = (expr, name)
+        return name
+
+    def scalar(self, expr: PrimExpr, least: int = 0, hint: str = "common") -> str:
+        """Return a scalar that all lanes of a vector share: computed once."""
+        outer, self.lane = self.lane, None
+        if isinstance(expr, (Var, IntImm, FloatImm)):
+            written = self.text(expr, least)
+        else:
+            written = self._once(expr, least, hint)
+        self.lane = outer
+        return written
+
+    def define(self, var: Var, value: str) -> None:
+        """Declare a scalar variable with a value."""
+        self.names[var] = self.out.fresh(var.name)
+        self.out.write(f"const {self.type(var.dtype)} {self.names[var]} = {value};")
+
+    def arm(self, expr: PrimExpr) -> tuple[list[str], str]:
+        """Write an expression of a branch that may not be taken; return the lines that have to
+        precede it in the branch, and its text.
+        """
+        outer, self.out.lines = self.out.lines, []
+        known = dict(self._known)
+        self.guarded += 1
+        with self.out.deeper():
+            value = self.text(expr)
+        self.guarded -= 1
+        self._known = known
+        lines, self.out.lines = self.out.lines, outer
+        return lines, value
+
+    def choice(self, condition: PrimExpr, true: PrimExpr, false: PrimExpr) -> Piece:
+        """Return `condition ? true : false`."""
+        chosen = self.text(condition, OR)
+        self.guarded += 1
+        written = f"{chosen} ? {self.text(true, OR)} : {self.text(false, CHOICE)}"
+        self.guarded -= 1
+        return written, CHOICE
+
+    # -- lanes
+
+    def at_lane(self, expr: PrimExpr, lane: int, least: int = 0) -> str:
+        """Return one lane of a vector expression; scalars stay as they are."""
+        outer, self.lane = self.lane, lane
+        written = self.text(expr, least)
+        self.lane = outer
+        return written
+
+    def part(self, name: str, dtype: DataType, lane: int) -> str:
+        """Return one lane of a vector variable: `a.x`, or `a[5]` where vectors are arrays."""
+        return name + (self.dialect.component(lane) if self.dialect.vector_type(dtype)
+                       else f"[{lane}]")  # fmt: skip
+
+    def define_vector(self, hint: str, expr: PrimExpr) -> str:
+        """Declare a variable with all lanes of a vector expression; return its name."""
+        parts = [self.at_lane(expr, lane) for lane in range(expr.dtype.lanes)]
+        kind, name = self.dialect.vector_type(expr.dtype), self.out.fresh(hint)
+        if kind:
+            self.out.write(f"const {kind} {name} = {self.built(kind, parts)};")
+        else:
+            listed = ", ".join(parts)
+            align = self.aligned(expr.dtype)
+            element = self.type(expr.dtype)
+            self.out.write(f"{align}{element} {name}[{expr.dtype.lanes}] = {{{listed}}};")
+        return name
+
+    def built(self, kind: str, parts: list[str]) -> str:
+        """Return a vector of a type with the given lanes."""
+        return self.dialect.build_vector.format(type=kind, parts=", ".join(parts))
+
+    def aligned(self, dtype: DataType) -> str:
+        """Return what an array of lanes is declared with, so that it can be copied as a whole."""
+        size = min(16, dtype.element.nbytes * dtype.lanes)
+        return (
+            f"__align__({size}) " if self.dialect.name == "cuda" and size in (2, 4, 8, 16) else ""
+        )
+
+    # -- small types
+
+    def is_narrow(self, dtype: DataType) -> bool:
+        """True if a float dtype is computed in float32."""
+        return dtype.is_float and dtype.bits < 32
+
+    def narrowed(self, written: Piece, dtype: DataType) -> Piece:
+        """Convert the result of integer arithmetic to its own type: C computes small types as
+        int.
+        """
+        if dtype.is_integer and dtype.bits < 8:
+            return f"{self.file.helper('wrap_' + short(dtype))}({written[0]})", ATOM
+        if dtype.is_integer and dtype.bits < 32:
+            return f"({self.type(dtype)})({written[0]})", UNARY
+        return written
+
+    def to_float(self, written: str, dtype: DataType) -> str:
+        """Convert a value of a narrow float dtype to float."""
+        name = self.dialect.to_float.get(short(dtype))
+        if name is None:
+            name = self.file.helper(short(dtype) + "_to_f32")
+        self.file.use(dtype)
+        return f"{name}({written})"
+
+    def widened(self, expr: PrimExpr, least: int = 0) -> str:
+        """Convert a float operand to the type in which it is computed: below 32 bits to float."""
+        if not self.is_narrow(expr.dtype):
+            return self.text(expr, least)
+        if isinstance(expr, FloatImm):
+            value = float(expr.dtype.element.numpy().type(expr.value))
+            return self.dialect.float_text(value, FLOAT32)
+        return self.to_float(self.text(expr), expr.dtype)
+
+    def shortened(self, written: str, dtype: DataType) -> Piece:
+        """Convert a float result to its own type."""
+        if not self.is_narrow(dtype):
+            return written, ATOM
+        name = self.dialect.from_float.get(short(dtype))
+        if name is None:
+            name = self.file.helper("f32_to_" + short(dtype))
+        self.file.use(dtype)
+        return f"{name}({written})", ATOM
+
+    # -- functions
+
+    def math_name(self, name: str, dtype: DataType) -> str:
+        """Return the dialect's function of a mathematical operator for floats."""
+        if self.fast_math and dtype.bits <= 32 and name in self.dialect.fast_names:
+            return self.dialect.fast_names[name]
+        found = self.dialect.math_names.get(name, name)
+        return found if dtype.bits == 64 else found + self.dialect.math_suffix
+
+    def function(self, name: str, args: list[PrimExpr], dtype: DataType) -> Piece:
+        """Call a mathematical function on floats."""
+        arguments = ", ".join([self.widened(arg) for arg in args])
+        return self.shortened(f"{self.math_name(name, dtype)}({arguments})", dtype)

@@ -1,0 +1,276 @@
+"""Writes accesses to several neighbouring elements as one load or store, where index and alignment
+allow it: up to 128 bits in CUDA C, a vector of up to 16 lanes in OpenCL C.
+
+Kernels take pointers to memory that is aligned to 16 bytes, which the launching side checks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilesmith.codegen.gpu.memory import element, packed_helper, place, pointer_to
+from tilesmith.codegen.gpu.rules import SUM
+from tilesmith.codegen.gpu.values import Values
+from tilesmith.ir import And, Call, IntImm, Or, PrimExpr, Ramp, Select
+from tilesmith.ir.queries import is_call
+from tilesmith.ir.structural import structural_equal
+from tilesmith.runtime.dtype import DataType
+from tilesmith.runtime.packed_elements import is_packed
+from tilesmith.tir.expr import BufferLoad
+from tilesmith.tir.queries import loads
+from tilesmith.tir.stmt import BufferStore
+
+__all__ = ["access_alignment", "load_vectors", "store_vector"]
+
+
+def _first_place(access: BufferLoad | BufferStore) -> PrimExpr | None:
+    """Return the index of the first of neighbouring elements, in units of the buffer's dtype; None
+    where they are not neighbours.
+    """
+    if len(access.indices) != 1:
+        return None
+    index = access.indices[0]
+    if index.dtype.lanes == 1:
+        return index
+    is_dense = isinstance(index, Ramp) and isinstance(index.stride, IntImm)
+    return index.base if is_dense and index.stride.value == 1 else None
+
+
+def _lanes(access: BufferLoad | BufferStore) -> int:
+    value = access.value if isinstance(access, BufferStore) else access
+    return value.dtype.lanes
+
+
+def access_alignment(emit: Values, access: BufferLoad | BufferStore) -> int:
+    """Return the bytes to which a vector access is aligned; 0 where lanes are accessed one by
+    one.
+    """
+    buffer = access.buffer
+    element, lanes = buffer.dtype.element, _lanes(access)
+    scope = buffer.data.storage_scope.partition(".")[0]
+    is_whole = not is_packed(element) and not element.is_bool and lanes & (lanes - 1) == 0
+    if lanes < 2 or not is_whole or scope not in ("", "global", "shared"):
+        return 0
+    if access.predicate is not None or buffer.data in emit.volatile:
+        return 0
+    first = _first_place(access)
+    if first is None:
+        return 0
+    multiple = emit.facts.multiple_of(first) * buffer.dtype.lanes
+    size = lanes * element.nbytes
+    if multiple == 0:
+        return min(size, emit.dialect.access_bytes)
+    step = (multiple & -multiple) * element.nbytes
+    return min(step, size, emit.dialect.access_bytes)
+
+
+def _pieces(emit: Values, dtype: DataType, alignment: int) -> tuple[str, int] | None:
+    """Return the type of one access to lanes of a vector, and how many it holds; None where lanes
+    are accessed one by one.
+    """
+    element = dtype.element
+    lanes = min(dtype.lanes, alignment // element.nbytes)
+    if emit.dialect.name == "opencl":
+        lanes = min(16, dtype.lanes)  # vloadn needs no alignment
+        return emit.dialect.vector_type(element.with_lanes(lanes)), lanes
+    if lanes < 2:
+        return None
+    native = emit.dialect.vector_type(element.with_lanes(lanes))
+    if native:
+        return native, lanes
+    size = lanes * element.nbytes
+    if size > 16:
+        lanes, size = lanes * 16 // size, 16
+        native = emit.dialect.vector_type(element.with_lanes(lanes))
+    words = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
+    return (native or words[size]), lanes
+
+
+def _address(emit: Values, access: BufferLoad | BufferStore, offset: int) -> str:
+    """Return the text `A + i + 4` of a vector access's piece."""
+    buffer = access.buffer
+    first = _first_place(access)
+    assert first is not None
+    base = pointer_to(emit, buffer.data, buffer.dtype.element)
+    unit = buffer.dtype.lanes
+    if isinstance(first, IntImm):
+        start = first.value * unit + offset
+        return f"{base} + {start}" if start else base
+    index = emit.scalar(first, SUM, "place") if unit == 1 and not offset else (
+        emit.scalar(first, SUM if unit == 1 else 15, "place")
+    )  # fmt: skip
+    index = index if unit == 1 else f"{index} * {unit}"
+    return f"{base} + {index}" + (f" + {offset}" if offset else "")
+
+
+def _one_load(emit: Values, load: BufferLoad, kind: str, lanes: int, offset: int,
+              alignment: int) -> str:  # fmt: skip
+    address = _address(emit, load, offset)
+    space = emit.spaces.get(load.buffer.data, "")
+    size = lanes * load.dtype.element.nbytes
+    if emit.dialect.name == "opencl" and alignment < size:
+        return f"vload{lanes}(0, {address})"
+    simple = address.replace("_", "").isalnum()
+    return f"*(const {space}{kind}*){address if simple else f'({address})'}"
+
+
+def load_vectors(emit: Values, *roots: PrimExpr) -> None:
+    """Load the vectors that a statement reads into variables, which rules find in
+    `emit.loaded`. What stands in a branch that may not be taken stays there.
+    """
+    waiting: list[Any] = list(roots)
+    seen: set[int] = set()
+    found: list[BufferLoad] = []
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, PrimExpr):
+            continue
+        seen.add(id(node))
+        if isinstance(node, (Select, And, Or)) or is_call(node, "tir.if_then_else"):
+            first = node.args[0] if isinstance(node, Call) else (
+                node.condition if isinstance(node, Select) else node.a
+            )  # fmt: skip
+            waiting.append(first)
+        elif is_call(node, "tir.address_of") or is_call(node, "tir.checked"):
+            continue
+        else:
+            if isinstance(node, BufferLoad):
+                found.append(node)
+            node.for_each_child(waiting.append)
+    for load in reversed(found):
+        alignment = access_alignment(emit, load)
+        if not alignment:
+            continue
+        same = [
+            other for other in found
+            if id(other) in emit.loaded and other.buffer is load.buffer
+            and structural_equal(other.indices[0], load.indices[0])
+        ]  # fmt: skip
+        if same:
+            emit.loaded[id(load)] = emit.loaded[id(same[0])]
+            continue
+        _load_vector(emit, load, alignment)
+
+
+def _load_vector(emit: Values, load: BufferLoad, alignment: int) -> None:
+    chosen = _pieces(emit, load.dtype, alignment)
+    if chosen is None:
+        return
+    kind, lanes = chosen
+    emit.file.use(load.dtype)
+    native = emit.dialect.vector_type(load.dtype)
+    hint = load.buffer.name.rstrip("0123456789_") + "_value"
+    if native and lanes == load.dtype.lanes:
+        text = _one_load(emit, load, kind, lanes, 0, alignment)
+        name = emit.out.fresh(hint)
+        emit.out.write(f"const {native} {name} = {text};")
+        emit.loaded[id(load)] = name
+        return
+    name = emit.out.fresh(hint)
+    total, element = load.dtype.lanes, load.dtype.element
+    if native or emit.dialect.name == "opencl":  # more pieces than one
+        if native:
+            return
+        emit.out.write(f"{emit.type(element)} {name}[{total}];")
+        for start in range(0, total, lanes):
+            text = _one_load(emit, load, kind, lanes, start, alignment)
+            emit.out.write(f"vstore{lanes}({text}, 0, {name}{f' + {start}' if start else ''});")
+        emit.loaded[id(load)] = name
+        return
+    emit.out.write(f"{emit.aligned(load.dtype)}{emit.type(element)} {name}[{total}];")
+    for start in range(0, total, lanes):
+        text = _one_load(emit, load, kind, lanes, start, alignment)
+        there = f"({name} + {start})" if start else name
+        emit.out.write(f"*({kind}*){there} = {text};")
+    emit.loaded[id(load)] = name
+
+
+# -- stores
+
+
+def store_vector(emit: Values, stmt: BufferStore) -> None:
+    """Write a store of several lanes. Statement and loads have begun."""
+    alignment = access_alignment(emit, stmt)
+    chosen = _pieces(emit, stmt.value.dtype, alignment) if alignment else None
+    if chosen is not None:
+        kind, lanes = chosen
+        if lanes == stmt.value.dtype.lanes and emit.dialect.vector_type(stmt.value.dtype) == kind:
+            _store_whole(emit, stmt, kind, alignment)
+            return
+        _store_pieces(emit, stmt, kind, lanes, alignment)
+        return
+    _store_lanes(emit, stmt)
+
+
+def _store_whole(emit: Values, stmt: BufferStore, kind: str, alignment: int) -> None:
+    address = _address(emit, stmt, 0)
+    known = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    if known is None:
+        parts = [emit.at_lane(stmt.value, lane) for lane in range(stmt.value.dtype.lanes)]
+        known = emit.built(kind, parts)
+    _one_store(emit, stmt, kind, stmt.value.dtype.lanes, address, known, alignment)
+
+
+def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: str, value: str,
+               alignment: int) -> None:  # fmt: skip
+    space = emit.spaces.get(stmt.buffer.data, "")
+    if emit.dialect.name == "opencl" and alignment < lanes * stmt.value.dtype.element.nbytes:
+        emit.out.write(f"vstore{lanes}({value}, 0, {address});")
+        return
+    simple = address.replace("_", "").isalnum()
+    emit.out.write(f"*({space}{kind}*){address if simple else f'({address})'} = {value};")
+
+
+def _store_pieces(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignment: int) -> None:
+    dtype = stmt.value.dtype
+    known = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    name = known
+    if name is None or emit.dialect.vector_type(dtype):
+        parts = [emit.at_lane(stmt.value, lane) for lane in range(dtype.lanes)]
+        name = emit.out.fresh("values")
+        listed = ", ".join(parts)
+        emit.out.write(
+            f"{emit.aligned(dtype)}{emit.type(dtype.element)} {name}[{dtype.lanes}] = {{{listed}}};"
+        )
+    for start in range(0, dtype.lanes, lanes):
+        there = f"{name} + {start}" if start else name
+        if emit.dialect.name == "opencl":
+            value = f"vload{lanes}(0, {there})"
+        else:
+            value = f"*({kind}*)({there})" if start else f"*({kind}*){there}"
+        _one_store(emit, stmt, kind, lanes, _address(emit, stmt, start), value, alignment)
+
+
+def _store_lanes(emit: Values, stmt: BufferStore) -> None:
+    """Store lane by lane; all are read before one is written where the store reads its buffer."""
+    dtype = stmt.value.dtype
+    values: list[str] = []
+    if _overlaps(stmt):
+        name = emit.define_vector("values", stmt.value)
+        values = [emit.part(name, dtype, lane) for lane in range(dtype.lanes)]
+    for lane in range(dtype.lanes):
+        value = values[lane] if values else emit.at_lane(stmt.value, lane)
+        emit.lane = lane
+        store_lane(emit, stmt, value)
+        emit.lane = None
+
+
+def store_lane(emit: Values, stmt: BufferStore, value: str) -> None:
+    """Write the store of one lane, or of a scalar."""
+    condition = f"if ({emit.text(stmt.predicate)}) " if stmt.predicate is not None else ""
+    if is_packed(stmt.buffer.dtype):
+        base, index = place(emit, stmt)
+        helper = packed_helper(emit, "store", stmt)
+        emit.out.write(f"{condition}{helper}({base}, {index}, {value});")
+    else:
+        emit.out.write(f"{condition}{element(emit, stmt)} = {value};")
+
+
+def _overlaps(stmt: BufferStore) -> bool:
+    """True if a vector store reads its own buffer at other indices than those it writes."""
+    index = stmt.indices[0] if stmt.indices else None
+    for load in loads(stmt.value):
+        if load.buffer.data is stmt.buffer.data:
+            if load.buffer is not stmt.buffer or not structural_equal(load.indices[0], index):
+                return True
+    return False
