@@ -85,7 +85,8 @@ class BlockMemory:
 class SlotMemory:
     """Slots of a device's memory, whose addresses are in an array of the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, device_type: int) -> None:
+        self._device_type = const(device_type, "int64")
         self._table, self._address = pointer_table("workspace_table"), Var("workspace", "int64")
         self._device = Var("device", "int64")
         self.params = [self._address, self._device]
@@ -108,7 +109,7 @@ class SlotMemory:
             ]
             name = "tilesmith.runtime.copy_on_device"
             size_ = cast("int64", size)
-            return Evaluate(packed_call("int32", name, self._device, *words, size_))
+            return Evaluate(packed_call("int32", name, self._device_type, self._device, *words, size_))
 
         return Step(emit, [source, target])
 

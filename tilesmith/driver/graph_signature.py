@@ -134,7 +134,8 @@ def sizes_function(
         BufferStore(buffer, cast("int64", substitute(extent, mapping)), [const(k, "int64")])
         for k, extent in enumerate(extents)
     ]
-    attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True}
+    attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True,
+             "tir.any_device": True}  # fmt: skip
     return PrimFunc([*params, buffer], stmt_seq(*stores), attrs=attrs)
 
 
