@@ -22,6 +22,8 @@ from tilesmith.support.packages import Package, install_command
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tilesmith.runtime.devices import Device
+
 
 def has_module(name: str) -> bool:
     """Return whether a module can be found; imports its parents, but not the module itself."""
@@ -102,6 +104,40 @@ def _run_a_loop(kind: str) -> str:
     built(source, result)
     values = result.numpy().tolist()
     return "" if values == [0, 2, 4, 6] else f"wrong result: {values}"
+
+
+DEVICE_KINDS = ("cuda", "opencl")
+"""Kinds of devices that have a runtime, besides the CPU."""
+
+
+def examine_devices() -> list[dict[str, Any]]:
+    """Return the devices of each kind; for a kind without any, why that is so."""
+    from tilesmith.runtime.devices import DEVICE_APIS, device
+
+    found: list[dict[str, Any]] = []
+    for kind in DEVICE_KINDS:
+        try:
+            api = DEVICE_APIS[kind]
+            problem = api.problem()
+            found += [_device_row(device(kind, number)) for number in range(api.count())]
+        except Exception as error:  # the report must not fail because of what it reports
+            problem = f"{type(error).__name__}: {reason_of(error)}"
+        if problem:
+            found.append({"device": kind, "problem": " ".join(problem.split())})
+    return found
+
+
+def _device_row(one: Device) -> dict[str, Any]:
+    return {
+        "device": f"{one.type}({one.device_id})",
+        "problem": "",
+        "name": one.device_name,
+        "kind": one.device_kind,
+        "compute_version": one.compute_version,
+        "driver_version": one.driver_version,
+        "processors": one.multi_processor_count,
+        "memory_bytes": one.total_global_memory,
+    }
 
 
 def examine_cache() -> dict[str, Any]:
@@ -186,6 +222,7 @@ def examine() -> dict[str, Any]:
         "thread_runtime": "pool" if knobs.thread_runtime == "auto" else knobs.thread_runtime,
         "cache": examine_cache(),
         "machine": examine_machine(),
+        "devices": examine_devices(),
         "packages": packages,
         "targets": [asdict(state) for state in states],
     }
@@ -246,7 +283,23 @@ def _print(found: dict[str, Any]) -> None:
     targets = Table("target", "works", "")
     for state in found["targets"]:
         targets.add_row(state["kind"], "yes" if state["works"] else "no", state["detail"])
-    console.print(packages, targets, _machine_table(found["machine"]), markup=False)
+    devices = _device_table(found["devices"])
+    console.print(packages, targets, devices, _machine_table(found["machine"]), markup=False)
+
+
+def _device_table(rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table("device", "name", "version", "driver", "processors", "memory")
+    for row in rows:
+        if row["problem"]:
+            table.add_row(row["device"], row["problem"], "", "", "", "")
+            continue
+        table.add_row(
+            row["device"], f"{row['name']} ({row['kind']})", row["compute_version"],
+            row["driver_version"], str(row["processors"]), f"{row['memory_bytes'] / 2**30:.1f} GiB",
+        )  # fmt: skip
+    return table
 
 
 def _machine_table(machine: dict[str, Any]) -> Table:

@@ -104,7 +104,7 @@ class NDArray(tvm_ffi.Tensor):
             return self._contents()
         host = empty(self.shape, self.dtype)
         self.device.api.copy(self, host)
-        return host._contents()
+        return host._contents() if is_packed(self.dtype) else host.numpy_view()
 
     def _contents(self) -> ndarray:
         """Return the contents of a tensor on the host as a new numpy array."""
@@ -209,7 +209,7 @@ class NDArray(tvm_ffi.Tensor):
         elif self.__dlpack_device__()[0] == 1:
             self._fill(source)
         else:
-            array(source, dtype=self.dtype).copyto(self)
+            _on_host(source, self.dtype).copyto(self)
         return self
 
     def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
@@ -476,9 +476,22 @@ def array(
             f"a tensor of '{wanted}' is made of arrays whose last axis has the size "
             f"{wanted.lanes}, got the shape {arr.shape}"
         )
+    if target.device_type != 1:
+        return _on_host(arr, wanted).copyto(target, mem_scope)
     host = empty_cpu(tuple(shape), wanted)
     host._fill(arr)
-    return host if target.device_type == 1 else host.copyto(target, mem_scope)
+    return host
+
+
+def _on_host(source: numpy.ndarray, dtype: DataType) -> NDArray:
+    """Return a compact tensor with the contents of an array, over its memory where possible."""
+    flags = source.flags
+    if dtype.lanes == 1 and flags.c_contiguous and flags.writeable and not is_packed(dtype):
+        if source.dtype == dtype.numpy() and source.dtype.isnative:
+            return from_numpy(source)
+    host = empty_cpu(source.shape if dtype.lanes == 1 else source.shape[:-1], dtype)
+    host._fill(source)
+    return host
 
 
 def _shareable(tensor: Any) -> Any:

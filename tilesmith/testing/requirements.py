@@ -267,6 +267,7 @@ Feature("arm_dot", "Arm dot products", run_time_check=_cpu_has("dotprod"))
 Feature("libtorch", "PyTorch", run_time_check=_package("torch"))
 Feature("tflite", "TensorFlow Lite", run_time_check=_package("tflite"))
 Feature("rpc", "sessions on other machines")
+Feature("c_compiler", "a C compiler", run_time_check=_program("cc"))
 Feature("qemu", "QEMU for Arm", run_time_check=_program("qemu-system-arm"))
 for _name in (
     "aarch64_sme", "aarch64_sve", "aprofile_aem_fvp", "cmsisnn", "corstone300", "cublas",

@@ -39,7 +39,7 @@ __all__ = [
     "Active", "Driver", "LoadedModule", "address_of", "attribute", "check", "context_of",
     "device_count", "driver", "driver_version", "ensure_context", "find_driver",
     "function_attribute", "function_of", "is_lost", "launch_address", "load_module", "problem",
-    "set_function_attribute", "unload", "unload_module",
+    "set_function_attribute", "still_serves", "unload", "unload_module",
 ]  # fmt: skip
 
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -148,9 +148,15 @@ def unload() -> None:
 
 
 def problem() -> str:
-    """Return why there is no CUDA device here; "" if there is one."""
+    """Return why there is no CUDA device here, and what to do; "" if there is one."""
     find_driver()
-    return _state.problem
+    return f"{_state.problem}; {_advice()}" if _state.problem else ""
+
+
+def _advice() -> str:
+    """Return what to do about the problem."""
+    is_without_driver = _state.driver is None and "NO_DEVICE" not in _state.problem
+    return _INSTALL if is_without_driver else ADVICE[NO_DEVICE]
 
 
 def device_count() -> int:
@@ -162,8 +168,9 @@ def driver() -> Driver:
     """Return the driver; NoDeviceError if there is none here."""
     found = _state.driver or find_driver()
     if found is None:
-        advice = ADVICE.get(NO_DEVICE, "") if "NO_DEVICE" in _state.problem else _INSTALL
-        raise NoDeviceError(f"no device of type 'cuda' can be used: {_state.problem}", notes=advice)
+        raise NoDeviceError(
+            f"no device of type 'cuda' can be used: {_state.problem}", notes=(_advice(),)
+        )
     if found.process != os.getpid():
         raise DeviceError(
             "CUDA was started before this process was forked, and cannot be used in it",
@@ -230,6 +237,15 @@ def lost_error(device_id: int, message: str = "") -> DeviceLostError:
 def is_lost(device_id: int) -> bool:
     """True if a fault has made a device unusable in this process."""
     return device_id in _state.lost
+
+
+def still_serves(found: Driver, device_id: int) -> bool:
+    """True if a driver can still be asked to release what it gave of a device: not after a fault,
+    and not in a fork of the process.
+    """
+    return (
+        found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
+    )
 
 
 def _current_device(found: Driver) -> int:

@@ -10,7 +10,6 @@ the tensors made under it.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 
@@ -22,7 +21,7 @@ from tilesmith.runtime.cuda.driver import (
     check,
     context_of,
     error_of,
-    is_lost,
+    still_serves,
 )
 from tilesmith.runtime.cuda.entry_points import PoolLocation, PoolProperties
 from tilesmith.runtime.cuda.statuses import OUT_OF_MEMORY
@@ -92,7 +91,7 @@ class DeviceAllocation:
         earlier work is raised where a program calls, not where a tensor dies.
         """
         found, device_id = self._found, self.device_id
-        if is_lost(device_id) or found.process != os.getpid():
+        if not still_serves(found, device_id):
             return
         with Active(device_id):
             if not self._pool:
@@ -120,7 +119,7 @@ class HostAllocation:
 
     def release(self) -> None:
         """Free the memory; work on the device that uses it is waited for."""
-        if not is_lost(self._device_id) and self._found.process == os.getpid():
+        if still_serves(self._found, self._device_id):
             with Active(self._device_id) as found:
                 found.cuCtxSynchronize()
                 self._free(self.address)

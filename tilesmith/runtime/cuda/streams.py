@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tilesmith.runtime.cuda.driver import Active, Driver, check, is_lost
+from tilesmith.runtime.cuda.driver import Active, Driver, check, still_serves
 from tilesmith.runtime.devices import DEVICE_TYPES, Timer
 from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
@@ -145,7 +145,7 @@ class Event:
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)
-        if handle and not is_lost(self.device_id):
+        if handle and still_serves(self._found, self.device_id):
             self._found.cuEventDestroy(handle)
 
 

@@ -15,7 +15,14 @@ import itertools
 from collections import deque
 from typing import Any
 
-from tilesmith.runtime.opencl.platforms import checked, context, device, package, queue
+from tilesmith.runtime.opencl.platforms import (
+    checked,
+    context,
+    device,
+    known_queue,
+    package,
+    queue,
+)
 from tilesmith.support.errors import DeviceError, UnsupportedError
 
 __all__ = [
@@ -60,9 +67,9 @@ class SharedAllocation:
 
     def release(self) -> None:
         """Free the memory behind the work that this thread has given."""
-        cl = package()
-        now = queue(self.device_id)
-        waits = None if now == self._queue else [cl.enqueue_marker(now)]
+        now = known_queue(self.device_id)
+        is_other = now is not None and now != self._queue
+        waits = [package().enqueue_marker(now)] if is_other else None
         self._memory.enqueue_release(self._queue, wait_for=waits)
 
 

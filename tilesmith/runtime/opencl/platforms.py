@@ -26,7 +26,7 @@ from tilesmith.support.knobs import knobs
 
 __all__ = [
     "OPENCL", "checked", "context", "create_queue", "device", "device_count", "finish",
-    "free_queue", "package", "problem", "queue", "queue_of", "select_queue",
+    "free_queue", "known_queue", "package", "problem", "queue", "queue_of", "select_queue",
 ]  # fmt: skip
 
 OPENCL = DEVICE_TYPES["opencl"]
@@ -147,6 +147,12 @@ def queue(device_id: int) -> Any:
                 _state.queues[device_id] = _new_queue(own, device_id)
             made = _state.queues[device_id]
     return made
+
+
+def known_queue(device_id: int) -> Any:
+    """Return the queue of this thread for a device if it is there, else None; raises nothing."""
+    stream = current_stream(OPENCL, device_id)
+    return _state.streams.get(stream, (0, None))[1] if stream else _state.queues.get(device_id)
 
 
 def _new_queue(owner: Any, device_id: int) -> Any:
