@@ -19,6 +19,7 @@ from tilesmith.runtime.opencl.platforms import (
     checked,
     context,
     device,
+    finish,
     known_queue,
     package,
     queue,
@@ -49,24 +50,35 @@ def has_shared_memory(device_id: int) -> bool:
     return bool(found & (capabilities.COARSE_GRAIN_BUFFER | capabilities.FINE_GRAIN_BUFFER))
 
 
+def _forgets_pointers(device_id: int) -> bool:
+    """True for PoCL, which reads the list of pointers of clEnqueueSVMFree after that call has
+    returned, when its caller's memory holds something else (seen in version 3.0).
+    """
+    return bool(device(device_id).platform.name == "Portable Computing Language")
+
+
 class SharedAllocation:
     """Shared virtual memory."""
 
-    __slots__ = ("_memory", "_queue", "address", "device_id")
+    __slots__ = ("_frees_at_once", "_memory", "_queue", "address", "device_id")
 
     def __init__(self, size: int, device_id: int) -> None:
         cl = package()
         self._queue = queue(device_id)
         flags = cl.svm_mem_flags.READ_WRITE
         with checked(f"clSVMAlloc, {size} bytes", device_id):
-            self._memory = cl.SVMAllocation(
-                context(device_id), size, _ALIGNMENT, flags, queue=self._queue
-            )
+            self._frees_at_once = _forgets_pointers(device_id)
+            of = None if self._frees_at_once else self._queue
+            self._memory = cl.SVMAllocation(context(device_id), size, _ALIGNMENT, flags, queue=of)
         self.device_id = device_id
         self.address = int(self._memory.svm_ptr)
 
     def release(self) -> None:
         """Free the memory behind the work that this thread has given."""
+        if self._frees_at_once:
+            finish(self.device_id)
+            self._memory.release()
+            return
         now = known_queue(self.device_id)
         is_other = now is not None and now != self._queue
         waits = [package().enqueue_marker(now)] if is_other else None
