@@ -33,6 +33,9 @@ Rule = Callable[[Schedule, Target], Schedule | None]
 DEVICE_RULES: list[str | Rule] = []
 """Rules in the order in which they are tried, each a function or its place ("module:attr")."""
 
+_LOOPS_OF_THREADS = 2
+"""Those of blocks and of threads are outermost."""
+
 
 def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
     """Apply the first rule that takes the function, else spread its blocks over threads."""
@@ -72,11 +75,11 @@ def _scheduled(sch: Schedule, block: BlockRV, threads: int) -> Schedule:
             return sch
     except ScheduleError:  # it is no longer there
         return sch
+    if _reduces(sch, block):  # a thread stores its sum once, at the end
+        block = sch.cache_write(block, 0, "local")
     thread = schedule_block(sch, block, threads)
-    if _reduces(sch, block):
-        return _attempt(sch, block, partial(_sum_in_registers, block=block, thread=thread))
     for producer in sch.get_producers(block):
-        if _reduces(sch, producer) and len(sch.get_consumers(producer)) == 1:
+        if _is_read_once(sch, producer):
             sch = _attempt(sch, producer, partial(_take_in, producer=producer, thread=thread))
     return sch
 
@@ -100,27 +103,27 @@ def _reduces(sch: Schedule, block: BlockRV) -> bool:
     return node.init is not None and is_plain and IterVarType.CommReduce in kinds
 
 
-def _sum_in_registers(sch: Schedule, block: BlockRV, thread: LoopRV) -> None:
-    """Let a thread store its sum once, at the end."""
-    stored = sch.cache_write(block, 0, "local")
-    sch.reverse_compute_at(stored, thread, preserve_unit_loops=True)
+def _is_read_once(sch: Schedule, block: BlockRV) -> bool:
+    """Return whether a block is a reduction whose only reader runs as often as it has elements."""
+    readers = sch.get_consumers(block)
+    return (
+        _reduces(sch, block)
+        and len(readers) == 1
+        and _same_elements(sch.get(block), sch.get(readers[0]))
+    )
 
 
 def _take_in(sch: Schedule, producer: BlockRV, thread: LoopRV) -> None:
     """Compute a reduction in the thread that reads it, which must be the only one."""
-    consumers = sch.get_consumers(producer)
-    if not _same_elements(sch.get(producer), sch.get(consumers[0])):
-        raise ScheduleError("several threads read what one of them would sum up")
     sch.compute_at(producer, thread, preserve_unit_loops=True)
     node = sch.get(producer)
-    depth = len(sch.get_loops(consumers[0])) - 1
     realize = sch.cursor(producer).stmt
     parallel = [
         value
         for one, value in zip(node.iter_vars, realize.iter_values)
         if one.iter_type == IterVarType.DataPar
     ]
-    for loop in sch.get_loops(producer)[depth:]:
+    for loop in sch.get_loops(producer)[_LOOPS_OF_THREADS:]:
         of = sch.get(loop)
         if _uses_any(parallel, of.loop_var) and not _is_one(of.extent):
             raise ScheduleError("a thread reads several elements of what it would sum up")

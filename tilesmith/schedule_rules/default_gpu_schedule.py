@@ -25,6 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+_FEWEST_THREADS = 32
+"""Blocks of fewer threads waste the device; then the last block does too much rather."""
+
+
 def thread_count(target: Any) -> int:
     """Return the number of threads of a block; 0 for a target without threads."""
     if target is None:
@@ -56,7 +60,9 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
     extent = sch.get(fused).extent
     if len(spatial) > 1 and isinstance(extent, IntImm):
         # The block recovers the fused iterators by div and mod; a predicate would hide that.
-        threads = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
+        exact = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
+        if exact >= _FEWEST_THREADS or extent.value <= threads:
+            threads = exact
     bx, tx = sch.split(fused, [None, threads])
     sch.bind(bx, "blockIdx.x")
     sch.bind(tx, "threadIdx.x")
