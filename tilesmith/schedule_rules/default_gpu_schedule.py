@@ -60,7 +60,8 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
     extent = sch.get(fused).extent
     if len(spatial) > 1 and isinstance(extent, IntImm):
         # The block recovers the fused iterators by div and mod; a predicate would hide that.
-        exact = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
+        most = max(1, min(threads, extent.value))
+        exact = next(n for n in range(most, 0, -1) if not extent.value % n)
         if exact >= _FEWEST_THREADS or extent.value <= threads:
             threads = exact
     bx, tx = sch.split(fused, [None, threads])

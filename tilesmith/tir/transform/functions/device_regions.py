@@ -102,8 +102,9 @@ class _Splitter(Rewriter):
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
         declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
+        outside = set(params)
         for buffer in reversed(buffers(body)):
-            if buffer not in declared:
+            if buffer not in declared and buffer.data in outside:  # else it is allocated inside
                 body = DeclBuffer(buffer, body)
         attrs = {
             "target": region.node,
