@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import tilesmith
+from tilesmith.runtime.ffi import tensor_at
 from tilesmith.script import tir as T
-from tilesmith.support.errors import UnsupportedError, VerifyError
+from tilesmith.support.errors import TargetError, UnsupportedError, VerifyError
 from tilesmith.target import Target
 
 
@@ -36,16 +37,24 @@ def test_kernels_are_imported_by_the_host(target, tmp_path):
     assert wanted in kernels.get_source() and "%ctaid.x" in kernels.get_source("ptx")
     assert "@__tvm_ffi_twice" in module.get_source("ll")
     kernels.save(tmp_path / "kernels.ptx")
-    with pytest.raises(UnsupportedError, match="no object code to export"):
-        module.export_library(tmp_path / "library.so")
+    assert "call_cpacked" not in module.get_source("ll")  # launchers are called by their symbols
+    assert "@__tilesmith_launch_" in module.get_source("ll")
 
 
-def test_a_call_names_what_is_missing():
+def test_a_call_names_what_is_missing(tmp_path):
+    """Building, saving and loading need no GPU; only calls do."""
     module = tilesmith.build(twice, target="nvptx")
+    module.export_library(tmp_path / "library.so")
     tensor = tilesmith.nd.array(np.zeros(1024, "float32"))
-    for call in (module, module["twice"], module.time_evaluator("twice")):
-        with pytest.raises(UnsupportedError, match="no runtime for devices of type 'cuda'"):
-            call(tensor, tensor)
+    # tensors on a GPU that is not there
+    absent = tensor_at(tensor, tensor.data_ptr(), (2, 0), (1024,), tensor.dtype)
+    for each in (module, tilesmith.runtime.load_module(tmp_path / "library.so")):
+        for call in (each["twice"], each.time_evaluator("twice")):
+            with pytest.raises(TargetError, match="must be on cuda .*, got cpu"):
+                call(tensor, tensor)
+            if not tilesmith.cuda(0).exist:
+                with pytest.raises(UnsupportedError, match="no device of type 'cuda' can be used"):
+                    call(absent, absent)
 
 
 def test_loops_of_a_device_need_threads():

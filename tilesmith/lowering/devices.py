@@ -8,10 +8,9 @@ imports a module that shows the code. Building needs no device: a call without o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesmith.codegen import build as generate
-from tilesmith.codegen.gpu.launchers import Launchers, launchers_of
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
@@ -26,6 +25,9 @@ from tilesmith.support.errors import MissingDependencyError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
+
+if TYPE_CHECKING:
+    from tilesmith.codegen.gpu.launchers import Launchers
 
 __all__ = ["build_for_device", "generate_with_kernels", "host_of"]
 
@@ -64,6 +66,8 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
     kind = type_name(target.get_target_device_type())
     can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
     if can_launch:
+        from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
+
         launchers = launchers_of(kind, list(kernels.values()), code.get_source())
         called = call_launchers(others, launchers)
         others = dict(called.functions)
@@ -93,7 +97,7 @@ def _objects(
     def make() -> list[bytes]:
         architecture = str(target.attrs.get("arch", ""))
         container = CodeContainer(
-            launchers.kind, architecture, launchers.kernels, _parts(code)
+            launchers.kind, architecture, launchers.kernels, _parts(code), _options(target)
         )
         return [launchers.object(container, host)]
 
@@ -113,7 +117,7 @@ def _parts(code: Module) -> dict[str, bytes]:
         try:
             parts[name] = code.get_content(name)
         except MissingDependencyError as error:
-            record_fallback("cuda", "kernels are compiled when they are loaded", str(error))
+            record_fallback("device code", "CUDA C", str(error))
     return parts
 
 
@@ -130,3 +134,9 @@ def _without_runtime(name: str, kind: str) -> Any:
         )
 
     return call
+
+
+def _options(target: Target) -> tuple[str, ...]:
+    """Return what the compiler of CUDA C was told, for when it has to compile again."""
+    is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
+    return ("--use_fast_math",) if is_fast and target.kind.name == "cuda" else ()

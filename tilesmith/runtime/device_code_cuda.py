@@ -16,12 +16,12 @@ from tilesmith.runtime.device_code import (
     KernelLoader,
     LoadedKernels,
     launch_text,
-    recent_launches,
 )
 from tilesmith.runtime.device_container import CLUSTER, COOPERATIVE, DYNAMIC_SHARED, CodeContainer
 from tilesmith.runtime.launch_layout import SIZES
 from tilesmith.support.errors import DeviceError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
+from tilesmith.support.lazy import resolve
 
 __all__ = ["CudaLoader"]
 
@@ -65,11 +65,8 @@ def _load(code: CodeContainer, device_id: int) -> driver.LoadedModule:
     for name, content in code.parts.items():
         if name == "cu":
             if refused is not None:
-                record_fallback(
-                    "cuda", "the compiled kernels do not fit this GPU: compiled again",
-                    str(refused.message),
-                )  # fmt: skip
-            content = _compiled(content.decode(), device_id)
+                record_fallback("device code", "a cubin that does not fit", str(refused.message))
+            content = _compiled(content.decode(), device_id, code.options)
         try:
             return driver.load_module(content, device_id)
         except DeviceError as error:
@@ -87,11 +84,12 @@ def architecture_of(device_id: int) -> str:
     return f"sm_{major}{minor}"
 
 
-def _compiled(source: str, device_id: int) -> bytes:
-    """Compile CUDA source for a GPU."""
-    from tilesmith.runtime.cuda.compiler import compile_source
-
-    return compile_source(source, architecture_of(device_id))
+def _compiled(source: str, device_id: int, options: Sequence[str]) -> bytes:
+    """Compile CUDA source for a GPU. The compiler belongs to the code generator, which a machine
+    with the runtime alone may lack.
+    """
+    compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
+    return bytes(compile_source(source, architecture_of(device_id), "cubin", options))
 
 
 class _Loaded(LoadedKernels):
@@ -127,10 +125,9 @@ class _Loaded(LoadedKernels):
         kernel = self.code.kernels[index]
         what = f"launching kernel '{kernel.name}' on cuda({self.device_id}): {launch_text(sizes)}"
         error = driver.error_of(status, what, self.device_id)
-        notes = [*error.notes, *self._passed_limits(index, sizes)]
         if driver.is_lost(self.device_id):
-            names = recent_launches("cuda", self.device_id)
-            notes.append("kernels launched last, newest first: " + ", ".join(names))
+            return error
+        notes = [*error.notes, *self._passed_limits(index, sizes)]
         return type(error)(error.message, notes=notes)
 
     def _passed_limits(self, index: int, sizes: Sequence[int]) -> list[str]:
@@ -146,7 +143,8 @@ class _Loaded(LoadedKernels):
             found.append(f"a block has {threads} threads, this GPU allows {most}")
         else:
             name = "max_threads_per_block"
-            if threads > (most := driver.function_attribute(self.handles[index], name)):
+            most = driver.function_attribute(self.handles[index], name)
+            if 0 < most < threads:
                 found.append(
                     f"a block has {threads} threads, this kernel allows {most} with the registers "
                     "that it uses: launch fewer, or use fewer local variables"

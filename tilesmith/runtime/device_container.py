@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.errors import ArtifactError, TilesmithError
+from tilesmith.support.errors import ArtifactError
 
 __all__ = ["CLUSTER", "COOPERATIVE", "DYNAMIC_SHARED", "CodeContainer", "KernelRecord"]
 
@@ -58,6 +58,8 @@ class CodeContainer:
     kernels: tuple[KernelRecord, ...]
     parts: Mapping[str, bytes]
     """Format ("cubin", "cu", "ptx", "cl") → contents, the one to try first first."""
+    options: tuple[str, ...] = ()
+    """What the compiler of the text is told besides the architecture."""
 
     def pack(self) -> bytes:
         """Return the container as bytes."""
@@ -76,7 +78,7 @@ class CodeContainer:
             start += len(content)
         head = json.dumps({
             "kind": self.kind, "architecture": self.architecture, "kernels": kernels,
-            "parts": places,
+            "parts": places, "options": list(self.options),
         }).encode()  # fmt: skip
         rest = b"".join([head, *self.parts.values()])
         total = _HEAD.size + len(rest)
@@ -88,8 +90,6 @@ class CodeContainer:
         try:
             return _unpack(content)
         except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, TilesmithError):
-                raise
             raise _damaged(f"its head cannot be read: {error}") from error
 
 
@@ -121,13 +121,14 @@ def _unpack(content: bytes | memoryview) -> CodeContainer:
         parts[str(part["format"])] = rest[start : start + size]
     if not parts:
         raise _damaged("it has no code")
-    return CodeContainer(str(head["kind"]), str(head["architecture"]), kernels, parts)
+    options = tuple([str(option) for option in head["options"]])
+    return CodeContainer(str(head["kind"]), str(head["architecture"]), kernels, parts, options)
 
 
 def _kernel(one: Mapping[str, Any]) -> KernelRecord:
     parameters, tags = tuple(one["parameters"]), tuple(one["tags"])
     name, attributes = one["name"], dict(one["attributes"])
-    if not name or not all([isinstance(text, str) for text in (name, *parameters, *tags)]):
+    if not name or not all(isinstance(text, str) for text in (name, *parameters, *tags)):
         raise _damaged("a kernel has no name, or parameters or tags that are not texts")
     for dtype in parameters:
         DataType(dtype)

@@ -63,6 +63,10 @@ KINDS: dict[str, Kind] = {
     "memory": Kind(
         "memory of a device is taken without a pool; each time waits", is_about_code=False
     ),
+    "device code": Kind(
+        "kernels are compiled where they are loaded, not where they are built", is_about_code=False
+    ),
+    "copies": Kind("a kernel waits for all copies in the background, not only for the oldest"),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

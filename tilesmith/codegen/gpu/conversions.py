@@ -77,7 +77,7 @@ def _regrouped(emit: Values, call: Call) -> Piece:
         size = source.element.nbytes * source.lanes
         align = f"__align__({min(16, size)}) " if emit.dialect.name == "cuda" else ""
         aligned = "" if align else f" __attribute__((aligned({min(16, size)})))"
-        listed = ", ".join(parts)
+        listed = emit.listed(parts)
         element = emit.type(source.element)
         emit.out.write(f"{align}{element} {values}[{source.lanes}]{aligned} = {{{listed}}};")
         known = f"(({emit.type(target.element)}*){values})"

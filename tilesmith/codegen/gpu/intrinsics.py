@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.codegen.c.library import MATH_H
-from tilesmith.codegen.gpu.dialect import short
 from tilesmith.codegen.gpu.rules import (
     ATOM,
     BIT_AND,
@@ -25,7 +24,6 @@ from tilesmith.codegen.gpu.rules import (
 )  # fmt: skip
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, StringImm
-from tilesmith.runtime.packed_elements import is_packed
 
 
 @handles(*MATH_H, "rsqrt", "exp10")
@@ -240,15 +238,3 @@ def _packed(emit: Values, call: Call) -> Piece:
         f"'{call.op.name}' calls a function of the host, which a kernel cannot do",
         "call it before or after the kernel, or call device code: T.call_extern",
     )
-
-
-@handles("atomic_add")
-def _atomic_add(emit: Values, call: Call) -> Piece:
-    pointer, value = call.args
-    dtype = value.dtype
-    if dtype.lanes > 1 or is_packed(dtype) or dtype.bits not in (32, 64):
-        raise emit.out.unsupported(f"values of '{dtype}' cannot be added atomically")
-    if emit.dialect.name == "cuda" or short(dtype) in ("i32", "u32"):
-        name = "atomicAdd" if emit.dialect.name == "cuda" else "atomic_add"
-        return f"{name}({emit.text(pointer)}, {emit.text(value)})", ATOM
-    raise emit.out.unsupported(f"values of '{dtype}' cannot be added atomically in OpenCL C 1.2")

@@ -1,10 +1,11 @@
-"""Writes functions: kernels, which the host launches, and functions of the device that they call."""
+"""Writes functions: kernels, which the host launches, and functions that kernels call."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tilesmith.codegen.facts import constant_value
+from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.limits import Extents
 from tilesmith.codegen.gpu.lines import Lines
@@ -34,6 +35,7 @@ class FunctionWriter:
         fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
         self.emit = Values(self.out, functions, fast)
         self.emit.arch = str(target.attrs.get("arch", ""))
+        self.emit.warp_size = int(target.attrs.get("thread_warp_size") or 0)
         self.statements = StatementWriter(self.emit)
         self.dialect = file.dialect
 
@@ -70,6 +72,7 @@ class FunctionWriter:
             self._parameter(var, restrict, var not in written and var not in escaped)
             for var in function.params
         ]
+        self.emit.queues = queues_of_copies(function.body)
         self.statements.visit(function.body)
         return parameters, [*self.out.top, *self.out.lines]
 

@@ -48,9 +48,6 @@ def packed_helper(emit: Values, action: str, access: BufferLoad | BufferStore) -
     """Return the helper that loads or stores an element that shares its byte with others."""
     scope = access.buffer.data.storage_scope.partition(".")[0]
     where = {"": "global", "global": "global", "shared": "local"}.get(scope, "private")
-    if action == "store":
-        emit.file.helper("wrap_" + short(access.buffer.dtype)) if not (
-            access.buffer.dtype.is_float) else None  # fmt: skip
     return emit.file.helper(f"{action}_{short(access.buffer.dtype)}_{where}")
 
 

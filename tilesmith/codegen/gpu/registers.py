@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilesmith.ir import IntImm, PrimExpr, Var
+from tilesmith.ir import Call, IntImm, PrimExpr, Var
 from tilesmith.ir.queries import variables
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
@@ -42,6 +42,15 @@ def indexes_registers(loop: tir.For) -> bool:
             scope = node.buffer.data.storage_scope.partition(".")[0]
             if scope == "local" and derived.intersection(variables(list(node.indices))):
                 return True
+        if isinstance(node, Call) and _takes_registers(node):
+            if derived.intersection(variables(list(node.args))):
+                return True
         if isinstance(node, (PrimExpr, tir.Stmt)):
             node.push_children(waiting)
     return False
+
+
+def _takes_registers(call: Call) -> bool:
+    """True if a call gets a pointer to a thread's registers, or to a fragment of its warp."""
+    pointers = [arg for arg in call.args if isinstance(arg, Var) and arg.dtype.is_handle]
+    return any(one.storage_scope.startswith(("local", "wmma")) for one in pointers)

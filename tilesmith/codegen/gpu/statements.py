@@ -7,6 +7,8 @@ from typing import Any
 import numpy
 
 from tilesmith.codegen.facts import constant_bytes, constant_value, volatile_pointer
+from tilesmith.codegen.gpu.async_copies import begin_wait, end_group
+from tilesmith.codegen.gpu.fragments import declare_fragments, is_fragment
 from tilesmith.codegen.gpu.memory import pointer_space
 from tilesmith.codegen.gpu.registers import indexes_registers
 from tilesmith.codegen.gpu.rules import PRODUCT, SHIFT, SUM, UNARY
@@ -111,12 +113,25 @@ class StatementWriter(Dispatcher[None]):
     def visit_AttrStmt(self, stmt: tir.AttrStmt) -> None:
         if stmt.attr_key in _FORBIDDEN:
             raise self.out.unsupported(f"'{stmt.attr_key}' has no meaning in a kernel")
+        if stmt.attr_key == "async_commit_queue_scope":
+            self.visit(stmt.body)
+            self._call(end_group(self.emit))
+            return
+        if stmt.attr_key == "async_wait_queue_scope":
+            call, body = begin_wait(self.emit, stmt)
+            self._call(call)
+            self.visit(body)
+            return
         if stmt.attr_key == "thread_extent":
             self._thread(stmt)
         if (pointer := volatile_pointer(stmt)) is not None:
             self.emit.volatile.add(pointer)
         self._import(stmt.attr_key, stmt.value)
         self.visit(stmt.body)
+
+    def _call(self, call: str) -> None:
+        if call:
+            self.out.write(call + ";")
 
     def _thread(self, stmt: tir.AttrStmt) -> None:
         assert isinstance(stmt.node, IterVar)
@@ -221,6 +236,10 @@ class StatementWriter(Dispatcher[None]):
     def visit_Allocate(self, stmt: tir.Allocate) -> None:
         emit, var, element = self.emit, stmt.buffer_var, stmt.dtype.element
         scope = var.storage_scope
+        if is_fragment(var):
+            declare_fragments(emit, stmt)
+            self.visit(stmt.body)
+            return
         kind = emit.dialect.memory_type(element)
         is_shared = scope.partition(".")[0] == "shared"
         name = self.out.top_name(var.name) if is_shared else self.out.fresh(var.name)

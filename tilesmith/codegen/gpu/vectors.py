@@ -1,7 +1,8 @@
 """Writes accesses to several neighbouring elements as one load or store, where index and alignment
 allow it: up to 128 bits in CUDA C, a vector of up to 16 lanes in OpenCL C.
 
-Kernels take pointers to memory that is aligned to 16 bytes, which the launching side checks.
+Such a kernel relies on the alignment of the memory that it is given, which `kernel_alignments` of
+`module` tells to the launching side.
 """
 
 from __future__ import annotations
@@ -110,8 +111,15 @@ def _one_load(emit: Values, load: BufferLoad, kind: str, lanes: int, offset: int
     size = lanes * load.dtype.element.nbytes
     if emit.dialect.name == "opencl" and alignment < size:
         return f"vload{lanes}(0, {address})"
+    _require_alignment(emit, load, size)
     simple = address.replace("_", "").isalnum()
     return f"*(const {space}{kind}*){address if simple else f'({address})'}"
+
+
+def _require_alignment(emit: Values, access: BufferLoad | BufferStore, size: int) -> None:
+    """Note that an access relies on the alignment of its memory."""
+    known = emit.alignments.get(access.buffer.data, 0)
+    emit.alignments[access.buffer.data] = max(known, size)
 
 
 def load_vectors(emit: Values, *roots: PrimExpr) -> None:
@@ -217,6 +225,7 @@ def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: 
     if emit.dialect.name == "opencl" and alignment < lanes * stmt.value.dtype.element.nbytes:
         emit.out.write(f"vstore{lanes}({value}, 0, {address});")
         return
+    _require_alignment(emit, stmt, lanes * stmt.value.dtype.element.nbytes)
     simple = address.replace("_", "").isalnum()
     emit.out.write(f"*({space}{kind}*){address if simple else f'({address})'} = {value};")
 
@@ -228,10 +237,7 @@ def _store_pieces(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignm
     if name is None or emit.dialect.vector_type(dtype):
         parts = [emit.at_lane(stmt.value, lane) for lane in range(dtype.lanes)]
         name = emit.out.fresh("values")
-        listed = ", ".join(parts)
-        emit.out.write(
-            f"{emit.aligned(dtype)}{emit.type(dtype.element)} {name}[{dtype.lanes}] = {{{listed}}};"
-        )
+        emit.define_array(name, dtype, parts)
     for start in range(0, dtype.lanes, lanes):
         there = f"{name} + {start}" if start else name
         if emit.dialect.name == "opencl":

@@ -27,6 +27,7 @@ from tilesmith.runtime.cuda.statuses import (
     NOT_INITIALIZED,
     OUT_OF_MEMORY,
 )
+from tilesmith.runtime.device_code import recent_launches
 from tilesmith.support.errors import (
     DeviceError,
     DeviceLostError,
@@ -223,6 +224,7 @@ def error_of(
 def lost_error(device_id: int, message: str = "") -> DeviceLostError:
     """Return the error for a use of a device whose context is lost."""
     reason = _state.lost.get(device_id, "a fault")
+    launched = ", ".join(recent_launches("cuda", device_id))
     return DeviceLostError(
         message or f"cuda({device_id}) is lost for this process: {reason}",
         notes=(
@@ -230,6 +232,7 @@ def lost_error(device_id: int, message: str = "") -> DeviceLostError:
             f"{reason}. Tensors on the host and other devices still work; start the program again",
             "an illegal access is found by running the kernel in the interpreter "
             "(tilesmith.tir.interpreter), or under compute-sanitizer",
+            *([f"kernels launched before, the last one first: {launched}"] if launched else []),
         ),
     )
 
@@ -243,9 +246,7 @@ def still_serves(found: Driver, device_id: int) -> bool:
     """True if a driver can still be asked to release what it gave of a device: not after a fault,
     and not in a fork of the process.
     """
-    return (
-        found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
-    )
+    return found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
 
 
 def _current_device(found: Driver) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tilesmith.ir import Call, PrimExpr, Var, const
+from tilesmith.ir import Call, PrimExpr, Ramp, Var, const
 from tilesmith.ir.intrinsics import handle_add_byte_offset
 from tilesmith.ir.queries import called_name
 from tilesmith.tir.buffer import Buffer
@@ -59,6 +59,8 @@ class MergedMemory(AccessRedirection):
     def indices(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         first = indices[0]
         start = self.start(buffer.data, buffer.dtype.nbytes, first.dtype.element)
+        if isinstance(first, Ramp):  # stays one, so that the access stays one of a whole vector
+            return (Ramp(first.base + start, first.stride, first.lanes), *indices[1:])
         return (first + start, *indices[1:])
 
     def visit_Call(self, node: Call) -> PrimExpr:

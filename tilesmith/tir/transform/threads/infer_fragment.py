@@ -21,7 +21,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, AttrStmt, Stmt
 
-__all__ = ["infer_fragment"]
+__all__ = ["find_fragments", "infer_fragment"]
 
 
 class _Finder(Visitor):
@@ -63,6 +63,17 @@ class _Finder(Visitor):
                     f"fragments of different shapes are multiplied: {names}",
                     notes=tuple(sorted(shapes)),
                 )
+
+
+def find_fragments(body: Stmt) -> dict[Var, tuple[str, str]]:
+    """Return shape and layout of each fragment that ``body`` fills, loads or stores.
+
+    The layout is "" where nothing is loaded into a fragment, and for accumulators.
+    """
+    finder = _Finder()
+    finder.visit(body)
+    finder.check()
+    return {one: (shape, finder.layouts.get(one, "")) for one, shape in finder.shapes.items()}
 
 
 class _Marker(Rewriter):

@@ -6,9 +6,10 @@
                                                     T.tvm_warp_activemask(), W[0], (tx + 1) % 32,
                                                     32, 32)
 
-Each thread holds the elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then
-every ``m * width`` elements the same again. A read gets its element from the thread that holds it.
-``width`` is the size of the warp, or the extent of threadIdx.x if that is smaller.
+Instructions of matrix units (``ptx_mma``) get the thread's own registers. Each thread holds the
+elements that it writes: those at ``m * tx`` and the ``m - 1`` after, then every ``m * width``
+elements the same again. A read gets its element from the thread that holds it. ``width`` is the
+size of the warp, or the extent of threadIdx.x if that is smaller.
 
 All lanes have to take part in an exchange, those too that others read from. So an exchange under a
 condition that may differ between threads is refused.
@@ -25,12 +26,14 @@ from tilesmith.ir.intrinsics import tvm_warp_activemask, tvm_warp_shuffle
 from tilesmith.ir.operators import is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import is_call, nodes, variables
+from tilesmith.ir.span import Span
 from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_side_effect, uses_variable
+from tilesmith.tir.register_operands import register_operands
 from tilesmith.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -63,20 +66,29 @@ class _StoreFinder(Visitor):
             return
         (index,) = node.indices
         lanes = index.lanes if isinstance(index, Ramp) else 1
-        base = index.base if isinstance(index, Ramp) else index
-        form = detect_linear_equation(base, [self.thread])
+        self.note(index.base if isinstance(index, Ramp) else index, lanes, node.span)
+
+    def visit_Call(self, node: Call) -> None:
+        self.visit_children(node)
+        for operand in register_operands(node):
+            if node.args[operand.place] is self.pointer and operand.writes:
+                self.note(node.args[operand.place + 1], operand.count, None)
+
+    def note(self, index: PrimExpr, count: int, span: Span | None) -> None:
+        """Note that each thread writes so many elements from an index on."""
+        form = detect_linear_equation(index, [self.thread])
         step = form[0] if form else None
-        if not isinstance(step, IntImm) or step.value < lanes:
+        if not isinstance(step, IntImm) or step.value < count:
             raise UnsupportedError(
                 f"warp memory '{self.pointer.name}': a thread must write at a constant times "
                 f"{self.thread.name}, not at {index}",
-                span=node.span,
+                span=span,
             )
         if self.step not in (0, step.value):
             raise UnsupportedError(
                 f"warp memory '{self.pointer.name}' is written with different distances between "
                 f"threads: {self.step} and {step.value}",
-                span=node.span,
+                span=span,
             )
         self.step = step.value
 
@@ -140,7 +152,7 @@ class _Lowering(Rewriter):
 
     def visit_Call(self, node: Call) -> PrimExpr:
         if not is_call(node, "tir.if_then_else"):
-            return self.children(node)
+            return self.children(self.with_registers(node))
         condition = self.visit(node.args[0])
         same = condition is node.args[0]
         lowered = node if same else node.with_fields(args=(condition, *node.args[1:]))
@@ -233,6 +245,24 @@ class _Lowering(Rewriter):
         assert self.thread is not None
         own = self.thread[0] % width
         return self.analyzer.can_prove_equal(lane, own)
+
+    def with_registers(self, node: Call) -> Call:
+        """Return an instruction whose operands are the registers of each thread."""
+        args, changed = list(node.args), False
+        for operand in register_operands(node):
+            pointer = args[operand.place]
+            if not isinstance(pointer, Var) or pointer not in self.memory:
+                continue
+            place, lane = self.split(pointer, args[operand.place + 1])
+            step, width = self.memory[pointer]
+            if operand.count > step or not self.is_own(lane, width):
+                raise UnsupportedError(
+                    f"warp memory '{pointer.name}': an instruction takes registers of the thread "
+                    f"itself, not those at {args[operand.place + 1]}"
+                )
+            args[operand.place : operand.place + 2] = self.pointers[pointer], place
+            changed = True
+        return node.with_fields(args=tuple(args)) if changed else node
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         body = self.visit(node.body)

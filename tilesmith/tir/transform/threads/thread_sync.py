@@ -53,6 +53,7 @@ from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import loads, stores, uses_variable
+from tilesmith.tir.register_operands import RegisterOperand, register_operands
 from tilesmith.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -75,6 +76,9 @@ from tilesmith.tir.transform.threads.thread_conflicts import Access, Threads, ac
 from tilesmith.tir.transform.threads.thread_places import PlaceProver
 
 __all__ = ["order_global_memory", "thread_sync", "thread_sync_as_configured"]
+
+
+_TILE_STORES = ("tir.mma_store", "tir.tvm_store_matrix_sync")
 
 
 class _Summary:
@@ -386,7 +390,8 @@ class _Inserter:
         shares = ("threadIdx", "blockIdx") if self.whole_grid else ("threadIdx",)
         if tag.startswith(shares):
             extent = node.value
-            self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
+            if self.scope != "warp" or tag == "threadIdx.x":  # a warp has memory of its own
+                self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
             self.axes[tag] = node.node.var
             self.uneven.add(node.node.var)
         else:
@@ -420,10 +425,13 @@ class _AccessFinder(Visitor):
         self.owner = owner
         self.found: list[Access] = []
         self.updated: BufferStore | None = None  # the update in place that is visited
+        self.stores_tile = False  # a warp stores a tile of its own, whose place nobody can compare
 
     def add(self, access: Access) -> None:
         if self.owner.covers(access.pointer):
-            self.found.append(access._replace(fixed=self.owner.fixed))
+            alone = self.stores_tile and access.writes and self.owner.scope == "global"
+            found = access._replace(atomic=True) if alone else access
+            self.found.append(found._replace(fixed=self.owner.fixed))
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.visit_children(node)
@@ -451,6 +459,12 @@ class _AccessFinder(Visitor):
 
     def visit_Call(self, node: Call) -> None:
         name = called_name(node)
+        outer, self.stores_tile = self.stores_tile, self.stores_tile or name in _TILE_STORES
+        self.call(node, name)
+        self.stores_tile = outer
+
+    def call(self, node: Call, name: str) -> None:
+        """Add the accesses of a call."""
         if name == "tir.tvm_access_ptr":
             self.visit(node.args[2])
             mask = node.args[4]
@@ -472,14 +486,31 @@ class _AccessFinder(Visitor):
                 self.owner.background.append(target)
             if isinstance(source, Var):
                 self.add(Access(source, None, 1, None, False))
-        elif name == "tir.ptx_ldmatrix":
-            for argument in node.args:
-                if isinstance(argument, Var):
-                    self.add(Access(argument, None, 1, None, argument is node.args[3]))
-                else:
-                    self.visit(argument)
+        elif operands := register_operands(node):
+            self.registers(node, operands)
         else:
             self.visit_children(node)
+
+    def registers(self, node: Call, operands: Sequence[RegisterOperand]) -> None:
+        """Add the accesses of an instruction of a matrix unit: other pointers are only read."""
+        taken = set()
+        for place, count, reads, writes in operands:
+            pointer, index = node.args[place : place + 2]
+            if not isinstance(pointer, Var):
+                continue
+            taken.add(place)
+            dtype = getattr(getattr(pointer.type_annotation, "element_type", None), "dtype", None)
+            for kind, happens in ((False, reads), (True, writes)):
+                if happens:
+                    self.add(Access(pointer, index, count, dtype, kind))
+        for place, argument in enumerate(node.args):
+            if place in taken:
+                continue
+            if isinstance(argument, Var) and argument.dtype.is_handle:
+                writes = called_name(node) == "tir.mma_store"
+                self.add(Access(argument, None, 1, None, writes))
+            else:
+                self.visit(argument)
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:
