@@ -70,7 +70,7 @@ def _reinterpret(emit: Values, call: Call) -> Piece:
 def _regrouped(emit: Values, call: Call) -> Piece:
     """Write the bits of a vector as fewer or more lanes: int8x4 as int32, float32 as float16x2."""
     source, target = call.args[0].dtype, call.dtype
-    known = emit.loaded.get(id(call))
+    known = emit.regrouped.get(id(call))
     if known is None:
         values = emit.out.fresh("lanes")
         parts = [emit.at_lane(call.args[0], lane) for lane in range(source.lanes)]
@@ -82,5 +82,5 @@ def _regrouped(emit: Values, call: Call) -> Piece:
         emit.out.write(f"{align}{element} {values}[{source.lanes}]{aligned} = {{{listed}}};")
         known = f"(({emit.type(target.element)}*){values})"
         if not emit.guarded:
-            emit.loaded[id(call)] = known
+            emit.regrouped[id(call)] = known
     return f"{known}[{emit.lane if target.lanes > 1 else 0}]", ATOM

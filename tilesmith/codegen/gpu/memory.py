@@ -27,9 +27,9 @@ __all__ = ["element", "packed_helper", "place", "pointer_space", "pointer_to"]
 
 @handles_node(BufferLoad)
 def _load(emit: Values, load: BufferLoad) -> Piece:
-    name = emit.loaded.get(id(load))
-    if name is not None and emit.lane is not None:
-        return emit.part(name, load.dtype, emit.lane), ATOM
+    loaded = emit.loaded.get(id(load))
+    if loaded is not None and emit.lane is not None:
+        return loaded.parts[emit.lane], ATOM
     emit.file.use(load.buffer.dtype)
     if is_packed(load.buffer.dtype):
         base, index = place(emit, load)

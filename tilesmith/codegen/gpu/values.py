@@ -7,7 +7,7 @@ around it asks for each lane in turn.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.codegen.facts import Facts, may_fault
 from tilesmith.codegen.gpu.dialect import FLOAT32, Dialect, short
@@ -18,9 +18,18 @@ from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["Values"]
+__all__ = ["LoadedVector", "Values"]
 
 _LONGEST_LIST = 70
+
+
+class LoadedVector(NamedTuple):
+    """A vector that was loaded as a whole: the texts of its lanes, and the variable that holds them
+    all, "" where there are several.
+    """
+
+    parts: list[str]
+    name: str = ""
 
 
 class Values:
@@ -53,7 +62,8 @@ class Values:
         self.orders_global = False  # whether barriers order global memory, too
         self.lane: int | None = None
         self.guarded = 0
-        self.loaded: dict[int, str] = {}  # loads of vectors that are variables
+        self.loaded: dict[int, LoadedVector] = {}
+        self.regrouped: dict[int, str] = {}  # vectors read as others: pointers to lanes
         self.alignments: dict[Var, int] = {}  # bytes to which memory has to be aligned
         self._shared: dict[int, int] = {}
         self._known: dict[tuple[int, int | None], tuple[PrimExpr, str]] = {}
@@ -83,7 +93,7 @@ class Values:
             count(root)
         self._shared = {key: number for key, number in counts.items() if number > 1}
         self._known = {}
-        self.loaded = {}
+        self.loaded, self.regrouped = {}, {}
         self.facts.forget()
 
     def text(self, expr: PrimExpr, least: int = 0) -> str:
