@@ -42,11 +42,9 @@ def fake(monkeypatch):
     """The driver of two GPUs, of which the second has no pools of memory."""
     made = FakeDriver()
     monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
-    gc.collect()
     driver.unload()
     made.reset()
     yield made
-    gc.collect()
     driver.unload()
 
 
@@ -445,7 +443,7 @@ assert made.numpy().sum() == 45
 @pytest.mark.parametrize("program", [END, FORK], ids=["end", "fork"])
 def test_processes(fake, program):
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],

@@ -70,6 +70,8 @@ class Driver:
         self.library = ctypes.CDLL(path)
         self.process = os.getpid()
         self.addresses: dict[str, int] = {}
+        self.pools: dict[int, int] = {}
+        """Device → its pool of memory, which `memory` makes; 0 on a device without pools."""
         for name, types in FUNCTIONS.items():
             function = getattr(self.library, SYMBOLS.get(name, name), None)
             if function is None:
