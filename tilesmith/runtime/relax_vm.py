@@ -36,6 +36,9 @@ class VirtualMachine:
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
+    copies_inputs = False
+    """Whether inputs that are not on the device are copied to it; else they are refused."""
+
     def __init__(
         self,
         rt_mod: Executable | Module,
@@ -51,7 +54,7 @@ class VirtualMachine:
         given = [] if device is None else [device] if isinstance(device, Device) else list(device)
         self.module: Any = module
         if isinstance(module, Executable):
-            self.module = model_on(module, given, copies_inputs=False)
+            self.module = model_on(module, given, self.copies_inputs)
         self.device: Device | None = getattr(self.module, "device", given[0] if given else None)
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
