@@ -15,7 +15,9 @@ from tilesmith.ir import IRModule
 from tilesmith.lowering.device_models import build_model_for_device
 from tilesmith.lowering.devices import host_of
 from tilesmith.runtime.devices import type_name
+from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.module import Module
+from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import BackEnd, back_end_of
@@ -23,7 +25,7 @@ from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [
     "compile_for_device", "device_name", "external_on_device", "host_record", "memory_for",
-    "texts_of",
+    "refuse_on_device", "texts_of",
 ]  # fmt: skip
 
 
@@ -50,6 +52,17 @@ def external_on_device(target: Target) -> UnsupportedError:
         f"a model for '{target.kind.name}' cannot have parts that external code generators "
         "compile: these run on the host",
         notes=("compile it for 'llvm', or leave the partitioning out",),
+    )
+
+
+def refuse_on_device(executable: Executable) -> None:
+    """Let an executable refuse what only models for the host can do."""
+    kind = executable.device_type
+    executable.c_interface = only_on_hosts(
+        kind, "exported to C", "export_library writes a library that load_module reads"
+    )
+    executable.observed_program = only_on_hosts(
+        kind, "profiled by kernels", "time it: time_evaluator('main', device); or use Nsight"
     )
 
 

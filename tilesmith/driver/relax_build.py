@@ -16,6 +16,7 @@ from tilesmith.driver.device_build import (
     external_on_device,
     host_record,
     memory_for,
+    refuse_on_device,
     texts_of,
 )
 from tilesmith.driver.external import join_external
@@ -209,9 +210,11 @@ def build_graph(
         advice=code.advice,
         external=external,
     )
-    if not record.is_device:
-        executable.observed_program = cache(partial(_observed, given, target, context))
-        executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
+    if record.is_device:
+        refuse_on_device(executable)
+        return executable
+    executable.observed_program = cache(partial(_observed, given, target, context))
+    executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
 
 
