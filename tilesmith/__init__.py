@@ -14,6 +14,7 @@ PUBLIC: dict[str, str] = {
     "contrib": "tilesmith.contrib",
     "driver": "tilesmith.driver",
     "error": "tilesmith.error",
+    "inspect": "tilesmith.inspect",
     "ir": "tilesmith.ir",
     "lowering": "tilesmith.lowering",
     "nd": "tilesmith.runtime.nd",

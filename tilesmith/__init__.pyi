@@ -8,6 +8,7 @@ from tilesmith import driver as driver
 from tilesmith.error import TVMError as TVMError
 from tilesmith.error import TilesmithError as TilesmithError
 from tilesmith import error as error
+from tilesmith import inspect as inspect
 from tilesmith.ir import IRModule as IRModule
 from tilesmith import ir as ir
 from tilesmith.ir import transform as transform

@@ -5,7 +5,9 @@ from tilesmith.support.lazy import lazy_attributes
 _NAMES = {
     "KernelProfile": "tilesmith.inspect.kernel_profile:KernelProfile",
     "StepExecutor": "tilesmith.inspect.step_executor:StepExecutor",
+    "GPUReport": "tilesmith.inspect.gpu_reports:GPUReport",
     "accuracy": "tilesmith.inspect.layer_accuracy:accuracy",
+    "gpu_report": "tilesmith.inspect.gpu_reports:gpu_report",
     "profile": "tilesmith.inspect.kernel_profile:profile",
 }
 

@@ -156,9 +156,12 @@ def _results(
     interpret: Callable[..., Any] | None = None,
 ) -> list[Any]:
     copies = [copy_of_argument(one) if isinstance(one, numpy.ndarray) else one for one in arguments]
-    from tilesmith.tir.interpreter import run  # imported only if something is checked
+    from tilesmith.tir.interpreter import Options, run  # imported only if something is checked
 
-    (interpret or run)(program, *copies, entry=entry)
+    if interpret is not None:
+        interpret(program, *copies, entry=entry)
+    else:  # between passes, barriers may be missing still
+        run(program, *copies, entry=entry, options=Options())
     return copies
 
 

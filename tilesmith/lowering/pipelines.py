@@ -114,9 +114,13 @@ def _blocks_on_threads() -> list[Pass]:
         passes.ConvertBlocksToOpaque(),
         passes.SeparateThreadMemory(),
         passes.UnifyThreadBinding(),
+        passes.ManifestSharedMemoryLocalStage(),  # before pipelines, which count its statements
         passes.CompactBufferAllocation(),
+        passes.LowerAutoCopy(),
         passes.LowerMatchBuffer(),
+        passes.InjectPermutedLayout(),
         passes.InjectSoftwarePipeline(),
+        passes.TransformMmaBufferLayout(),
     ]
 
 

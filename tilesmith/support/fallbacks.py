@@ -59,6 +59,7 @@ KINDS: dict[str, Kind] = {
     "specialisation": Kind("a model is compiled for the structure or the values of its inputs"),
     "measuring": Kind("a kernel is measured without what it computes", is_about_code=False),
     "library": Kind("a part for a library is compiled instead, because the library is missing"),
+    "check": Kind("a kernel is checked in a slower way, or not at all", is_about_code=False),
     "machine": Kind("the machine model keeps its class's figures", is_about_code=False),
     "memory": Kind(
         "memory of a device is taken without a pool; each time waits", is_about_code=False

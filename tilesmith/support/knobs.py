@@ -102,6 +102,11 @@ class Knobs:
         "check", bool, False,
         "verify and compare programs before and after each pass", True,
     )  # fmt: skip
+    check_gpu = Knob(
+        "check_gpu", bool, False,
+        "run the kernels of each build for a GPU on a part of their grid, and interpret kernels, with "
+        "checks of races, barriers and bounds", True,
+    )  # fmt: skip
     check_inside = Knob(
         "check_inside", bool, False,
         "a door, or the truth of an `==` of expressions, is an error when Tilesmith itself uses it",

@@ -24,6 +24,9 @@ buffer. The parts of the compiler, each using only those below it:
     loads, stores ── views (arrays over memory) ── watch (checks of each access)
     arithmetic   rules of operations of two operands; operators: what calls mean on values
     values, threads, structures, options
+
+``lockstep`` runs kernels once more, with all threads of a block at once: for checks and counters
+of large kernels.
 """
 
 from __future__ import annotations
@@ -35,10 +38,14 @@ import numpy
 
 from tilesmith.ir import IRModule
 from tilesmith.support.errors import ExecutionError, TypeMismatchError, UnknownNameError
+from tilesmith.support.knobs import knobs
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.cooperation import is_kernel_program
 from tilesmith.tir.interpreter.options import DEFAULT_OPTIONS, Options
 from tilesmith.tir.interpreter.program import Context, LazyPrograms, Program, program_of
+
+_CHECKED = Options(check_races=True, check_undefined=True)
 
 __all__ = ["Options", "Program", "run"]
 
@@ -48,7 +55,7 @@ def run(
     *arguments: Any,
     entry: str | None = None,
     externs: Mapping[str, Callable[..., Any]] | None = None,
-    options: Options = DEFAULT_OPTIONS,
+    options: Options | None = None,
 ) -> Any:
     """Run a function on arrays (numpy, or anything that shares its memory with numpy) and scalars.
 
@@ -56,11 +63,14 @@ def run(
     the function ``entry``, by default "main" or the only one. ``externs`` gives Python functions
     for the symbols and registered names that the program calls; they get numbers, arrays and
     pointers (``Pointer``). ``options`` says what else to look for: races between threads, reads of
-    memory that was never written.
+    memory that was never written; without them, programs of kernels are checked for both where
+    ``TILESMITH_CHECK_GPU`` is set.
 
     Raises ShapeError and TypeMismatchError for arguments that do not fit, OutOfBoundsError and
     ExecutionError while running, UnsupportedError for what only a device can do.
     """
+    if options is None:
+        options = _CHECKED if knobs.check_gpu and _is_kernels(func_or_module) else DEFAULT_OPTIONS
     with deep_recursion(), numpy.errstate(all="ignore"):
         if isinstance(func_or_module, PrimFunc):
             name = str(func_or_module.attrs.get("global_symbol", "main"))
@@ -83,6 +93,11 @@ def run(
                     f"the function '{program.name}' uses a value that was never set: {error}"
                 ) from error
             raise
+
+
+def _is_kernels(program: Any) -> bool:
+    functions = program.functions.values() if isinstance(program, IRModule) else [program]
+    return any(isinstance(one, PrimFunc) and is_kernel_program(one) for one in functions)
 
 
 def _entry(programs: LazyPrograms, entry: str | None) -> str:

@@ -32,7 +32,10 @@ from tilesmith.tir.stmt import (
     Stmt,
 )
 
-__all__ = ["ASYNC_ATTRIBUTES", "Cooperation", "launched_thread", "needs_groups"]
+__all__ = [
+    "ASYNC_ATTRIBUTES", "Cooperation", "is_kernel_program", "launched_thread", "launches_threads",
+    "needs_groups",
+]  # fmt: skip
 
 ASYNC_ATTRIBUTES = (
     "async_scope", "async_commit_queue_scope", "async_wait_queue_scope",
@@ -46,6 +49,19 @@ def launched_thread(stmt: Stmt) -> IterVar | None:
     if isinstance(stmt, AttrStmt) and stmt.attr_key in THREAD_ATTRIBUTES:
         return stmt.node if isinstance(stmt.node, IterVar) else None
     return None
+
+
+def launches_threads(func: PrimFunc) -> bool:
+    """Return whether a function launches threads of a device."""
+    return any(isinstance(node, Stmt) and launched_thread(node) is not None for node in walk(func.body))
+
+
+def is_kernel_program(func: PrimFunc) -> bool:
+    """Return whether a function is written as kernels: threads are launched, and no block leaves
+    open in which order it runs. Such a program stands for itself, its barriers included."""
+    if not launches_threads(func):
+        return False
+    return not any(isinstance(node, Block) and node.iter_vars for node in walk(func.body))
 
 
 class _Uses:

@@ -134,7 +134,7 @@ class Program:
         else:
             self.body = statements.visit(body)
         self.size = expressions.frame.size
-        self.warp_size = _warp_size(func, options)
+        self.warp_size = warp_size_of(func, options)
         self.launch_params = tuple(func.attrs.get(LAUNCH_PARAMS, ()))
         symbol = str(func.attrs.get("global_symbol", name))
         self.is_packed = symbol.startswith(PACKED_PREFIX) and len(func.params) == 4
@@ -220,7 +220,7 @@ def program_of(func: PrimFunc, name: str, options: Options = DEFAULT_OPTIONS) ->
     return found
 
 
-def _warp_size(func: PrimFunc, options: Options) -> int:
+def warp_size_of(func: PrimFunc, options: Options = DEFAULT_OPTIONS) -> int:
     """Return the threads of a warp on the target of the function."""
     target = func.attrs.get("target")
     if target is not None and hasattr(target, "attrs"):

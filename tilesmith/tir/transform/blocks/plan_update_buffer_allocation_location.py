@@ -153,9 +153,13 @@ class _AccessFinder(Visitor):
         self.scope = scope
         for buffer in block.alloc_buffers:
             self.homes[buffer.data] = scope
+        written = {region.buffer.data for region in block.writes}
         for match in block.match_buffers:
-            self.access(match.source.buffer.data, True)
-            self.visit(match.source)
+            source = match.source
+            # A tile that an instruction only reads need not outlive the steps of its sum.
+            self.access(source.buffer.data, source.buffer.data in written)
+            for domain in source.region:
+                self.visit(domain)
         if block.init is not None:
             self.visit(block.init)
         self.visit(block.body)

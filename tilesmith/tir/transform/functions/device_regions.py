@@ -41,6 +41,7 @@ _OF_KERNELS = (
     "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
 )  # fmt: skip
 """Attributes of a function that are for its kernels: how they are launched and compiled."""
+
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
 

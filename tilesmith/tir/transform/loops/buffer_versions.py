@@ -77,8 +77,8 @@ class VersionedBuffers(AccessRedirection):
         buffer = self.pointers.get(data) if isinstance(data, Var) else None
         if buffer is None:
             return node
-        size: Any = const(1, offset.dtype)
-        for one in buffer.shape:
+        size: Any = const(1, offset.dtype)  # of one version: with the padding between rows
+        for one in (buffer.strides[0], buffer.shape[0]) if buffer.strides else buffer.shape:
             size = size * (one if one.dtype is size.dtype else one.astype(size.dtype))
         version = self.version(buffer)
         if version.dtype is not offset.dtype:

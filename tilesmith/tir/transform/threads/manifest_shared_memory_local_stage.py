@@ -84,9 +84,11 @@ class _Stager(Rewriter):
         self.allocations[-1].append(local)
         indices: list[PrimExpr] = [loop.loop_var - loop.min for loop in loops] or [0]  # type: ignore[list-item]
         kept = {k: v for k, v in block.annotations.items() if k not in MARKS}
+        # What asks for two versions means the shared buffer: registers are indexed by constants.
+        loading = {k: v for k, v in kept.items() if k != "double_buffer_scope"}
         place = BufferRegion.from_point(local, indices)
         load = block.with_fields(
-            body=BufferStore(local, store.value, indices), writes=(place,), annotations=kept,
+            body=BufferStore(local, store.value, indices), writes=(place,), annotations=loading,
             name_hint=block.name_hint + "_local",
         )  # fmt: skip
         put = block.with_fields(

@@ -67,8 +67,13 @@ def access_of(pointer: Var, indices: tuple[PrimExpr, ...], dtype: Any, writes: b
     if len(indices) != 1:
         return Access(pointer, None, 1, dtype, writes)
     (index,) = indices
-    if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
-        return Access(pointer, index.base, int(index.lanes), dtype, writes)
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+        if index.stride.value == 1:
+            return Access(pointer, index.base, int(index.lanes), dtype, writes)
+        lane = Var("lane", index.base.dtype)  # lanes that lie apart are like a loop
+        lanes = Range.from_min_extent(const(0, lane.dtype), const(int(index.lanes), lane.dtype))
+        place = index.base + lane * index.stride
+        return Access(pointer, place, 1, dtype, writes, ((lane, lanes),))
     if isinstance(index, Broadcast):
         return Access(pointer, index.value, 1, dtype, writes)
     if index.dtype.lanes > 1:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     EQ,
     And,
@@ -471,7 +472,7 @@ class _AccessFinder(Visitor):
             bits = mask.value if isinstance(mask, IntImm) else 3
             for bit, writes in ((1, False), (2, True)):
                 if bits & bit and isinstance(node.args[1], Var):
-                    self.add(Access(node.args[1], None, 1, None, writes))
+                    self.add(_range_access(node, writes))
         elif name == "tir.atomic_add" and is_call(node.args[0], "tir.address_of"):
             place: Any = node.args[0].args[0]
             for inner in (*place.indices, *node.args[1:]):
@@ -511,6 +512,19 @@ class _AccessFinder(Visitor):
                 self.add(Access(argument, None, 1, None, writes))
             else:
                 self.visit(argument)
+
+
+def _range_access(pointer: Call, writes: bool) -> Access:
+    """Return the access through ``tvm_access_ptr``, which says where it begins and how far it goes.
+
+    Without a constant extent that is anywhere.
+    """
+    annotation, data, offset, extent = pointer.args[:4]
+    assert isinstance(data, Var)
+    size = Analyzer().simplify(extent)
+    if not isinstance(size, IntImm) or size.value < 1 or offset.dtype.lanes != 1:
+        return Access(data, None, 1, None, writes)
+    return Access(data, offset, size.value, annotation.dtype, writes)
 
 
 def _same_element(load: BufferLoad, store: BufferStore) -> bool:

@@ -1,0 +1,122 @@
+"""Asynchronous copies of a block: what is in flight, group by group, for each thread.
+
+As in the interpreter's ``async_copies``: the source is read when a copy begins, the destination
+changes when the thread that began it waits. Until then its elements are marked as pending.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
+from tilesmith.tir.interpreter.lockstep.memory import Memory
+from tilesmith.tir.interpreter.lockstep.observers import Site
+from tilesmith.tir.interpreter.lockstep.state import Group, State, granules
+from tilesmith.tir.interpreter.values import Environment
+
+__all__ = ["PTX_QUEUE", "BlockCopies"]
+
+PTX_QUEUE = "ptx"
+
+
+class _Copy:
+    """One copy statement: what each thread that began it moves, and the group that it belongs to
+    (-1: none yet)."""
+
+    def __init__(
+        self, site: Site, memory: Memory, ids: Any, position: Any, values: Any, kind: Any
+    ) -> None:
+        self.site = site
+        self.memory = memory
+        self.ids = ids
+        self.position = position
+        self.values = values
+        self.kind = kind
+        self.queue: Any = None
+        self.group = numpy.full(len(ids), -1, numpy.int64)
+
+
+class BlockCopies:
+    """The copies that the threads of a block have begun and not waited for."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.flying: list[_Copy] = []
+        self.committed: dict[Any, numpy.ndarray] = {}
+
+    def begin(
+        self, env: Environment, site: Site, memory: Memory, ids: Any, position: Any, values: Any,
+        kind: Any,
+    ) -> None:  # fmt: skip
+        """Begin copies: ``position`` are elements of ``kind``, by thread (and lane)."""
+        state: State = env[CONTEXT_SLOT]
+        size = numpy.dtype(kind).itemsize
+        self.flying.append(_Copy(site, memory, ids, position, values, kind))
+        if memory.space in ("shared", "global"):
+            at = granules(position, size, memory.granule)
+            if memory.pending is None:
+                memory.pending = numpy.zeros(-(-memory.data.nbytes // memory.granule), numpy.bool_)
+            group: Group = env[THREAD_SLOT]
+            state.accessed(site, memory, group, position, size, True, None, is_async=True)
+            memory.pending[at] = True
+            memory.written(at, False)
+
+    def commit(self, ids: Any, queue: Any) -> None:
+        """Close the group of the copies that these threads have begun."""
+        counts = self.committed.setdefault(queue, numpy.zeros(self.threads, numpy.int64))
+        active = self._flags(ids)
+        for copy in self.flying:
+            chosen = active[copy.ids] & (copy.group < 0)
+            copy.group[chosen] = counts[copy.ids[chosen]]
+            copy.queue = queue if chosen.any() else copy.queue
+        counts[ids] += 1
+
+    def wait(self, env: Environment, queue: Any, pending: Any) -> None:
+        """Carry out the groups of the active threads but the newest ``pending`` ones."""
+        counts = self.committed.get(queue)
+        if counts is None:
+            return
+        state: State = env[CONTEXT_SLOT]
+        active = self._flags(env[THREAD_SLOT].ids)
+        left = numpy.broadcast_to(pending, (env[THREAD_SLOT].count,))
+        last = numpy.zeros(self.threads, numpy.int64)
+        last[env[THREAD_SLOT].ids] = left
+        kept = []
+        for copy in self.flying:
+            done = active[copy.ids] & (copy.group >= 0)
+            done &= copy.group < counts[copy.ids] - last[copy.ids]
+            if copy.queue != queue or not done.any():
+                kept.append(copy)
+                continue
+            self._arrive(state, copy, done, env[THREAD_SLOT].warp_size)
+            if not done.all():
+                rest = ~done
+                copy.ids, copy.position = copy.ids[rest], copy.position[rest]
+                copy.values, copy.group = copy.values[rest], copy.group[rest]
+                kept.append(copy)
+        self.flying = kept
+
+    def _flags(self, ids: Any) -> Any:
+        active = numpy.zeros(self.threads, numpy.bool_)
+        active[ids] = True
+        return active
+
+    def _arrive(self, state: State, copy: _Copy, done: Any, warp_size: int) -> None:
+        memory, position, ids = copy.memory, copy.position[done], copy.ids[done]
+        group = Group(ids, len(ids) == self.threads, warp_size)
+        flat = memory.elements(numpy.dtype(copy.kind))
+        if memory.space == "local":
+            flat[position, ids if position.ndim == 1 else ids[:, None]] = copy.values[done]
+            memory.written((position, ids if position.ndim == 1 else ids[:, None]))
+            return
+        flat[position] = copy.values[done]
+        size = numpy.dtype(copy.kind).itemsize
+        at = granules(position, size, memory.granule)
+        if memory.pending is not None:
+            memory.pending[at] = False
+        memory.written(at)
+        observers, state.observers = state.observers, ()  # it has been counted
+        state.accessed(copy.site, memory, group, position, size, True)
+        state.observers = observers

@@ -1,0 +1,273 @@
+"""Memory of a lockstep run, and the shadow that finds races and undefined reads in it.
+
+The shadow has one record per granule (the smallest element that the program accesses there). Epochs
+count barriers; they only grow. A record of an epoch before the kernel, or before the last barrier
+of the block, is ordered before the present access; one of an earlier block of the same kernel never
+is. Threads of one warp are also ordered by barriers of the warp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from tilesmith.runtime.dtype import DataType
+from tilesmith.support.errors import UnsupportedError
+from tilesmith.tir.interpreter.values import element_type, poison
+
+__all__ = ["Clock", "Memory", "Shadow", "space_of"]
+
+_SPACES = {"block": "shared", "warp": "warp", "thread": "local", "": "global"}
+
+
+def space_of(level: str) -> str:
+    """Return the space of memory that threads of a sharing level see."""
+    return _SPACES[level]
+
+
+class Clock:
+    """The present epochs of a run."""
+
+    def __init__(self, warp_size: int = 32) -> None:
+        self.epoch = 1
+        self.launch_first = 1
+        self.block_first = 1
+        self.warp_size = warp_size
+        self.warp_epochs: numpy.ndarray | None = None  # by warp; None: no warp has waited yet
+
+    def launched(self) -> None:
+        """Begin a kernel."""
+        self.epoch += 1
+        self.launch_first = self.block_first = self.epoch
+
+    def block_started(self) -> None:
+        """Begin a block of threads."""
+        self.epoch += 1
+        self.block_first = self.epoch
+        self.warp_epochs = None
+
+    def barrier(self) -> None:
+        """Order all threads of the block."""
+        self.epoch += 1
+
+    def warp_barrier(self, warps: numpy.ndarray, count: int) -> None:
+        """Order the threads of each of these warps."""
+        if self.warp_epochs is None:
+            self.warp_epochs = numpy.zeros(count, numpy.int32)
+        self.warp_epochs[numpy.unique(warps)] += 1
+
+    def of_warps(self, threads: numpy.ndarray) -> numpy.ndarray | int:
+        """Return the epochs of the warps of threads."""
+        if self.warp_epochs is None:
+            return 0
+        return self.warp_epochs[threads // self.warp_size]
+
+
+class _Records:
+    """The last access of each granule by any thread, and the first epoch of the kernel in which
+    there was one. Arrays of zeros take no memory where nothing is recorded."""
+
+    def __init__(self, count: int) -> None:
+        self.epoch = numpy.zeros(count, numpy.int32)
+        self.thread = numpy.zeros(count, numpy.int32)
+        self.warp_epoch = numpy.zeros(count, numpy.int32)
+        self.site = numpy.zeros(count, numpy.int32)
+
+    def unordered(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock) -> numpy.ndarray:
+        """Return which accesses are not ordered with the recorded one of the same block."""
+        found: numpy.ndarray = self.epoch[at] == clock.epoch
+        if not found.any():
+            return found
+        others = self.thread[at]
+        found &= others != threads
+        if clock.warp_epochs is not None:
+            size = clock.warp_size
+            ordered = others // size == threads // size
+            ordered &= self.warp_epoch[at] != clock.of_warps(threads)
+            found &= ~ordered
+        return found
+
+    def put(self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int) -> None:
+        self.epoch[at] = clock.epoch
+        self.thread[at] = threads
+        self.site[at] = site
+        if clock.warp_epochs is not None:
+            self.warp_epoch[at] = clock.of_warps(threads)
+
+
+class Shadow:
+    """The accesses of one memory that several threads see."""
+
+    def __init__(self, count: int, across_blocks: bool) -> None:
+        self.writes = _Records(count)
+        self.reads = _Records(count)
+        self.second_reads = _Records(count)  # by another thread than `reads`
+        self.across_blocks = across_blocks
+        if across_blocks:
+            self.first_write = numpy.zeros(count, numpy.int32)
+            self.first_read = numpy.zeros(count, numpy.int32)
+            self.write_block = numpy.zeros(count, numpy.int32)
+            self.read_block = numpy.zeros(count, numpy.int32)
+
+    def read(
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int
+    ) -> tuple[numpy.ndarray, str]:
+        """Record reads; return which of them race, and with what."""
+        bad, what = self.writes.unordered(at, threads, clock), "writes"
+        if self.across_blocks:
+            first = self.first_write[at]
+            bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
+            fresh = at[self.first_read[at] < clock.launch_first]
+            self.first_read[fresh] = clock.epoch
+            self.read_block[fresh] = block
+        reads, second = self.reads, self.second_reads
+        before = (reads.epoch[at] == clock.epoch) & (reads.thread[at] != threads)
+        if before.any():
+            second.put(at[before], reads.thread[at[before]], clock, site)
+        reads.put(at, threads, clock, site)
+        again = reads.thread[at] != threads
+        if again.any():
+            second.put(at[again], threads[again], clock, site)
+        return bad, what
+
+    def write(
+        self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int,
+        same: tuple[numpy.ndarray, numpy.ndarray] | None,
+    ) -> tuple[numpy.ndarray, str]:  # fmt: skip
+        """Record writes; return which of them race, and with what. ``same``: which of them write
+        what was there already, and which find their value there afterwards: two writes of one value
+        do no harm."""
+        bad = self.writes.unordered(at, threads, clock)
+        if self.across_blocks:
+            first = self.first_write[at]
+            bad = bad | ((first >= clock.launch_first) & (first < clock.block_first))
+            fresh = at[first < clock.launch_first]
+            self.first_write[fresh] = clock.epoch
+            self.write_block[fresh] = block
+        if same is not None:
+            bad &= ~same[0]
+        what = "writes"
+        if not bad.any():
+            bad = self.reads.unordered(at, threads, clock)
+            bad |= self.second_reads.unordered(at, threads, clock)
+            if self.across_blocks:
+                first = self.first_read[at]
+                bad |= (first >= clock.launch_first) & (first < clock.block_first)
+            what = "reads"
+        self.writes.put(at, threads, clock, site)
+        again = self.writes.thread[at] != threads
+        if again.any():
+            if same is not None:
+                again &= ~same[1]
+            if again.any():
+                return again, "writes"
+        return bad, what
+
+    def partner(self, where: int, thread: int, what: str, clock: Clock) -> tuple[int | None, int | None, int]:
+        """Return the other access of a race: its thread (None for one of another block), its block
+        (None for the present one) and its site."""
+        records = self.writes if what == "writes" else self.reads
+        if what == "reads" and records.thread[where] == thread:
+            records = self.second_reads
+        if records.epoch[where] == clock.epoch and records.thread[where] != thread:
+            return int(records.thread[where]), None, int(records.site[where])
+        block = self.write_block if what == "writes" else self.read_block
+        return None, int(block[where]), int(records.site[where])
+
+
+class Memory:
+    """One allocation: of all threads ("global"), a block ("shared"), each warp or each thread.
+
+    ``data``: bytes for global and shared memory; elements by warp, or by element and thread.
+    """
+
+    def __init__(
+        self, name: str, space: str, dtype: DataType, data: numpy.ndarray, granule: int,
+        is_defined: bool,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.space = space
+        self.dtype = dtype
+        self.data = data
+        self.granule = granule
+        self.is_defined = is_defined  # everything in it has been written
+        self.typed: dict[Any, numpy.ndarray] = {}
+        self.shadow: Shadow | None = None
+        self.defined: numpy.ndarray | None = None
+        self.pending: numpy.ndarray | None = None  # granules that copies in flight will write
+        self.writes = 0
+        self.checked: set[Any] = set()  # reads in the present epoch that have been checked
+        self.checked_at: Any = None
+
+    def was_checked(self, clock: Clock, ids: numpy.ndarray, position: numpy.ndarray) -> bool:
+        """Return whether the same threads have read the same elements since the last write or
+        barrier; remember that they do now."""
+        now = (clock.epoch, clock.warp_epochs is None or clock.warp_epochs.tobytes())
+        if now != self.checked_at:
+            self.checked.clear()
+            self.checked_at = now
+        key = (ids.tobytes(), position.tobytes())
+        if key in self.checked:
+            return True
+        self.checked.add(key)
+        return False
+
+    @classmethod
+    def fresh(
+        cls, name: str, space: str, dtype: DataType, count: int, granule: int, owners: int
+    ) -> Memory:
+        """Return new memory for ``count`` elements, for so many threads or warps."""
+        kind = element_type(dtype)
+        count = max(count, 1) * dtype.lanes
+        shape: tuple[int, ...] = (count,)
+        if space == "local":
+            shape = (count, owners)
+        elif space == "warp":
+            shape = (owners, count)
+        array = numpy.empty(shape, kind)
+        array.fill(poison(dtype.element))
+        data = array.view(numpy.uint8) if space in ("shared", "global") else array
+        found = cls(name, space, dtype, data, granule if space in ("shared", "global") else kind.itemsize, False)
+        size = (data.nbytes // found.granule,) if data.ndim == 1 else shape
+        found.defined = numpy.zeros(size, numpy.bool_)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that one owner sees."""
+        if self.space == "local":
+            return int(self.data.shape[0]) * self.data.itemsize
+        return int(self.data.shape[-1]) * self.data.itemsize
+
+    def elements(self, kind: numpy.dtype) -> numpy.ndarray:
+        """Return the memory as elements of a dtype, the axis of owners included."""
+        found = self.typed.get(kind)
+        if found is None:
+            found = self.data
+            if found.dtype != kind:
+                if self.space == "local":
+                    raise UnsupportedError(
+                        f"the registers '{self.name}' of {found.dtype} are used as {kind}"
+                    )
+                length = found.shape[-1] * found.itemsize // kind.itemsize * kind.itemsize
+                found = found.view(numpy.uint8)[..., :length].view(kind)
+            self.typed[kind] = found
+        return found
+
+    def shadow_of(self, across_blocks: bool) -> Shadow:
+        """Return the records of accesses, new ones at first."""
+        if self.shadow is None:
+            self.shadow = Shadow(-(-self.data.nbytes // self.granule), across_blocks)
+        return self.shadow
+
+    def written(self, where: Any, flags: Any = True) -> None:
+        """Record that granules hold a value (or, by ``flags``, still do not)."""
+        if self.defined is None or (self.is_defined and flags is True):
+            return
+        self.defined[where] = flags
+        self.writes += 1
+        if flags is not True:
+            self.is_defined = False
+        elif self.writes % 8 == 0 or self.writes < 3:
+            self.is_defined = bool(self.defined.all())
