@@ -62,7 +62,9 @@ class Program:
         for argument in arguments:
             if isinstance(argument, np.ndarray):
                 raw = argument.reshape(-1).view("u1")
-                memory = cl.Buffer(self.context, flags, hostbuf=np.concatenate([raw, np.zeros(4, "u1")]))
+                memory = cl.Buffer(
+                    self.context, flags, hostbuf=np.concatenate([raw, np.zeros(4, "u1")])
+                )
                 copies.append((raw, memory))
                 given.append(memory)
             else:
@@ -83,12 +85,14 @@ class OnDevice(Differential):
         """Run all functions both ways; all that differ are named."""
         data, offsets, calls = bytearray(), {}, []
         memory = Var("data", PointerType(PrimType("uint8"), "global"))
-        for function, name, inputs, result, _ulps, _what in self.cases:
+        for _function, name, inputs, result, _ulps, _what in self.cases:
             arguments = []
             for array in [*inputs, np.zeros(len(inputs[0]), DataType(result).numpy())]:
                 data.extend(bytes(-len(data) % 128))
                 offsets.setdefault(name, []).append(len(data))
-                place = Call("handle", "tir.handle_add_byte_offset", (memory, const(len(data), "int64")))
+                place = Call(
+                    "handle", "tir.handle_add_byte_offset", (memory, const(len(data), "int64"))
+                )
                 arguments.append(place)
                 data.extend(array.tobytes())
             calls.append(Evaluate(Call("void", GlobalVar(name), tuple(arguments))))

@@ -17,7 +17,6 @@ from tilesmith.ir import IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import Sequential
 from tilesmith.lowering.pipelines import device_passes
-from tilesmith.script import tir as T
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
 
@@ -59,7 +58,9 @@ def launch(program, module, arrays, numbers=None):
         grid = [int(extents.extents.get(f"blockIdx.{axis}", 1)) for axis in "xyz"]
         known = {**arrays, **(numbers or {})}
         given = [known[param.name] for param in function.params]
-        local = 4096 if "tir.use_dyn_shared_memory" in function.attrs["tir.kernel_launch_params"] else 0
+        local = (
+            4096 if "tir.use_dyn_shared_memory" in function.attrs["tir.kernel_launch_params"] else 0
+        )
         program.run(variable.name_hint, grid, extents.block(), *given, local_bytes=local)
 
 

@@ -3,7 +3,6 @@ interpreter gives.
 """
 
 import numpy as np
-import pytest
 
 from tests.codegen.differential import all_pairs, edge_values
 from tests.codegen.harness import like

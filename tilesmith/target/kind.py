@@ -237,7 +237,7 @@ declare_kind(
     "cuda", CUDA, "cuda gpu",
     "mcpu:str arch:str max_shared_memory_per_block:int max_threads_per_block:int"
     " thread_warp_size:int=32 registers_per_block:int l2_cache_size_bytes:int"
-    " max_num_threads:int=1024",
+    " max_num_threads:int=1024 fast-math:bool",
     dot_products_from=61,
 )  # fmt: skip
 declare_kind(
@@ -252,7 +252,8 @@ declare_kind(
 declare_kind(
     "opencl", OPENCL, "opencl gpu",
     "max_threads_per_block:int=256 max_shared_memory_per_block:int=16384 max_num_threads:int=256"
-    " thread_warp_size:int=1 texture_spatial_limit:int=16384 max_function_args:int=128",
+    " thread_warp_size:int=1 texture_spatial_limit:int=16384 max_function_args:int=128"
+    " fast-math:bool",
 )  # fmt: skip
 declare_kind(
     "metal", METAL, "metal gpu",

@@ -23,9 +23,10 @@ from tilesmith.support.lazy import lazy_attributes
 
 _LAZY = {
     "emit_source": "tilesmith.codegen.gpu.module:emit_source",
+    "kernel_alignments": "tilesmith.codegen.gpu.module:kernel_alignments",
     "kernel_resources": "tilesmith.codegen.gpu.cubin:kernel_resources",
 }
 
 __getattr__, __dir__ = lazy_attributes(__name__, _LAZY)
 
-__all__ = ["emit_source", "kernel_resources"]
+__all__ = ["emit_source", "kernel_alignments", "kernel_resources"]

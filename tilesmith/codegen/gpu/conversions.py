@@ -70,17 +70,17 @@ def _reinterpret(emit: Values, call: Call) -> Piece:
 def _regrouped(emit: Values, call: Call) -> Piece:
     """Write the bits of a vector as fewer or more lanes: int8x4 as int32, float32 as float16x2."""
     source, target = call.args[0].dtype, call.dtype
-    known = emit.loaded.get(id(call))
+    known = emit.regrouped.get(id(call))
     if known is None:
         values = emit.out.fresh("lanes")
         parts = [emit.at_lane(call.args[0], lane) for lane in range(source.lanes)]
         size = source.element.nbytes * source.lanes
         align = f"__align__({min(16, size)}) " if emit.dialect.name == "cuda" else ""
         aligned = "" if align else f" __attribute__((aligned({min(16, size)})))"
-        listed = ", ".join(parts)
+        listed = emit.listed(parts)
         element = emit.type(source.element)
         emit.out.write(f"{align}{element} {values}[{source.lanes}]{aligned} = {{{listed}}};")
         known = f"(({emit.type(target.element)}*){values})"
         if not emit.guarded:
-            emit.loaded[id(call)] = known
+            emit.regrouped[id(call)] = known
     return f"{known}[{emit.lane if target.lanes > 1 else 0}]", ATOM

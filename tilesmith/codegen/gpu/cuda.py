@@ -8,12 +8,12 @@ from tilesmith.runtime.dtype import DataType
 __all__ = ["CUDA", "DEFAULT_ARCH"]
 
 DEFAULT_ARCH = "sm_75"
-"""What is compiled for where a target names no architecture: code for it runs on newer GPUs as PTX."""
+"""What is compiled for where a target names no architecture. Newer GPUs run it, too, as PTX."""
 
 _KEYWORDS = frozenset(
     "alignas alignof and and_eq asm bitand bitor catch char16_t char32_t class compl concept "
-    "const_cast constexpr decltype delete dynamic_cast explicit export friend mutable namespace new "
-    "noexcept not not_eq nullptr operator or or_eq private protected public register "
+    "const_cast constexpr decltype delete dynamic_cast explicit export friend mutable namespace "
+    "new noexcept not not_eq nullptr operator or or_eq private protected public register "
     "reinterpret_cast requires static_assert static_cast template this thread_local throw try "
     "typeid typename using virtual wchar_t xor xor_eq threadIdx blockIdx blockDim gridDim warpSize "
     "min max half uint4 int4 float4 uint2 int2 float2 memcpy dynamic_shared".split()
@@ -29,7 +29,23 @@ def _vector_lanes(element: DataType) -> tuple[int, ...]:
 
 
 _HELPERS = {
-    "bf16_to_f32": "",  # of the header
+    # as the hardware converts, from sm_89 on; the header does it for others
+    "e4m3fn_to_f32": """// include: cuda_fp8.h
+{inline} float e4m3fn_to_f32(unsigned char code) {{
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
+}}""",
+    "e5m2_to_f32": """// include: cuda_fp8.h
+{inline} float e5m2_to_f32(unsigned char code) {{
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E5M2)));
+}}""",
+    "f32_to_e4m3fn": """// include: cuda_fp8.h
+{inline} unsigned char f32_to_e4m3fn(float value) {{
+  return __nv_cvt_float_to_fp8(value, __NV_NOSAT, __NV_E4M3);
+}}""",
+    "f32_to_e5m2": """// include: cuda_fp8.h
+{inline} unsigned char f32_to_e5m2(float value) {{
+  return __nv_cvt_float_to_fp8(value, __NV_NOSAT, __NV_E5M2);
+}}""",
     "f32_bits": """
 {inline} unsigned int f32_bits(float value) {{ return __float_as_uint(value); }}""",
     "bits_f32": """

@@ -71,7 +71,8 @@ class Dialect:
     native: frozenset[str] = frozenset()
     """Short names of float dtypes below 32 bits that the operators `+ - *` and comparisons take."""
     helpers: Mapping[str, str] = field(default_factory=dict)
-    """Name → text of helpers beside those of `helpers`; a first line `// needs: a b` names others."""
+    """Name → text of helpers beside those of `helpers`. A first line `// needs: a b` names others,
+    `// include: h` a header."""
     keywords: frozenset[str] = frozenset()
     prologue: str = ""
     """What each file begins with."""

@@ -141,7 +141,7 @@ def _shuffle(emit: Values, shuffle: Shuffle) -> Piece:
         for vector in shuffle.vectors
         for number in range(vector.dtype.lanes)
     ]
-    listed = ", ".join(parts)
+    listed = emit.listed(parts)
     emit.out.write(f"{emit.type(shuffle.dtype)} {elements}[{len(parts)}] = {{{listed}}};")
     outer, emit.lane = emit.lane, None
     picked = emit.text(index)

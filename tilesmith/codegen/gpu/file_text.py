@@ -79,7 +79,7 @@ class FileText:
         if full not in self.helpers:
             text, needs = helper_text(name, self.dialect, dtype, space)
             for other in needs:
-                self.helper(other)
+                self.include(other) if other.endswith(".h") else self.helper(other)
             self.helpers[full] = text
         return full
 

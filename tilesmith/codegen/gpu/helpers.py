@@ -90,8 +90,8 @@ _C_WORDS = {
 def helper_text(
     name: str, dialect: Dialect, dtype: DataType | None = None, space: str = ""
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a helper, and the names of the helpers that it needs."""
-    words = {key: value for key, value in dialect.types.items()}
+    """Return the text of a helper, and the names of the helpers and headers that it needs."""
+    words = dict(dialect.types)
     words |= {"inline": dialect.inline, "space": space}
     if dtype is not None:
         kind = dialect.type(dtype)
@@ -105,7 +105,7 @@ def helper_text(
     if text is None:
         text, needs = _small_types(name, dialect)
         return text.replace("static inline", dialect.inline), needs
-    found = re.match(r"\s*// needs: ([\w ]+)\n", text)
+    found = re.match(r"\s*// (?:needs|include): ([\w. ]+)\n", text)
     needs = tuple(found[1].split()) if found else ()
     text = text[found.end() :] if found else text
     return text.strip("\n").format(**words), needs

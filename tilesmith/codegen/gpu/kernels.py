@@ -1,4 +1,4 @@
-"""Writes functions: kernels, which the host launches, and functions of the device that they call."""
+"""Writes functions: kernels, which the host launches, and functions that kernels call."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ __all__ = ["element", "packed_helper", "place", "pointer_space", "pointer_to"]
 
 @handles_node(BufferLoad)
 def _load(emit: Values, load: BufferLoad) -> Piece:
-    name = emit.loaded.get(id(load))
-    if name is not None and emit.lane is not None:
-        return emit.part(name, load.dtype, emit.lane), ATOM
+    loaded = emit.loaded.get(id(load))
+    if loaded is not None and emit.lane is not None:
+        return loaded.parts[emit.lane], ATOM
     emit.file.use(load.buffer.dtype)
     if is_packed(load.buffer.dtype):
         base, index = place(emit, load)
@@ -48,9 +48,6 @@ def packed_helper(emit: Values, action: str, access: BufferLoad | BufferStore) -
     """Return the helper that loads or stores an element that shares its byte with others."""
     scope = access.buffer.data.storage_scope.partition(".")[0]
     where = {"": "global", "global": "global", "shared": "local"}.get(scope, "private")
-    if action == "store":
-        emit.file.helper("wrap_" + short(access.buffer.dtype)) if not (
-            access.buffer.dtype.is_float) else None  # fmt: skip
     return emit.file.helper(f"{action}_{short(access.buffer.dtype)}_{where}")
 
 

@@ -28,7 +28,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["DIALECTS", "emit_source"]
+__all__ = ["DIALECTS", "emit_source", "kernel_alignments"]
 
 DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
@@ -40,6 +40,17 @@ def emit_source(module: IRModule, target: Target) -> str:
     """Return the module's kernels as one file. Raises CodegenError for code that the dialect cannot
     express, and for kernels that ask for more than the target has.
     """
+    return _written(module, target)[0]
+
+
+def kernel_alignments(module: IRModule, target: Target) -> dict[str, tuple[int, ...]]:
+    """Return the bytes to which each parameter of each kernel has to be aligned, because several
+    elements are accessed at once; 0 where an element's own alignment is enough.
+    """
+    return _written(module, target)[1]
+
+
+def _written(module: IRModule, target: Target) -> tuple[str, dict[str, tuple[int, ...]]]:
     functions: dict[str, PrimFunc] = {}
     for variable, function in module.functions.items():
         if not isinstance(function, PrimFunc) or function.buffer_map:
@@ -52,7 +63,9 @@ def emit_source(module: IRModule, target: Target) -> str:
         return _file(functions, module, target)
 
 
-def _file(functions: dict[str, PrimFunc], module: IRModule, target: Target) -> str:
+def _file(
+    functions: dict[str, PrimFunc], module: IRModule, target: Target
+) -> tuple[str, dict[str, tuple[int, ...]]]:
     dialect = DIALECTS[target.kind.name]
     file = FileText(dialect, module.attrs.get("constants", ()))
     called = {name for function in functions.values() for name in called_functions(function)}
@@ -62,7 +75,7 @@ def _file(functions: dict[str, PrimFunc], module: IRModule, target: Target) -> s
     }
     file.function_names |= set(symbols.values())
     returned = returned_types(functions).returned
-    bodies, prototypes = [], []
+    bodies, prototypes, alignments = [], [], {}
     for name, function in functions.items():
         writer = FunctionWriter(file, functions, name, symbols[name], target)
         is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
@@ -70,10 +83,12 @@ def _file(functions: dict[str, PrimFunc], module: IRModule, target: Target) -> s
             extents = thread_extents(function)
             check_limits(symbols[name], function, target, extents)
             bodies.append(writer.kernel(function, extents))
+            needed = writer.emit.alignments
+            alignments[symbols[name]] = tuple([needed.get(var, 0) for var in function.params])
         else:
             result = returned[name]
             text = writer.function(function, "void" if result is None else dialect.type(result))
             prototypes.append(text[: text.index(" {\n")] + ";")
             bodies.append(text)
     words = [f" -{name}={target.attrs[name]}" for name in _SHOWN if target.attrs.get(name)]
-    return file.text(target.kind.name + "".join(words), bodies, prototypes)
+    return file.text(target.kind.name + "".join(words), bodies, prototypes), alignments

@@ -8,10 +8,10 @@ from tilesmith.runtime.dtype import DataType
 __all__ = ["OPENCL"]
 
 _KEYWORDS = frozenset(
-    "kernel __kernel global local constant private __global __local __constant __private half uchar "
-    "ushort uint ulong size_t ptrdiff_t image2d_t image3d_t sampler_t event_t read_only write_only "
-    "read_write pipe vec_step min max clamp mix step sign radians degrees dot cross length distance "
-    "normalize select any all uniform generic dynamic_shared "
+    "kernel __kernel global local constant private __global __local __constant __private half "
+    "uchar ushort uint ulong size_t ptrdiff_t image2d_t image3d_t sampler_t event_t read_only "
+    "write_only read_write pipe vec_step min max clamp mix step sign radians degrees dot cross "
+    "length distance normalize select any all uniform generic dynamic_shared "
     "char2 char4 int2 int4 float2 float4 float8 float16 double2 half2 half4 uint2 uint4".split()
 )
 
@@ -74,7 +74,9 @@ OPENCL = Dialect(
         for tag, function in (("threadIdx", "get_local_id"), ("blockIdx", "get_group_id"))
         for number, axis in enumerate("xyz")
     },
-    spaces={"global": "__global ", "": "__global ", "shared": "__local ", "constant": "__constant "},
+    spaces={
+        "global": "__global ", "": "__global ", "shared": "__local ", "constant": "__constant ",
+    },
     kernel="__kernel {bounds}void",
     inline="static inline",
     restrict="restrict ",

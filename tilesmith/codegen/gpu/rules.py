@@ -9,10 +9,10 @@
     @handles("ptx_mma", dialect="cuda")                 # in one; goes before the common rule
     def _mma(emit: Values, call: Call) -> Piece: ...
 
-A rule returns text and how strongly it binds, so that parentheses appear only where C (or a reader)
-needs them. It may write lines before: ``emit.out.write(line)``. ``emit.dialect`` is the dialect,
-``emit.file.helper(name)`` the name of a function of the dialect's table, ``emit.lane`` the lane of a
-vector that is being written.
+A rule returns text and how strongly it binds, so that parentheses appear only where C (or a
+reader) needs them. It may write lines before: ``emit.out.write(line)``. ``emit.dialect`` is the
+dialect, ``emit.file.helper(name)`` the name of a function of the dialect's table, ``emit.lane`` the
+lane of a vector that is being written.
 """
 
 from __future__ import annotations

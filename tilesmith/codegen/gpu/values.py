@@ -7,7 +7,7 @@ around it asks for each lane in turn.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilesmith.codegen.facts import Facts, may_fault
 from tilesmith.codegen.gpu.dialect import FLOAT32, Dialect, short
@@ -18,16 +18,28 @@ from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, Var
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["Values"]
+__all__ = ["LoadedVector", "Values"]
+
+_LONGEST_LIST = 70
+
+
+class LoadedVector(NamedTuple):
+    """A vector that was loaded as a whole: the texts of its lanes, and the variable that holds them
+    all, "" where there are several.
+    """
+
+    parts: list[str]
+    name: str = ""
 
 
 class Values:
     """Returns the text of each expression of one function; rules say how it is written.
 
     Rules use its parts: ``out`` writes lines, ``file`` the file's other parts, ``dialect`` is the
-    table of words, ``facts`` describes the values of variables, ``names`` their names. ``pointer_types``
-    has the element types of pointers, ``spaces`` their address spaces, ``read_only`` those declared
-    const. ``guarded`` is the number of enclosing branches that may not be taken.
+    table of words, ``facts`` describes the values of variables, ``names`` their names.
+    ``pointer_types`` has the element types of pointers, ``spaces`` their address spaces,
+    ``read_only`` those declared const. ``guarded`` is the number of enclosing branches that may not
+    be taken.
     """
 
     def __init__(self, out: Lines, functions: dict[str, PrimFunc], fast_math: bool = False) -> None:
@@ -50,7 +62,9 @@ class Values:
         self.orders_global = False  # whether barriers order global memory, too
         self.lane: int | None = None
         self.guarded = 0
-        self.loaded: dict[int, str] = {}  # loads of vectors that are variables
+        self.loaded: dict[int, LoadedVector] = {}
+        self.regrouped: dict[int, str] = {}  # vectors read as others: pointers to lanes
+        self.alignments: dict[Var, int] = {}  # bytes to which memory has to be aligned
         self._shared: dict[int, int] = {}
         self._known: dict[tuple[int, int | None], tuple[PrimExpr, str]] = {}
 
@@ -79,7 +93,7 @@ class Values:
             count(root)
         self._shared = {key: number for key, number in counts.items() if number > 1}
         self._known = {}
-        self.loaded = {}
+        self.loaded, self.regrouped = {}, {}
         self.facts.forget()
 
     def text(self, expr: PrimExpr, least: int = 0) -> str:
@@ -167,22 +181,31 @@ class Values:
         if kind:
             self.out.write(f"const {kind} {name} = {self.built(kind, parts)};")
         else:
-            listed = ", ".join(parts)
-            align = self.aligned(expr.dtype)
-            element = self.type(expr.dtype)
-            self.out.write(f"{align}{element} {name}[{expr.dtype.lanes}] = {{{listed}}};")
+            self.define_array(name, expr.dtype, parts)
         return name
+
+    def define_array(self, name: str, dtype: DataType, parts: list[str]) -> None:
+        """Declare an array with the lanes of a vector, which can be copied as a whole."""
+        head = f"{self.aligned(dtype)}{self.type(dtype.element)} {name}[{dtype.lanes}]"
+        self.out.write(f"{head} = {{{self.listed(parts)}}};")
 
     def built(self, kind: str, parts: list[str]) -> str:
         """Return a vector of a type with the given lanes."""
-        return self.dialect.build_vector.format(type=kind, parts=", ".join(parts))
+        return self.dialect.build_vector.format(type=kind, parts=self.listed(parts))
+
+    def listed(self, parts: list[str]) -> str:
+        """Return texts with commas between them, each on its own line where they are long."""
+        line = ", ".join(parts)
+        if len(line) <= _LONGEST_LIST:
+            return line
+        start = "\n" + "  " * (self.out.indent + 2)
+        return start + ("," + start).join(parts)
 
     def aligned(self, dtype: DataType) -> str:
         """Return what an array of lanes is declared with, so that it can be copied as a whole."""
         size = min(16, dtype.element.nbytes * dtype.lanes)
-        return (
-            f"__align__({size}) " if self.dialect.name == "cuda" and size in (2, 4, 8, 16) else ""
-        )
+        is_of_cuda = self.dialect.name == "cuda"
+        return f"__align__({size}) " if is_of_cuda and size in (2, 4, 8, 16) else ""
 
     # -- small types
 

@@ -1,7 +1,8 @@
 """Writes accesses to several neighbouring elements as one load or store, where index and alignment
 allow it: up to 128 bits in CUDA C, a vector of up to 16 lanes in OpenCL C.
 
-Kernels take pointers to memory that is aligned to 16 bytes, which the launching side checks.
+Such a kernel relies on the alignment of the memory that it is given, which `kernel_alignments` of
+`module` tells to the launching side.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from tilesmith.codegen.gpu.memory import element, packed_helper, place, pointer_to
 from tilesmith.codegen.gpu.rules import SUM
-from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.gpu.values import LoadedVector, Values
 from tilesmith.ir import And, Call, IntImm, Or, PrimExpr, Ramp, Select
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
@@ -110,8 +111,15 @@ def _one_load(emit: Values, load: BufferLoad, kind: str, lanes: int, offset: int
     size = lanes * load.dtype.element.nbytes
     if emit.dialect.name == "opencl" and alignment < size:
         return f"vload{lanes}(0, {address})"
+    _require_alignment(emit, load, size)
     simple = address.replace("_", "").isalnum()
     return f"*(const {space}{kind}*){address if simple else f'({address})'}"
+
+
+def _require_alignment(emit: Values, access: BufferLoad | BufferStore, size: int) -> None:
+    """Note that an access relies on the alignment of its memory."""
+    known = emit.alignments.get(access.buffer.data, 0)
+    emit.alignments[access.buffer.data] = max(known, size)
 
 
 def load_vectors(emit: Values, *roots: PrimExpr) -> None:
@@ -158,31 +166,26 @@ def _load_vector(emit: Values, load: BufferLoad, alignment: int) -> None:
         return
     kind, lanes = chosen
     emit.file.use(load.dtype)
-    native = emit.dialect.vector_type(load.dtype)
+    dtype, element = load.dtype, load.dtype.element
     hint = load.buffer.name.rstrip("0123456789_") + "_value"
-    if native and lanes == load.dtype.lanes:
-        text = _one_load(emit, load, kind, lanes, 0, alignment)
-        name = emit.out.fresh(hint)
-        emit.out.write(f"const {native} {name} = {text};")
-        emit.loaded[id(load)] = name
+    piece = element.with_lanes(lanes)
+    if emit.dialect.vector_type(piece) == kind:
+        parts: list[str] = []
+        for start in range(0, dtype.lanes, lanes):
+            text = _one_load(emit, load, kind, lanes, start, alignment)
+            name = emit.out.fresh(hint)
+            emit.out.write(f"const {kind} {name} = {text};")
+            parts += [emit.part(name, piece, lane) for lane in range(lanes)]
+        emit.loaded[id(load)] = LoadedVector(parts, name if lanes == dtype.lanes else "")
         return
     name = emit.out.fresh(hint)
-    total, element = load.dtype.lanes, load.dtype.element
-    if native or emit.dialect.name == "opencl":  # more pieces than one
-        if native:
-            return
-        emit.out.write(f"{emit.type(element)} {name}[{total}];")
-        for start in range(0, total, lanes):
-            text = _one_load(emit, load, kind, lanes, start, alignment)
-            emit.out.write(f"vstore{lanes}({text}, 0, {name}{f' + {start}' if start else ''});")
-        emit.loaded[id(load)] = name
-        return
-    emit.out.write(f"{emit.aligned(load.dtype)}{emit.type(element)} {name}[{total}];")
-    for start in range(0, total, lanes):
+    emit.out.write(f"{emit.aligned(dtype)}{emit.type(element)} {name}[{dtype.lanes}];")
+    for start in range(0, dtype.lanes, lanes):
         text = _one_load(emit, load, kind, lanes, start, alignment)
         there = f"({name} + {start})" if start else name
         emit.out.write(f"*({kind}*){there} = {text};")
-    emit.loaded[id(load)] = name
+    parts = [f"{name}[{lane}]" for lane in range(dtype.lanes)]
+    emit.loaded[id(load)] = LoadedVector(parts, name)
 
 
 # -- stores
@@ -191,24 +194,44 @@ def _load_vector(emit: Values, load: BufferLoad, alignment: int) -> None:
 def store_vector(emit: Values, stmt: BufferStore) -> None:
     """Write a store of several lanes. Statement and loads have begun."""
     alignment = access_alignment(emit, stmt)
-    chosen = _pieces(emit, stmt.value.dtype, alignment) if alignment else None
-    if chosen is not None:
-        kind, lanes = chosen
-        if lanes == stmt.value.dtype.lanes and emit.dialect.vector_type(stmt.value.dtype) == kind:
-            _store_whole(emit, stmt, kind, alignment)
-            return
-        _store_pieces(emit, stmt, kind, lanes, alignment)
+    dtype = stmt.value.dtype
+    chosen = _pieces(emit, dtype, alignment) if alignment else None
+    if chosen is None:
+        _store_lanes(emit, stmt)
         return
-    _store_lanes(emit, stmt)
+    kind, lanes = chosen
+    loaded = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    if emit.dialect.vector_type(dtype.element.with_lanes(lanes)) == kind:
+        _store_vectors(emit, stmt, kind, lanes, alignment)
+        return
+    if loaded is not None and loaded.name:
+        name = loaded.name
+    else:
+        parts = [emit.at_lane(stmt.value, lane) for lane in range(dtype.lanes)]
+        name = emit.out.fresh("values")
+        emit.define_array(name, dtype, parts)
+    for start in range(0, dtype.lanes, lanes):
+        value = f"*({kind}*)({name} + {start})" if start else f"*({kind}*){name}"
+        _one_store(emit, stmt, kind, lanes, _address(emit, stmt, start), value, alignment)
 
 
-def _store_whole(emit: Values, stmt: BufferStore, kind: str, alignment: int) -> None:
-    address = _address(emit, stmt, 0)
-    known = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
-    if known is None:
-        parts = [emit.at_lane(stmt.value, lane) for lane in range(stmt.value.dtype.lanes)]
-        known = emit.built(kind, parts)
-    _one_store(emit, stmt, kind, stmt.value.dtype.lanes, address, known, alignment)
+def _store_vectors(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignment: int) -> None:
+    """Store a vector in pieces that have a type of the dialect."""
+    dtype = stmt.value.dtype
+    loaded = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    if loaded is not None and loaded.name and lanes == dtype.lanes:
+        address = _address(emit, stmt, 0)
+        _one_store(emit, stmt, kind, lanes, address, loaded.name, alignment)
+        return
+    ready: list[str] = []
+    if lanes < dtype.lanes and _overlaps(stmt):
+        name = emit.define_vector("values", stmt.value)
+        ready = [emit.part(name, dtype, lane) for lane in range(dtype.lanes)]
+    for start in range(0, dtype.lanes, lanes):
+        address = _address(emit, stmt, start)
+        there = range(start, start + lanes)
+        parts = [ready[lane] if ready else emit.at_lane(stmt.value, lane) for lane in there]
+        _one_store(emit, stmt, kind, lanes, address, emit.built(kind, parts), alignment)
 
 
 def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: str, value: str,
@@ -217,6 +240,7 @@ def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: 
     if emit.dialect.name == "opencl" and alignment < lanes * stmt.value.dtype.element.nbytes:
         emit.out.write(f"vstore{lanes}({value}, 0, {address});")
         return
+    _require_alignment(emit, stmt, lanes * stmt.value.dtype.element.nbytes)
     simple = address.replace("_", "").isalnum()
     emit.out.write(f"*({space}{kind}*){address if simple else f'({address})'} = {value};")
 
@@ -228,10 +252,7 @@ def _store_pieces(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignm
     if name is None or emit.dialect.vector_type(dtype):
         parts = [emit.at_lane(stmt.value, lane) for lane in range(dtype.lanes)]
         name = emit.out.fresh("values")
-        listed = ", ".join(parts)
-        emit.out.write(
-            f"{emit.aligned(dtype)}{emit.type(dtype.element)} {name}[{dtype.lanes}] = {{{listed}}};"
-        )
+        emit.define_array(name, dtype, parts)
     for start in range(0, dtype.lanes, lanes):
         there = f"{name} + {start}" if start else name
         if emit.dialect.name == "opencl":
