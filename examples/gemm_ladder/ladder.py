@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import tilesmith as ts
+from examples.gemm_ladder.launch_order import launch_order
 from examples.gemm_ladder.tensor_cores import TensorTiling, tensor_cores
 from tilesmith.script import tir as T
 
@@ -49,9 +50,9 @@ class Tiling:
     threads of a warp a grid ``lanes``. A thread has several pieces of ``VECTOR`` columns (and of as
     many rows where A lies transposed), which lie apart so that the threads of a warp read
     neighbouring vectors. ``interleave``: rows of the lanes that take turns, so that a quarter of a
-    warp is 2 x 4 threads instead of 1 x 8. ``stages``: tiles in shared memory at once. ``group``: rows of blocks that
-    run together (1: in the order of the grid). ``blocks``: thread blocks that are to fit on a
-    multiprocessor, which limits the registers (0: no limit).
+    warp is 2 x 4 threads instead of 1 x 8. ``stages``: tiles in shared memory at once. ``group``:
+    rows of blocks that run together (1: in the order of the grid). ``blocks``: thread blocks that
+    are to fit on a multiprocessor, which limits the registers (0: no limit).
     """
 
     tile: tuple[int, int] = (128, 128)
@@ -217,21 +218,6 @@ def tile(sch: Schedule, block: Any, tiling: Tiling, row_vector: int = VECTOR) ->
     thread = sch.fuse(wy, wx, ly, lx, turn)
     sch.bind(thread, "threadIdx.x")
     return Loops(thread, outer, inner, rows, columns)
-
-
-def launch_order(sch: Schedule, by: Any, bx: Any, group: int) -> None:
-    """Bind the loops over blocks: row by row, or ``group`` rows together, column by column.
-
-    Blocks that run at the same time then form a rectangle of C, so that they share more of what
-    they read; with powers of two, the two numbers of a block are bits of its place in the order.
-    """
-    if group == 1:
-        sch.bind(by, "blockIdx.y")
-        sch.bind(bx, "blockIdx.x")
-        return
-    groups, row = sch.split(by, [None, group])
-    sch.reorder(groups, bx, row)
-    sch.bind(sch.fuse(groups, bx, row), "blockIdx.x")
 
 
 def with_transposed_tile(sch: Schedule, tiling: Tiling, pipelined: bool) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tilesmith as ts
+from examples.gemm_ladder.launch_order import launch_order
 from tilesmith.schedule_rules.intrinsics import cuda
 
 Schedule = ts.tir.Schedule
@@ -37,13 +38,7 @@ def tensor_cores(sch: Schedule, tiling: TensorTiling) -> None:
     bx, wx, columns = sch.split(outer[1], [None, tiling.warps[1], columns])
     steps, step = sch.split(outer[2], [None, tiling.depth // TILE])
     sch.reorder(by, bx, wy, wx, steps, step, rows, columns)
-    if tiling.group > 1:
-        groups, row = sch.split(by, [None, tiling.group])
-        sch.reorder(groups, bx, row)
-        sch.bind(sch.fuse(groups, bx, row), "blockIdx.x")
-    else:
-        sch.bind(by, "blockIdx.y")
-        sch.bind(bx, "blockIdx.x")
+    launch_order(sch, by, bx, tiling.group)
     warp = sch.fuse(wy, wx)
     sch.bind(warp, "threadIdx.y")
     scope = "shared" if tiling.stages < 3 else "shared.dyn"

@@ -1,10 +1,19 @@
-"""Matrix products on tensor cores, scheduled in the ways that users do it, for tests of GPU code."""
+"""Products on tensor cores, scheduled in the ways that users do it, for tests of GPU code."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.schedule_rules.intrinsics.test_gpu_script import product, tile_of
 from tests.schedule_rules.intrinsics.test_warp_script import in_tiles
 from tilesmith import IRModule, tir
+from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.lowering import lower
@@ -39,7 +48,7 @@ def wmma_product(
     rows, columns, depth = TILES[in_dtype]
     program = product(size, size, 2 * size, in_dtype, out_dtype, transposed)
     names = cuda.get_wmma_intrin_group(scope, "global", in_dtype, out_dtype, transposed)
-    sch = tir.Schedule(program, debug_mask="all")
+    sch = tir.Schedule(program)
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1, i2 = sch.split(i, [None, 2, rows])
@@ -94,7 +103,7 @@ def product_of_m16n8k8(out_dtype="float32", size=64):
     """A product by ``mma`` of shape m16n8k8 in scopes of its own: one warp a block."""
     program = product(size, size, 32, "float16", out_dtype, False)
     short = {"float16": "f16", "float32": "f32"}[out_dtype]
-    sch = tir.Schedule(program, debug_mask="all")
+    sch = tir.Schedule(program)
     block = sch.get_block("C")
     i, j, k = sch.get_loops(block)
     i0, i1, i2 = sch.split(i, [None, 2, 16])
@@ -150,3 +159,61 @@ def arrays_of(program, seed=0):
         shape = [int(size) for size in buffer.shape]
         made.append(random.integers(-2, 3, shape).astype(buffer.dtype.numpy()))
     return made
+
+
+def on_threads(module, target, **options):
+    """Return a scheduled module as it is before kernels are taken out of it: with barriers,
+    copies in the background and registers, for the interpreter.
+    """
+    device = Target(target, host="llvm")
+    with PassContext(config={f"tir.{name}": value for name, value in options.items()}):
+        steps = device_passes(device)
+        kept = [step for step in steps if step.info.name in _BEFORE_SPLITTING]
+        return Sequential(kept, name="tir.device")(lower(module))
+
+
+_BEFORE_SPLITTING = (
+    "tir.BindTarget", "tir.OrderGlobalMemory", "tir.ThreadSync", "tir.LowerThreadAllreduce",
+    "tir.InjectPTXAsyncCopy", "tir.InjectPTXLDG32", "tir.MergeDynamicSharedMemoryAllocations",
+    "tir.LowerWarpMemory",
+)  # fmt: skip
+
+
+def find_nvdisasm():
+    """Return the path of NVIDIA's disassembler; None without one."""
+    package = importlib.util.find_spec("nvidia")
+    for place in package.submodule_search_locations or () if package else ():
+        for found in Path(place).glob("*/bin/nvdisasm"):
+            return str(found)
+    return shutil.which("nvdisasm")
+
+
+def mnemonics(source, arch):
+    """Compile CUDA C; return the instructions of the machine code, with their modifiers."""
+    cubin = compile_source(source, arch)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run(
+            [find_nvdisasm(), "-c", file.name], capture_output=True, text=True, check=True
+        )
+    pattern = r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Zx0-9_.]*)"
+    return set(re.findall(pattern, done.stdout, re.MULTILINE))
+
+
+def has_nvrtc():
+    """Return whether CUDA C can be compiled here."""
+    try:
+        return importlib.util.find_spec("cuda.bindings.nvrtc") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+needs_nvrtc = pytest.mark.skipif(
+    not has_nvrtc(),
+    reason="needs NVRTC: pip install cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-runtime",
+)
+needs_nvdisasm = pytest.mark.skipif(
+    not has_nvrtc() or find_nvdisasm() is None,
+    reason="needs NVRTC and nvdisasm: pip install nvidia-cuda-nvdisasm",
+)

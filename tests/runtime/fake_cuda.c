@@ -98,7 +98,7 @@ API int cuDevicePrimaryCtxRetain(void **c, int d) {
   return 0;
 }
 API int cuCtxGetCurrent(void **c) { *c = (void *)current_context; return 0; }
-API int cuCtxSetCurrent(void *c) { ENTER("cuCtxSetCurrent"); current_context = (intptr_t)c; return 0; }
+API int cuCtxSetCurrent(void *c) { current_context = (intptr_t)c; return 0; }
 API int cuCtxGetDevice(int *d) { *d = (int)current_context - 1; return current_context ? 0 : 201; }
 API int cuCtxSynchronize(void) { ENTER("cuCtxSynchronize"); return current_context ? 0 : 201; }
 

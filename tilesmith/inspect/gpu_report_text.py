@@ -44,8 +44,11 @@ def _findings(console: Any, report: GPUReport) -> None:
         if finding.other is not None:
             console.print(f"    the other access: {finding.other.place}")
         console.print(f"    → {finding.advice}")
-    for text in report.violations:
-        console.print(f"✗ limit: {text}")
+    for violation in report.violations:
+        console.print(f"✗ limit: {violation.text}")
+        if violation.span is not None:
+            console.print("    " + "\n    ".join(format_span(violation.span).splitlines()))
+        console.print(f"    → {violation.advice}")
 
 
 def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:

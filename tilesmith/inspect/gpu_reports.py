@@ -26,7 +26,7 @@ from tilesmith.lowering.gpu_checks import kernels_of, run_checks
 from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.gpu_machine import GPU_MACHINES, GPUMachine, gpu_limits, gpu_machine
-from tilesmith.tir.analysis.verify_gpu_code import gpu_code_violations
+from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.cooperation import is_kernel_program, launches_threads
 from tilesmith.tir.interpreter.lockstep import Finding, LockstepOptions, Observer
@@ -48,7 +48,7 @@ class GPUReport:
     target: str
     kernels: tuple[KernelReport, ...]
     findings: tuple[Finding, ...]
-    violations: tuple[str, ...] = ()
+    violations: tuple[GPUViolation, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     @property
@@ -74,7 +74,10 @@ class GPUReport:
                 }
                 for one in self.findings
             ],
-            "violations": list(self.violations),
+            "violations": [
+                {"limit": one.limit, "message": one.text, "advice": one.advice}
+                for one in self.violations
+            ],
             "kernels": [kernel.as_json() for kernel in self.kernels],
             "notes": list(self.notes),
         }  # fmt: skip
@@ -113,13 +116,13 @@ def gpu_report(
     machine = gpu_machine(target if _is_board(target) else chosen)
     counters = KernelCounters()
     findings: list[Finding] = []
-    violations: list[str] = []
+    violations: list[GPUViolation] = []
     notes: list[str] = []
     functions = _kernels(module, chosen)
     if args is not None and len(functions) != 1:
         raise ConfigError("args are those of one function", notes=("pass a PrimFunc",))
     for name, func in functions.items():
-        violations += gpu_code_violations(func, gpu_limits(chosen))
+        violations += gpu_violations(func, gpu_limits(chosen))
         options = LockstepOptions(blocks, statements, False, warp_size_of(func))
         result, found = run_checks(func, name, args, options, [counters, *observers])
         findings += result.findings

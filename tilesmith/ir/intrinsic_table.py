@@ -183,7 +183,7 @@ INTRINSICS: tuple[Intrinsic, ...] = (
     Intrinsic("ptx_arrive_barrier", UPDATE),
     Intrinsic("ptx_arrive_barrier_expect_tx", UPDATE),
     Intrinsic("ptx_wait_barrier", UPDATE),
-    Intrinsic("ptx_ldg32", PURE),
+    Intrinsic("ptx_ldg32", UPDATE),  # it writes a register
     Intrinsic("make_filled_simdgroup_matrix", UPDATE),
     Intrinsic("simdgroup_load", UPDATE),
     Intrinsic("simdgroup_store", UPDATE),

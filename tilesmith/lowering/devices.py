@@ -107,7 +107,7 @@ def _parts(code: Module) -> dict[str, bytes]:
         try:
             parts[name] = code.get_content(name)
         except MissingDependencyError as error:
-            record_fallback("cuda", "kernels are compiled when they are loaded", str(error))
+            record_fallback("device code", "CUDA C", str(error))
     return parts
 
 

@@ -27,6 +27,7 @@ from tilesmith.support.fallbacks import record_fallback
 from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.target.back_end import back_end_of
+from tilesmith.target.gpu_machine import gpu_limits
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter import Options, run
 from tilesmith.tir.interpreter.cooperation import launches_threads
@@ -38,6 +39,7 @@ from tilesmith.tir.interpreter.lockstep import (
     run_kernels,
 )
 from tilesmith.tir.interpreter.program import warp_size_of
+from tilesmith.tir.transform.threads.verify_gpu_code import refuse_oversized
 
 __all__ = ["check_build", "kernels_of", "run_checks"]
 
@@ -125,10 +127,17 @@ def _finding(error: ExecutionError, name: str) -> Finding:
 
 
 def check_build(lowered: IRModule, target: Target) -> None:
-    """Check the kernels of a build, if ``TILESMITH_CHECK_GPU`` is set.
+    """Refuse kernels that exceed the limits of a CUDA device; run them in checks, if
+    ``TILESMITH_CHECK_GPU`` is set.
 
-    Raises ExecutionError or OutOfBoundsError for the first thing that is wrong.
+    Raises VerifyError for kernels that do not fit, ExecutionError or OutOfBoundsError for the first
+    thing that is wrong.
     """
+    if "cuda" in target.keys:
+        limits = gpu_limits(target)
+        for func in lowered.functions.values():
+            if isinstance(func, PrimFunc):
+                refuse_oversized(func, limits)
     if not knobs.check_gpu:
         return
     module = kernels_of(lowered, target)

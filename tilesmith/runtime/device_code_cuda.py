@@ -66,10 +66,7 @@ def _load(code: CodeContainer, device_id: int) -> driver.LoadedModule:
     for name, content in code.parts.items():
         if name == "cu":
             if refused is not None:
-                record_fallback(
-                    "cuda", "the compiled kernels do not fit this GPU: compiled again",
-                    str(refused.message),
-                )  # fmt: skip
+                record_fallback("device code", "a cubin that does not fit", str(refused.message))
             content = _compiled(content.decode(), device_id, code.options)
         try:
             return driver.load_module(content, device_id)

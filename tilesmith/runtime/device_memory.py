@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -52,14 +54,20 @@ class _ManagedTensor(ctypes.Structure):
 _living: dict[int, tuple[_ManagedTensor, Any, Any, Allocation | None]] = {}
 """Address of a managed tensor → itself, its sizes and steps, what it holds. Written without a lock:
 the deleter may run inside of anything, as garbage is collected anywhere."""
+_deleting: set[int] = set()
+"""Managed tensors whose deleter is running."""
 _has_ended = False
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _delete(address: int) -> None:
-    entry = _living.pop(address, None)
-    if entry is not None and entry[3] is not None:
-        entry[3].release()
+    _deleting.add(address)
+    try:
+        entry = _living.pop(address, None)
+        if entry is not None and entry[3] is not None:
+            entry[3].release()
+    finally:
+        _deleting.discard(address)
 
 
 _deleter = ctypes.cast(_delete, ctypes.c_void_p).value
@@ -67,11 +75,20 @@ _deleter = ctypes.cast(_delete, ctypes.c_void_p).value
 
 @atexit.register
 def _let_go() -> None:
-    """Leave all tensors to the end of the process: no Python code may run for them any more."""
+    """Leave all tensors to the end of the process: no Python code may run for them any more.
+
+    Deleters that run in other threads are waited for (a second at most). A daemon thread inside of
+    one would be ended in the middle of native code that cannot be left so.
+    """
     global _has_ended
     _has_ended = True
     for managed, *_ in list(_living.values()):
         managed.deleter = None
+    for _ in range(1000):
+        if threading.active_count() > 1:
+            time.sleep(0.001)  # also for one that is about to begin
+        if not _deleting:
+            break
 
 
 def bytes_of(shape: tuple[int, ...], dtype: DataType) -> int:

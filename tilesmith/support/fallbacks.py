@@ -61,10 +61,13 @@ KINDS: dict[str, Kind] = {
     "library": Kind("a part for a library is compiled instead, because the library is missing"),
     "check": Kind("a kernel is checked in a slower way, or not at all", is_about_code=False),
     "machine": Kind("the machine model keeps its class's figures", is_about_code=False),
-    "copies": Kind("a kernel waits for all copies in the background, not only for the oldest"),
     "memory": Kind(
         "memory of a device is taken without a pool; each time waits", is_about_code=False
     ),
+    "device code": Kind(
+        "kernels are compiled where they are loaded, not where they are built", is_about_code=False
+    ),
+    "copies": Kind("a kernel waits for all copies in the background, not only for the oldest"),
     "cache": Kind("a result is computed again, or without the workers", is_about_code=False),
 }
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
-from tilesmith.codegen.gpu.dialect import Dialect
 from tilesmith.codegen.gpu.rules import ATOM, PRODUCT, SUM, UNARY, Piece
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr, StringImm, Var
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import is_call, variables
+from tilesmith.ir.queries import is_call
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.packed_elements import is_packed
+from tilesmith.tir.expr import BufferLoad
 
 __all__ = [
     "architecture_of", "call_function", "constant", "pointed_element", "pointer", "pointer_scope",
@@ -123,12 +122,11 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
 
 def pointer_scope(arg: PrimExpr) -> str:
     """Return the scope of the memory behind a pointer: "global" where it names none."""
-    for var in variables(arg):
-        if isinstance(var, Var) and var.dtype.is_handle:
-            return var.storage_scope or "global"
+    if isinstance(arg, BufferLoad):
+        return pointer_scope(arg.buffer.data)
+    if isinstance(arg, Var):
+        return arg.storage_scope or "global"
+    for inner in arg.args if isinstance(arg, Call) else ():
+        if inner.dtype.is_handle or isinstance(inner, BufferLoad):
+            return pointer_scope(inner)
     return "global"
-
-
-def only_on(dialect: Dialect, emit: Values, call: Call, what: str) -> Any:
-    """Return the error for an operator that another dialect alone can express."""
-    return emit.out.unsupported(f"'{name_of(call)}' {what}, which {dialect.title} has not")

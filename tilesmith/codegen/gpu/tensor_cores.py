@@ -13,7 +13,7 @@ from tilesmith.codegen.gpu.mma_functions import (
 )
 from tilesmith.codegen.gpu.rules import Piece, handles
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import Call, PrimExpr
+from tilesmith.ir import Call
 from tilesmith.runtime.dtype import DataType
 
 _DTYPES = {
@@ -141,10 +141,3 @@ def _refuse(emit: Values, call: Call) -> Piece:
         f"'{name_of(call)}' is an instruction of NVIDIA GPUs, which OpenCL C has no words for",
         "build for 'cuda', or schedule the product without tensor intrinsics",
     )
-
-
-def registers_of(call: Call) -> list[PrimExpr]:
-    """Return the pointers to registers among the arguments of an instruction."""
-    places = {"ptx_mma": (6, 8, 10), "ptx_mma_sp": (6, 8, 10, 12), "ptx_ldmatrix": (3,),
-              "mma_fill": (1,), "mma_store": (3,)}  # fmt: skip
-    return [call.args[place] for place in places.get(name_of(call), ())]

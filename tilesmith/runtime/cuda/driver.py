@@ -69,6 +69,8 @@ class Driver:
         self.library = ctypes.CDLL(path)
         self.process = os.getpid()
         self.addresses: dict[str, int] = {}
+        self.pools: dict[int, int] = {}
+        """Device → its pool of memory, which `memory` makes; 0 on a device without pools."""
         for name, types in FUNCTIONS.items():
             function = getattr(self.library, SYMBOLS.get(name, name), None)
             if function is None:
@@ -243,9 +245,7 @@ def still_serves(found: Driver, device_id: int) -> bool:
     """True if a driver can still be asked to release what it gave of a device: not after a fault,
     and not in a fork of the process.
     """
-    return (
-        found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
-    )
+    return found is _state.driver and device_id not in _state.lost and found.process == os.getpid()
 
 
 def _current_device(found: Driver) -> int:

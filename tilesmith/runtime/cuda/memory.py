@@ -41,20 +41,17 @@ _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE: pinned for all contexts
 _ATTACH_GLOBAL = 1
 _KEEP_ALL = ctypes.c_uint64(2**64 - 1)
 
-_pools: dict[tuple[int, int], int] = {}
-"""(identity of the driver, device) → pool; 0 on a device without pools."""
 _lock = threading.Lock()
 
 
 def _pool_of(found: Driver, device_id: int) -> int:
-    pool = _pools.get((id(found), device_id))
+    pool = found.pools.get(device_id)
     if pool is not None:
         return pool
     with _lock:
-        key = (id(found), device_id)
-        if key not in _pools:
-            _pools[key] = _make_pool(found, device_id)
-        return _pools[key]
+        if device_id not in found.pools:
+            found.pools[device_id] = _make_pool(found, device_id)
+        return found.pools[device_id]
 
 
 def _make_pool(found: Driver, device_id: int) -> int:
@@ -194,7 +191,7 @@ def free_and_total(device_id: int) -> tuple[int, int]:
 def pool_use(device_id: int) -> tuple[int, int]:
     """Return the bytes that our pool holds of a device, and those of them that tensors use."""
     with Active(device_id) as found:
-        pool = _pools.get((id(found), device_id), 0)
+        pool = found.pools.get(device_id, 0)
         if not pool:
             return 0, 0
         values = []
@@ -211,7 +208,7 @@ def trim(device_id: int) -> None:
     libraries and processes can have it.
     """
     with Active(device_id) as found:
-        pool = _pools.get((id(found), device_id), 0)
+        pool = found.pools.get(device_id, 0)
         if pool:
             check(found.cuCtxSynchronize(), "cuCtxSynchronize", device_id)
             check(found.cuMemPoolTrimTo(pool, 0), "cuMemPoolTrimTo", device_id)

@@ -23,7 +23,7 @@ from tilesmith.runtime.opencl.platforms import (
     package,
     queue,
 )
-from tilesmith.support.errors import DeviceError, UnsupportedError
+from tilesmith.support.errors import DeviceError, OutOfMemoryError, UnsupportedError
 
 __all__ = [
     "BufferAllocation", "SharedAllocation", "allocate", "argument_of", "copy_from_host",
@@ -49,28 +49,59 @@ def has_shared_memory(device_id: int) -> bool:
     return bool(found & (capabilities.COARSE_GRAIN_BUFFER | capabilities.FINE_GRAIN_BUFFER))
 
 
+_dying: deque[tuple[list[Any], Any]] = deque()
+"""Shared memory that is let go, with the events after which it may be freed. (OpenCL can free it in
+the order of a queue itself, but PoCL damages the heap when it does.)"""
+
+
+def _free_what_is_done(must_wait: bool = False) -> None:
+    """Free the shared memory that no work uses any more; with ``must_wait`` all that is let go."""
+    complete = package().command_execution_status.COMPLETE
+    for _ in range(len(_dying)):
+        try:
+            events, memory = _dying.popleft()
+        except IndexError:  # another thread was here
+            return
+        if must_wait:
+            package().wait_for_events(events)
+        elif any(one.command_execution_status != complete for one in events):
+            _dying.append((events, memory))
+            continue
+        memory.release()
+
+
 class SharedAllocation:
     """Shared virtual memory."""
 
     __slots__ = ("_memory", "_queue", "address", "device_id")
 
     def __init__(self, size: int, device_id: int) -> None:
-        cl = package()
         self._queue = queue(device_id)
-        flags = cl.svm_mem_flags.READ_WRITE
-        with checked(f"clSVMAlloc, {size} bytes", device_id):
-            self._memory = cl.SVMAllocation(
-                context(device_id), size, _ALIGNMENT, flags, queue=self._queue
-            )
         self.device_id = device_id
+        if _dying:
+            _free_what_is_done()
+        try:
+            self._memory = self._allocate(size)
+        except OutOfMemoryError:
+            if not _dying:
+                raise
+            _free_what_is_done(must_wait=True)
+            self._memory = self._allocate(size)
         self.address = int(self._memory.svm_ptr)
 
+    def _allocate(self, size: int) -> Any:
+        cl = package()
+        with checked(f"clSVMAlloc, {size} bytes", self.device_id, allocates=True):
+            return cl.SVMAllocation(
+                context(self.device_id), size, _ALIGNMENT, cl.svm_mem_flags.READ_WRITE
+            )
+
     def release(self) -> None:
-        """Free the memory behind the work that this thread has given."""
+        """Free the memory when the work is done that this thread has given."""
         now = known_queue(self.device_id)
-        is_other = now is not None and now != self._queue
-        waits = [package().enqueue_marker(now)] if is_other else None
-        self._memory.enqueue_release(self._queue, wait_for=waits)
+        lines = [self._queue] if now is None or now == self._queue else [self._queue, now]
+        _dying.append(([package().enqueue_marker(one) for one in lines], self._memory))
+        _free_what_is_done()
 
 
 class BufferAllocation:
@@ -84,7 +115,7 @@ class BufferAllocation:
                 f"a tensor of opencl({device_id}) has at most {1 << _WINDOW_BITS} bytes, got {size}"
             )
         cl = package()
-        with checked(f"clCreateBuffer, {size} bytes", device_id):
+        with checked(f"clCreateBuffer, {size} bytes", device_id, allocates=True):
             self.buffer = cl.Buffer(context(device_id), cl.mem_flags.READ_WRITE, size)
         try:
             self._number = _free_numbers.popleft()

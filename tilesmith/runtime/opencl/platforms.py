@@ -217,19 +217,23 @@ def finish(device_id: int, one: Any = None) -> None:
 
 
 @contextmanager
-def checked(what: str, device_id: int) -> Iterator[None]:
+def checked(what: str, device_id: int, allocates: bool = False) -> Iterator[None]:
     """Turn errors of OpenCL within a `with` block into DeviceError or OutOfMemoryError; `what`
-    says what was called, and for what.
+    says what was called, and for what. Where it ``allocates``, missing resources are memory.
     """
     cl = package()
     try:
         yield
-    except cl.MemoryError as error:
-        raise OutOfMemoryError(
-            f"{what}: opencl({device_id}) has no memory for it, {_text(error)}",
-            notes=("free tensors of the device, or use smaller inputs",),
-        ) from error
     except cl.Error as error:
+        code = getattr(error, "code", 0)
+        lacks = allocates and code in (
+            cl.status_code.OUT_OF_RESOURCES, cl.status_code.INVALID_BUFFER_SIZE,
+        )  # fmt: skip
+        if lacks or isinstance(error, cl.MemoryError):
+            raise OutOfMemoryError(
+                f"{what}: opencl({device_id}) has no memory for it, {_text(error)}",
+                notes=("free tensors of the device, or use smaller inputs",),
+            ) from error
         raise DeviceError(f"{what}, on opencl({device_id}): {_text(error)}") from error
 
 

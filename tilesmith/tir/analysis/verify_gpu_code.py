@@ -6,12 +6,15 @@ Constraints are limits by name:
     max_shared_memory_per_block, max_local_memory_per_block   bytes
     max_vector_bytes                                          bytes of one access
 
-``verify_gpu_code`` answers, ``gpu_code_violations`` says what is exceeded and by how much.
+``verify_gpu_code`` answers, ``gpu_code_violations`` says what is exceeded and by how much, and
+``gpu_violations`` also where and what to do; ``target.gpu_machine.gpu_limits`` has the limits of a
+target. ``tilesmith.inspect.gpu_report`` shows the same texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilesmith.ir import IntImm, Visitor
@@ -28,7 +31,9 @@ from tilesmith.tir.stmt import (
     ForKind,
 )
 
-__all__ = ["GPU_CONSTRAINTS", "gpu_code_violations", "verify_gpu_code"]
+__all__ = [
+    "GPU_CONSTRAINTS", "GPUViolation", "gpu_code_violations", "gpu_violations", "verify_gpu_code",
+]  # fmt: skip
 
 GPU_CONSTRAINTS = (
     "max_threads_per_block", "max_thread_x", "max_thread_y", "max_thread_z", "max_vthread",
@@ -36,12 +41,38 @@ GPU_CONSTRAINTS = (
 )  # fmt: skip
 
 
+_ADVICE = {
+    "max_threads_per_block": "split the loops that are bound to threadIdx by smaller factors",
+    "max_thread_x": "split the loop that is bound to threadIdx.x",
+    "max_thread_y": "split the loop that is bound to threadIdx.y",
+    "max_thread_z": "split the loop that is bound to threadIdx.z, or bind it to another axis",
+    "max_vthread": "split the loop of virtual threads",
+    "max_kernels": "fuse the loops of the kernels, or make several functions",
+    "max_shared_memory_per_block": "make the tiles in shared memory smaller, or keep fewer stages of "
+    "a pipeline in flight",
+    "max_local_memory_per_block": "make the tiles in registers smaller, or use more threads",
+    "max_vector_bytes": "vectorize a shorter loop: 16 bytes are one access of a GPU",
+}
+
+
+@dataclass(frozen=True)
+class GPUViolation:
+    """A limit that a kernel exceeds: its name ("" for what has no limit), the text, what to do, and
+    the launch or loop where that is."""
+
+    limit: str
+    text: str
+    advice: str
+    span: Any = None
+
+
 class _Checker(Visitor):
     """Measures kernel by kernel and compares with the limits."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self.limits = limits
-        self.found: list[str] = []
+        self.found: list[GPUViolation] = []
+        self.place: Any = None  # of the present kernel
         self.kernels = 0
         self.depth = 0
         self.reset()
@@ -55,7 +86,13 @@ class _Checker(Visitor):
         limit = self.limits.get(name)
         if limit is not None and value > limit:
             where = f"kernel {self.kernels}: " if self.kernels else ""
-            self.found.append(f"{where}{what} {value}, {name} is {limit}")
+            text = f"{where}{what} {value}, {name} is {limit}"
+            self.found.append(GPUViolation(name, text, _ADVICE[name], self.place))
+
+    def refuse(self, text: str, advice: str) -> None:
+        """Record something that no device allows."""
+        text = f"kernel {self.kernels}: {text}"
+        self.found.append(GPUViolation("", text, advice, self.place))
 
     # Launches.
 
@@ -63,19 +100,23 @@ class _Checker(Visitor):
         outermost = self.depth == 0
         if outermost:
             self.kernels += 1
+            self.place = getattr(node, "span", None)
             self.reset()
         tag = thread.thread_tag
         if not isinstance(extent, IntImm):
             if not tag.startswith("blockIdx"):
-                self.found.append(f"kernel {self.kernels}: the extent of {tag} is not constant")
+                self.refuse(
+                    f"the extent of {tag} is not constant", "split the loop by a constant factor"
+                )
             size = 1
         else:
             size = extent.value
         if tag.startswith("threadIdx"):
             known = self.threads.setdefault(tag, size)
             if known != size:
-                self.found.append(
-                    f"kernel {self.kernels}: {tag} is launched with {known} threads and with {size}"
+                self.refuse(
+                    f"{tag} is launched with {known} threads and with {size}",
+                    "split both loops by the same factor",
                 )
         self.depth += 1
         if tag.startswith(("vthread", "cthread")):
@@ -177,6 +218,14 @@ def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[
 
     Raises ConfigError for an unknown constraint.
     """
+    return [one.text for one in gpu_violations(func, constraints)]
+
+
+def gpu_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[GPUViolation]:
+    """Return the limits that the kernels of a function exceed, with places and advice.
+
+    Raises ConfigError for an unknown constraint.
+    """
     limits: dict[str, int] = {}
     for name, value in constraints.items():
         if name not in GPU_CONSTRAINTS:
@@ -190,7 +239,7 @@ def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[
         checker.visit(func.body)
     kernels, checker.kernels = checker.kernels, 0
     checker.exceed("max_kernels", kernels, "kernels:")
-    return list(dict.fromkeys(checker.found))
+    return list({one.text: one for one in checker.found}.values())
 
 
 def verify_gpu_code(func: PrimFunc, constraints: Mapping[str, Any]) -> bool:

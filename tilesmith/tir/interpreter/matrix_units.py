@@ -38,11 +38,16 @@ from tilesmith.tir.interpreter.values import (
 )
 from tilesmith.tir.interpreter.watch import touch_bytes
 
-_KINDS = {
+__all__ = [
+    "MMA_DTYPES", "element_of", "fragment_kind", "matrix_shape", "product", "register_places",
+]  # fmt: skip
+
+MMA_DTYPES = {
     "fp16": "float16", "bf16": "bfloat16", "tf32": "float32", "fp32": "float32", "fp64": "float64",
     "s8": "int8", "u8": "uint8", "s4": "int4", "u4": "uint4", "int8": "int8", "uint8": "uint8",
     "int4": "int4", "uint4": "uint4", "int32": "int32", "s32": "int32", "float16": "float16",
-    "float32": "float32", "float64": "float64", "bfloat16": "bfloat16",
+    "float32": "float32", "float64": "float64", "bfloat16": "bfloat16", "e4m3": "e4m3_float8",
+    "e5m2": "e5m2_float8",
 }  # fmt: skip
 
 
@@ -54,7 +59,7 @@ def _fragment(
 ) -> Callable[[Environment, int, int], Any]:
     """Return a function that views fragment ``index`` as a matrix of so many rows and columns."""
     pointer, number = compiler.visit(arg), compiler.visit(index)
-    dtype = _element_of(arg)
+    dtype = element_of(arg)
 
     def view(env: Environment, rows: int, columns: int) -> Any:
         place: Pointer = pointer(env)
@@ -81,12 +86,12 @@ def _tvm_fill_fragment(compiler: ExpressionCompiler, call: Call, span: Span | No
     sizes = [compiler.visit(arg) for arg in call.args[1:4]]
     value = compiler.visit(call.args[5])
     pointer = compiler.visit(call.args[0])
-    kind = _fragment_kind(call.args[0])
+    kind = fragment_kind(call.args[0])
 
     def fill(env: Environment) -> None:
         shape = tuple([size(env) for size in sizes])
         env[CONTEXT_SLOT].fragments[id(pointer(env).memory)] = shape
-        view(env, *_matrix_shape(kind, shape))[...] = value(env)
+        view(env, *matrix_shape(kind, shape))[...] = value(env)
 
     return _by_warps(call, span, fill)
 
@@ -97,12 +102,12 @@ def _moving(compiler: ExpressionCompiler, call: Call, span: Span | None, stores:
     sizes = [compiler.visit(arg) for arg in call.args[1:4]]
     pointer, place = compiler.visit(call.args[0]), compiler.visit(call.args[5])
     stride, layout = compiler.visit(call.args[6]), call.args[7].value  # type: ignore[attr-defined]
-    kind, dtype = _fragment_kind(call.args[0]), _element_of(call.args[5])
+    kind, dtype = fragment_kind(call.args[0]), element_of(call.args[5])
 
     def move(env: Environment) -> None:
         shape = tuple([size(env) for size in sizes])
         env[CONTEXT_SLOT].fragments[id(pointer(env).memory)] = shape
-        rows, columns = _matrix_shape(kind, shape)
+        rows, columns = matrix_shape(kind, shape)
         steps = (stride(env), 1) if layout == "row_major" else (1, stride(env))
         memory = place(env).view(dtype, (rows, columns), steps, 0)
         matrix = view(env, rows, columns)
@@ -135,7 +140,7 @@ def _tvm_mma_sync(compiler: ExpressionCompiler, call: Call, span: Span | None) -
             raise ExecutionError("tvm_mma_sync: a fragment was never loaded", span=span)
         m, n, k = shape
         d, a, b, c = views
-        d(env, m, n)[...] = _product(a(env, m, k), b(env, k, n), c(env, m, n))
+        d(env, m, n)[...] = product(a(env, m, k), b(env, k, n), c(env, m, n))
 
     return _by_warps(call, span, multiply)
 
@@ -161,7 +166,7 @@ def _simdgroup_move(
 ) -> RunGroup:
     view = _fragment(compiler, call.args[0], call.args[1])
     place, stride, columns, rows, transposed = [compiler.visit(arg) for arg in call.args[2:7]]
-    dtype = _element_of(call.args[2])
+    dtype = element_of(call.args[2])
 
     def move(env: Environment) -> None:
         shape = (rows(env), columns(env))
@@ -193,7 +198,7 @@ def _simdgroup_multiply_accumulate(
 
     def multiply(env: Environment) -> None:
         d, a, b, c = [view(env, 8, 8) for view in views]
-        d[...] = _product(a, b, c)
+        d[...] = product(a, b, c)
 
     return _by_warps(call, span, multiply)
 
@@ -221,20 +226,20 @@ def _registers(
 def _ptx_mma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGroup:
     texts = [str(getattr(arg, "value", "")) for arg in call.args[:6]]
     shape = re.fullmatch(r"m(\d+)n8k(\d+)", texts[0])
-    if shape is None or any(text not in _KINDS for text in texts[3:6]):
+    if shape is None or any(text not in MMA_DTYPES for text in texts[3:6]):
         raise UnsupportedError(
             f"ptx_mma of shape {texts[0]} on {', '.join(texts[3:6])} is not known", span=span
         )
     if texts[0] == "m8n8k4" and texts[3] == "fp16":
         raise UnsupportedError("ptx_mma: m8n8k4 on fp16 works on pairs of quads", span=span)
     m, k = int(shape.group(1)), int(shape.group(2))
-    a_type, b_type, c_type = [DataType(_KINDS[text]) for text in texts[3:6]]
+    a_type, b_type, c_type = [DataType(MMA_DTYPES[text]) for text in texts[3:6]]
     packed = max(32 // a_type.bits, 1)
     a = _registers(compiler, call.args[6], call.args[7], a_type, m * k // 32)
     b = _registers(compiler, call.args[8], call.args[9], b_type, k * 8 // 32)
     c = _registers(compiler, call.args[10], call.args[11], c_type, m * 8 // 32)
     left, right, result = [
-        _places(which, m, k, packed) for which in ("A", "B", "C")
+        register_places(which, m, k, packed) for which in ("A", "B", "C")
     ]  # for each lane: rows and columns of its registers
 
     parts = (
@@ -250,9 +255,9 @@ def _ptx_mma(compiler: ExpressionCompiler, call: Call, span: Span | None) -> Run
                 for env in warp:
                     matrix[places[env[THREAD_SLOT].lane]] = registers(env)
                 matrices.append(matrix)
-            product = _product(*matrices)
+            total = product(*matrices)
             for env in warp:
-                c(env)[...] = product[result[env[THREAD_SLOT].lane]]
+                c(env)[...] = total[result[env[THREAD_SLOT].lane]]
 
     return multiply
 
@@ -316,7 +321,7 @@ def _mma_store(compiler: ExpressionCompiler, call: Call) -> Evaluate:
     return store
 
 
-def _element_of(arg: PrimExpr) -> DataType:
+def element_of(arg: PrimExpr) -> DataType:
     """Return the dtype behind a pointer."""
     if is_call(arg, "tir.tvm_access_ptr", "tir.address_of"):
         return arg.args[0].dtype.element
@@ -326,16 +331,16 @@ def _element_of(arg: PrimExpr) -> DataType:
     return dtype.element
 
 
-def _fragment_kind(arg: PrimExpr) -> str:
+def fragment_kind(arg: PrimExpr) -> str:
     return str(getattr(arg, "storage_scope", "")).rpartition(".")[2]
 
 
-def _matrix_shape(kind: str, shape: tuple[int, ...]) -> tuple[int, int]:
+def matrix_shape(kind: str, shape: tuple[int, ...]) -> tuple[int, int]:
     m, n, k = shape
     return {"matrix_a": (m, k), "matrix_b": (k, n)}.get(kind, (m, n))
 
 
-def _product(a: Any, b: Any, c: Any) -> Any:
+def product(a: Any, b: Any, c: Any) -> Any:
     """Return ``a @ b + c``, added up in the precision of the accumulator, float32 at least."""
     wide: Any = c.dtype
     if numpy.issubdtype(wide, numpy.integer):
@@ -345,7 +350,7 @@ def _product(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(wide) @ b.astype(wide) + c.astype(wide)).astype(c.dtype)
 
 
-def _places(which: str, m: int, k: int, packed: int) -> list[tuple[Any, Any]]:
+def register_places(which: str, m: int, k: int, packed: int) -> list[tuple[Any, Any]]:
     """Return for each lane the rows and columns of its registers."""
     counts = {"A": m * k // 32, "B": k * 8 // 32, "C": m * 8 // 32}
     number = numpy.arange(counts[which])

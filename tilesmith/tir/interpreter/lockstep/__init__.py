@@ -33,6 +33,7 @@ from tilesmith.ir.queries import walk
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep import matrices  # noqa: F401 - rules
@@ -107,7 +108,10 @@ def run_kernels(
             _place(env, uniform, param, func.buffer_map.get(param), granules)
         env[CONTEXT_SLOT] = state
         env[THREAD_SLOT] = Group(numpy.zeros(1, numpy.int64), True, options.warp_size)
-        body(env)
+        try:
+            body(env)
+        except Return:
+            pass  # what the function returns is no matter here
         for original, copy in copied:
             original[...] = copy
     return LockstepResult(tuple(state.findings.values()), tuple(state.launches), tuple(state.cut_kernels))

@@ -22,7 +22,10 @@ from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 if TYPE_CHECKING:
     from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 
-__all__ = ["BufferAccesses", "Place", "Target", "defined_at", "fetch", "put"]
+__all__ = [
+    "BufferAccesses", "Place", "Target", "check_arrived", "defined_at", "fetch", "note_undefined",
+    "pointed", "put", "where_of",
+]  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -77,7 +80,7 @@ def put(memory: Memory, kind: numpy.dtype, position: Any, group: Group, value: A
         flat[position] = value if not isinstance(value, numpy.ndarray) else value.reshape(-1)[-1]
 
 
-def _where(memory: Memory, position: Any, size: int, group: Group) -> Any:
+def where_of(memory: Memory, position: Any, size: int, group: Group) -> Any:
     """Return the index of the flags of elements."""
     if memory.space == "local":
         if not isinstance(position, numpy.ndarray):
@@ -92,7 +95,7 @@ def defined_at(memory: Memory, position: Any, size: int, group: Group) -> Any:
     """Return which elements hold a value; None: all."""
     if memory.is_defined or memory.defined is None:
         return None
-    flags = memory.defined[_where(memory, position, size, group)]
+    flags = memory.defined[where_of(memory, position, size, group)]
     return None if flags.all() else flags
 
 
@@ -247,9 +250,9 @@ class BufferAccesses:
             else:
                 put(memory, kind, position, group, value)
             if defined is not None:
-                memory.written(_where(memory, position, size, group), _flags(defined, position, size, memory))
+                memory.written(where_of(memory, position, size, group), _flags(defined, position, size, memory))
             elif not memory.is_defined:
-                memory.written(_where(memory, position, size, group))
+                memory.written(where_of(memory, position, size, group))
 
         return store
 

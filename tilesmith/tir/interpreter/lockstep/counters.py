@@ -180,10 +180,10 @@ class KernelCounters(Observer):
 
     def _repeats(self, access: BlockAccess) -> bool:
         """Return whether the same threads have loaded the same elements a short while ago."""
-        memory = id(access.memory)
+        memory = access.memory
         if access.writes:
-            if any(key[0] == memory for key in self.held):
-                self.held = {key: None for key in self.held if key[0] != memory}
+            if any(key[0] is memory for key in self.held):
+                self.held = {key: None for key in self.held if key[0] is not memory}
             return False
         if access.is_async:
             return False

@@ -40,7 +40,7 @@ from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import BufferAccesses
 from tilesmith.tir.interpreter.lockstep.observers import Site
-from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES
+from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES, shuffle
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function
 from tilesmith.tir.interpreter.values import Environment, Evaluate, convert_value, element_type
 from tilesmith.tir.stmt import BufferStore
@@ -315,7 +315,10 @@ class LockstepExpressions(Dispatcher[Evaluate]):
             return found
         args = node.args
         if name in ("tir.call_extern", "tir.call_pure_extern") and isinstance(args[0], StringImm):
-            make = c_function(args[0].value)
+            function_name = args[0].value
+            if function_name.startswith("__shfl") and function_name.endswith("_sync"):
+                return shuffle(self, node, function_name, args[1:])
+            make = c_function(function_name)
             args = args[1:]
         else:
             make = OPERATORS.get(name)

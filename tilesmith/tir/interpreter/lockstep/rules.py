@@ -22,7 +22,7 @@ from tilesmith.tir.interpreter.lockstep.copies import PTX_QUEUE
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 
-__all__ = ["CALL_RULES", "STATEMENT_RULES"]
+__all__ = ["CALL_RULES", "STATEMENT_RULES", "shuffle"]
 
 CALL_RULES: OperatorRules[Callable[..., Evaluate]] = OperatorRules()
 STATEMENT_RULES: OperatorRules[Callable[..., Callable[[Environment], None]]] = OperatorRules()
@@ -50,17 +50,26 @@ def _pointer(compiler: Any, call: Call) -> Evaluate:
 # Exchanges.
 
 _SOURCES: dict[str, Callable[[Any, Any, int], Any]] = {
-    "tir.tvm_warp_shuffle": lambda lane, given, width: given % width,
-    "tir.tvm_warp_shuffle_up": lambda lane, given, width: lane - given,
-    "tir.tvm_warp_shuffle_down": lambda lane, given, width: lane + given,
+    "": lambda lane, given, width: given % width,
+    "_up": lambda lane, given, width: lane - given,
+    "_down": lambda lane, given, width: lane + given,
+    "_xor": lambda lane, given, width: lane ^ given,
 }
 
 
 @handles("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")
 def _shuffle(compiler: Any, call: Call) -> Evaluate:
-    mask, value, given = [compiler.array(arg) for arg in call.args[:3]]
-    width, source = compiler.number(call.args[3]), _SOURCES[call.op.name]
-    name = call.op.name.removeprefix("tir.")
+    return shuffle(compiler, call, call.op.name.removeprefix("tir."), call.args[:4])
+
+
+def shuffle(compiler: Any, call: Call, name: str, args: Any) -> Evaluate:
+    """Return the closure of an exchange within warps: (mask, value, number, width); raise
+    UnsupportedError for an unknown name."""
+    source = _SOURCES.get(name.removeprefix("tvm_warp_shuffle").removeprefix("__shfl").removesuffix("_sync"))
+    if source is None:
+        raise UnsupportedError(f"threads in lockstep do not run '{name}'")
+    mask, value, given = [compiler.array(arg) for arg in args[:3]]
+    width = compiler.number(args[3])
     site = compiler.site("exchange", name, "warp", getattr(call, "span", None))
 
     def exchange(env: Environment) -> Any:

@@ -13,7 +13,7 @@ from tilesmith.support.errors import ExecutionError, OutOfBoundsError, Tilesmith
 from tilesmith.tir.interpreter.lockstep.memory import Clock, Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
 
-__all__ = ["ERRORS", "Finding", "Group", "LockstepOptions", "State"]
+__all__ = ["ADVICE", "ERRORS", "Finding", "Group", "LockstepOptions", "State", "granules"]
 
 ERRORS: dict[str, type[TilesmithError]] = {"out of bounds": OutOfBoundsError}
 """The error of a kind of finding; ExecutionError for all others."""

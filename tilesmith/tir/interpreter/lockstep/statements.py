@@ -64,6 +64,7 @@ class LockstepStatements(Dispatcher[Run]):
         self.kernels = 0
         self.in_kernel = False
         self.is_async = False
+        self.outside: list[Run] = []  # allocations around kernels that belong to their blocks
         self.cut: set[int] = set()
 
     def visit(self, node: Stmt) -> Run:
@@ -269,6 +270,7 @@ class LockstepStatements(Dispatcher[Run]):
         name = f"{self.name}_kernel" + (f"_{number}" if number else "")
         self.in_kernel = True
         body, is_cut = self.visit(node), bool(self.cut)
+        placers = list(self.outside)
         self.in_kernel, self.cut = False, outer_cut
 
         def size(env: Environment, kind: str) -> tuple[int, int, int]:
@@ -292,6 +294,8 @@ class LockstepStatements(Dispatcher[Run]):
                 state.copies = BlockCopies(state.threads)
                 inner = env.copy()
                 inner[THREAD_SLOT] = whole
+                for allocate in placers:
+                    allocate(inner)
                 body(inner)
             state.end_kernel()
 
@@ -319,7 +323,10 @@ class LockstepStatements(Dispatcher[Run]):
             for observer in state.observers:
                 observer.allocated(name, scope, made.nbytes, slot)
 
-        return place
+        if self.in_kernel or space == "global":
+            return place
+        self.outside.append(place)
+        return lambda env: None
 
     def visit_Allocate(self, node: Allocate) -> Run:
         extents = [self.expressions.number(extent) for extent in node.extents]

@@ -7,10 +7,10 @@ from typing import Any
 
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.support.errors import VerifyError
-from tilesmith.tir.analysis.verify_gpu_code import gpu_code_violations
+from tilesmith.tir.analysis.verify_gpu_code import gpu_violations
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["refuse_what_does_not_fit"]
+__all__ = ["refuse_oversized", "refuse_what_does_not_fit"]
 
 
 @compiler_pass("tir.VerifyGPUCode")
@@ -18,8 +18,15 @@ def refuse_what_does_not_fit(func: PrimFunc, constraints: Mapping[str, Any]) -> 
     """Raises VerifyError for a kernel that exceeds a limit (see
     ``tir.analysis.verify_gpu_code``).
     """
-    found = gpu_code_violations(func, constraints)
+    refuse_oversized(func, constraints)
+    return func
+
+
+def refuse_oversized(func: PrimFunc, constraints: Mapping[str, Any]) -> None:
+    """Raise VerifyError for a kernel that exceeds a limit, with the launch and what to do."""
+    found = gpu_violations(func, constraints)
     if found:
         name = func.attrs.get("global_symbol", "the function")
-        raise VerifyError(f"{name} does not fit on the device", span=func.span, notes=found)
-    return func
+        notes = [text for one in found for text in (one.text, f"  {one.advice}")]
+        span = found[0].span or func.span
+        raise VerifyError(f"{name} does not fit on the device", span=span, notes=notes)

@@ -1,0 +1,96 @@
+"""Built programs run on OpenCL devices: one and several kernels, libraries, threads, errors."""
+
+import threading
+
+import numpy as np
+import pytest
+from tests.gpu.programs import PROGRAMS, _chain, build_smallest
+
+import tilesmith
+from tilesmith.script import tir as T
+from tilesmith.support.errors import DeviceError, TargetError
+
+DEVICE = tilesmith.opencl(0)
+pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no OpenCL device here")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name):
+    module = PROGRAMS[name].build("opencl")
+    for seed in range(2):
+        PROGRAMS[name].check(module, DEVICE, seed)
+
+
+@pytest.mark.parametrize("suffix", ["so", "tar", "o"])
+def test_library(suffix, tmp_path):
+    program = PROGRAMS["two kernels, symbolic"]
+    module = program.build("opencl")
+    module.export_library(tmp_path / f"library.{suffix}")
+    loaded = tilesmith.runtime.load_module(tmp_path / f"library.{suffix}")
+    program.check(loaded["_chain"], DEVICE)
+
+
+def test_threads():
+    program = PROGRAMS["two kernels, symbolic"]
+    module, failures = program.build("opencl"), []
+
+    def run(seed):
+        try:
+            for _ in range(5):
+                program.check(module, DEVICE, seed)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_views_at_offsets():
+    program = PROGRAMS["two classic stages"]
+    module = program.build("opencl")
+    whole = tilesmith.nd.array(np.arange(64, dtype="float32"), DEVICE)
+    part = whole._create_view((32,), relative_byte_offset=128)
+    out = tilesmith.nd.empty((32,), "float32", DEVICE)
+    module(part, out)
+    np.testing.assert_array_equal(out.numpy(), np.arange(32, 64)[::-1] * 3.0 - 1)
+
+
+def test_wrong_device():
+    module = build_smallest("opencl")
+    with pytest.raises(TargetError, match=r"'A'\) must be on opencl .*tilesmith.opencl\(0\).*got cpu"):
+        module(tilesmith.nd.array(np.zeros(1, "float32")))
+
+
+def test_too_many_threads():
+    @T.prim_func
+    def wide(A: T.Buffer((65536,), "float32")):
+        for tx in T.thread_binding(65536, thread="threadIdx.x"):
+            with T.block("b"):
+                i = T.axis.spatial(65536, tx)
+                A[i] = T.float32(1)
+
+    try:
+        module = tilesmith.build(wide, target=tilesmith.target.Target("opencl -max_num_threads=65536"))
+    except tilesmith.TilesmithError as error:
+        assert "65536" in str(error)
+        return
+    with pytest.raises(DeviceError, match="65536 x 1 x 1 threads"):
+        module(tilesmith.nd.empty((65536,), "float32", DEVICE))
+
+
+def test_time():
+    module = build_smallest("opencl")
+    result = module.time_evaluator("_nothing", DEVICE, number=3)(
+        tilesmith.nd.empty((1,), "float32", DEVICE)
+    )
+    assert result.mean > 0
+
+
+def test_no_elements():
+    module = tilesmith.build(_chain, target="opencl")
+    empty = tilesmith.nd.empty((0, 16), "float32", DEVICE)
+    module(empty, empty, 1.0)

@@ -1,0 +1,97 @@
+"""Tensor cores, copies in the background, exchanges and atomics on a real CUDA device.
+
+    python -m pytest tests/gpu/test_tensor_cores_on_gpu.py -q
+
+Each kernel is built for the device and gives what the interpreter gives, products what numpy gives.
+"""
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tests.codegen.gpu_instructions_script import CUDA, EVERYWHERE, arrays_for
+from tests.codegen.gpu_products import arrays_of, mma_product, product_of_m16n8k8, wmma_product
+from tilesmith.runtime.dtype import DataType
+from tilesmith.tir.interpreter import run
+
+TARGET = "cuda -arch=sm_90"
+
+pytestmark = pytest.mark.skipif(
+    not ts.cuda(0).exist, reason="needs a CUDA device: tilesmith.cuda(0).exist is false"
+)
+
+
+def on_device(module, arrays, options=None):
+    """Build a function for the device and run it; return its last array."""
+    config = {f"tir.{name}": value for name, value in (options or {}).items()}
+    with ts.transform.PassContext(config=config):
+        built = ts.build(module, target=ts.target.Target(TARGET, host="llvm"))
+    device = ts.cuda(0)
+    tensors = [ts.nd.array(array, device) for array in arrays]
+    built["main"](*tensors)
+    device.sync()
+    return tensors[-1].numpy()
+
+
+INSTRUCTIONS = {
+    "_".join(name.split()): make(*arguments)
+    for name, (make, arguments) in {**CUDA, **EVERYWHERE}.items()
+}
+
+
+@pytest.fixture(scope="module")
+def instructions():
+    """All kernels of one instruction, built together: one call of the compiler."""
+    functions = {name: one.with_attr("global_symbol", name) for name, one in INSTRUCTIONS.items()}
+    return ts.build(ts.IRModule(functions), target=ts.target.Target(TARGET, host="llvm"))
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_instruction(instructions, name):
+    arrays = arrays_for(INSTRUCTIONS[name])
+    expected = [array.copy() for array in arrays]
+    run(INSTRUCTIONS[name], *expected)
+    device = ts.cuda(0)
+    tensors = [ts.nd.array(array, device) for array in arrays]
+    instructions[name](*tensors)
+    device.sync()
+    for got, want in zip(tensors, expected):
+        np.testing.assert_array_equal(got.numpy().astype("float64"), want.astype("float64"))
+
+
+PRODUCTS = {
+    "mma": (mma_product, ("float16", "float32", False, 256), {}),
+    "mma transposed": (mma_product, ("float16", "float16", True, 128), {}),
+    "mma bytes": (mma_product, ("int8", "int32", False, 128), {}),
+    "mma bytes transposed": (mma_product, ("int8", "int32", True, 128), {}),
+    "mma with loops that store": (mma_product, ("float16", "float32", True, 128, True), {}),
+    "m16n8k8": (product_of_m16n8k8, ("float32", 128), {}),
+    "m16n8k8 f16": (product_of_m16n8k8, ("float16", 128), {}),
+    "wmma": (wmma_product, ("float16", "float32", False, 256), {}),
+    "wmma transposed": (wmma_product, ("float16", "float16", True, 128), {}),
+    "wmma bytes": (wmma_product, ("int8", "int32", False, 128), {}),
+    "pipeline of two": (
+        wmma_product, ("float16", "float32", False, 256, 2), {"use_async_copy": True}
+    ),
+    "pipeline of three": (
+        wmma_product, ("float16", "float32", True, 256, 3, "shared.dyn"), {"use_async_copy": True}
+    ),
+    "pipeline of four": (
+        wmma_product, ("int8", "int32", True, 128, 4, "shared.dyn"), {"use_async_copy": True}
+    ),
+    "pipeline without copies in the background": (
+        wmma_product, ("float16", "float32", False, 128, 3), {}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_product(name):
+    make, arguments, options = PRODUCTS[name]
+    program, sch = make(*arguments)
+    arrays = arrays_of(program)
+    a, b = [array.astype("float64") for array in arrays[:2]]
+    expected = a @ (b.T if len(arguments) > 2 and arguments[2] is True else b)
+    got = on_device(sch.mod, arrays, options)
+    assert DataType(str(got.dtype)) == program.buffer_map[program.params[2]].dtype
+    np.testing.assert_array_equal(got.astype("float64"), expected)
