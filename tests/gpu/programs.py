@@ -35,7 +35,8 @@ class Program:
         """Call the module on a device and compare the results."""
         values, expected = self.case(np.random.default_rng(seed))
         arguments = [
-            tilesmith.nd.array(one, device) if isinstance(one, np.ndarray) else one for one in values
+            tilesmith.nd.array(value, device) if isinstance(value, np.ndarray) else value
+            for value in values
         ]
         module(*arguments)
         for number, wanted in expected.items():

@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from tests.gpu.programs import PROGRAMS, _chain, build_smallest
 
 import tilesmith
+from tests.gpu.programs import PROGRAMS, _chain, build_smallest
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DeviceError, TargetError
 
@@ -61,7 +61,7 @@ def test_views_at_offsets():
 
 def test_wrong_device():
     module = build_smallest("opencl")
-    with pytest.raises(TargetError, match=r"'A'\) must be on opencl .*tilesmith.opencl\(0\).*got cpu"):
+    with pytest.raises(TargetError, match=r"must be on opencl .*tilesmith.opencl\(0\).*got cpu"):
         module(tilesmith.nd.array(np.zeros(1, "float32")))
 
 
@@ -73,11 +73,8 @@ def test_too_many_threads():
                 i = T.axis.spatial(65536, tx)
                 A[i] = T.float32(1)
 
-    try:
-        module = tilesmith.build(wide, target=tilesmith.target.Target("opencl -max_num_threads=65536"))
-    except tilesmith.TilesmithError as error:
-        assert "65536" in str(error)
-        return
+    target = tilesmith.target.Target("opencl -max_num_threads=65536")
+    module = tilesmith.build(wide, target=target)
     with pytest.raises(DeviceError, match="65536 x 1 x 1 threads"):
         module(tilesmith.nd.empty((65536,), "float32", DEVICE))
 

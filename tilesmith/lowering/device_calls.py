@@ -52,9 +52,7 @@ def _launching(functions: dict[GlobalVar, PrimFunc], kernels: set[str]) -> set[s
     plain = {v.name_hint: f for v, f in functions.items() if f.attrs.get("calling_conv") != 1}
     found = {name for name, function in plain.items() if _launches(function, kernels)}
     while True:
-        more = {
-            name for name, f in plain.items() if name not in found and _calls_any(f, found)
-        }
+        more = {name for name, f in plain.items() if name not in found and _calls_any(f, found)}
         if not more:
             return found
         found |= more
@@ -121,7 +119,8 @@ class _Rewriter(Rewriter):
         arguments = (name, const(self.device_type, "int32"), self.device_id, size)
         memory = Call("handle", "tir.tvm_call_packed", arguments)
         release = (StringImm("tilesmith.runtime.free_device_workspace"), node.buffer_var)
-        body = stmt_seq(self.visit(node.body), Evaluate(Call("int32", "tir.tvm_call_packed", release)))
+        free = Call("int32", "tir.tvm_call_packed", release)
+        body = stmt_seq(self.visit(node.body), Evaluate(free))
         return LetStmt(node.buffer_var, memory, body, node.span)
 
     def _is_on_device(self, node: Allocate) -> bool:

@@ -37,9 +37,10 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
-KEPT_ATTRS = ("tir.min_blocks_per_multiprocessor",)
-"""Attributes of a function that its kernels keep: what the compiler of their source is told."""
-
+_OF_KERNELS = (
+    "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
+)  # fmt: skip
+"""Attributes of a function that are for its kernels: how they are launched and compiled."""
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
 
@@ -112,8 +113,8 @@ class _Splitter(Rewriter):
             "target": region.node,
             "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
             "tir.is_global_func": True,
+            **{key: self.func.attrs[key] for key in _OF_KERNELS if key in self.func.attrs},
         }
-        attrs.update({key: self.func.attrs[key] for key in KEPT_ATTRS if key in self.func.attrs})
         device = renew_defs(PrimFunc(params, body, None, None, attrs, self.func.span))
         variable = GlobalVar(self.fresh_name())
         self.mod[variable] = device
