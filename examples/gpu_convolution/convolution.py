@@ -167,6 +167,26 @@ WIDE = Tiling(tile=(128, 128), depth=16, warps=(4, 2), interleave=2, blocks=2)
 NARROW = replace(WIDE, tile=(128, 64), warps=(4, 1), blocks=4)
 
 
+TILINGS = {
+    "128x64x16": NARROW,
+    "128x128x16": WIDE,
+    "128x64x8": replace(NARROW, depth=8),
+    "128x128x8": replace(WIDE, depth=8),
+}
+"""Sizes that measure.py tries."""
+
+SHAPES = {
+    "3x3 64 to 64, 56x56": Shape(32, 56, 56, 64, 64),
+    "3x3 64 to 128, 56x56": Shape(32, 56, 56, 64, 128),
+    "3x3 64 to 256, 56x56": Shape(32, 56, 56, 64, 256),
+    "3x3 128 to 128, 28x28": Shape(32, 28, 28, 128, 128),
+    "3x3 256 to 256, 14x14": Shape(32, 14, 14, 256, 256),
+    "3x3 128 to 256, stride 2": Shape(32, 56, 56, 128, 256, stride=2),
+    "1x1 256 to 64, 56x56": Shape(32, 56, 56, 256, 64, kernel=1, padding=0),
+}
+"""Layers of residual networks, and what measure.py measures."""
+
+
 def tiling_of(shape: Shape) -> Tiling:
     """Return the sizes for a convolution: narrow tiles where there are few filters."""
     tiling = NARROW if shape.filters <= 64 else WIDE
