@@ -148,6 +148,8 @@ def schedule(shape: Shape, tiling: Tiling, iterator: str = "analytic") -> Schedu
     finish(sch, block, loops)
     sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, 0, 0, 1])
     sch.annotate(loops.outer, "software_pipeline_order", [0, 3, 1, 4, 2])
+    if iterator == "precomputed":
+        sch.annotate(loops.outer, "precompute_addresses", 1)
     return sch
 
 
@@ -172,6 +174,8 @@ TILINGS = {
     "128x128x16": WIDE,
     "128x64x8": replace(NARROW, depth=8),
     "128x128x8": replace(WIDE, depth=8),
+    "128x64x16, 3 blocks": replace(NARROW, blocks=3),
+    "64x64x16": replace(NARROW, tile=(64, 64), warps=(2, 1), blocks=8),
 }
 """Sizes that measure.py tries."""
 

@@ -91,7 +91,12 @@ def measure() -> dict[str, Any]:
         entry: dict[str, Any] = {"cudnn_ms": theirs, "gflop": shape.flops / 1e9, "ours": {}}
         chosen = tiling_of(shape)
         cases = {iterator: (iterator, chosen) for iterator in ITERATORS}
-        cases |= {f"analytic, {label}": ("analytic", one) for label, one in TILINGS.items()}
+        cases |= {
+            f"{iterator}, {label}": (iterator, one)
+            for label, one in TILINGS.items()
+            for iterator in ITERATORS
+            if one != chosen
+        }
         for label, (iterator, tiling) in cases.items():
             try:
                 found = ours(shape, iterator, tiling, image, weight, wanted)
