@@ -12,16 +12,17 @@ from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.outcomes import ModuleOutcomes
-from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir import Var
 from tilesmith.target import Target
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import BufferStore, DeclBuffer
+from tilesmith.tir.queries import statements
+from tilesmith.tir.stmt import AttrStmt, BufferStore, DeclBuffer
 
 __all__ = ["FunctionWriter", "minimum_blocks"]
 
-MINIMUM_BLOCKS = "tir.min_blocks_per_multiprocessor"
-"""The attribute of a function that says how many of its blocks a multiprocessor should hold."""
+MINIMUM_BLOCKS = "pragma_min_blocks_per_multiprocessor"
+"""The annotation of a loop that says how many blocks of its kernel a multiprocessor should hold."""
 
 
 class FunctionWriter:
@@ -119,9 +120,10 @@ def minimum_blocks(function: PrimFunc) -> int | None:
     """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
     schedule says nothing.
     """
-    given: Any = function.attrs.get(MINIMUM_BLOCKS)
-    return None if given is None else constant_value(given) if isinstance(given, PrimExpr) else (
-        int(given))  # fmt: skip
+    for stmt in statements(function.body):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == MINIMUM_BLOCKS:
+            return constant_value(stmt.value)
+    return None
 
 
 def _pointer_uses(function: PrimFunc) -> tuple[set[Var], set[Var], set[Var]]:
