@@ -10,7 +10,6 @@ CUDA = register_back_end(
         "cuda",
         kinds=("cuda",),
         generate="tilesmith.codegen.gpu.code:generate_cuda",
-        symbol="tilesmith.codegen.c.helpers:identifier",
         is_device=True,
         interpreter=None,
         packages=(
@@ -26,7 +25,6 @@ OPENCL = register_back_end(
         "opencl",
         kinds=("opencl",),
         generate="tilesmith.codegen.gpu.code:generate_opencl",
-        symbol="tilesmith.codegen.c.helpers:identifier",
         is_device=True,
         interpreter=None,
         packages=(Package("pyopencl", "pyopencl", "launching OpenCL C", "opencl"),),
