@@ -217,7 +217,7 @@ def test_torch_shares_memory(add_one):
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
     theirs = torch.zeros(N, device="cuda")
-    ours = ts.from_dlpack(theirs)
+    ours = ts.nd.from_dlpack(theirs)
     assert ours.data_ptr() == theirs.data_ptr() and ours.device == ts.cuda(0)
     add_one(ours)
     theirs += 1
@@ -230,14 +230,14 @@ def test_torch_shares_memory(add_one):
     assert ts.nd.empty((3, 4), "float32", ts.cuda(0)).data_ptr() != pointer  # torch keeps it
     shared *= 2
     assert shared.sum().item() == 132
-    turned = ts.from_dlpack(shared.T)
+    turned = ts.nd.from_dlpack(shared.T)
     np.testing.assert_array_equal(turned.numpy(), shared.T.cpu().numpy())
     for dtype in (torch.bfloat16, torch.int8, torch.bool, torch.float16):
         one = torch.ones(7, dtype=dtype, device="cuda")
-        again = torch.from_dlpack(ts.from_dlpack(one))
+        again = torch.from_dlpack(ts.nd.from_dlpack(one))
         assert again.dtype == dtype and bool((again == one).all())
     graded = torch.ones(3, device="cuda", requires_grad=True)
-    assert ts.from_dlpack(graded).numpy().tolist() == [1, 1, 1]
+    assert ts.nd.from_dlpack(graded).numpy().tolist() == [1, 1, 1]
 
 
 def test_torch_on_streams_of_its_own(add_one):
@@ -250,7 +250,7 @@ def test_torch_on_streams_of_its_own(add_one):
             theirs = torch.zeros(N, device="cuda")
             torch.cuda._sleep(20_000_000)  # some milliseconds
             theirs += 1
-            ours = ts.from_dlpack(theirs)  # our stream, the default one, waits for theirs
+            ours = ts.nd.from_dlpack(theirs)  # our stream, the default one, waits for theirs
         add_one(ours)
         with torch.cuda.stream(side):
             doubled = torch.from_dlpack(ours) * 2  # theirs waits for ours
@@ -263,7 +263,7 @@ def test_torch_on_streams_of_its_own(add_one):
             theirs = torch.zeros(N, device="cuda")
             torch.cuda._sleep(20_000_000)
             theirs += 3
-            ours = ts.from_dlpack(theirs)
+            ours = ts.nd.from_dlpack(theirs)
             add_one(ours)
             assert (theirs == 4).all().item()
     finally:
@@ -273,7 +273,7 @@ def test_torch_on_streams_of_its_own(add_one):
 def test_cupy_shares_memory(add_one):
     cupy = pytest.importorskip("cupy")
     theirs = cupy.zeros(N, "float32")
-    ours = ts.from_dlpack(theirs)
+    ours = ts.nd.from_dlpack(theirs)
     assert ours.data_ptr() == theirs.data.ptr
     add_one(ours)
     theirs += 1

@@ -29,7 +29,7 @@ from tilesmith.target.back_end import back_end_of
 if TYPE_CHECKING:
     from tilesmith.codegen.gpu.launchers import Launchers
 
-__all__ = ["build_for_device"]
+__all__ = ["build_for_device", "generate_with_kernels", "host_of"]
 
 _MACHINE_CODE, _TEXTS = ("cubin",), ("cu", "ptx", "cl")
 """Formats that a library carries: code that is made for it, and one text for other devices."""
@@ -41,8 +41,18 @@ def build_for_device(module: IRModule, target: Target) -> Module:
     For a kind of device without a runtime, the kernels can be inspected and saved, but calling a
     function raises UnsupportedError.
     """
-    host = target.host or Target(back_end_of(target).host)
+    host = host_of(target)
     module = Sequential(device_passes(target.with_host(host)), name="tir.device")(module)
+    return generate_with_kernels(module, target, host)
+
+
+def host_of(target: Target) -> Target:
+    """Return the target of the functions that launch a device's kernels."""
+    return target.host or Target(back_end_of(target).host)
+
+
+def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Module:
+    """Generate code for functions of the host and the kernels that they launch."""
     kernels: dict[GlobalVar, Any] = {}
     others: dict[GlobalVar, Any] = {}
     for variable, function in module.functions.items():
