@@ -250,3 +250,21 @@ API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   ENTER("cuLaunchKernel");
   return 0;
 }
+typedef struct { unsigned sizes[7]; void *stream; const void *attributes; unsigned count; } Config;
+API int cuLaunchKernelEx(const Config *config, void *f, void **params, void **extra) {
+  char text[64];
+  snprintf(text, sizeof text, "cuLaunchKernelEx %u attributes", config->count);
+  ENTER(text);
+  return 0;
+}
+static void *captured_stream;
+API int cuStreamBeginCapture_v2(void *s, int mode) { ENTER("cuStreamBeginCapture"); captured_stream = s; return is_bad(s) ? 400 : 0; }
+API int cuStreamEndCapture(void *s, void **g) {
+  ENTER("cuStreamEndCapture");
+  *g = (void *)0x7000;
+  return s == captured_stream ? 0 : 400;
+}
+API int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) { ENTER("cuGraphInstantiate"); *e = (void *)0x8000; return 0; }
+API int cuGraphLaunch(void *e, void *s) { ENTER("cuGraphLaunch"); return is_bad(s) ? 400 : 0; }
+API int cuGraphExecDestroy(void *e) { ENTER("cuGraphExecDestroy"); return 0; }
+API int cuGraphDestroy(void *g) { ENTER("cuGraphDestroy"); return 0; }

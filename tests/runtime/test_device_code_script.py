@@ -56,8 +56,7 @@ class Driver(KernelLoader):
         count = _WORD.from_address(config + 48).value
         self.note(function, sizes, stream, params)
         self.launches[-1]["attributes"] = [
-            (ctypes.c_uint * 18).from_address(attributes + 72 * number)[:]
-            for number in range(count)
+            (ctypes.c_uint * 18).from_address(attributes + 72 * place)[:] for place in range(count)
         ]
         return self.status
 
@@ -241,9 +240,7 @@ def test_arrays_on_the_wrong_device(driver, module):
     gpu = [on_gpu(np.zeros((2, 16), "float32"), device_id) for device_id in (0, 1)]
     with pytest.raises(TargetError, match=r"argument 2 \('B'\) must be on cuda .*, got cpu"):
         module(gpu[0], here, 1.0)
-    with pytest.raises(
-        TargetError, match=r"'B'\) is on cuda\(1\), and argument 1 \('A'\) on cuda\(0"
-    ):
+    with pytest.raises(TargetError, match=r"'B'\) is on cuda\(1\), and argument 1 .* on cuda\(0"):
         module(*gpu, 1.0)
     assert driver.launches == []
 
@@ -280,8 +277,9 @@ def _entry(launchers, code, number=0):
 
 
 SCALARS = {
-    "int8": -128, "uint8": 255, "int16": -32768, "uint16": 65535, "int32": -(2**31), "uint32": 2**32 - 1,
-    "int64": -(2**63), "uint64": 2**63 - 1, "float32": 1 / 3, "float64": 1 / 3, "bool": True,
+    "int8": -128, "uint8": 255, "int16": -32768, "uint16": 65535, "int32": -(2**31),
+    "uint32": 2**32 - 1, "int64": -(2**63), "uint64": 2**63 - 1,
+    "float32": 1 / 3, "float64": 1 / 3, "bool": True,
 }  # fmt: skip
 
 

@@ -67,11 +67,17 @@ _HOST_WORDS = {
 }
 
 
+_ON_DEVICES = (Execution.CALL_TIR, Execution.KERNEL, Execution.CALL_KERNEL, Execution.SHAPE_OF)
+"""Those that need no value of the host's, which native code for devices carries out."""
+
+
 @dataclass
 class Programs:
     """A module divided into native functions and programs."""
 
     module: IRModule
+    on_device: bool = False
+    """Whether tensors are in a device's memory, which native code of the host cannot read."""
     native: list[GlobalVar] = field(default_factory=list)
     """The functions that become native code."""
     entries: dict[str, Any] = field(default_factory=dict)
@@ -80,10 +86,17 @@ class Programs:
     """The functions that only programs call."""
 
 
-def divide(module: IRModule, names: list[GlobalVar], constants: ConstantTable) -> Programs:
-    """Decide for each public function (``names``) whether it becomes native code or a program."""
-    made = Programs(module.shallow_copy())
+def divide(
+    module: IRModule, names: list[GlobalVar], constants: ConstantTable, on_device: bool = False
+) -> Programs:
+    """Decide for each public function (``names``) whether it becomes native code or a program.
+    ``on_device``: its tensors are in a device's memory.
+    """
+    made = Programs(module.shallow_copy(), on_device)
     reasons = {name: reason_for_program(module, name) for name in names}
+    if on_device:
+        for name, reason in reasons.items():
+            reasons[name] = reason or _reason_on_device(module, name)
     made.native += [name for name, reason in reasons.items() if reason is None]
     for name, reason in reasons.items():
         if reason is not None:
@@ -133,6 +146,33 @@ def _reason_inside(module: IRModule, name: GlobalVar, open_: tuple[GlobalVar, ..
         if reason is not None:
             return reason
     return None
+
+
+def _reason_on_device(module: IRModule, name: GlobalVar) -> str | None:
+    """Return why the host has to see values of a function that runs on a device, or None."""
+    function: Any = module[name]
+    if not has_memory(function.ret_struct_info):
+        return "its result has a number"
+    for value in [one.value for one in nodes(function.body, relax.Binding)]:
+        if isinstance(value, relax.If):
+            return "it has a branch"
+        op = value.op if isinstance(value, relax.Call) else None
+        if isinstance(op, GlobalVar) and isinstance(module.functions.get(op), relax.Function):
+            reason = _reason_on_device(module, op)
+        else:
+            spec = op.spec if isinstance(op, Op) else None
+            known = spec is None or spec.view_of is not None or spec.execution in _ON_DEVICES
+            reason = None if known else f"it calls {getattr(op, 'name', op)}"
+        if reason is not None:
+            return reason
+    return None
+
+
+def has_memory(info: StructInfo | None) -> bool:
+    """Return whether a value has no numbers, which the host writes."""
+    if isinstance(info, TupleStructInfo):
+        return all(has_memory(one) for one in info.fields)
+    return not isinstance(info, PrimStructInfo)
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -312,8 +352,14 @@ class _Writer:
             return True  # it has no result
         if not is_plain(binding.var.struct_info):
             return False
+        on_device = self.made.on_device
+        if on_device and not has_memory(binding.var.struct_info):
+            return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
+            if on_device:
+                allowed = spec is not None and spec.execution in _ON_DEVICES
+                return allowed and spec.execution is not Execution.SHAPE_OF
             if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
                 return spec is not None and _reason_of_operands(value.args[1:]) is None
             return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)

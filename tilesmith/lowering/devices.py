@@ -29,7 +29,7 @@ from tilesmith.target.back_end import back_end_of
 if TYPE_CHECKING:
     from tilesmith.codegen.gpu.launchers import Launchers
 
-__all__ = ["build_for_device"]
+__all__ = ["build_for_device", "generate_with_kernels", "host_of"]
 
 _MACHINE_CODE, _TEXTS = ("cubin",), ("cu", "ptx", "cl")
 """Formats that a library carries: code that is made for it, and one text for other devices."""
@@ -41,8 +41,18 @@ def build_for_device(module: IRModule, target: Target) -> Module:
     For a kind of device without a runtime, the kernels can be inspected and saved, but calling a
     function raises UnsupportedError.
     """
-    host = target.host or Target(back_end_of(target).host)
+    host = host_of(target)
     module = Sequential(device_passes(target.with_host(host)), name="tir.device")(module)
+    return generate_with_kernels(module, target, host)
+
+
+def host_of(target: Target) -> Target:
+    """Return the target of the functions that launch a device's kernels."""
+    return target.host or Target(back_end_of(target).host)
+
+
+def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Module:
+    """Generate code for functions of the host and the kernels that they launch."""
     kernels: dict[GlobalVar, Any] = {}
     others: dict[GlobalVar, Any] = {}
     for variable, function in module.functions.items():
@@ -50,17 +60,18 @@ def build_for_device(module: IRModule, target: Target) -> Module:
         (kernels if is_kernel else others)[variable] = function
     level = PassContext.current().opt_level
     opt_level = level if level < 2 else None
+    device_type = target.get_target_device_type()
     if not kernels:
+        others = dict(call_launchers(others, device_type, None).functions)
         return generate(IRModule(others, attrs=module.attrs), host, opt_level)
     code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
-    kind = type_name(target.get_target_device_type())
+    kind = type_name(device_type)
     can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
     if can_launch:
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
         launchers = launchers_of(kind, list(kernels.values()), code.get_source())
-        called = call_launchers(others, launchers)
-        others = dict(called.functions)
+        others = dict(call_launchers(others, device_type, launchers).functions)
     built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:
         built.add_objects(_objects(launchers, code, target, _machine_of_host(host)))

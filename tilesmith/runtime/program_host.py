@@ -20,10 +20,17 @@ import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
-from tilesmith.support.errors import ArtifactError, ExecutionError, ShapeError, TypeMismatchError
+from tilesmith.runtime.devices import Device
+from tilesmith.runtime.ndarray import NDArray, array, empty, empty_cpu, from_dlpack
+from tilesmith.support.errors import (
+    ArtifactError,
+    ExecutionError,
+    ShapeError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 
-__all__ = ["HOST", "OPERATIONS", "alloc_storage", "fits", "tensor_in_storage", "view"]
+__all__ = ["HOST", "OPERATIONS", "alloc_storage", "fits", "on_device", "tensor_in_storage", "view"]
 
 
 def alloc_storage(size: Sequence[int], device: int = 0, scope: str = "", dtype: Any = None) -> Any:
@@ -168,6 +175,30 @@ HOST: dict[str, Callable[..., Any]] = {
     "tensor_dtype_lanes": lambda tensor: DataType(tensor.dtype).lanes,
 }
 """Operations by the names that programs give them."""
+
+_MAKE_TENSORS = frozenset(["append", "shape_to_tensor"])
+_OF_HOST_MEMORY = frozenset(["alloc_storage", "tensor_in_storage", "view"])
+
+
+def on_device(name: str, device: Device) -> Callable[..., Any]:
+    """Return the operation of a name for a program whose tensors are on a device."""
+    operation = HOST[name]
+    if device.device_type == 1:
+        return operation
+    if name in _MAKE_TENSORS:
+        return lambda *values: array(operation(*values), device)
+    if name == "alloc_tensor":
+        return lambda shape, dtype, *place: empty(tuple(shape), dtype, device)
+    if name in _OF_HOST_MEMORY:
+
+        def refuse(*values: Any) -> Any:
+            raise UnsupportedError(
+                f"'{name}' divides memory of the host, and this program runs on {device}",
+                notes=("build the module before memory is planned: relax.build plans it",),
+            )
+
+        return refuse
+    return operation
 
 
 # Sizes
