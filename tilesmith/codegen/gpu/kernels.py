@@ -12,11 +12,10 @@ from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.outcomes import ModuleOutcomes
+from tilesmith.codegen.pointer_uses import pointer_uses
 from tilesmith.ir import PrimExpr, Var
 from tilesmith.target import Target
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
-from tilesmith.tir.stmt import BufferStore, DeclBuffer
 
 __all__ = ["FunctionWriter", "minimum_blocks"]
 
@@ -62,14 +61,16 @@ class FunctionWriter:
         return self._finished(f"{qualifier}{returns} {self.symbol}", parameters, body)
 
     def _content(self, function: PrimFunc) -> tuple[list[str], list[str]]:
-        written, read, escaped = _pointer_uses(function)
+        uses = pointer_uses(function)
+        exchanged = uses.exchanged
         self.emit.orders_global = any(
             self.dialect.space(var.storage_scope) == self.dialect.space("global")
-            for var in (written & read) | escaped
+            for var in exchanged
         )
         restrict = self.dialect.restrict if function.attrs.get("tir.noalias") else ""
+        changed = uses.written | uses.escaped
         parameters = [
-            self._parameter(var, restrict, var not in written and var not in escaped)
+            self._parameter(var, "" if var in exchanged else restrict, var not in changed)
             for var in function.params
         ]
         self.emit.queues = queues_of_copies(function.body)
@@ -122,42 +123,6 @@ def minimum_blocks(function: PrimFunc) -> int | None:
     given: Any = function.attrs.get(MINIMUM_BLOCKS)
     return None if given is None else constant_value(given) if isinstance(given, PrimExpr) else (
         int(given))  # fmt: skip
-
-
-def _pointer_uses(function: PrimFunc) -> tuple[set[Var], set[Var], set[Var]]:
-    """Return the pointers whose memory a function writes, those that it reads, and those that it
-    hands on.
-    """
-    written: set[Var] = set()
-    read: set[Var] = set()
-    escaped: set[Var] = set()
-    waiting: list[Any] = [function.body]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, BufferStore):
-            written.add(node.buffer.data)
-        elif isinstance(node, BufferLoad):
-            read.add(node.buffer.data)
-            waiting += node.indices
-            if node.predicate is not None:
-                waiting.append(node.predicate)
-            continue
-        elif isinstance(node, DeclBuffer):
-            waiting.append(node.body)
-            continue
-        elif isinstance(node, Var):
-            escaped.add(node)
-            continue
-        elif not isinstance(node, Var) and getattr(node, "op", None) is not None:
-            escaped |= {arg.buffer.data for arg in node.args if isinstance(arg, BufferLoad)
-                        and str(getattr(node.op, "name", "")) == "tir.address_of"}  # fmt: skip
-        if not node.is_leaf:
-            node.push_children(waiting)
-    return written, read, {var for var in escaped if var.dtype.is_handle}
 
 
 def returned_types(functions: dict[str, PrimFunc]) -> ModuleOutcomes:
