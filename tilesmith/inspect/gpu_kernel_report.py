@@ -46,13 +46,13 @@ class AccessReport:
         """Return what would make the access cheaper; "" where nothing is to be gained."""
         if self.space == "shared" and self.degree > 1:
             return (
-                "pad the rows of the tile by one access (storage_align), or swizzle its columns, so "
-                "that threads of a phase meet different banks"
+                "pad the rows of the tile by one access (storage_align), or swizzle its columns, "
+                "so that threads of a phase meet different banks"
             )
         if self.space == "global" and self.transactions > 1.01 * self.ideal:
             return (
-                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read tiles "
-                "through shared memory"
+                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read "
+                "tiles through shared memory"
             )
         return ""
 
