@@ -146,7 +146,10 @@ def test_padding_removes_bank_conflicts(pad, degree):
 
 
 def test_two_functions_are_two_kernels():
-    module = IRModule({"one": scheduled(8, 8, 8, 2, 2, 4).mod["main"].with_attr("global_symbol", "one"),
-                       "two": scheduled(4, 4, 8, 2, 2, 4).mod["main"].with_attr("global_symbol", "two")})  # fmt: skip
+    functions = {}
+    for name, size in (("one", 8), ("two", 4)):
+        func = scheduled(size, size, 8, 2, 2, 4).mod["main"]
+        functions[name] = func.with_attr("global_symbol", name)
+    module = IRModule(functions)
     report = gpu_report(module)
     assert [kernel.name for kernel in report.kernels] == ["one_kernel", "two_kernel"]

@@ -412,7 +412,7 @@ def test_loads_that_stay_in_registers_are_told_apart():
     @T.prim_func
     def func(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
         tx = T.launch_thread("threadIdx.x", 32)
-        for i in range(8):
+        for _ in range(8):
             B[tx] = A[tx] + T.float32(1)
         T.tvm_storage_sync("shared")
         B[tx] = A[tx]

@@ -71,12 +71,12 @@ def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:
     )
     console.print(
         f"  {_number(kernel.flops)} operations, {_number(kernel.intensity)} a byte; memory at "
-        f"least {_number(kernel.dram_bytes, 'B')}; L2 {_number(kernel.sector_bytes, 'B')} in sectors for "
-        f"{_number(kernel.requested_bytes, 'B')} requested ({kernel.wasted:.0%} wasted)"
+        f"least {_number(kernel.dram_bytes, 'B')}; L2 {_number(kernel.sector_bytes, 'B')} in "
+        f"sectors for {_number(kernel.requested_bytes, 'B')} requested ({kernel.wasted:.0%} wasted)"
     )
     console.print(
-        f"  shared memory: {_number(kernel.wavefronts)} wavefronts, {_number(kernel.ideal_wavefronts)} "
-        f"without conflicts; {_number(kernel.barriers)} barriers"
+        f"  shared memory: {_number(kernel.wavefronts)} wavefronts, "
+        f"{_number(kernel.ideal_wavefronts)} without conflicts; {_number(kernel.barriers)} barriers"
     )
     parts = ", ".join([f"{part} {_time(seconds)}" for part, seconds in kernel.times.items()])
     console.print(
@@ -87,8 +87,8 @@ def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:
     for branch in kernel.branches:
         if branch.divergent:
             console.print(
-                f"  divergent branch: {_number(branch.divergent)} of {_number(branch.warps)} warps split "
-                f"at {branch.place}: {branch.statement}"
+                f"  divergent branch: {_number(branch.divergent)} of {_number(branch.warps)} warps "
+                f"split at {branch.place}: {branch.statement}"
             )
 
 
@@ -116,7 +116,8 @@ def _accesses(console: Any, kernel: KernelReport) -> None:
         if one.repeated >= 0.005:
             remark += f"{', ' if remark else ''}{one.repeated:.0%} in registers"
         table.add_row(
-            name, str(one.bytes_per_thread), _number(one.accesses), f"{one.transactions:.3g} {unit}",
+            name, str(one.bytes_per_thread), _number(one.accesses),
+            f"{one.transactions:.3g} {unit}",
             f"{one.ideal:.3g}", remark, _short(one.place),
         )  # fmt: skip
         if one.advice:

@@ -1,4 +1,4 @@
-"""``TILESMITH_CHECK_GPU=1``: runs the kernels of every build for a GPU on a small part of their grid.
+"""``TILESMITH_CHECK_GPU=1``: runs the kernels of every build for a GPU on a part of the grid.
 
 ``kernels_of`` lowers programs to the point where kernels are still parts of their functions and all
 barriers have been inserted, ``run_checks`` runs them in lockstep (see ``tir.interpreter.lockstep``)

@@ -28,8 +28,8 @@ ADVICE = {
     "of the tiles",
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
-    "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), then "
-    'T.tvm_storage_sync("shared") if other threads read it',
+    "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
+    'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
     "same shuffle: use 0xffffffff outside of branches",
 }
