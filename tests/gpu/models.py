@@ -111,7 +111,9 @@ def _perceptron_cases(*rows: int, dtype: str = "float32") -> Any:
 # Windows
 
 _K1, _K2, _SHIFT = _weights(8, 3, 3, 3), _weights(8, 1, 3, 3, seed=1), _weights(8, seed=2)
-_STATISTICS = [_weights(8, seed=number) for number in (3, 4, 5)] + [np.linspace(0.5, 2, 8, dtype="f4")]
+_STATISTICS = [_weights(8, seed=number) for number in (3, 4, 5)] + [
+    np.linspace(0.5, 2, 8, dtype="f4")
+]
 _HEAD = _weights(8, 10, seed=6)
 
 
@@ -208,7 +210,17 @@ def _result_cases(random: np.random.Generator) -> Any:
         x, pair = random.standard_normal((rows, 3)).astype("f4"), np.float32([5, 6])
         inputs = (x, (pair, np.empty((0, 5), "float32")), (3,))
         constant, total = np.float32([1, 2]), np.full(3, x.sum(), "float32")
-        expected = [x, x * 2, x * 2, constant, pair, total, np.empty((0, 5), "float32"), 2 * rows, 3]
+        expected = [
+            x,
+            x * 2,
+            x * 2,
+            constant,
+            pair,
+            total,
+            np.empty((0, 5), "float32"),
+            2 * rows,
+            3,
+        ]
         found.append((inputs, expected))
     return found
 

@@ -72,7 +72,9 @@ def test_calls_do_not_wait_and_streams_are_kept_apart():
 
 def test_graph_executor_and_machine_of_relay():
     x, w = relay.var("x", shape=(4, 12)), relay.var("w", shape=(9, 12))
-    module = tilesmith.IRModule.from_expr(relay.Function([x, w], relay.nn.relu(relay.nn.dense(x, w))))
+    module = tilesmith.IRModule.from_expr(
+        relay.Function([x, w], relay.nn.relu(relay.nn.dense(x, w)))
+    )
     random = np.random.default_rng(0)
     data, weight = (random.standard_normal(s).astype("float32") for s in ((4, 12), (9, 12)))
     expected = np.maximum(data @ weight.T, 0)

@@ -19,7 +19,6 @@ from tilesmith.lowering.pipelines import device_passes
 from tilesmith.support.errors import (
     ExecutionError,
     OutOfBoundsError,
-
     TypeMismatchError,
     UnsupportedError,
 )  # fmt: skip
@@ -119,8 +118,8 @@ def _finding(error: ExecutionError, name: str) -> Finding:
         kind = "divergent barrier"
     elif "lane" in error.message:
         kind = "shuffle mask"
-    from tilesmith.tir.interpreter.lockstep.state import ADVICE
     from tilesmith.tir.interpreter.lockstep.observers import Site
+    from tilesmith.tir.interpreter.lockstep.state import ADVICE
 
     site = Site(0, "statement", "", "", "", (), error.span)
     return Finding(kind, error.message, name, site, "; ".join(error.notes) or ADVICE[kind])

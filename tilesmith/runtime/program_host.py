@@ -19,8 +19,8 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
-from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.devices import Device
+from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ndarray import NDArray, array, empty, empty_cpu, from_dlpack
 from tilesmith.support.errors import (
     ArtifactError,

@@ -85,7 +85,7 @@ def test_threads(perceptron):
 def test_devices_of_another_type(perceptron):
     with pytest.raises(TargetError, match="built for devices of type 'opencl', it does not run"):
         relax.VirtualMachine(perceptron, tilesmith.cpu())
-    for_cpu = relax.build(MODELS["kernels"].module(), target="llvm")
+    for_cpu = relax.build(MODELS["registered functions"].module(), target="llvm")
     with pytest.raises(TargetError, match="built for the CPU, it does not run on opencl"):
         relax.VirtualMachine(for_cpu, tilesmith.opencl(0))
 
@@ -117,7 +117,9 @@ def test_code_is_shown_without_a_device():
 
 
 def test_slots_are_shared():
-    main = relax.build(MODELS["convolutions"].module(), target="nvptx").metadata["functions"]["main"]
+    main = relax.build(MODELS["convolutions"].module(), target="nvptx").metadata["functions"][
+        "main"
+    ]
     assert len(main["slots"]) == 2
     assert main["workspace_bytes"] == sum(main["slots"])
 
