@@ -6,7 +6,7 @@ The same programs run on OpenCL devices (PoCL in the suite) and on NVIDIA GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ class Program:
     case: Callable[[np.random.Generator], tuple[list[Any], dict[int, np.ndarray]]]
     """Arguments (arrays and numbers), and the expected contents of some of them."""
     tolerance: float = 1e-5
-    kinds: tuple[str, ...] = ("opencl", "cuda")
-    kernels: int = field(default=1)
+    is_for_ptx: bool = True
+    """Whether LLVM's PTX has what the program needs."""
 
     def check(self, module: Any, device: Any, seed: int = 0) -> None:
         """Call the module on a device and compare the results."""
@@ -111,7 +111,7 @@ def _chain(a: T.handle, c: T.handle, alpha: T.float32):
                 C[i, j] = B[n - 1 - i, 15 - j] + T.float32(1)
 
 
-@program("two kernels, symbolic", lambda target: tilesmith.build(_chain, target=target), kernels=2)
+@program("two kernels, symbolic", lambda target: tilesmith.build(_chain, target=target))
 def _chain_case(rng):
     a = rng.standard_normal((int(rng.integers(1, 40)), 16)).astype("float32")
     return [a, np.zeros_like(a), 0.5], {1: (a * np.float32(0.5))[::-1, ::-1] + 1}
@@ -280,7 +280,7 @@ def _build_two_stages(target: Any) -> Any:
     return tilesmith.build(schedule, [a, c], target=target, name="main")
 
 
-@program("two classic stages", _build_two_stages, kernels=2)
+@program("two classic stages", _build_two_stages)
 def _two_stages_case(rng):
     a = rng.standard_normal(int(rng.integers(1, 500))).astype("float32")
     return [a, np.zeros_like(a)], {1: a[::-1] * 3 - 1}
@@ -304,6 +304,19 @@ def _half_case(rng):
 
 
 # -- what benchmarks and errors need
+
+
+@T.prim_func
+def _faulty(A: T.Buffer((32,), "float32"), far: T.int64):
+    for tx in T.thread_binding(32, thread="threadIdx.x"):
+        with T.block("b"):
+            i = T.axis.spatial(32, tx)
+            A[T.Cast("int64", i) + far] = T.float32(1)
+
+
+def build_faulty(target: Any) -> Any:
+    """Build a function that writes so many elements behind its tensor."""
+    return tilesmith.build(_faulty, target=target)
 
 
 @T.prim_func

@@ -61,6 +61,7 @@ def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:
     console.print(
         f"  shared memory {kernel.static_shared} B static, {kernel.dynamic_shared} B dynamic; "
         f"{kernel.registers} registers a thread ({kernel.registers_from})"
+        + (f", {kernel.spilled_bytes} B of stack" if kernel.spilled_bytes else "")
     )
     console.print(
         f"  occupancy {held.share:.0%}: {held.blocks} blocks = {held.warps} of {held.most_warps} warps "

@@ -60,17 +60,18 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
         (kernels if is_kernel else others)[variable] = function
     level = PassContext.current().opt_level
     opt_level = level if level < 2 else None
+    device_type = target.get_target_device_type()
     if not kernels:
+        others = dict(call_launchers(others, device_type, None).functions)
         return generate(IRModule(others, attrs=module.attrs), host, opt_level)
     code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
-    kind = type_name(target.get_target_device_type())
+    kind = type_name(device_type)
     can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
     if can_launch:
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
         launchers = launchers_of(kind, list(kernels.values()), code.get_source())
-        called = call_launchers(others, launchers)
-        others = dict(called.functions)
+        others = dict(call_launchers(others, device_type, launchers).functions)
     built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:
         built.add_objects(_objects(launchers, code, target, _machine_of_host(host)))

@@ -29,6 +29,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import current_stream, reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import (
+    DeviceError,
     OutOfBoundsError,
     OutOfMemoryError,
     ShapeError,
@@ -51,6 +52,7 @@ _NO_NUMBERS = "OSUMm"  # kinds of numpy's dtypes: objects, bytes, texts, dates
 _ON_STREAMS = (Device.kDLCUDA, Device.kDLCUDAManaged)
 _MOST_AXES = 32  # the most that every version of numpy takes
 _base_shape = tvm_ffi.Tensor.shape.__get__
+_base_dlpack = tvm_ffi.Tensor.__dlpack__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
 # tvm-ffi is told below to make tensors of our class
 _from_dlpack = cast("Callable[[Any], NDArray]", tvm_ffi.from_dlpack)
@@ -158,7 +160,7 @@ class NDArray(tvm_ffi.Tensor):
             if dl_device is not None and tuple(dl_device) == (1, 0):
                 return self.copyto(cpu()).__dlpack__(max_version=max_version)
             self.device.api.hand_over(ours[1], stream)
-        return super().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+        return _base_dlpack(self, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
@@ -284,7 +286,7 @@ class NDArray(tvm_ffi.Tensor):
         head = f"<tilesmith.NDArray shape={self.shape}, {self.dtype}, {self.device}>"
         try:
             return f"{head}\n{self.numpy()!r}"
-        except UnsupportedError:
+        except (DeviceError, UnsupportedError):  # a lost device must not hinder a traceback
             return head
 
     __str__ = __repr__

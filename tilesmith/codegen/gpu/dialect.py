@@ -10,6 +10,7 @@ import numpy
 
 from tilesmith.codegen.c.helpers import identifier as c_identifier
 from tilesmith.codegen.c.helpers import short
+from tilesmith.codegen.c.library import LIBRARY
 from tilesmith.codegen.c.small_types import is_small_float
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
@@ -119,7 +120,7 @@ class Dialect:
     def identifier(self, name: str) -> str:
         """Return a name with only the letters that are allowed, and no word of the dialect."""
         cleaned = c_identifier(name)
-        return cleaned + "_" if cleaned in self.keywords else cleaned
+        return cleaned + "_" if cleaned in self.keywords or cleaned in LIBRARY else cleaned
 
     def constant_text(self, value: float, dtype: DataType) -> str:
         """Return a constant of a scalar dtype."""

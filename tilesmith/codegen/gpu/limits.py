@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from tilesmith.codegen.facts import constant_bytes, constant_value
 from tilesmith.codegen.gpu.cuda import DEFAULT_ARCH
 from tilesmith.ir import PrimExpr
-from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import statements
 from tilesmith.tir.stmt import Allocate, AttrStmt
 
 __all__ = ["Extents", "check_limits", "shared_memory_limit", "thread_extents"]
@@ -62,9 +62,10 @@ class Extents:
 def thread_extents(function: PrimFunc) -> Extents:
     """Return the extents of a kernel's thread axes."""
     found: dict[str, PrimExpr] = {}
-    for attribute in nodes(function.body, AttrStmt):
-        if attribute.attr_key == "thread_extent" and isinstance(attribute.node, IterVar):
-            found.setdefault(attribute.node.thread_tag, attribute.value)
+    for stmt in statements(function.body):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == "thread_extent":
+            assert isinstance(stmt.node, IterVar)
+            found.setdefault(stmt.node.thread_tag, stmt.value)
     return Extents(found)
 
 
@@ -120,7 +121,8 @@ def _check_threads(symbol: str, target: Target, extents: Extents) -> None:
 def _check_shared(symbol: str, function: PrimFunc, target: Target) -> None:
     static: dict[str, int] = {}
     dynamic = 0
-    for allocation in nodes(function.body, Allocate):
+    allocations = [one for one in statements(function.body) if isinstance(one, Allocate)]
+    for allocation in allocations:
         scope, size = allocation.buffer_var.storage_scope, constant_bytes(allocation)
         if scope == "shared.dyn":
             dynamic += size or 0

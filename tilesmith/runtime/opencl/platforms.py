@@ -75,12 +75,17 @@ def _find() -> tuple[list[Any], str]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         return [], f"there is no OpenCL platform here: install a driver, or PoCL ({_text(error)})"
-    found = [one for platform in platforms for one in platform.get_devices()]
+    found, broken = [], ""
+    for platform in platforms:
+        try:
+            found += platform.get_devices()
+        except cl.Error as error:  # a broken driver; the others still work
+            broken += f"; '{platform.name}' answers {_text(error)}"
     kinds = [cl.device_type.GPU, cl.device_type.CPU]
     ranks = [next((n for n, kind in enumerate(kinds) if one.type & kind), 9) for one in found]
     found = [one for _, _, one in sorted(zip(ranks, range(len(found)), found, strict=True))]
     if not found:
-        return [], "the OpenCL platforms here have no device"
+        return [], f"the OpenCL platforms here have no device{broken}"
     wanted = knobs.opencl_device.lower()
     chosen = [one for one in found if wanted in f"{one.platform.name} {one.name}".lower()]
     if not chosen:

@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
-_OF_KERNELS = (
+KEPT_ATTRS = (
     "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
 )  # fmt: skip
-"""Attributes of a function that are for its kernels: how they are launched and compiled."""
+"""Attributes of a function that its kernels keep: how they are compiled and launched."""
 
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
@@ -107,16 +107,15 @@ class _Splitter(Rewriter):
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
         declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
-        outside = set(params)
         for buffer in reversed(buffers(body)):
-            if buffer not in declared and buffer.data in outside:  # else it is allocated inside
+            if buffer not in declared:
                 body = DeclBuffer(buffer, body)
         attrs = {
             "target": region.node,
             "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
             "tir.is_global_func": True,
-            **{key: self.func.attrs[key] for key in _OF_KERNELS if key in self.func.attrs},
         }
+        attrs.update({key: self.func.attrs[key] for key in KEPT_ATTRS if key in self.func.attrs})
         device = renew_defs(PrimFunc(params, body, None, None, attrs, self.func.span))
         variable = GlobalVar(self.fresh_name())
         self.mod[variable] = device
