@@ -98,9 +98,11 @@ def test_vectors_within_a_function():
     constants = tensor(np.arange(8, dtype="float32"))
     value = BufferLoad(a, [first])
     body = SeqStmt([
-        # a vector that overlaps itself: all is read before it is written
-        BufferStore(a, BufferLoad(a, [Ramp(const(8, "int32"), 1, 8)]),
-                    [Ramp(const(9, "int32"), 1, 8)]),
+        # vectors that overlap themselves: all is read before it is written
+        BufferStore(a, BufferLoad(a, [Ramp(const(31, "int32"), -1, 32)]),
+                    [Ramp(const(0, "int32"), 1, 32)]),
+        BufferStore(a, BufferLoad(a, [Ramp(const(20, "int32"), -2, 8)]),
+                    [Ramp(const(6, "int32"), 2, 8)]),
         LetStmt(var, value + Broadcast(const(1.0, "float32"), 8), SeqStmt([
             BufferStore(b, var * var, [first]),
             BufferStore(b, Shuffle([var], [const(7 - n, "int32") for n in range(8)]),
@@ -113,10 +115,10 @@ def test_vectors_within_a_function():
     ])  # fmt: skip
     program = Program(emit_source(IRModule({"f": kernel([a, b], body, "f")}), OPENCL))
     x, y = np.arange(32, dtype="f4"), np.zeros(32, "f4")
-    given = x.copy()
+    given = x[::-1].copy()
     program.run("f", (1, 1, 1), (1, 1, 1), x, y)
-    given[9:17] = given[8:16].copy()
+    given[6:21:2] = given[20:5:-2].copy()
     assert (x == given).all()
-    plus = np.arange(8) + 1
+    plus = x[:8] + 1
     assert (y[:8] == plus * plus).all() and (y[8:16] == plus[::-1]).all()
     assert (y[24:] == np.arange(8)[::-1]).all()
