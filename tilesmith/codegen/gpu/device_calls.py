@@ -62,7 +62,7 @@ def call_function(
 
 def name_of(call: Call) -> str:
     """Return the operator's name without ``tir.``."""
-    return call.op.name.removeprefix("tir.")
+    return str(call.op.name).removeprefix("tir.")
 
 
 def constant(emit: Values, call: Call, which: int, what: str) -> int:
@@ -81,7 +81,7 @@ def word(emit: Values, call: Call, which: int) -> str:
     arg = call.args[which]
     if not isinstance(arg, StringImm):
         raise emit.out.unsupported(f"argument {which} of '{name_of(call)}' must be a text")
-    return arg.value
+    return str(arg.value)
 
 
 def pointed_element(arg: PrimExpr) -> DataType | None:

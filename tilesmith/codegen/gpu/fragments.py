@@ -75,14 +75,14 @@ def declare_fragments(emit: Values, stmt: Allocate) -> None:
     held = fragment.registers("")
     emit.names[pointer] = emit.out.fresh(name)
     emit.fragments[pointer] = fragment
-    emit.out.write(f"{held.c_type} {emit.names[pointer]}[{number}][{held.count}];")
+    emit.out.write(f"{held.c_type} {emit.names[pointer]}[{number}][{held.size}];")
 
 
 def _fragment(emit: Values, call: Call, which: int) -> tuple[Fragment, str]:
     """Return a fragment among the arguments, and its registers; its number is given elsewhere."""
     arg = call.args[which]
     found = emit.fragments.get(arg) if isinstance(arg, Var) else None
-    if found is None:
+    if not isinstance(arg, Var) or found is None:
         raise emit.out.unsupported(
             f"argument {which} of '{name_of(call)}' must be memory of a scope wmma.…, not {arg}"
         )
