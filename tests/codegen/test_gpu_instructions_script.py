@@ -168,3 +168,15 @@ def test_dp4a_of_mixed_signs_is_a_sum():
         sources[pair] = emit_source(kernels, Target("cuda -arch=sm_75"))
     assert "__dp4a(" in sources["int8", "int8"] and "__dp4a(" in sources["uint8", "uint8"]
     assert "__dp4a(" not in sources["uint8", "int8"]
+
+
+def test_registers_are_aligned_for_instructions():
+    """They take 32 bits at once, whatever the elements are."""
+    for function, line in (
+        (ldmatrix(1, False), "__align__(4) __half r[2];"),
+        (mma("m16n8k16", "fp16", "fp32"), "__align__(16) __half a[8];"),
+        (mma("m8n8k16", "s8", "int32"), "__align__(4) signed char a[4];"),
+    ):
+        named = IRModule({"main": function.with_attr("global_symbol", "main")})
+        target = "cuda -arch=sm_80"
+        assert line in emit_source(kernels_of(named, target), Target(target))
