@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tilesmith import te
 from tests.gpu.programs import PROGRAMS, _chain, build_smallest
+from tilesmith import te
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DeviceError, TargetError
 from tilesmith.target import Target
