@@ -120,8 +120,11 @@ def test_code_that_does_not_fit(fake):
     assert any(row.kind == "device code" for row, _ in report.rows())
 
 
-def test_cooperative_launches(fake):
-    function = build_smallest.__globals__["_nothing"].with_attr("tir.cooperative_launch", True)
+@pytest.mark.parametrize(
+    "attribute", [("tir.cooperative_launch", True), ("tir.cluster_dims", (2, 1, 1))]
+)
+def test_launch_attributes(fake, attribute):
+    function = build_smallest.__globals__["_nothing"].with_attr(*attribute)
     module = tilesmith.build(function, target="nvptx")
     module(tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0)))
     assert launches(fake) == ["cuLaunchKernelEx 1 attributes"]
