@@ -185,6 +185,17 @@ def test_source_of_the_user_is_included():
     assert text.startswith("__device__ float twice(float x)") and "= twice(A[threadIdx_x]);" in text
 
 
+def test_kernels_have_names_that_every_language_allows():
+    odd = elementwise(lambda a: a).with_attr("global_symbol", "my-odd.name")
+    assert "void __launch_bounds__(32) my_odd_name_kernel(" in text_of(odd, CUDA)
+
+
+def test_a_schedule_asks_for_blocks_on_a_multiprocessor():
+    sch = Schedule(elementwise(lambda a: a, lanes=1))
+    sch.annotate(sch.get_loops(sch.get_block("B"))[1], "pragma_min_blocks_per_multiprocessor", 2)
+    assert "__launch_bounds__(32, 2) main_kernel(" in text_of(sch.mod["main"], CUDA)
+
+
 def test_fast_math_is_an_option_of_the_target():
     exponential = elementwise(lambda a: T.exp(a), lanes=1)
     assert "= __expf(A" in text_of(exponential, Target("cuda -arch=sm_80 -fast-math=1"))

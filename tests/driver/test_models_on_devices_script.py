@@ -10,6 +10,8 @@ from tests.gpu.models import MODELS
 from tilesmith import relax
 from tilesmith.driver.memory_plan import Storage, plan_slots
 from tilesmith.ir import Var, const
+from tilesmith.script import ir as I
+from tilesmith.script import relax as R
 from tilesmith.support.errors import ShapeError, TargetError, TypeMismatchError, UnsupportedError
 
 DEVICE = tilesmith.opencl(0)
@@ -85,7 +87,7 @@ def test_threads(perceptron):
 def test_devices_of_another_type(perceptron):
     with pytest.raises(TargetError, match="built for devices of type 'opencl', it does not run"):
         relax.VirtualMachine(perceptron, tilesmith.cpu())
-    for_cpu = relax.build(MODELS["kernels"].module(), target="llvm")
+    for_cpu = relax.build(MODELS["registered functions"].module(), target="llvm")
     with pytest.raises(TargetError, match="built for the CPU, it does not run on opencl"):
         relax.VirtualMachine(for_cpu, tilesmith.opencl(0))
 
@@ -117,7 +119,9 @@ def test_code_is_shown_without_a_device():
 
 
 def test_slots_are_shared():
-    main = relax.build(MODELS["convolutions"].module(), target="nvptx").metadata["functions"]["main"]
+    main = relax.build(MODELS["convolutions"].module(), target="nvptx").metadata["functions"][
+        "main"
+    ]
     assert len(main["slots"]) == 2
     assert main["workspace_bytes"] == sum(main["slots"])
 
@@ -145,3 +149,43 @@ def test_symbolic_sizes_share_slots_with_equal_ones():
     places, sizes = _slots((n, 0, 0), (m, 1, 1), (n, 2, 2), (4, 3, 3))
     assert places == [0, 1, 0, 2]
     assert sizes[0] is n and sizes[1] is m
+
+
+# Tensors on the host beside those on the device
+
+
+@I.ir_module
+class TwoDevices:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("opencl", 0)]})
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32", "llvm:0"), w: R.Tensor((8, 5), "float32", "opencl:0")):
+        with R.dataflow():
+            a = R.multiply(x, R.const(3.0, "float32"))
+            b = R.to_vdevice(R.add(a, x), "opencl:0")
+            c = R.nn.relu(R.matmul(b, w))
+            d = R.exp(R.to_vdevice(c, "llvm:0"))
+            R.output(c, d)
+        return (c, d)
+
+
+@needs_device
+def test_two_devices(tmp_path):
+    executable = relax.build(TwoDevices, target="opencl")
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape).astype("float32") for shape in ((4, 8), (8, 5)))
+    expected = np.maximum(4 * x @ w, 0)
+    executable.export_library(tmp_path / "model.so")
+    for model in (executable, tilesmith.runtime.load_module(tmp_path / "model.so")):
+        machine = relax.VirtualMachine(model, [tilesmith.cpu(), DEVICE])
+        c, d = machine["main"](tilesmith.nd.array(x), tilesmith.nd.array(w, DEVICE))
+        _close(c, expected)
+        assert d.device == tilesmith.cpu()
+        np.testing.assert_allclose(d.numpy(), np.exp(expected), rtol=1e-4)
+    with pytest.raises(TargetError, match=r"input 'x' of 'main' must be on cpu\(0\)"):
+        machine["main"](tilesmith.nd.array(x, DEVICE), tilesmith.nd.array(w, DEVICE))
+
+
+def test_more_devices_are_refused():
+    with pytest.raises(UnsupportedError, match="'main' has a tensor on 'opencl'"):
+        relax.build(TwoDevices, target="cuda")

@@ -6,12 +6,14 @@ tensors, constants and workspace are in the device's memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilesmith.driver.graph_memory import FunctionMemory, SlotMemory
-from tilesmith.driver.kernels import KernelTable, scheduled_jobs
-from tilesmith.ir import IRModule
+from tilesmith.driver.graph_program import Programs
+from tilesmith.driver.graph_signature import GraphFunction
+from tilesmith.driver.kernels import KernelTable, compile_kernels, scheduled_jobs
+from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.lowering.device_models import build_model_for_device
 from tilesmith.lowering.devices import host_of
 from tilesmith.runtime.devices import type_name
@@ -20,12 +22,12 @@ from tilesmith.runtime.module import Module
 from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
-from tilesmith.target.back_end import BackEnd, back_end_of
+from tilesmith.target.back_end import BackEnd, back_end_of, part
 from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [
-    "compile_for_device", "device_name", "external_on_device", "host_record", "memory_for",
-    "refuse_on_device", "texts_of",
+    "HostParts", "compile_for_device", "device_name", "device_type_of", "external_on_device",
+    "host_record", "refuse_on_device", "texts_of",
 ]  # fmt: skip
 
 
@@ -34,11 +36,50 @@ def device_name(target: Target) -> str:
     return type_name(target.get_target_device_type())
 
 
-def memory_for(target: Target) -> FunctionMemory | None:
-    """Return where the tensors of a graph function lie; None: in the host's memory, as usual."""
-    if not back_end_of(target).is_device:
-        return None
-    return SlotMemory(target.get_target_device_type())
+def device_type_of(target: Target) -> int | None:
+    """Return the number of the type of devices that a target is for; None: the host."""
+    return target.get_target_device_type() if back_end_of(target).is_device else None
+
+
+class HostParts:
+    """The native functions of a model that compute on the host, where it is for a device."""
+
+    def __init__(self, divided: Programs, target: Target) -> None:
+        self.names = divided.on_host
+        self._device_type = device_type_of(target)
+        self._host = target if self._device_type is None else host_of(target)
+        self._kernels = KernelTable(divided.module, self._host)
+
+    def kernels_of(self, name: GlobalVar, kernels: KernelTable) -> KernelTable:
+        """Return the table of the kernels that a function calls; ``kernels`` is the model's own."""
+        return self._kernels if name.name_hint in self.names else kernels
+
+    def memory_of(self, name: GlobalVar) -> FunctionMemory | None:
+        """Return where the tensors of a function lie; None: in the host's memory, as usual."""
+        if self._device_type is None or name.name_hint in self.names:
+            return None
+        return SlotMemory(self._device_type)
+
+    def describe(self, lowered: Sequence[GraphFunction]) -> None:
+        """Mark the functions in their metadata."""
+        for one in lowered:
+            if str(one.function.attrs["global_symbol"]) in self.names:
+                one.metadata["on_host"] = True
+
+    def objects(self) -> list[bytes]:
+        """Compile the kernels of the host, with what they share."""
+        jobs = self._kernels.jobs
+        if not jobs:
+            return []
+        record = back_end_of(self._host)
+        if record.kernel_object is None:
+            raise UnsupportedError(
+                f"parts of a model on the host '{self._host.kind.name}' beside a device cannot be "
+                "compiled",
+                notes=("use the host 'llvm'",),
+            )
+        shared = () if record.shared_objects is None else part(record.shared_objects)(self._host)
+        return [*dict.fromkeys(compile_kernels(jobs.values()).values()), *shared]
 
 
 def host_record(target: Target) -> BackEnd:
@@ -66,14 +107,18 @@ def refuse_on_device(executable: Executable) -> None:
     )
 
 
-def compile_for_device(kernels: KernelTable, entries: IRModule, target: Target) -> Module:
+def compile_for_device(
+    kernels: KernelTable, entries: IRModule, target: Target, parts: HostParts
+) -> Module:
     """Compile a model's kernels and the functions that call them into one module of the host."""
     scheduled = scheduled_jobs(kernels.jobs.values(), target)
     # The others read sizes only, or nothing.
     on_host = [
         variable.name_hint
         for variable, function in entries.items()
-        if function.attrs.get(ANY_DEVICE) or not function.params
+        if function.attrs.get(ANY_DEVICE)
+        or not function.params
+        or variable.name_hint in parts.names
     ]
     return build_model_for_device(scheduled, entries, on_host, target)
 

@@ -73,7 +73,6 @@ from tilesmith.ir import (
     IntImm,
     IRModule,
     Op,
-    PointerType,
     PrimExpr,
     StringImm,
     Var,
@@ -81,7 +80,6 @@ from tilesmith.ir import (
     operators_at,
 )
 from tilesmith.ir.operators import cast
-from tilesmith.ir.types import prim_type
 from tilesmith.relax import (
     PrimStructInfo,
     ShapeStructInfo,

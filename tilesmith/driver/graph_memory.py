@@ -104,12 +104,12 @@ class SlotMemory:
         """Return the step that copies bytes on the device, in the order of its work."""
 
         def emit() -> Stmt:
-            words = [
-                Call("int64", "tir.reinterpret", (one.pointer(),)) for one in (target, source)
-            ]
+            words = [Call("int64", "tir.reinterpret", (one.pointer(),)) for one in (target, source)]
             name = "tilesmith.runtime.copy_on_device"
             size_ = cast("int64", size)
-            return Evaluate(packed_call("int32", name, self._device_type, self._device, *words, size_))
+            return Evaluate(
+                packed_call("int32", name, self._device_type, self._device, *words, size_)
+            )
 
         return Step(emit, [source, target])
 

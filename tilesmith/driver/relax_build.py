@@ -11,11 +11,12 @@ from typing import Any
 from tilesmith import relax
 from tilesmith.driver.c_interface import CInterface
 from tilesmith.driver.device_build import (
+    HostParts,
     compile_for_device,
     device_name,
+    device_type_of,
     external_on_device,
     host_record,
-    memory_for,
     refuse_on_device,
     texts_of,
 )
@@ -115,6 +116,8 @@ def graph_pipeline(
     """
     if params:
         mod = graph.BindParams("main", dict(params))(mod)
+    if device_type_of(target) is not None and mod.global_infos.get("vdevice"):
+        mod = graph.RealizeVDevice()(mod)
     if pipeline is None:
         pipeline = "zero"
     passes: Callable[[IRModule], IRModule]
@@ -165,18 +168,22 @@ def build_graph(
     if external is not None and record.is_device:
         raise external_on_device(target)
     with phase("lowering graph functions"):
-        divided = divide(module, public_functions(module), constants, record.is_device)
+        divided = divide(module, public_functions(module), constants, device_type_of(target))
         module = divided.module
         pending = None if record.kernel_object is None else KernelCompilation()
         kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
+        on_host = HostParts(divided, target)
         lowered = [
-            lower_graph_function(module, name, constants, kernels, memory_for(target))
+            lower_graph_function(
+                module, name, constants, on_host.kernels_of(name, kernels), on_host.memory_of(name)
+            )
             for name in divided.native
         ]
+        on_host.describe(lowered)
     descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
     entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
     with phase("compiling kernels"):
-        code = _compiled(entries, kernels, pending, target)
+        code = _compiled(entries, kernels, pending, target, on_host)
     functions = {variable.name_hint: function for variable, function in module.items()}
     count("kernel calls", _calls(module))
     count("kernels", len(kernels.jobs))
@@ -261,15 +268,19 @@ class _Compiled:
 
 
 def _compiled(
-    entries: IRModule, kernels: KernelTable, pending: KernelCompilation | None, target: Target
+    entries: IRModule,
+    kernels: KernelTable,
+    pending: KernelCompilation | None,
+    target: Target,
+    on_host: HostParts,
 ) -> _Compiled:
     """Compile the functions that call kernels and the code that they share, while workers compile
     the kernels; None for ``pending``: the back end compiles whole models.
     """
     record = back_end_of(target)
     if record.is_device:
-        module = compile_for_device(kernels, entries, target)
-        return _Compiled(module.objects, module.advice, module)
+        module = compile_for_device(kernels, entries, target, on_host)
+        return _Compiled([*module.objects, *on_host.objects()], module.advice, module)
     if pending is None:
         code = part(record.generate)(_whole(entries, kernels, target), target, None)
         if code.objects is None:

@@ -1,6 +1,6 @@
 """Compiles whole models for devices: kernels, and functions of the host that call their host parts.
 
-    main (host, wrapped for its users)  →  kernel_12ab (host, pointers and sizes)  →  launch
+main (host, wrapped for its users)  →  kernel_12ab (host, pointers and sizes)  →  launch
 """
 
 from __future__ import annotations

@@ -49,4 +49,5 @@ def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
 
 
 def address_of(value: numpy.ndarray) -> int:
+    """Return where the elements of an array begin."""
     return int(value.__array_interface__["data"][0])

@@ -18,12 +18,13 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.call import CompiledFunction, Expected, rebuild, split_sizes
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, current_stream
 from tilesmith.runtime.library import Library
 from tilesmith.runtime.ndarray import NDArray, aligned_numpy, array, empty, from_dlpack
 from tilesmith.runtime.program import Program
+from tilesmith.runtime.program_host import moved
 from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import TargetError, UnknownNameError
@@ -190,20 +191,23 @@ class DeviceFunctions:
         programs: Mapping[str, Any],
         constants: Sequence[numpy.ndarray],
         library: Callable[[], Library],
+        host_constants: int,
         copies_inputs: bool = True,
     ) -> None:
+        """``host_constants`` is the address of the addresses of the constants on the host."""
         self.device = device
+        self._host_constants = host_constants
         self._signatures, self._library = signatures, library
         self._constants = _Constants(constants, device)
         self._copies_inputs = copies_inputs
-        self._made: dict[str, DeviceFunction] = {}
+        self._made: dict[str, CompiledFunction] = {}
         move = self._moved if copies_inputs else self._refused
         self._programs = {
             name: Program(name, entry, self.get_function, constants, device, move)
             for name, entry in programs.items()
         }
 
-    def get_function(self, name: str) -> DeviceFunction | Program:
+    def get_function(self, name: str) -> CompiledFunction | Program:
         """Return the function of a name; raise UnknownNameError if the model has none."""
         program = self._programs.get(name)
         if program is not None:
@@ -215,7 +219,7 @@ class DeviceFunctions:
 
     __getitem__ = get_function
 
-    def _function(self, name: str) -> DeviceFunction:
+    def _function(self, name: str) -> CompiledFunction:
         signature = self._signatures.get(name)
         if signature is None:
             known = ", ".join([*self._signatures, *self._programs]) or "none"
@@ -224,6 +228,14 @@ class DeviceFunctions:
             )
         library = self._library()
         shapes = signature.shapes_function
+        if signature.is_on_host:
+            return CompiledFunction(
+                signature,
+                library.get_function(signature.function),
+                None if shapes is None else library.get_function(shapes),
+                self._host_constants,
+                keep_alive=library,
+            )
         return DeviceFunction(
             signature,
             library.get_function(signature.function),
@@ -234,21 +246,30 @@ class DeviceFunctions:
             keep_alive=library,
         )
 
-    def _moved(self, value: Any, what: str) -> Any:
-        """Return a value whose tensors are on the device."""
+    def _moved(self, value: Any, data: Mapping[str, Any], what: str) -> Any:
+        """Return a value whose tensors are where the type `data` says."""
         if isinstance(value, tuple) and type(value) is tuple:
-            return tuple([self._moved(one, what) for one in value])
-        is_elsewhere = isinstance(value, NDArray) and value.device != self.device
-        return array(value, self.device) if is_elsewhere else value
+            fields = zip(value, _fields_of(data, len(value)))
+            return tuple([self._moved(one, field, what) for one, field in fields])
+        return moved(value, self._place(data)) if isinstance(value, NDArray) else value
 
-    def _refused(self, value: Any, what: str) -> Any:
-        """Return a value; raise TargetError where a tensor in it is not on the device."""
-        if isinstance(value, tuple):
-            for one in value:
-                self._refused(one, what)
-        elif isinstance(value, NDArray) and value.device != self.device:
-            raise _elsewhere(what, value.__dlpack_device__(), self.device)
+    def _refused(self, value: Any, data: Mapping[str, Any], what: str) -> Any:
+        """Return a value; raise TargetError where a tensor in it is elsewhere."""
+        if isinstance(value, tuple) and type(value) is tuple:
+            for one, field in zip(value, _fields_of(data, len(value))):
+                self._refused(one, field, what)
+        elif isinstance(value, NDArray) and value.device != (place := self._place(data)):
+            raise _elsewhere(what, value.__dlpack_device__(), place)
         return value
+
+    def _place(self, data: Mapping[str, Any]) -> Device:
+        return cpu() if data.get("on_host") else self.device
+
+
+def _fields_of(data: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
+    """Return the types of the fields of a tuple, as far as its type tells them."""
+    fields: Sequence[Mapping[str, Any]] = data.get("fields", ())
+    return fields if len(fields) == count else [{}] * count
 
 
 @register_func("tilesmith.runtime.copy_on_device", override=True)

@@ -1,6 +1,6 @@
 """Chooses the device on which a model runs, and shows a model as one that runs there.
 
-    model_on(executable, [opencl(0)])["main"](x)
+model_on(executable, [opencl(0)])["main"](x)
 """
 
 from __future__ import annotations

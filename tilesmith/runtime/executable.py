@@ -235,7 +235,8 @@ class Executable:
         if found is None:
             found = DeviceFunctions(
                 device, self._signatures, self._program_entries,
-                list(self._constants.values()), self._checked_library, copies_inputs,
+                list(self._constants.values()), self._checked_library,
+                ctypes.addressof(self._pointers), copies_inputs,
             )  # fmt: skip
             self._on_devices[device, copies_inputs] = found
         return found

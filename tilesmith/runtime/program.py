@@ -91,7 +91,7 @@ class Program:
         find: Callable[[str], Callable[..., Any]],
         constants: Sequence[Any],
         device: Device | None = None,
-        place: Callable[[Any, str], Any] = lambda value, what: value,
+        place: Callable[[Any, Data, str], Any] = lambda value, data, what: value,
     ) -> None:
         self.name = name
         self._place = place
@@ -99,7 +99,8 @@ class Program:
             self.input_names = [str(one["name"]) for one in data["params"]]
             self._registers = max(int(data["registers"]), len(self.input_names))
             reader = _Reader(find, constants, self._registers, device or cpu())
-            self._params = [reader.type(one["type"]) for one in data["params"]]
+            self._types = [one["type"] for one in data["params"]]
+            self._params = [reader.type(one) for one in self._types]
             self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
         except (
             KeyError,
@@ -136,8 +137,8 @@ class Program:
                 notes=(f"inputs: {', '.join(self.input_names)}",),
             )
         given = [
-            self._place(as_value(value), f"input '{name}' of '{self.name}'")
-            for name, value in zip(self.input_names, values)
+            self._place(as_value(value), data, f"input '{name}' of '{self.name}'")
+            for name, data, value in zip(self.input_names, self._types, values)
         ]
         return execute(self.enter(given))
 
@@ -485,10 +486,17 @@ class _Reader:
             step["out"],
         )
         fields = out["fields"] if out["kind"] == "tuple" else [out]
-        made = [(self.shape(one["shape"], one), DataType(one["dtype"])) for one in fields]
+        made = [
+            (
+                self.shape(one["shape"], one),
+                DataType(one["dtype"]),
+                cpu() if one.get("on_host") else self._device,
+            )
+            for one in fields
+        ]
 
         def run(frame: Frame) -> Any:
-            outputs = tuple([empty(shape(frame), dtype, self._device) for shape, dtype in made])
+            outputs = tuple([empty(shape(frame), dtype, device) for shape, dtype, device in made])
             callee(frame)(*arguments(frame), *outputs)
             return outputs if out["kind"] == "tuple" else outputs[0]
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ndarray import NDArray, array, empty, empty_cpu, from_dlpack
 from tilesmith.support.errors import (
     ArtifactError,
@@ -148,6 +148,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "nothing": lambda *values: (),
     "null": lambda: None,
     "same": lambda value: value,
+    "to_device": lambda value, on_host: value,
     "print": _print,
     "assert": _assert,
     "shape_of": lambda tensor: ShapeTuple(tensor.shape),
@@ -180,6 +181,11 @@ _MAKE_TENSORS = frozenset(["append", "shape_to_tensor"])
 _OF_HOST_MEMORY = frozenset(["alloc_storage", "tensor_in_storage", "view"])
 
 
+def moved(value: NDArray, device: Device) -> NDArray:
+    """Return a tensor on a device: itself, or a copy."""
+    return value if value.device == device else array(value, device)
+
+
 def on_device(name: str, device: Device) -> Callable[..., Any]:
     """Return the operation of a name for a program whose tensors are on a device."""
     operation = HOST[name]
@@ -187,6 +193,8 @@ def on_device(name: str, device: Device) -> Callable[..., Any]:
         return operation
     if name in _MAKE_TENSORS:
         return lambda *values: array(operation(*values), device)
+    if name == "to_device":
+        return lambda value, on_host: moved(value, cpu() if on_host else device)
     if name == "alloc_tensor":
         return lambda shape, dtype, *place: empty(tuple(shape), dtype, device)
     if name in _OF_HOST_MEMORY:

@@ -9,8 +9,9 @@ The metadata of one function is JSON data:
      "shapes_function": null,         name of a packed function, see `executable.py`
      "function": "main",              packed function to call (optional, its own name)
      "has_frame": false,              whether it takes a frame (optional)
-     "slots": [1024, null]}           bytes of each slot of a workspace on a device, null where the
+     "slots": [1024, null],           bytes of each slot of a workspace on a device, null where the
                                       shapes function tells them (optional)
+     "on_host": true                  it computes on the host, in a model for a device (optional)}
 
     PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
            | {"name": "s", "kind": "shape", "shape": [3, "n"]}       a tuple of integers
@@ -96,6 +97,7 @@ class Signature:
     function: str
     has_frame: bool = False
     slots: tuple[int | None, ...] = ()
+    is_on_host: bool = False
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -141,8 +143,9 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
     if shapes is None and (workspace is None or dynamic):
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
     return Signature(
-        name, params, result, symbols, workspace, shapes, function, has_frame, slots, metadata
-    )
+        name, params, result, symbols, workspace, shapes, function, has_frame, slots,
+        bool(metadata.get("on_host", False)), metadata,
+    )  # fmt: skip
 
 
 def _slot(size: Any) -> int | None:

@@ -41,7 +41,9 @@ def thread_count(target: Any) -> int:
 
 
 def schedule_block(sch: Any, block: Any, threads: int) -> Any:
-    """Bind the loops of a block to blocks of at most so many threads; return the loop of threads."""
+    """Bind the loops of a block to blocks of at most so many threads; return the loop of
+    threads.
+    """
     loops = sch.get_loops(block)
     realize: BlockRealize = sch.cursor(block).stmt
     spatial, inner = [], []

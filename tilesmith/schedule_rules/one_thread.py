@@ -34,6 +34,7 @@ from tilesmith.tir.stmt import (
 
 __all__ = ["is_on_threads", "on_one_thread"]
 
+
 def is_on_threads(func: PrimFunc) -> bool:
     """Return whether a function names threads."""
     is_bound = has_loop_of_kind(func.body, ForKind.THREAD_BINDING)

@@ -13,14 +13,20 @@ from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.codegen.pointer_uses import pointer_uses
-from tilesmith.ir import PrimExpr, Var
+from tilesmith.ir import Var, const
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import statements
+from tilesmith.tir.stmt import AttrStmt
 
 __all__ = ["FunctionWriter", "minimum_blocks"]
 
-MINIMUM_BLOCKS = "tir.min_blocks_per_multiprocessor"
-"""The attribute of a function that says how many of its blocks a multiprocessor should hold."""
+MINIMUM_BLOCKS = "pragma_min_blocks_per_multiprocessor"
+"""The annotation of a loop that says how many blocks of its kernel a multiprocessor should hold."""
+
+
+MINIMUM_BLOCKS_OF_FUNCTION = "tir.min_blocks_per_multiprocessor"
+"""The same as an attribute of a function, for all of its kernels."""
 
 
 class FunctionWriter:
@@ -120,9 +126,13 @@ def minimum_blocks(function: PrimFunc) -> int | None:
     """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
     schedule says nothing.
     """
-    given: Any = function.attrs.get(MINIMUM_BLOCKS)
-    return None if given is None else constant_value(given) if isinstance(given, PrimExpr) else (
-        int(given))  # fmt: skip
+    given = function.attrs.get(MINIMUM_BLOCKS_OF_FUNCTION)
+    if given is not None:
+        return constant_value(const(given))
+    for stmt in statements(function.body):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == MINIMUM_BLOCKS:
+            return constant_value(stmt.value)
+    return None
 
 
 def returned_types(functions: dict[str, PrimFunc]) -> ModuleOutcomes:
