@@ -156,7 +156,7 @@ def test_graphs(fake):
 
 
 def test_without_a_compiler(fake, monkeypatch, tmp_path):
-    """Where NVRTC is missing the library has the source, which the machine with the GPU compiles."""
+    """Where NVRTC is missing the library has the source; the machine with the GPU compiles it."""
 
     def missing(*_arguments):
         raise MissingDependencyError("cuda-bindings", "cuda", "compiling CUDA C")
