@@ -162,6 +162,28 @@ def test_cooperative_launch():
     assert tensor.numpy()[0] == 0
 
 
+@T.prim_func
+def _clustered(A: T.Buffer((4096,), "float32"), n: T.int32):
+    for bx in T.thread_binding(n, thread="blockIdx.x"):
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("b"):
+                i = T.axis.spatial(4096, bx * 32 + tx)
+                A[i] = A[i] + T.float32(1)
+
+
+def test_clusters():
+    if int(DEVICE.compute_version.split(".")[0]) < 9:
+        pytest.skip("GPUs have clusters of blocks since compute capability 9.0")
+    for size in (2, 16):
+        function = _clustered.with_attr("tir.cluster_dims", (size, 1, 1))
+        module = tilesmith.build(function, target=target())
+        tensor = tilesmith.nd.array(np.zeros(4096, "float32"), DEVICE)
+        module(tensor, 64)
+        assert tensor.numpy().sum() == 64 * 32
+        with pytest.raises(DeviceError, match="must divide the grid"):
+            module(tensor, 33)
+
+
 _FAULT = """
 import numpy as np, tilesmith
 from tests.gpu.programs import build_faulty

@@ -431,8 +431,9 @@ def test_workspaces_between_kernels(driver, monkeypatch):
     assert len(shared) == 1 and shared <= set(driver.launches[2]["values"])
     assert made == [((5 * 16 * 4,), tilesmith.cuda(1))]
     driver.status = 1
-    with pytest.raises(DeviceError, match="status 1"):
-        module(a, c)
+    for _ in range(50):
+        with pytest.raises(DeviceError, match="status 1"):
+            module(a, c)
     driver.status = 0
     module(a, c)
-    assert len(made) == 1  # what the failed call had taken is there again
+    assert len(made) < 20  # what failed calls had taken comes back

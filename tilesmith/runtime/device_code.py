@@ -255,7 +255,7 @@ def launch_kernel(
     """Do what a launcher cannot: load its kernel on a device, launch it there (returns DONE, or
     RETRY if the launcher can now do so itself), or raise an error for a status of the driver.
     """
-    from tilesmith.runtime.device_workspace import release_all
+    from tilesmith.runtime.device_workspace import note_failure
 
     try:
         code = _code_at(_address(descriptor))
@@ -273,7 +273,7 @@ def launch_kernel(
         loaded.launch(index, _address(params), numbers)
         _note_launch(code, index, device_id)
     except BaseException:
-        release_all()  # the function that launches will not come to its end
+        note_failure()  # the function that launches will not come to its end
         raise
     return DONE
 

@@ -225,8 +225,9 @@ class _LauncherText:
         )
         self.write(f"ret i32 {status}")
         name = symbol(self.launchers.symbol(kernel.name))
-        parameters = "ptr %self, ptr %args, i32 %count, ptr %result"
-        head = f"define hidden i32 {name}({parameters}) nounwind {{"
+        head = (
+            f"define hidden i32 {name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{"
+        )
         return "\n".join([head, *self.lines, "}"])
 
     def _value(self, place: int) -> str:
