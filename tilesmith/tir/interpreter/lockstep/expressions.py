@@ -248,7 +248,8 @@ class LockstepExpressions(Dispatcher[Evaluate]):
                 answers = test(env)
                 if wide:
                     answers = answers[:, None]
-                return numpy.where(answers, first(env), second(env)).astype(kind, copy=False)
+                picked: Any = numpy.where(answers, first(env), second(env))
+                return picked.astype(kind, copy=False)
 
             return pick
         narrow, kind, lanes = self.narrowed(), element_type(dtype), dtype.lanes
