@@ -37,8 +37,18 @@ from tilesmith.runtime.device_container import (
 from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.launch_layout import (
-    CONTEXTS, DESCRIPTOR_PREFIX, DESCRIPTOR_WORDS, DEVICES, DRIVER, FUNCTIONS, LAUNCH_FUNCTION,
-    LAYOUT_VERSION, RECORD_WORDS, RING, RING_NAMES, SIZES,
+    CONTEXTS,
+    DESCRIPTOR_PREFIX,
+    DESCRIPTOR_WORDS,
+    DEVICES,
+    DRIVER,
+    FUNCTIONS,
+    LAUNCH_FUNCTION,
+    LAYOUT_VERSION,
+    RECORD_WORDS,
+    RING,
+    RING_NAMES,
+    SIZES,
 )  # fmt: skip
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
@@ -215,7 +225,8 @@ class _LauncherText:
         )
         self.write(f"ret i32 {status}")
         name = symbol(self.launchers.symbol(kernel.name))
-        head = f"define hidden i32 {name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{"
+        parameters = "ptr %self, ptr %args, i32 %count, ptr %result"
+        head = f"define hidden i32 {name}({parameters}) nounwind {{"
         return "\n".join([head, *self.lines, "}"])
 
     def _value(self, place: int) -> str:

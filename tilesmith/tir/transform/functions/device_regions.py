@@ -13,6 +13,7 @@ kernels by themselves). MakePackedAPI runs between the last two of the three.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
@@ -37,8 +38,10 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
-KEPT_ATTRS = ("tir.min_blocks_per_multiprocessor",)
-"""Attributes of a function that its kernels keep: what the compiler of their source is told."""
+KEPT_ATTRS = (
+    "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
+)  # fmt: skip
+"""Attributes of a function that its kernels keep: how they are compiled and launched."""
 
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
@@ -120,8 +123,9 @@ class _Splitter(Rewriter):
         return Call("void", variable, tuple(params))
 
     def fresh_name(self) -> str:
+        base = re.sub(r"\W", "_", self.name, flags=re.ASCII)  # a name in all languages of devices
         while True:
-            name = f"{self.name}_kernel" + (f"_{self.count}" if self.count else "")
+            name = f"{base}_kernel" + (f"_{self.count}" if self.count else "")
             self.count += 1
             if name not in self.mod:
                 return name
