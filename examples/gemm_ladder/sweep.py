@@ -155,7 +155,8 @@ def table(results: dict[str, Any]) -> str:
         lines.append(f"{'torch ' + dtype:42s} {work / seconds / 1e12:8.1f} TFLOP/s")
     for name, row in results["rows"].items():
         if "seconds" not in row:
-            lines.append(f"{name:42s} {row.get('failure', 'not measured')}")
+            reason, _, _ = str(row.get("failure", "not measured")).partition("\n")
+            lines.append(f"{name:42s} {reason}")
             continue
         share = results["torch"][row["dtype"]] / row["seconds"]
         lines.append(

@@ -278,9 +278,7 @@ def dot_of_words(name):
     """Products of four bytes in words, as schedules for CPUs have them."""
 
     @T.prim_func
-    def main(
-        A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.Buffer((32,), "int32")
-    ):
+    def main(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.Buffer((32,), "int32")):
         tx = T.launch_thread("threadIdx.x", 32)
         C[tx] = C[tx] + T.call_intrin(
             "int32", name, A[tx] * 1000003 + 77, B[tx] * 777767777 + 1234567

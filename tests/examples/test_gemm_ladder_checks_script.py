@@ -59,6 +59,8 @@ def test_a_copy_that_is_not_waited_for_is_found():
 def test_the_report_on_a_large_product_is_made_from_a_few_blocks():
     step = STEPS["no_bank_conflicts"]
     args = [np.zeros((1024, 1024), "float32")] * 3
-    report = gpu_report(step.schedule(1024, 1024, 1024), args, "H100", blocks=2, compile_kernels=False)
+    report = gpu_report(
+        step.schedule(1024, 1024, 1024), args, "H100", blocks=2, compile_kernels=False
+    )
     assert report.is_clean and report.kernels[0].bank_conflicts == ()
     assert report.kernels[0].flops == 2 * 1024**3

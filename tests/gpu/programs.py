@@ -117,6 +117,30 @@ def _chain_case(rng):
     return [a, np.zeros_like(a), 0.5], {1: (a * np.float32(0.5))[::-1, ::-1] + 1}
 
 
+# -- threads exchange values through global memory, behind a barrier
+
+
+@T.prim_func
+def _exchange(A: T.Buffer((8, 128), "float32"), B: T.Buffer((8, 128), "float32"),
+              C: T.Buffer((8, 128), "float32")):  # fmt: skip
+    for bx in T.thread_binding(8, thread="blockIdx.x"):
+        for tx in T.thread_binding(128, thread="threadIdx.x"):
+            with T.block("b"):
+                i, j = T.axis.remap("SS", [bx, tx])
+                T.where(tx < 1)
+                B[i, j] = A[i, j] * T.float32(2)
+        for tx in T.thread_binding(128, thread="threadIdx.x"):
+            with T.block("c"):
+                i, j = T.axis.remap("SS", [bx, tx])
+                C[i, j] = A[i, j] * T.rsqrt(B[i, 0])
+
+
+@program("exchange in global memory", lambda target: tilesmith.build(_exchange, target=target))
+def _exchange_case(rng):
+    a = rng.uniform(1, 2, (8, 128)).astype("float32")
+    return [a, np.zeros_like(a), np.zeros_like(a)], {2: a / np.sqrt(2 * a[:, :1])}
+
+
 # -- scalars of several types
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tilesmith import te
 from tests.gpu.programs import PROGRAMS, _chain, build_smallest
+from tilesmith import te
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DeviceError, TargetError
 from tilesmith.target import Target
@@ -86,9 +86,7 @@ def _doubled(n, host):
     """A registered function gets a tensor of the device between two kernels."""
     a = te.placeholder((n,), "float32", "a")
     b = te.compute((n,), lambda i: a[i] + 1.0, "b")
-    c = te.extern(
-        (n,), [b], lambda ins, outs: te.call_packed("test.doubled", ins[0], outs[0]), "c"
-    )
+    c = te.extern((n,), [b], lambda ins, outs: te.call_packed("test.doubled", ins[0], outs[0]), "c")
     d = te.compute((n,), lambda i: c[n - 1 - i], "d")
     schedule = te.create_schedule(d.op)
     for stage in (b, d):

@@ -234,7 +234,10 @@ def test_machines():
     assert gpu_machine(Target("cuda -arch=sm_90a")).name == "H100"
     assert gpu_machine(Target("cuda -arch=sm_75")).name == "T4"
     assert gpu_machine(Target("nvidia/nvidia-a100")).name == "A100"
-    assert sm_limits(88).arch == 87 and gpu_limits(Target("cuda -arch=sm_75"))["max_shared_memory_per_block"] == 65536
+    assert (
+        sm_limits(88).arch == 87
+        and gpu_limits(Target("cuda -arch=sm_75"))["max_shared_memory_per_block"] == 65536
+    )
     with pytest.raises(UnknownNameError, match="no limits of sm_35"):
         gpu_machine(Target("cuda -arch=sm_35"))
 

@@ -359,6 +359,8 @@ def test_producers_hear_of_our_stream(fake, is_old):
     copied = ts.nd.array(producer, ts.cuda(0))
     assert producer.stream == stream and copied.data_ptr() != tensor.data_ptr()
     ts.cuda(0).free_raw_stream(stream)
+    host = ts.nd.empty((3,), "int64").copyfrom(producer)
+    assert host.numpy().tolist() == [0, 1, 2]
     del tensor, copied
     assert shared.numpy().tolist() == [0, 1, 2]
 

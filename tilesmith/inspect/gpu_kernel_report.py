@@ -46,13 +46,13 @@ class AccessReport:
         """Return what would make the access cheaper; "" where nothing is to be gained."""
         if self.space == "shared" and self.degree > 1:
             return (
-                "pad the rows of the tile by one access (storage_align), or swizzle its columns, so "
-                "that threads of a phase meet different banks"
+                "pad the rows of the tile by one access (storage_align), or swizzle its columns, "
+                "so that threads of a phase meet different banks"
             )
         if self.space == "global" and self.transactions > 1.01 * self.ideal:
             return (
-                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read tiles "
-                "through shared memory"
+                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read "
+                "tiles through shared memory"
             )
         return ""
 
@@ -184,8 +184,9 @@ def kernel_report(
         dynamic, local, registers, source, resources.local_bytes if resources else 0, held,
         operations,
         scale * sum([one.requested * (1 - one.repeated_share) for one in in_global]), sectors,
-        scale * sum([one.useful * (1 - one.repeated_share) for one in in_global]), footprint, wavefronts,
-        scale * sum([one.ideal * (1 - one.repeated_share) for one in in_shared]), scale * counts.barriers,
+        scale * sum([one.useful * (1 - one.repeated_share) for one in in_global]), footprint,
+        wavefronts, scale * sum([one.ideal * (1 - one.repeated_share) for one in in_shared]),
+        scale * counts.barriers,
         tuple([_access(one, scale) for one in found]),
         tuple([_branch(one, scale) for one in counts.branches.values()]),
         {part: seconds * waves for part, seconds in times.items()},

@@ -151,11 +151,16 @@ def gpu_report(
     for kernel in kernels:
         if kernel.blocks_run < kernel.blocks_total:
             notes.append(
-                f"{kernel.name}: {kernel.blocks_run} of {kernel.blocks_total} blocks were run; races "
-                "with other blocks, and accesses that only those make, are not found"
+                f"{kernel.name}: {kernel.blocks_run} of {kernel.blocks_total} blocks were run; "
+                "races with other blocks, and accesses that only those make, are not found"
             )
     return GPUReport(
-        machine, str(chosen), kernels, tuple(findings), tuple(violations), tuple(dict.fromkeys(notes))
+        machine,
+        str(chosen),
+        kernels,
+        tuple(findings),
+        tuple(violations),
+        tuple(dict.fromkeys(notes)),
     )
 
 

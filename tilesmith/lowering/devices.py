@@ -19,7 +19,7 @@ from tilesmith.lowering.pipelines import device_passes
 from tilesmith.runtime.device_code import has_loader
 from tilesmith.runtime.device_container import CodeContainer
 from tilesmith.runtime.devices import type_name
-from tilesmith.runtime.module import Module
+from tilesmith.runtime.module import Module, add_objects, content_of
 from tilesmith.runtime.packed_func import convert_to_packed
 from tilesmith.support.errors import MissingDependencyError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
@@ -66,7 +66,7 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
         return generate(IRModule(others, attrs=module.attrs), host, opt_level)
     code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
     kind = type_name(device_type)
-    can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
+    can_launch = has_loader(kind) and back_end_of(host).kernel_object is not None
     if can_launch:
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
@@ -74,7 +74,7 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
         others = dict(call_launchers(others, device_type, launchers).functions)
     built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:
-        built.add_objects(_objects(launchers, code, target, _machine_of_host(host)))
+        add_objects(built, _objects(launchers, code, target, _machine_of_host(host)))
         built.import_module(code, is_embedded=True)
     else:
         built.import_module(code)
@@ -85,9 +85,8 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
 
 def _machine_of_host(host: Target) -> Target:
     """Return the LLVM target with the machine of a host's target."""
-    if host.kind.name == "llvm":
-        return host
-    return Target({"kind": "llvm", "mtriple": host.mtriple} if host.mtriple else "llvm")
+    given = {"mtriple": host.mtriple, "mcpu": host.mcpu}
+    return Target({"kind": "llvm", **{key: value for key, value in given.items() if value}})
 
 
 def _objects(
@@ -116,7 +115,7 @@ def _parts(code: Module) -> dict[str, bytes]:
         if name not in code.formats or (name in _TEXTS and any(text in parts for text in _TEXTS)):
             continue
         try:
-            parts[name] = code.get_content(name)
+            parts[name] = content_of(code, name)
         except MissingDependencyError as error:
             record_fallback("device code", "CUDA C", str(error))
     return parts
@@ -140,4 +139,4 @@ def _without_runtime(name: str, kind: str) -> Any:
 def _options(target: Target) -> tuple[str, ...]:
     """Return what the compiler of CUDA C was told, for when it has to compile again."""
     is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
-    return ("--use_fast_math",) if is_fast and target.kind.name == "cuda" else ()
+    return ("--use_fast_math",) if is_fast else ()

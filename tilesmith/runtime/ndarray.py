@@ -198,6 +198,8 @@ class NDArray(tvm_ffi.Tensor):
         source = source_array
         if self.dtype.element == "bfloat16" and getattr(source, "dtype", None) == "uint16":
             source = _as_numpy(source, source.dtype).view(self.dtype.element.numpy())
+        if _is_on_device(source):
+            source = as_ndarray(_shareable(source))
         if not isinstance(source, NDArray):
             source = _as_numpy(source, self.dtype.element.numpy())
         lanes = () if self.dtype.lanes == 1 else (self.dtype.lanes,)
@@ -323,7 +325,7 @@ def as_ndarray(tensor: Any) -> NDArray:
         previous = tvm_ffi.core._CLASS_TENSOR
         tvm_ffi.core._set_class_tensor(NDArray)
         try:
-            found = _from_dlpack(tensor)
+            found = _from_dlpack(found)
         finally:
             tvm_ffi.core._set_class_tensor(previous)
     return found
@@ -496,17 +498,22 @@ def _on_host(source: numpy.ndarray, dtype: DataType) -> NDArray:
     return host
 
 
+def _is_on_device(tensor: Any) -> bool:
+    """True for a tensor of another library in the memory of a GPU."""
+    if isinstance(tensor, NDArray) or not hasattr(tensor, "__dlpack_device__"):
+        return False
+    return int(tensor.__dlpack_device__()[0]) in _ON_STREAMS
+
+
 def _shareable(tensor: Any) -> Any:
     """Return what DLPack can share of an object: torch tensors that require gradients are detached,
     and a tensor of a GPU becomes a capsule, for which its owner lets our stream wait.
     """
     if getattr(tensor, "requires_grad", False):
         tensor = tensor.detach()
-    if isinstance(tensor, NDArray) or not hasattr(tensor, "__dlpack_device__"):
+    if not _is_on_device(tensor):
         return tensor
-    device_type, device_id = tensor.__dlpack_device__()
-    if int(device_type) not in _ON_STREAMS:
-        return tensor
+    device_id = tensor.__dlpack_device__()[1]
     stream = current_stream(Device.kDLCUDA, int(device_id)) or 1  # 1: the default one, in DLPack
     try:
         return tensor.__dlpack__(stream=stream, max_version=(1, 0))

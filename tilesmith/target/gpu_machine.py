@@ -90,7 +90,9 @@ class GPUMachine:
         return peaks.get(kind, peaks["float32"])
 
 
-def _peaks(single: float, half: float, double: float, tensor: float) -> tuple[tuple[str, float], ...]:
+def _peaks(
+    single: float, half: float, double: float, tensor: float
+) -> tuple[tuple[str, float], ...]:
     return (("float32", single), ("float16", half), ("bfloat16", half), ("float64", double),
             ("tensor", tensor))  # fmt: skip
 
@@ -177,7 +179,9 @@ def gpu_limits(target: Target) -> dict[str, int]:
         limits["max_threads_per_block"] = int(threads)
     if attrs.get("max_shared_memory_per_block"):
         known = limits.get("max_shared_memory_per_block", 0)
-        limits["max_shared_memory_per_block"] = max(int(attrs["max_shared_memory_per_block"]), known)
+        limits["max_shared_memory_per_block"] = max(
+            int(attrs["max_shared_memory_per_block"]), known
+        )
     return limits
 
 

@@ -74,6 +74,14 @@ class Dialect:
     helpers: Mapping[str, str] = field(default_factory=dict)
     """Name → text of helpers beside those of `helpers`. A first line `// needs: a b` names others,
     `// include: h` a header."""
+    default_arch: str = ""
+    """What a target without an architecture means."""
+    static_shared_bytes: int = 0
+    """The most shared memory that a kernel can declare; 0: as much as a block has."""
+    shared_kib: Mapping[int, int] = field(default_factory=dict)
+    """Number of an architecture → shared memory of one block in KiB; else the target says it."""
+    largest_extents: Mapping[str, int] = field(default_factory=dict)
+    """Tag of a thread axis → its largest extent."""
     keywords: frozenset[str] = frozenset()
     prologue: str = ""
     """What each file begins with."""

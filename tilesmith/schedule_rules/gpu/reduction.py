@@ -144,7 +144,7 @@ def _load_vectors(sch: Schedule, block: BlockRV) -> None:
     """Load the inputs that are contiguous along the sum by vectors."""
     node: Block = sch.get(block)
     loop = sch.get_loops(block)[-2]
-    terms = [one.var for one in facts.reduced(node)]
+    terms = {one.var for one in facts.reduced(node)}
     wanted = [load.buffer for load, along in facts.contiguous_iterators(node) if along in terms]
     reads = [region.buffer for region in node.reads]
     for position, buffer in enumerate(reads):

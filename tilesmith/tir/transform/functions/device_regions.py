@@ -13,6 +13,7 @@ kernels by themselves). MakePackedAPI runs between the last two of the three.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
@@ -122,8 +123,9 @@ class _Splitter(Rewriter):
         return Call("void", variable, tuple(params))
 
     def fresh_name(self) -> str:
+        base = re.sub(r"\W", "_", self.name, flags=re.ASCII)  # a name in all languages of devices
         while True:
-            name = f"{self.name}_kernel" + (f"_{self.count}" if self.count else "")
+            name = f"{base}_kernel" + (f"_{self.count}" if self.count else "")
             self.count += 1
             if name not in self.mod:
                 return name
