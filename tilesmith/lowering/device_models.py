@@ -12,6 +12,7 @@ from tilesmith.ir.transform import PassContext, Sequential
 from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.devices import generate_with_kernels, host_of
 from tilesmith.lowering.functions import lower
+from tilesmith.lowering.gpu_checks import check_build
 from tilesmith.lowering.kernels import symbolic_sizes
 from tilesmith.lowering.pipelines import device_passes, further_passes
 from tilesmith.runtime.module import Module
@@ -45,7 +46,9 @@ def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:
         if sizes:
             function = function.with_fields(params=(*function.params, *sizes))
         inner[variable] = function.without_attr("global_symbol")  # it needs no wrapper
-    return Sequential(device_passes(target), name="tir.device")(lower(inner))
+    lowered = lower(inner)
+    check_build(lowered, target)
+    return Sequential(device_passes(target), name="tir.device")(lowered)
 
 
 def _lowered_entries(

@@ -34,8 +34,6 @@ MODULES: dict[str, str] = {
     "tvm._ffi.base": "tilesmith.error",
     "tvm._ffi.registry": "tilesmith.runtime.registry",
     "tvm.container": "tvm.ir.container",
-    "tvm.contrib.cuda_graph": "tilesmith.compat.tvm.refused_module",
-    "tvm.contrib.cuda_graph.cuda_graph_executor": "tilesmith.compat.tvm.refused_module",
     "tvm.contrib.debugger.debug_runtime": "tilesmith.contrib.debugger.debug_executor",
     "tvm.contrib.graph_runtime": "tilesmith.compat.tvm.graph_runtime",
     "tvm.contrib.nvcc": "tilesmith.target.nvcc",
