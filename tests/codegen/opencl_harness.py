@@ -12,7 +12,7 @@ from tests.codegen.differential import Differential, agree
 from tilesmith.codegen.gpu import emit_source
 from tilesmith.ir import Call, GlobalVar, IRModule, PointerType, PrimType, Var, const
 from tilesmith.runtime.dtype import DataType
-from tilesmith.support.pocl import name_known_cpu
+from tilesmith.runtime.opencl.old_pocl import mend
 from tilesmith.target import Target
 from tilesmith.tir import Evaluate, PrimFunc, SeqStmt
 from tilesmith.tir.interpreter import run
@@ -33,7 +33,7 @@ def context():
         return None
     if not devices:
         return None
-    name_known_cpu(devices[0])
+    mend(devices[0])
     made = cl.Context(devices[:1])
     return made, cl.CommandQueue(made)
 

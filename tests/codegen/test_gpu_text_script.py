@@ -6,6 +6,7 @@ import pytest
 
 import tilesmith
 from tests.codegen.test_gpu_kernels_script import kernels_of, needs_nvrtc
+from tests.gpu.programs import PROGRAMS
 from tilesmith.codegen.gpu import emit_source, kernel_alignments, kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.script import tir as T
@@ -61,6 +62,17 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(
 }
 """.strip()
     )
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl", "nvptx -mcpu=sm_90"])
+def test_pointers_through_which_threads_exchange_values(target):
+    """The compiler may read through a restricted pointer before a barrier (found on a GPU)."""
+    module = PROGRAMS["exchange in global memory"].build(target).imported_modules[0]
+    text = module.get_source("ll") if target.startswith("nvptx") else module.get_source()
+    word = "noalias" if target.startswith("nvptx") else "restrict"
+    (head,) = re.findall(r"exchange_kernel\((.*?)\)", text, re.DOTALL)
+    restricted = {one.split()[-1].strip("%_*")[0]: word in one for one in head.split(",")}
+    assert restricted == {"A": True, "B": False, "C": True}
 
 
 def test_a_kernel_in_opencl_c():
@@ -171,6 +183,17 @@ def test_source_of_the_user_is_included():
 
     text = text_of(main, CUDA)
     assert text.startswith("__device__ float twice(float x)") and "= twice(A[threadIdx_x]);" in text
+
+
+def test_kernels_have_names_that_every_language_allows():
+    odd = elementwise(lambda a: a).with_attr("global_symbol", "my-odd.name")
+    assert "void __launch_bounds__(32) my_odd_name_kernel(" in text_of(odd, CUDA)
+
+
+def test_a_schedule_asks_for_blocks_on_a_multiprocessor():
+    sch = Schedule(elementwise(lambda a: a, lanes=1))
+    sch.annotate(sch.get_loops(sch.get_block("B"))[1], "pragma_min_blocks_per_multiprocessor", 2)
+    assert "__launch_bounds__(32, 2) main_kernel(" in text_of(sch.mod["main"], CUDA)
 
 
 def test_fast_math_is_an_option_of_the_target():

@@ -46,6 +46,7 @@ API void fake_plan(const char *name, int status, int after) {
 }
 API void fake_reset(int device_count, long limit) {
   planned_status = 0; sticky = 0; devices = device_count; calls_size = 0; calls[0] = 0;
+  pool_cached_bytes = 0;
   limit_bytes = limit;
 }
 API const char *fake_calls(void) { return calls; }
@@ -162,6 +163,18 @@ API int cuMemcpyAsync(void *to, const void *from, size_t n, void *s) {
   if (!current_context) return 201;
   memmove(to, from, n);
   return 0;
+}
+API int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyHtoDAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
+}
+API int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyDtoHAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
 }
 API int cuMemcpyPeerAsync(void *to, void *tc, const void *from, void *fc, size_t n, void *s) {
   ENTER("cuMemcpyPeerAsync");

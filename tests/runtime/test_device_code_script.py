@@ -328,6 +328,23 @@ def test_libraries(driver, module, tmp_path, suffix):
     assert driver.unloaded == [0]
 
 
+def test_code_linked_into_the_program(driver, module, tmp_path):
+    module.export_library(tmp_path / "library.so")
+    handle = ctypes.CDLL(str(tmp_path / "library.so"), mode=ctypes.RTLD_GLOBAL)
+    a = on_gpu(np.zeros((4, 16), "float32"))
+    tilesmith.runtime.system_lib()["scaled"](a, a, 2.0)
+    assert len(driver.launches) == 1 and handle is not None
+
+
+def test_saved_kernels(module, tmp_path):
+    kernels = module.imports[0]
+    kernels.save(tmp_path / "kernels.ptx")
+    assert (tmp_path / "kernels.ptx").read_text() == kernels.get_source()
+    module.save(tmp_path / "host.o")
+    assert b"TSDEVICE" in (tmp_path / "host.o").read_bytes()
+    assert "scaled" in tilesmith.runtime.load_module(tmp_path / "host.o").function_names
+
+
 def test_two_modules_with_the_same_names(driver, tmp_path):
     @T.prim_func
     def other(A: T.Buffer((8,), "float32")):

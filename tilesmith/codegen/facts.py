@@ -52,11 +52,12 @@ class Facts:
         self._signs: dict[
             int, tuple[PrimExpr, bool]
         ] = {}  # keeps the expressions alive: the keys are their ids
+        self._multiples: dict[int, tuple[PrimExpr, int]] = {}
 
     def forget(self) -> None:
         """Drop what was found about expressions, because variables have become known since."""
-        if self._signs:
-            self._signs = {}
+        if self._signs or self._multiples:
+            self._signs, self._multiples = {}, {}
 
     def copy(self) -> Facts:
         """Return a copy that can be extended."""
@@ -86,6 +87,12 @@ class Facts:
             return abs(expr.value)
         if isinstance(expr, Var):
             return self.multiple.get(expr, 1)
+        known = self._multiples.get(id(expr))
+        if known is None:
+            known = self._multiples[id(expr)] = (expr, self._multiple_of(expr))
+        return known[1]
+
+    def _multiple_of(self, expr: PrimExpr) -> int:
         if isinstance(expr, (Add, Sub)):
             return gcd(self.multiple_of(expr.a), self.multiple_of(expr.b))
         if isinstance(expr, Mul):

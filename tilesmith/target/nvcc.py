@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -13,15 +12,14 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tilesmith.support.errors import (
     CodegenError,
     ConfigError,
-    MissingDependencyError,
     TargetError,
     UnsupportedError,
 )
+from tilesmith.support.lazy import resolve
 from tilesmith.target.target import Target
 
 __all__ = [
@@ -93,40 +91,12 @@ def _compile_by_nvcc(
 def _compile_by_nvrtc(
     code: str, kind: str, arch: str | Sequence[str], options: Sequence[str]
 ) -> bytes:
-    try:
-        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
-    except ImportError:
-        raise MissingDependencyError("cuda-bindings", "cuda", "compiling CUDA sources") from None
     if kind == "fatbin" or not isinstance(arch, str):
         raise UnsupportedError(
             "NVRTC compiles ptx or cubin for one architecture", notes=("nvcc compiles the others",)
         )
-
-    def call(name: str, *arguments: Any) -> Any:
-        status, *values = getattr(nvrtc, name)(*arguments)
-        if int(status) != 0:
-            raise CodegenError(f"{name} failed", notes=(str(status), log()))
-        return values[0] if values else None
-
-    program = None
-
-    def log() -> str:
-        if program is None:
-            return ""
-        size = nvrtc.nvrtcGetProgramLogSize(program)[1]
-        content = bytearray(size)
-        nvrtc.nvrtcGetProgramLog(program, content)
-        return content.decode(errors="replace").rstrip("\0")
-
-    program = call("nvrtcCreateProgram", code.encode(), b"kernel.cu", 0, [], [])
-    if kind == "ptx":
-        arch = arch.replace("sm_", "compute_")
-    words = [f"--gpu-architecture={arch}".encode(), *[option.encode() for option in options]]
-    call("nvrtcCompileProgram", program, len(words), words)
-    part = "PTX" if kind == "ptx" else "CUBIN"
-    content = bytearray(call(f"nvrtcGet{part}Size", program))
-    call(f"nvrtcGet{part}", program, content)
-    return bytes(content)
+    compile_source = resolve("tilesmith.codegen.gpu.nvrtc:compile_source")
+    return bytes(compile_source(code, arch, kind, tuple(options)))
 
 
 def find_cuda_path() -> str:

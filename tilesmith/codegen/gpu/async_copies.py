@@ -31,8 +31,9 @@ from tilesmith.codegen.gpu.rules import ATOM, CHOICE, OR, UNARY, Piece, handles
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.ir import Call, IntImm, PrimExpr
 from tilesmith.ir.operators import is_const
-from tilesmith.ir.queries import is_call, nodes
+from tilesmith.ir.queries import any_node, is_call
 from tilesmith.support.fallbacks import record_fallback
+from tilesmith.tir.queries import statements
 from tilesmith.tir.stmt import AttrStmt, Stmt
 
 __all__ = ["begin_wait", "end_group", "queues_of_copies"]
@@ -102,9 +103,10 @@ def _nothing(emit: Values, call: Call) -> Piece:
 
 def queues_of_copies(body: Stmt) -> set[int]:
     """Return the queues that a kernel waits for; none where all its copies are done at once."""
-    if not any(is_call(call, "tir.ptx_cp_async") for call in nodes(body, Call)):
+    if not any_node(body, lambda node: is_call(node, "tir.ptx_cp_async")):
         return set()
-    waits = [one.value for one in nodes(body, AttrStmt) if one.attr_key == "async_wait_queue_scope"]
+    attributes = [one for one in statements(body) if isinstance(one, AttrStmt)]
+    waits = [one.value for one in attributes if one.attr_key == "async_wait_queue_scope"]
     return {queue.value if isinstance(queue, IntImm) else -1 for queue in waits} or {0}
 
 

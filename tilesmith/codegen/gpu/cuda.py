@@ -96,6 +96,16 @@ CUDA = Dialect(
         "log10": "__log10f", "sin": "__sinf", "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
     },
     native=frozenset({"f16"}),
+    default_arch=DEFAULT_ARCH,
+    static_shared_bytes=48 * 1024,
+    shared_kib={  # as NVIDIA's programming guide has it
+        70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227,
+        101: 227, 103: 227, 110: 227, 120: 99, 121: 99,
+    },
+    largest_extents={
+        "threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64,
+        "blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535,
+    },
     helpers=_HELPERS,
     keywords=_KEYWORDS,
     prologue="""#ifndef INFINITY

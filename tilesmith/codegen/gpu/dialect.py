@@ -10,6 +10,7 @@ import numpy
 
 from tilesmith.codegen.c.helpers import identifier as c_identifier
 from tilesmith.codegen.c.helpers import short
+from tilesmith.codegen.c.library import LIBRARY
 from tilesmith.codegen.c.small_types import is_small_float
 from tilesmith.runtime.dtype import DataType
 from tilesmith.support.errors import CodegenError
@@ -73,6 +74,14 @@ class Dialect:
     helpers: Mapping[str, str] = field(default_factory=dict)
     """Name → text of helpers beside those of `helpers`. A first line `// needs: a b` names others,
     `// include: h` a header."""
+    default_arch: str = ""
+    """What a target without an architecture means."""
+    static_shared_bytes: int = 0
+    """The most shared memory that a kernel can declare; 0: as much as a block has."""
+    shared_kib: Mapping[int, int] = field(default_factory=dict)
+    """Number of an architecture → shared memory of one block in KiB; else the target says it."""
+    largest_extents: Mapping[str, int] = field(default_factory=dict)
+    """Tag of a thread axis → its largest extent."""
     keywords: frozenset[str] = frozenset()
     prologue: str = ""
     """What each file begins with."""
@@ -119,7 +128,7 @@ class Dialect:
     def identifier(self, name: str) -> str:
         """Return a name with only the letters that are allowed, and no word of the dialect."""
         cleaned = c_identifier(name)
-        return cleaned + "_" if cleaned in self.keywords else cleaned
+        return cleaned + "_" if cleaned in self.keywords or cleaned in LIBRARY else cleaned
 
     def constant_text(self, value: float, dtype: DataType) -> str:
         """Return a constant of a scalar dtype."""

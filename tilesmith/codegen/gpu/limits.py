@@ -6,26 +6,17 @@ import re
 from collections.abc import Mapping
 
 from tilesmith.codegen.facts import constant_bytes, constant_value
-from tilesmith.codegen.gpu.cuda import DEFAULT_ARCH
+from tilesmith.codegen.gpu.dialect import Dialect
 from tilesmith.ir import PrimExpr
-from tilesmith.ir.queries import nodes
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.queries import statements
 from tilesmith.tir.stmt import Allocate, AttrStmt
 
 __all__ = ["Extents", "check_limits", "shared_memory_limit", "thread_extents"]
 
-STATIC_SHARED_BYTES = 48 * 1024
-"""What a kernel of CUDA can declare; beyond it, memory is asked for at the launch."""
-_DYNAMIC_KIB = {
-    70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227,
-    103: 227, 110: 227, 120: 99, 121: 99,
-}  # fmt: skip
-"""Compute capability → shared memory of one block, in KiB, as NVIDIA's programming guide has it."""
-_LARGEST_BLOCK = {"threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64}
-_LARGEST_GRID = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535}
 _AXES = "xyz"
 
 
@@ -62,35 +53,38 @@ class Extents:
 def thread_extents(function: PrimFunc) -> Extents:
     """Return the extents of a kernel's thread axes."""
     found: dict[str, PrimExpr] = {}
-    for attribute in nodes(function.body, AttrStmt):
-        if attribute.attr_key == "thread_extent" and isinstance(attribute.node, IterVar):
-            found.setdefault(attribute.node.thread_tag, attribute.value)
+    for stmt in statements(function.body):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == "thread_extent":
+            assert isinstance(stmt.node, IterVar)
+            found.setdefault(stmt.node.thread_tag, stmt.value)
     return Extents(found)
 
 
-def shared_memory_limit(target: Target) -> int | None:
+def shared_memory_limit(target: Target, dialect: Dialect) -> int | None:
     """Return the most bytes of shared memory that a block can have, dynamic memory included; None
     where it is not known.
     """
     given = target.attrs.get("max_shared_memory_per_block")
-    if target.kind.name != "cuda":
+    if not dialect.shared_kib:
         return None if given is None else int(given)
-    found = re.match(r"sm_(\d+)", str(target.attrs.get("arch") or DEFAULT_ARCH))
-    kib = _DYNAMIC_KIB.get(int(found[1])) if found else None
+    found = re.match(r"sm_(\d+)", str(target.attrs.get("arch") or dialect.default_arch))
+    kib = dialect.shared_kib.get(int(found[1])) if found else None
     return None if kib is None else max(kib * 1024, int(given or 0))
 
 
-def check_limits(symbol: str, function: PrimFunc, target: Target, extents: Extents) -> None:
+def check_limits(
+    symbol: str, function: PrimFunc, target: Target, dialect: Dialect, extents: Extents
+) -> None:
     """Raise CodegenError where a kernel asks for more than the target has."""
-    _check_threads(symbol, target, extents)
-    _check_shared(symbol, function, target)
+    _check_threads(symbol, target, dialect, extents)
+    _check_shared(symbol, function, target, dialect)
 
 
 def _refuse(symbol: str, what: str, limit: str, advice: str) -> CodegenError:
     return CodegenError(f"kernel '{symbol}': {what}; {limit}", notes=(advice,))
 
 
-def _check_threads(symbol: str, target: Target, extents: Extents) -> None:
+def _check_threads(symbol: str, target: Target, dialect: Dialect, extents: Extents) -> None:
     given = target.attrs.get("max_threads_per_block") or target.attrs.get("max_num_threads")
     most, threads = int(given or 1024), extents.threads()
     if threads is not None and threads > most:
@@ -102,9 +96,7 @@ def _check_threads(symbol: str, target: Target, extents: Extents) -> None:
             "split the loops bound to threadIdx into smaller factors, or name the device's own "
             f"limit: Target('{target.kind.name} -max_threads_per_block=…')",
         )
-    if target.kind.name != "cuda":
-        return
-    for tag, limit in (_LARGEST_BLOCK | _LARGEST_GRID).items():
+    for tag, limit in dialect.largest_extents.items():
         size = constant_value(extents.extents[tag]) if tag in extents.extents else None
         if size is not None and size > limit:
             raise _refuse(
@@ -112,15 +104,16 @@ def _check_threads(symbol: str, target: Target, extents: Extents) -> None:
                 f"{tag} has extent {size}",
                 f"the largest is {limit}",
                 "bind the largest loop to blockIdx.x"
-                if tag in _LARGEST_GRID
+                if tag.startswith("blockIdx")
                 else "bind this loop to threadIdx.x, or split it",
             )
 
 
-def _check_shared(symbol: str, function: PrimFunc, target: Target) -> None:
+def _check_shared(symbol: str, function: PrimFunc, target: Target, dialect: Dialect) -> None:
     static: dict[str, int] = {}
     dynamic = 0
-    for allocation in nodes(function.body, Allocate):
+    allocations = [one for one in statements(function.body) if isinstance(one, Allocate)]
+    for allocation in allocations:
         scope, size = allocation.buffer_var.storage_scope, constant_bytes(allocation)
         if scope == "shared.dyn":
             dynamic += size or 0
@@ -129,14 +122,14 @@ def _check_shared(symbol: str, function: PrimFunc, target: Target) -> None:
             static[name] = static.get(name, 0) + size
     total = sum(static.values())
     listed = ", ".join([f"{name} {size}" for name, size in static.items()])
-    if target.kind.name == "cuda" and total > STATIC_SHARED_BYTES:
+    if dialect.static_shared_bytes and total > dialect.static_shared_bytes:
         raise _refuse(
             symbol,
             f"it declares {total} bytes of shared memory ({listed})",
-            f"static shared memory ends at {STATIC_SHARED_BYTES} bytes",
+            f"static shared memory ends at {dialect.static_shared_bytes} bytes",
             "use the scope 'shared.dyn', which is allocated at the launch and may be larger",
         )
-    limit = shared_memory_limit(target)
+    limit = shared_memory_limit(target, dialect)
     if limit is not None and total + dynamic > limit:
         raise _refuse(
             symbol,

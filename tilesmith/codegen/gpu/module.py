@@ -8,6 +8,7 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     atomics,
     conversions,
     expressions,
+    foreign_operators,
     fragments,
     intrinsics,
     memory,
@@ -81,7 +82,7 @@ def _file(
         is_kernel = function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
         if is_kernel or name not in called:
             extents = thread_extents(function)
-            check_limits(symbols[name], function, target, extents)
+            check_limits(symbols[name], function, target, dialect, extents)
             bodies.append(writer.kernel(function, extents))
             needed = writer.emit.alignments
             alignments[symbols[name]] = tuple([needed.get(var, 0) for var in function.params])

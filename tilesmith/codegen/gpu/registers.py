@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilesmith.ir import Call, IntImm, PrimExpr, Var
-from tilesmith.ir.queries import variables
+from tilesmith.ir.queries import mentions
 from tilesmith.tir import stmt as tir
 from tilesmith.tir.expr import BufferLoad
 
@@ -34,16 +34,16 @@ def indexes_registers(loop: tir.For) -> bool:
             continue
         seen.add(id(node))
         if isinstance(node, tir.LetStmt):
-            if derived.intersection(variables([node.value])):
+            if mentions(node.value, derived):
                 derived.add(node.var)
             waiting += [node.value, node.body]
             continue
         if isinstance(node, (BufferLoad, tir.BufferStore)):
             scope = node.buffer.data.storage_scope.partition(".")[0]
-            if scope == "local" and derived.intersection(variables(list(node.indices))):
+            if scope == "local" and mentions(node.indices, derived):
                 return True
         if isinstance(node, Call) and _takes_registers(node):
-            if derived.intersection(variables(list(node.args))):
+            if mentions(node.args, derived):
                 return True
         if isinstance(node, (PrimExpr, tir.Stmt)):
             node.push_children(waiting)

@@ -169,7 +169,9 @@ def load_vectors(emit: Values, *roots: PrimExpr) -> None:
 def _guarded_load(choice: Call) -> bool:
     """Return whether a choice loads a vector or takes one value for all lanes."""
     condition, true, false = whole_choice(choice)
-    return condition.dtype.lanes == 1 and isinstance(true, BufferLoad) and isinstance(false, Broadcast)
+    return (
+        condition.dtype.lanes == 1 and isinstance(true, BufferLoad) and isinstance(false, Broadcast)
+    )
 
 
 def _load_if(emit: Values, choice: Call) -> None:

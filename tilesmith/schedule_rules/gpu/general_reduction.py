@@ -47,7 +47,8 @@ def general_reduction(sch: Schedule, target: Target) -> Schedule | None:
     threads = _threads(width, vector, target)
     sch.bind(row, "blockIdx.x")
     for block in reversed(shared):
-        sch.set_scope(block, 0, "shared")
+        for number in range(len(sch.get(block).writes)):
+            sch.set_scope(block, number, "shared")
         sch.compute_at(block, row, preserve_unit_loops=True)
         _share(sch, block, 1, threads)
     _share_vectors(sch, rest, threads, vector)

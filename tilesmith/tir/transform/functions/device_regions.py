@@ -13,6 +13,7 @@ kernels by themselves). MakePackedAPI runs between the last two of the three.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, Visitor, const
@@ -37,10 +38,11 @@ __all__ = [
 ]
 
 DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
-_OF_KERNELS = (
+KEPT_ATTRS = (
     "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
 )  # fmt: skip
-"""Attributes of a function that are for its kernels: how they are launched and compiled."""
+"""Attributes of a function that its kernels keep: how they are compiled and launched."""
+
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
 
@@ -113,16 +115,17 @@ class _Splitter(Rewriter):
             "target": region.node,
             "tir.noalias": bool(self.func.attrs.get("tir.noalias", True)),
             "tir.is_global_func": True,
-            **{key: self.func.attrs[key] for key in _OF_KERNELS if key in self.func.attrs},
         }
+        attrs.update({key: self.func.attrs[key] for key in KEPT_ATTRS if key in self.func.attrs})
         device = renew_defs(PrimFunc(params, body, None, None, attrs, self.func.span))
         variable = GlobalVar(self.fresh_name())
         self.mod[variable] = device
         return Call("void", variable, tuple(params))
 
     def fresh_name(self) -> str:
+        base = re.sub(r"\W", "_", self.name, flags=re.ASCII)  # a name in all languages of devices
         while True:
-            name = f"{self.name}_kernel" + (f"_{self.count}" if self.count else "")
+            name = f"{base}_kernel" + (f"_{self.count}" if self.count else "")
             self.count += 1
             if name not in self.mod:
                 return name
