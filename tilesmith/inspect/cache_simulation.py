@@ -16,9 +16,14 @@ SECTORS = 4
 """Sectors of a line."""
 
 _BITS = numpy.array([bin(mask).count("1") for mask in range(16)], numpy.int64)
-_SPREAD = 0x9E3779B1
-"""An odd number whose products spread over the sets, as the hashes of such caches do: rows of a
-matrix, powers of two apart, do not all meet in one set."""
+def _hashed(lines: numpy.ndarray) -> numpy.ndarray:
+    """Return numbers without a pattern, as the hashes of such caches do: the rows of a matrix,
+    powers of two apart, must not all meet in one set.
+    """
+    value = (lines ^ (lines >> 32)).astype(numpy.uint32)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        value = (value ^ (value >> numpy.uint32(shift))) * numpy.uint32(factor)
+    return (value ^ (value >> numpy.uint32(16))).astype(numpy.int64)
 
 
 class SectorCache:
@@ -40,8 +45,7 @@ class SectorCache:
 
     def set_of(self, lines: numpy.ndarray) -> numpy.ndarray:
         """Return the set of each line."""
-        spread = (lines * _SPREAD) & 0xFFFFFFFF
-        return (spread ^ (spread >> 15)) % self.sets
+        return _hashed(lines) % self.sets
 
     def access(
         self,

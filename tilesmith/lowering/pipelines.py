@@ -119,6 +119,7 @@ def _blocks_on_threads() -> list[Pass]:
         passes.ConvertBlocksToOpaque(),
         passes.SeparateThreadMemory(),
         passes.UnifyThreadBinding(),
+        passes.OrderBlocks(),  # while the loops over blocks stand together
         passes.ManifestSharedMemoryLocalStage(),  # before pipelines, which count its statements
         passes.CompactBufferAllocation(),
         passes.LowerAutoCopy(),

@@ -86,6 +86,8 @@ PASSES = {
     "OOBChecker": (OOBChecker, ("blocks", "flat")),
     "PeelVectorTails": (transform.PeelVectorTails, ("flat",)),
     "PointerValueTypeRewrite": (transform.PointerValueTypeRewrite, LOOPS),
+    "OrderBlocks": (transform.OrderBlocks, BEFORE_FLAT),
+    "PrecomputeAddresses": (transform.PrecomputeAddresses, LOOPS),
     "PrefetchNextRun": (transform.PrefetchNextRun, ("flat",)),
     "ReduceBranchingThroughOvercompute": (
         transform.ReduceBranchingThroughOvercompute,

@@ -24,10 +24,8 @@ an address that depends on memory) stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
     Add,
@@ -337,8 +335,6 @@ def _without_constants(expr: PrimExpr) -> PrimExpr:
 
 class _Precomputer(ScopedAnalyzer, StatementRewriter):
     """Finds the loops."""
-
-    visit_children: Callable[[Any], Any]
 
     def visit_For(self, loop: For) -> Stmt:
         loop = super().visit_For(loop)  # type: ignore[assignment]
