@@ -129,11 +129,9 @@ def _q_multiply_shift_per_axis(emit: Values, call: Call) -> Piece:
 def _if_then_else(emit: Values, call: Call) -> Piece:
     """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
     condition, true, false = call.args
-    before = len(emit.out.lines)
-    chosen = emit.text(condition, CHOICE + 1)
+    chosen = emit.text(condition)
     arms = [emit.arm(arm) for arm in (true, false)]
     if not arms[0][0] and not arms[1][0]:
-        del emit.out.lines[before:]  # written again with the choice
         return emit.choice(condition, true, false)
     name = emit.out.fresh("chosen")
     emit.out.write(f"{emit.type(call.dtype)} {name};")
