@@ -80,6 +80,21 @@ def _prediction_lines(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _gpu_lines(found: Mapping[str, Any]) -> list[str]:
+    """Return what was measured beside the contests: the bandwidth that kernels can reach at most,
+    launches, the compiler.
+    """
+    settings, records = found["settings"], found["results"]
+    launches = {name: format_seconds(value) for name, value in settings["launch_seconds"].items()}
+    shares = [one["share"] for one in records.values() if "share" in one]
+    reached = f" Kernels that only move data reach {min(shares):.0%} to {max(shares):.0%} of it."
+    return [
+        f"Copies: {settings['copy_bytes_per_second'] / 1e12:.2f} TB/s.{reached if shares else ''} "
+        f"A launch from Python: {launches[OURS]} (torch {launches['torch']}). NVRTC compiles the "
+        f"last step of the GEMM ladder in {format_seconds(settings['compile_seconds'])}.",
+    ]
+
+
 def _machine_line(found: Mapping[str, Any]) -> str:
     machine = found["machine"]
     versions = ", ".join([f"{name} {version}" for name, version in machine["versions"].items()])
@@ -92,6 +107,8 @@ def _machine_line(found: Mapping[str, Any]) -> str:
 
 def _title(found: Mapping[str, Any]) -> str:
     settings = found["settings"]
+    if found["benchmark"] == "gpu":
+        return f"Kernels on a GPU, {settings['device']}"
     threads = f"{settings['threads']} thread{'s' if settings['threads'] > 1 else ''}"
     if found["benchmark"] == "predictions":
         return f"Predicted against measured, {threads}"
@@ -110,6 +127,8 @@ def page_part(folder: Path) -> str:
             lines += [*_prediction_lines(found), ""]
             continue
         records = found["results"]
+        if found["benchmark"] == "gpu":
+            lines += [*_gpu_lines(found), ""]
         lines += [*table(records), "", *_remarks(records), ""]
         factors = [one["best"]["times_as_fast"] for one in records.values() if "best" in one]
         ratios.append(_line([_title(found), f"{len(factors)}", f"{geometric_mean(factors):.2f}",

@@ -347,6 +347,12 @@ VARIANTS = {
         "r16i", double_buffering, replace(_DEEP, interleave=2)
     ),
     "registers 256x128x8": Step("r256", double_buffering, replace(LAST, tile=(256, 128))),
+    "registers 128x128x8, 16x8 a thread": Step(
+        "r8t", double_buffering, replace(LAST, warps=(2, 2))
+    ),
+    "registers 128x128x16, 16x8 a thread": Step(
+        "r16t", double_buffering, replace(LAST, warps=(2, 2), depth=16)
+    ),
     "async 128x128x8, 2 tiles": Step("a2", asynchronous_copies, LAST, options=ASYNC),
     "async 128x128x8, 4 tiles": Step("a4", asynchronous_copies, _AHEAD, options=ASYNC),
     "async 128x128x8, 4 tiles, lanes in turns": Step(

@@ -39,10 +39,15 @@ def steps(only: str | None) -> dict[str, Step]:
 
 
 def build(step: Step, size: int, arch: str) -> tuple[Any, dict[str, Any]]:
-    """Compile a step; return the module and what is known about the kernel."""
+    """Compile a step; return the module and what is known about the kernel. The architecture
+    "opencl" is an OpenCL device, of whose code nothing is known.
+    """
     start = time.perf_counter()
-    built = step.build(step.schedule(size, size, size), f"cuda -arch={arch}")
+    target = "opencl" if arch == "opencl" else f"cuda -arch={arch}"
+    built = step.build(step.schedule(size, size, size), target)
     built_at = time.perf_counter()
+    if arch == "opencl":
+        return built, {"registers": 0, "lowering_seconds": built_at - start}
     machine_code = compile_source(built.imported_modules[0].get_source(), arch)
     (needs,) = kernel_resources(machine_code).values()
     return built, {
@@ -54,33 +59,35 @@ def build(step: Step, size: int, arch: str) -> tuple[Any, dict[str, Any]]:
 
 
 class Rival:
-    """The inputs on the device, and ``torch.matmul``."""
+    """The inputs on the device, and ``torch.matmul``; for OpenCL on the CPU."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, arch: str) -> None:
         import torch
 
         torch.backends.cuda.matmul.allow_tf32 = False
-        self.torch, self.size = torch, size
+        self.torch, self.size, self.is_cuda = torch, size, arch != "opencl"
+        self.device = ts.cuda(0) if self.is_cuda else ts.opencl(0)
+        self.place = "cuda" if self.is_cuda else "cpu"
+        self.name = torch.cuda.get_device_name(0) if self.is_cuda else "OpenCL"
         self.inputs: dict[str, Any] = {}
         self.wanted: dict[str, Any] = {}
         for dtype in ("float32", "float16"):
             a, b = [
-                torch.randn(size, size, device="cuda").to(getattr(torch, dtype)) for _ in range(2)
+                torch.randn(size, size, device=self.place).to(getattr(torch, dtype))
+                for _ in range(2)
             ]
             self.inputs[dtype] = (a, b)
             self.wanted[dtype] = a.double() @ b.double()
-        torch.cuda.synchronize()
 
     def arrays(self, dtype: str) -> list[Any]:
         """Return the inputs and a poisoned output as arrays of ours."""
-        device = ts.cuda(0)
         values = [tensor.cpu().numpy() for tensor in self.inputs[dtype]]
         values.append(np.full((self.size, self.size), np.nan, "float32"))
-        return [ts.nd.array(value, device) for value in values]
+        return [ts.nd.array(value, self.device) for value in values]
 
     def error(self, dtype: str, result: Any) -> float:
         """Return the relative error of a result."""
-        got = self.torch.from_numpy(result.numpy()).cuda().double()
+        got = self.torch.from_numpy(result.numpy()).to(self.place).double()
         wanted = self.wanted[dtype]
         return float((got - wanted).norm() / wanted.norm())
 
@@ -88,18 +95,22 @@ class Rival:
         """Return the time of one product by torch."""
         torch, (a, b) = self.torch, self.inputs[dtype]
         torch.matmul(a, b)
+        if not self.is_cuda:
+            start = time.perf_counter()
+            torch.matmul(a, b)
+            return time.perf_counter() - start
         begin, end = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         begin.record()
         for _ in range(count):
             torch.matmul(a, b)
         end.record()
         torch.cuda.synchronize()
-        return begin.elapsed_time(end) / 1e3 / count
+        return float(begin.elapsed_time(end)) / 1e3 / count
 
 
 def measure(size: int, rounds: int, only: str | None, arch: str) -> dict[str, Any]:
     """Build, check and time all; return the results."""
-    rival = Rival(size)
+    rival = Rival(size, arch)
     rows: dict[str, dict[str, Any]] = {}
     kernels: dict[str, tuple[Any, list[Any]]] = {}
     arrays = {dtype: rival.arrays(dtype) for dtype in ("float32", "float16")}
@@ -121,19 +132,17 @@ def measure(size: int, rounds: int, only: str | None, arch: str) -> dict[str, An
     times: dict[str, list[float]] = {name: [] for name in (*kernels, "float32", "float16")}
     for _ in range(rounds):
         for name, (built, given) in kernels.items():
-            evaluator = built.time_evaluator("main", ts.cuda(0), number=5, repeat=1)
+            evaluator = built.time_evaluator("main", rival.device, number=5, repeat=1)
             times[name].append(float(evaluator(*given).mean))
         for dtype in ("float32", "float16"):
             times[dtype].append(rival.seconds(dtype, 5))
     for name, row in rows.items():
         if times.get(name):
             row["seconds"] = statistics.median(times[name])
-    torch = rival.torch
     return {
-        "device": torch.cuda.get_device_name(0),
+        "device": rival.name,
         "size": size,
         "torch": {d: statistics.median(times[d]) for d in ("float32", "float16")},
-        "clocks": {"multiprocessors": torch.cuda.get_device_properties(0).multi_processor_count},
         "rows": rows,
     }
 
@@ -146,7 +155,8 @@ def table(results: dict[str, Any]) -> str:
         lines.append(f"{'torch ' + dtype:42s} {work / seconds / 1e12:8.1f} TFLOP/s")
     for name, row in results["rows"].items():
         if "seconds" not in row:
-            lines.append(f"{name:42s} {row.get('failure', 'not measured')}")
+            reason, _, _ = str(row.get("failure", "not measured")).partition("\n")
+            lines.append(f"{name:42s} {reason}")
             continue
         share = results["torch"][row["dtype"]] / row["seconds"]
         lines.append(
@@ -168,18 +178,19 @@ def compile_only(size: int, only: str | None, arch: str) -> None:
 
 
 def main() -> int:
+    """Measure, or say why not."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--size", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", help="part of the names of kernels")
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90", help="architecture, or 'opencl'")
     parser.add_argument("--compile-only", action="store_true")
     options = parser.parse_args()
     if options.compile_only:
         compile_only(options.size, options.only, options.arch)
         return 0
-    if not ts.cuda(0).exist:
+    if options.arch != "opencl" and not ts.cuda(0).exist:
         print("not measured: no CUDA device (--compile-only compiles all)")
         return 0
     results = measure(options.size, options.rounds, options.only, options.arch)

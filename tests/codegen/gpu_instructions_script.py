@@ -274,6 +274,19 @@ def dp4a(first, second):
     return main
 
 
+def dot_of_words(name):
+    """Products of four bytes in words, as schedules for CPUs have them."""
+
+    @T.prim_func
+    def main(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.Buffer((32,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        C[tx] = C[tx] + T.call_intrin(
+            "int32", name, A[tx] * 1000003 + 77, B[tx] * 777767777 + 1234567
+        )
+
+    return main
+
+
 def guarded_loads():
     """Loads into registers that are 0 where a condition is false."""
 
@@ -305,6 +318,8 @@ EVERYWHERE = {
     **{f"copies {n} {way}": (copies, (n, way)) for n in (4, 8, 16) for way in (False, True)},
     **{f"atomics {dtype}": (atomics, (dtype,)) for dtype in ADDED},
     **{f"dp4a {a} {b}": (dp4a, (a, b)) for a, b in BYTES},
+    "dot i8": (dot_of_words, ("tir.dot_i8i8",)),
+    "dot u8": (dot_of_words, ("tir.dot_u8i8",)),
     "guarded loads": (guarded_loads, ()),
 }
 """Kernels that OpenCL has, too."""

@@ -38,6 +38,13 @@ def copy_together(sch, block, warps, lanes):
     sch.vectorize(vector)
 
 
+def pipeline(sch, loop, stages):
+    """Let copies of two tiles run in the background, while earlier ones are multiplied."""
+    sch.annotate(loop, "software_pipeline_stage", [0, 0, stages - 1])
+    sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
+    sch.annotate(loop, "software_pipeline_async_stages", [0])
+
+
 def wmma_product(
     in_dtype="float16", out_dtype="float32", transposed=False, size=64, stages=0, scope="shared"
 ):
@@ -69,9 +76,7 @@ def wmma_product(
     sch.reverse_compute_at(store, j1)
     init = sch.decompose_reduction(block, k0)
     if stages:
-        sch.annotate(k0, "software_pipeline_stage", [0, 0, stages - 1])
-        sch.annotate(k0, "software_pipeline_order", [0, 1, 2])
-        sch.annotate(k0, "software_pipeline_async_stages", [0])
+        pipeline(sch, k0, stages)
     right = (columns, depth) if transposed else (depth, columns)
     tiles = {"load_a": (rows, depth), "load_b": right, "store": (rows, columns)}
     for copy, (key, tile) in zip((*loads, store), tiles.items()):
@@ -81,8 +86,15 @@ def wmma_product(
     return program, sch
 
 
-def mma_product(in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False):
-    """A product by ``ldmatrix`` and ``mma``: two warps a block, each with four tiles."""
+def mma_product(
+    in_dtype="float16", out_dtype="float32", transposed=False, size=64, simple=False, stages=0,
+    permuted=False,
+):  # fmt: skip
+    """A product by ``ldmatrix`` and ``mma``: two warps a block, each with four tiles.
+
+    ``simple``: results are stored by a loop; ``stages``: of a pipeline, as above; ``permuted``:
+    rows of shared memory are permuted, not padded.
+    """
     depth = 16 if in_dtype == "float16" else 32
     left, right = (F16, F16) if depth == 16 else (I8_A, I8_A if transposed else I8_B)
     program = product(size, size, 4 * depth, in_dtype, out_dtype, transposed)
@@ -96,6 +108,16 @@ def mma_product(in_dtype="float16", out_dtype="float32", transposed=False, size=
         names["load_a"], names["load_b"], names["compute"], names["init"], names["store"],
         shared_scope="shared.dyn",
     )  # fmt: skip
+    if stages:
+        blocks = sch.get_child_blocks(sch.get_block("root"))
+        (product_block,) = [one for one in blocks if "T.ptx_mma(" in str(sch.get(one))]
+        loops = {sch.get(loop).loop_var.name: loop for loop in sch.get_loops(product_block)}
+        pipeline(sch, loops["r_0_0"], stages)
+    if permuted:
+        for block in sch.get_child_blocks(sch.get_block("root")):
+            if "buffer_dim_align" in sch.get(block).annotations:
+                sch.unannotate(block, "buffer_dim_align")
+                sch.annotate(block, "permuted_layout", "g2s")
     return program, sch
 
 
@@ -137,17 +159,23 @@ def product_of_m16n8k8(out_dtype="float32", size=64):
     return program, sch
 
 
+def lowered(module):
+    """Lower a module, unless it has been."""
+    is_lowered = any("from_legacy_te_schedule" in f.attrs for f in module.functions.values())
+    return module if is_lowered else lower(module)
+
+
 def kernels_of(module, target, **options):
     """Return the kernels of a scheduled module, as a back end gets them."""
     device = Target(target, host="llvm")
     with PassContext(config={f"tir.{name}": value for name, value in options.items()}):
-        lowered = Sequential(device_passes(device), name="tir.device")(lower(module))
+        split = Sequential(device_passes(device), name="tir.device")(lowered(module))
     kernels = {
         variable: function
-        for variable, function in lowered.functions.items()
+        for variable, function in split.functions.items()
         if function.attrs.get("calling_conv") == CallingConv.DEVICE_KERNEL_LAUNCH
     }
-    return IRModule(kernels, attrs=lowered.attrs)
+    return IRModule(kernels, attrs=split.attrs)
 
 
 def arrays_of(program, seed=0):
@@ -169,7 +197,7 @@ def on_threads(module, target, **options):
     with PassContext(config={f"tir.{name}": value for name, value in options.items()}):
         steps = device_passes(device)
         kept = [step for step in steps if step.info.name in _BEFORE_SPLITTING]
-        return Sequential(kept, name="tir.device")(lower(module))
+        return Sequential(kept, name="tir.device")(lowered(module))
 
 
 _BEFORE_SPLITTING = (

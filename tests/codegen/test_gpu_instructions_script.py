@@ -23,9 +23,11 @@ from tests.codegen.opencl_harness import Program, needs_opencl
 from tilesmith import IRModule
 from tilesmith.codegen.gpu import emit_source
 from tilesmith.codegen.gpu.limits import thread_extents
+from tilesmith.ir import Call
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError
 from tilesmith.target import Target
+from tilesmith.tir import Evaluate, PrimFunc
 from tilesmith.tir.interpreter import run
 
 WORDS = [
@@ -107,6 +109,22 @@ def refused(function, target):
 )  # fmt: skip
 def test_what_is_refused(make, target, message):
     assert message in refused(make(), target)
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+@pytest.mark.parametrize(
+    "name, advice",
+    [
+        ("simdgroup_load", "fragments (tvm_mma_sync)"), ("dma_wait", "ptx_cp_async"),
+        ("texture2d_store", "scope 'global'"), ("tvm_global_barrier_kinit", "a second kernel"),
+        ("call_llvm_intrin", "T.call_extern"),
+    ],
+)  # fmt: skip
+def test_operators_of_other_devices(target, name, advice):
+    function = PrimFunc([], Evaluate(Call("int32", f"tir.{name}", ())))
+    with pytest.raises(CodegenError) as caught:
+        emit_source(IRModule({"main": function}), Target(target))
+    assert f"'{name}'" in str(caught.value) and advice in str(caught.value)
 
 
 def test_shuffles_of_sub_groups():

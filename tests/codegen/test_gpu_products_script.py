@@ -7,6 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.codegen.gpu_classic_products import classic_product
+from tests.codegen.gpu_instructions_script import arrays_for
 from tests.codegen.gpu_products import (
     arrays_of,
     kernels_of,
@@ -17,9 +19,12 @@ from tests.codegen.gpu_products import (
     product_of_m16n8k8,
     wmma_product,
 )
+from tests.codegen.opencl_harness import Program, needs_opencl
 from tests.tir.transform.thread_programs_script import PROGRAMS
 from tilesmith import IRModule
 from tilesmith.codegen.gpu import emit_source
+from tilesmith.codegen.gpu.limits import thread_extents
+from tilesmith.lowering import lower
 from tilesmith.support.errors import CodegenError
 from tilesmith.support.fallbacks import collect_fallbacks
 from tilesmith.target import Target
@@ -39,11 +44,18 @@ PRODUCTS = {
         wmma_product, ("float16", "float32", False, 64, 3, "shared.dyn"), "sm_90a",
         {"use_async_copy": True}, ["HMMA.16816.F32", "LDGSTS.E.64", "LDGDEPBAR", "DEPBAR.LE"],
     ),
+    "mma pipeline": (
+        mma_product, ("float16", "float32", True, 64, False, 2, True), "sm_80",
+        {"use_async_copy": True}, ["HMMA.16816.F32", "LDSM.16.M88.4", "LDGSTS.E.BYPASS.128"],
+    ),
     "pipeline of four": (
         wmma_product, ("int8", "int32", True, 64, 4), "sm_90a",
         {"use_async_copy": True}, ["IMMA.16816.S8.S8", "LDGSTS.E.64"],
     ),
 }  # fmt: skip
+
+
+RUN = ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"]
 
 
 @cache
@@ -65,7 +77,9 @@ def test_machine_code(name):
     assert not [word for word in found if word.startswith(("LDL", "STL"))]
 
 
-@pytest.mark.parametrize("name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline"])
+@pytest.mark.parametrize(
+    "name", ["mma", "mma bytes", "m16n8k8", "wmma", "pipeline", "mma pipeline"]
+)
 def test_results(name):
     """The interpreter runs what the passes for threads have made, with registers and copies."""
     _, arguments, arch, options, _ = PRODUCTS[name]
@@ -134,3 +148,41 @@ def test_copies_of_several_queues():
     assert "wait_group_1" not in source
     (found,) = {fallback.reason for fallback, _ in report.rows()}
     assert found == "it fills several queues"
+
+
+@needs_opencl
+def test_pipelines_on_an_opencl_device():
+    """Copies in the background are copies at once there, whatever waits for them."""
+    names = ("matmul_async", "matmul_async_apart")
+    functions = {name: PROGRAMS[name]().with_attr("global_symbol", name) for name in names}
+    for name, function in functions.items():
+        kernels = kernels_of(IRModule({name: function}), "opencl", use_async_copy=True)
+        source = emit_source(kernels, Target("opencl"))
+        assert "*(__local uint*)" in source
+        arrays = arrays_for(function)
+        expected = [array.copy() for array in arrays]
+        run(function, *expected)
+        ((variable, kernel),) = kernels.functions.items()
+        extents = thread_extents(kernel)
+        grid = [int(extents.extents.get(f"blockIdx.{axis}", 1)) for axis in "xyz"]
+        given = dict(zip([buffer.name for buffer in function.buffers], arrays))
+        dynamic = 8192 if "dynamic_shared" in source else 0
+        arguments = [given[param.name] for param in kernel.params]
+        program = Program(source)
+        program.run(variable.name_hint, grid, extents.block(), *arguments, local_bytes=dynamic)
+        np.testing.assert_array_equal(arrays[-1], expected[-1], err_msg=name)
+
+
+def test_a_classic_schedule():
+    """Tensor intrinsics that a user declares; the axes of threads that stages launch are one."""
+    schedule, tensors = classic_product()
+    module = lower(schedule, tensors, name="main")
+    target = "cuda -arch=sm_75"
+    source = emit_source(kernels_of(module, target), Target(target))
+    assert source.count("__syncthreads();") == 2  # before each load of fragments
+    assert "wmma_load_b_m16n16k16_row_f16_shared(" in source
+    random = np.random.default_rng(0)
+    a, b = [random.integers(-2, 3, (4, 4, 16, 16)).astype("float16") for _ in range(2)]
+    c = np.zeros((4, 4, 16, 16), "float32")
+    run(on_threads(module, target)["main"], a, b, c)
+    np.testing.assert_array_equal(c, np.einsum("ikab,kjbc->ijac", a, b, dtype="float32"))

@@ -6,6 +6,7 @@ import pytest
 
 import tilesmith
 from tests.codegen.test_gpu_kernels_script import kernels_of, needs_nvrtc
+from tests.gpu.programs import PROGRAMS
 from tilesmith.codegen.gpu import emit_source, kernel_alignments, kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.script import tir as T
@@ -61,6 +62,17 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(
 }
 """.strip()
     )
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl", "nvptx -mcpu=sm_90"])
+def test_pointers_through_which_threads_exchange_values(target):
+    """The compiler may read through a restricted pointer before a barrier (found on a GPU)."""
+    module = PROGRAMS["exchange in global memory"].build(target).imported_modules[0]
+    text = module.get_source("ll") if target.startswith("nvptx") else module.get_source()
+    word = "noalias" if target.startswith("nvptx") else "restrict"
+    (head,) = re.findall(r"exchange_kernel\((.*?)\)", text, re.DOTALL)
+    restricted = {one.split()[-1].strip("%_*")[0]: word in one for one in head.split(",")}
+    assert restricted == {"A": True, "B": False, "C": True}
 
 
 def test_a_kernel_in_opencl_c():

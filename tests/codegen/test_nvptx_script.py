@@ -7,6 +7,7 @@ from shutil import which
 import pytest
 
 import tilesmith
+from tests.gpu.programs import PROGRAMS
 from tilesmith import codegen
 from tilesmith.script import tir as T
 from tilesmith.support.errors import CodegenError
@@ -145,3 +146,12 @@ def test_refusals():
     refused(wide, r"(?s)'tir.sigmoid' of float64.*'cuda'")
     refused(asserting, "assertion, which code of a GPU cannot report")
     refused(matrices, "'tir.ptx_commit_group' has no translation for NVPTX")
+
+
+def test_names_of_memory_that_the_launch_sizes():
+    """ptxas takes no dots in names of external variables."""
+
+    module = PROGRAMS["transpose, dynamic shared"].build("nvptx -mcpu=sm_90")
+    text = module.imported_modules[0].get_source("ptx")
+    (name,) = re.findall(r"\.extern \.shared \.align \d+ \.b8 ([^\[]+)\[", text)
+    assert name.isidentifier()

@@ -6,7 +6,7 @@ The same programs run on OpenCL devices (PoCL in the suite) and on NVIDIA GPUs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,15 @@ class Program:
     case: Callable[[np.random.Generator], tuple[list[Any], dict[int, np.ndarray]]]
     """Arguments (arrays and numbers), and the expected contents of some of them."""
     tolerance: float = 1e-5
-    kinds: tuple[str, ...] = ("opencl", "cuda")
-    kernels: int = field(default=1)
+    is_for_ptx: bool = True
+    """Whether LLVM's PTX has what the program needs."""
 
     def check(self, module: Any, device: Any, seed: int = 0) -> None:
         """Call the module on a device and compare the results."""
         values, expected = self.case(np.random.default_rng(seed))
         arguments = [
-            tilesmith.nd.array(one, device) if isinstance(one, np.ndarray) else one for one in values
+            tilesmith.nd.array(value, device) if isinstance(value, np.ndarray) else value
+            for value in values
         ]
         module(*arguments)
         for number, wanted in expected.items():
@@ -110,10 +111,34 @@ def _chain(a: T.handle, c: T.handle, alpha: T.float32):
                 C[i, j] = B[n - 1 - i, 15 - j] + T.float32(1)
 
 
-@program("two kernels, symbolic", lambda target: tilesmith.build(_chain, target=target), kernels=2)
+@program("two kernels, symbolic", lambda target: tilesmith.build(_chain, target=target))
 def _chain_case(rng):
     a = rng.standard_normal((int(rng.integers(1, 40)), 16)).astype("float32")
     return [a, np.zeros_like(a), 0.5], {1: (a * np.float32(0.5))[::-1, ::-1] + 1}
+
+
+# -- threads exchange values through global memory, behind a barrier
+
+
+@T.prim_func
+def _exchange(A: T.Buffer((8, 128), "float32"), B: T.Buffer((8, 128), "float32"),
+              C: T.Buffer((8, 128), "float32")):  # fmt: skip
+    for bx in T.thread_binding(8, thread="blockIdx.x"):
+        for tx in T.thread_binding(128, thread="threadIdx.x"):
+            with T.block("b"):
+                i, j = T.axis.remap("SS", [bx, tx])
+                T.where(tx < 1)
+                B[i, j] = A[i, j] * T.float32(2)
+        for tx in T.thread_binding(128, thread="threadIdx.x"):
+            with T.block("c"):
+                i, j = T.axis.remap("SS", [bx, tx])
+                C[i, j] = A[i, j] * T.rsqrt(B[i, 0])
+
+
+@program("exchange in global memory", lambda target: tilesmith.build(_exchange, target=target))
+def _exchange_case(rng):
+    a = rng.uniform(1, 2, (8, 128)).astype("float32")
+    return [a, np.zeros_like(a), np.zeros_like(a)], {2: a / np.sqrt(2 * a[:, :1])}
 
 
 # -- scalars of several types
@@ -279,7 +304,7 @@ def _build_two_stages(target: Any) -> Any:
     return tilesmith.build(schedule, [a, c], target=target, name="main")
 
 
-@program("two classic stages", _build_two_stages, kernels=2)
+@program("two classic stages", _build_two_stages)
 def _two_stages_case(rng):
     a = rng.standard_normal(int(rng.integers(1, 500))).astype("float32")
     return [a, np.zeros_like(a)], {1: a[::-1] * 3 - 1}
@@ -303,6 +328,19 @@ def _half_case(rng):
 
 
 # -- what benchmarks and errors need
+
+
+@T.prim_func
+def _faulty(A: T.Buffer((32,), "float32"), far: T.int64):
+    for tx in T.thread_binding(32, thread="threadIdx.x"):
+        with T.block("b"):
+            i = T.axis.spatial(32, tx)
+            A[T.Cast("int64", i) + far] = T.float32(1)
+
+
+def build_faulty(target: Any) -> Any:
+    """Build a function that writes so many elements behind its tensor."""
+    return tilesmith.build(_faulty, target=target)
 
 
 @T.prim_func

@@ -236,6 +236,9 @@ def test_torch_shares_memory(add_one):
         one = torch.ones(7, dtype=dtype, device="cuda")
         again = torch.from_dlpack(ts.nd.from_dlpack(one))
         assert again.dtype == dtype and bool((again == one).all())
+    copied = ts.nd.array(shared, ts.cuda(0))
+    assert copied.data_ptr() != shared.data_ptr() and copied.numpy().sum() == 132
+    assert ts.nd.empty((3, 4), "float32").copyfrom(shared).numpy().sum() == 132
     graded = torch.ones(3, device="cuda", requires_grad=True)
     assert ts.nd.from_dlpack(graded).numpy().tolist() == [1, 1, 1]
 

@@ -4,11 +4,14 @@ import threading
 
 import numpy as np
 import pytest
-from tests.gpu.programs import PROGRAMS, _chain, build_smallest
 
 import tilesmith
+from tests.gpu.programs import PROGRAMS, _chain, build_smallest
+from tilesmith import te
 from tilesmith.script import tir as T
 from tilesmith.support.errors import DeviceError, TargetError
+from tilesmith.target import Target
+from tilesmith.testing import requires_c_compiler
 
 DEVICE = tilesmith.opencl(0)
 pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no OpenCL device here")
@@ -61,7 +64,7 @@ def test_views_at_offsets():
 
 def test_wrong_device():
     module = build_smallest("opencl")
-    with pytest.raises(TargetError, match=r"'A'\) must be on opencl .*tilesmith.opencl\(0\).*got cpu"):
+    with pytest.raises(TargetError, match=r"must be on opencl .*tilesmith.opencl\(0\).*got cpu"):
         module(tilesmith.nd.array(np.zeros(1, "float32")))
 
 
@@ -73,13 +76,40 @@ def test_too_many_threads():
                 i = T.axis.spatial(65536, tx)
                 A[i] = T.float32(1)
 
-    try:
-        module = tilesmith.build(wide, target=tilesmith.target.Target("opencl -max_num_threads=65536"))
-    except tilesmith.TilesmithError as error:
-        assert "65536" in str(error)
-        return
+    target = tilesmith.target.Target("opencl -max_threads_per_block=65536")
+    module = tilesmith.build(wide, target=target)
     with pytest.raises(DeviceError, match="65536 x 1 x 1 threads"):
         module(tilesmith.nd.empty((65536,), "float32", DEVICE))
+
+
+def _doubled(n, host):
+    """A registered function gets a tensor of the device between two kernels."""
+    a = te.placeholder((n,), "float32", "a")
+    b = te.compute((n,), lambda i: a[i] + 1.0, "b")
+    c = te.extern((n,), [b], lambda ins, outs: te.call_packed("test.doubled", ins[0], outs[0]), "c")
+    d = te.compute((n,), lambda i: c[n - 1 - i], "d")
+    schedule = te.create_schedule(d.op)
+    for stage in (b, d):
+        block, thread = schedule[stage].split(stage.op.axis[0], 32)
+        schedule[stage].bind(block, te.thread_axis("blockIdx.x"))
+        schedule[stage].bind(thread, te.thread_axis("threadIdx.x"))
+    return tilesmith.build(schedule, [a, d], target=Target("opencl", host=host), name="main")
+
+
+@pytest.mark.parametrize("host", ["llvm", pytest.param("c", marks=requires_c_compiler.marks())])
+def test_registered_functions_between_kernels(host):
+    seen = []
+
+    @tilesmith.register_func("test.doubled", override=True)
+    def doubled(source, target):
+        seen.append((source.device, target.device))
+        target.copyfrom(source.numpy() * 2)
+
+    a = np.random.default_rng(0).standard_normal(75).astype("float32")
+    out = tilesmith.nd.empty((75,), "float32", DEVICE)
+    _doubled(75, host)(tilesmith.nd.array(a, DEVICE), out)
+    np.testing.assert_allclose(out.numpy(), ((a + 1) * 2)[::-1], rtol=1e-6)
+    assert seen == [(DEVICE, DEVICE)]
 
 
 def test_time():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
+from tests.codegen.gpu_classic_products import classic_product
 from tests.codegen.gpu_instructions_script import CUDA, EVERYWHERE, arrays_for
 from tests.codegen.gpu_products import arrays_of, mma_product, product_of_m16n8k8, wmma_product
 from tilesmith.runtime.dtype import DataType
@@ -70,6 +71,15 @@ PRODUCTS = {
     "wmma": (wmma_product, ("float16", "float32", False, 256), {}),
     "wmma transposed": (wmma_product, ("float16", "float16", True, 128), {}),
     "wmma bytes": (wmma_product, ("int8", "int32", False, 128), {}),
+    "mma pipeline": (
+        mma_product, ("float16", "float32", False, 256, False, 2), {"use_async_copy": True}
+    ),
+    "mma pipeline of bytes": (
+        mma_product, ("int8", "int32", True, 128, False, 2), {"use_async_copy": True}
+    ),
+    "mma pipeline with permuted rows": (
+        mma_product, ("float16", "float32", False, 256, False, 3, True), {"use_async_copy": True}
+    ),
     "pipeline of two": (
         wmma_product, ("float16", "float32", False, 256, 2), {"use_async_copy": True}
     ),
@@ -95,3 +105,16 @@ def test_product(name):
     got = on_device(sch.mod, arrays, options)
     assert DataType(str(got.dtype)) == program.buffer_map[program.params[2]].dtype
     np.testing.assert_array_equal(got.astype("float64"), expected)
+
+
+def test_a_classic_schedule():
+    schedule, tensors = classic_product(8, 8, 16)
+    random = np.random.default_rng(0)
+    a = random.integers(-2, 3, (8, 16, 16, 16)).astype("float16")
+    b = random.integers(-2, 3, (16, 8, 16, 16)).astype("float16")
+    built = ts.build(schedule, tensors, ts.target.Target(TARGET, host="llvm"), name="main")
+    device = ts.cuda(0)
+    given = [ts.nd.array(array, device) for array in (a, b, np.zeros((8, 8, 16, 16), "float32"))]
+    built["main"](*given)
+    expected = np.einsum("ikab,kjbc->ijac", a, b, dtype="float32")
+    np.testing.assert_array_equal(given[2].numpy(), expected)

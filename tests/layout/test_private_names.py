@@ -8,6 +8,7 @@ import tilesmith
 PACKAGE = Path(tilesmith.__file__).parent
 OF_OTHERS = {
     "_CLASS_TENSOR", "_convert_to_opaque_object", "_set_class_tensor",  # tvm_ffi
+    "_env_get_current_stream", "_env_set_current_stream",  # tvm_ffi
     "_arg2fixturedefs",  # pytest
     "_exit", "_getframe", "_name", "_replace",  # os, sys, ctypes, named tuples
 }  # fmt: skip

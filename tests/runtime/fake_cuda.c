@@ -46,6 +46,7 @@ API void fake_plan(const char *name, int status, int after) {
 }
 API void fake_reset(int device_count, long limit) {
   planned_status = 0; sticky = 0; devices = device_count; calls_size = 0; calls[0] = 0;
+  pool_cached_bytes = 0;
   limit_bytes = limit;
 }
 API const char *fake_calls(void) { return calls; }
@@ -163,6 +164,18 @@ API int cuMemcpyAsync(void *to, const void *from, size_t n, void *s) {
   memmove(to, from, n);
   return 0;
 }
+API int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyHtoDAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
+}
+API int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *s) {
+  ENTER("cuMemcpyDtoHAsync");
+  if (!current_context) return 201;
+  memmove(to, from, n);
+  return is_bad(s) ? 400 : 0;
+}
 API int cuMemcpyPeerAsync(void *to, void *tc, const void *from, void *fc, size_t n, void *s) {
   ENTER("cuMemcpyPeerAsync");
   if (tc == fc) return 1;
@@ -237,3 +250,21 @@ API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
   ENTER("cuLaunchKernel");
   return 0;
 }
+typedef struct { unsigned sizes[7]; void *stream; const void *attributes; unsigned count; } Config;
+API int cuLaunchKernelEx(const Config *config, void *f, void **params, void **extra) {
+  char text[64];
+  snprintf(text, sizeof text, "cuLaunchKernelEx %u attributes", config->count);
+  ENTER(text);
+  return 0;
+}
+static void *captured_stream;
+API int cuStreamBeginCapture_v2(void *s, int mode) { ENTER("cuStreamBeginCapture"); captured_stream = s; return is_bad(s) ? 400 : 0; }
+API int cuStreamEndCapture(void *s, void **g) {
+  ENTER("cuStreamEndCapture");
+  *g = (void *)0x7000;
+  return s == captured_stream ? 0 : 400;
+}
+API int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) { ENTER("cuGraphInstantiate"); *e = (void *)0x8000; return 0; }
+API int cuGraphLaunch(void *e, void *s) { ENTER("cuGraphLaunch"); return is_bad(s) ? 400 : 0; }
+API int cuGraphExecDestroy(void *e) { ENTER("cuGraphExecDestroy"); return 0; }
+API int cuGraphDestroy(void *g) { ENTER("cuGraphDestroy"); return 0; }

@@ -160,7 +160,9 @@ def arrays_of(func):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("func, kind, line", FAULTS, ids=[one[0].attrs["global_symbol"] for one in FAULTS])
+@pytest.mark.parametrize(
+    "func, kind, line", FAULTS, ids=[one[0].attrs["global_symbol"] for one in FAULTS]
+)
 def test_planted_faults_are_found_with_the_users_line(func, kind, line):
     found = run_kernels(func, arrays_of(func)).findings
     kinds = {one.kind for one in found}
@@ -248,7 +250,9 @@ def waits_for_copies(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "floa
 
 
 @T.prim_func
-def odd_types(A: T.Buffer((32,), "float16"), B: T.Buffer((32,), "int8"), C: T.Buffer((32,), "int32")):
+def odd_types(
+    A: T.Buffer((32,), "float16"), B: T.Buffer((32,), "int8"), C: T.Buffer((32,), "int32")
+):
     tx = T.launch_thread("threadIdx.x", 32)
     v: T.int32 = T.Cast("int32", A[tx]) - 7
     C[tx] = T.truncdiv(v, 3) * 100 + T.floormod(v, 4) + T.Cast("int32", T.max(B[tx], T.int8(4)))
@@ -408,7 +412,7 @@ def test_loads_that_stay_in_registers_are_told_apart():
     @T.prim_func
     def func(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
         tx = T.launch_thread("threadIdx.x", 32)
-        for i in range(8):
+        for _ in range(8):
             B[tx] = A[tx] + T.float32(1)
         T.tvm_storage_sync("shared")
         B[tx] = A[tx]
@@ -417,5 +421,3 @@ def test_loads_that_stay_in_registers_are_told_apart():
     run_kernels(func, arrays_of(func), observers=[counters])
     loads = [one for one in counters.kernels[0].accesses.values() if one.site.kind == "read"]
     assert [(one.transactions, one.needed) for one in loads] == [(32, 4), (4, 4)]
-
-

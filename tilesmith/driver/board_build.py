@@ -26,6 +26,7 @@ from tilesmith.codegen.c.model_interface import (
     model_prefix,
 )
 from tilesmith.driver.graph_function import lower_graph_function
+from tilesmith.driver.graph_memory import BlockMemory
 from tilesmith.driver.graph_program import reason_for_program
 from tilesmith.driver.graph_signature import GraphFunction
 from tilesmith.driver.graph_values import ConstantTable
@@ -147,7 +148,8 @@ class _BoardProgram:
         """Lower, place constants and workspace, write the files."""
         name = self._main_variable()
         kernels = KernelTable(self.module, self.target)
-        graph = lower_graph_function(self.module, name, self.constants, kernels, self._own_pointers)
+        memory = BlockMemory(self._own_pointers)
+        graph = lower_graph_function(self.module, name, self.constants, kernels, memory)
         self._check(graph)
         inputs, outputs = self._tensors(graph, name)
         placed = self._place_constants()

@@ -21,6 +21,12 @@ from tilesmith.driver.graph_cells import Cell, load_cells
 from tilesmith.driver.graph_errors import cast_text, not_lowered, unknown_shape
 from tilesmith.driver.graph_liveness import LaterUses, to_overwrite
 from tilesmith.driver.graph_loop import find_loop, lower_append, lower_loop
+from tilesmith.driver.graph_memory import (
+    BlockMemory,
+    FunctionMemory,
+    pointer_in,
+    pointer_table,
+)
 from tilesmith.driver.graph_signature import (
     GraphFunction,
     describe_input,
@@ -37,8 +43,6 @@ from tilesmith.driver.graph_sizes import (
 from tilesmith.driver.graph_steps import (
     Step,
     access,
-    constant_table,
-    copy_bytes,
     give_shape,
     number_of_bytes,
     packed_call,
@@ -62,14 +66,13 @@ from tilesmith.driver.kernel_call import (
     written_operands,
 )
 from tilesmith.driver.kernels import KernelTable
-from tilesmith.driver.memory_plan import PlanMemory, Storage, plan_workspace
+from tilesmith.driver.memory_plan import Storage
 from tilesmith.ir import (
     Call,
     GlobalVar,
     IntImm,
     IRModule,
     Op,
-    PointerType,
     PrimExpr,
     StringImm,
     Var,
@@ -77,7 +80,6 @@ from tilesmith.ir import (
     operators_at,
 )
 from tilesmith.ir.operators import cast
-from tilesmith.ir.types import prim_type
 from tilesmith.relax import (
     PrimStructInfo,
     ShapeStructInfo,
@@ -109,19 +111,24 @@ def lower_graph_function(
     name: GlobalVar,
     constants: ConstantTable,
     kernels: KernelTable,
-    plan: PlanMemory = plan_workspace,
+    memory: FunctionMemory | None = None,
 ) -> GraphFunction:
-    """Lower one function; add its constants and the kernels that it calls to the tables. ``plan``
-    places what lies in the workspace.
+    """Lower one function; add its constants and the kernels that it calls to the tables. ``memory``
+    is where its tensors lie, by default a block of the host's.
     """
-    return _Lowering(module, name, constants, kernels).run(plan)
+    return _Lowering(module, name, constants, kernels, memory or BlockMemory()).run()
 
 
 class _Lowering:
     def __init__(
-        self, module: IRModule, name: GlobalVar, constants: ConstantTable, kernels: KernelTable
+        self,
+        module: IRModule,
+        name: GlobalVar,
+        constants: ConstantTable,
+        kernels: KernelTable,
+        memory: FunctionMemory,
     ) -> None:
-        self.module = module
+        self.module, self.memory = module, memory
         self.name = name.name_hint
         self.function: Any = module[name]
         self.constants = constants
@@ -138,13 +145,11 @@ class _Lowering:
         self.same_as: dict[int, int] = {}  # the results that are parameters, overwritten
         self.uses_frame = False
         self.current: relax.Call | None = None  # for errors
-        bytes_ = PointerType(prim_type(DataType("uint8")), "global")
-        self.workspace_var = Var("workspace_data", bytes_)
-        self.table = constant_table()
+        self.table = pointer_table("constant_table")
 
     # --- the function as a whole ------------------------------------------------------------------
 
-    def run(self, plan: PlanMemory) -> GraphFunction:
+    def run(self) -> GraphFunction:
         """Lower inputs, bindings and outputs, plan the memory, then emit the code."""
         for param in self.function.params:
             self.values[param] = self._input(param.name_hint, param.struct_info)
@@ -155,24 +160,23 @@ class _Lowering:
         self.match([(self.function.ret_struct_info, result, f"the result of '{self.name}'")])
         outputs = self._outputs(result)
         touched = [step.storages for step in self.steps]
-        size = plan(touched, self.workspace_var, self.sizes.analyzer)
+        sizes = self.memory.plan(touched, self.sizes.analyzer)
         results = leaves(result)
         late = {*self.made_inside, *self.same_as}
         early = [leaf for number, leaf in enumerate(results) if number not in late]
-        metadata = self._metadata(result, early, size)
+        metadata = self._metadata(result, early, sizes)
         main = self._prim_func(inputs, outputs)
         shapes = None
         if metadata["shapes_function"] is not None:
-            shapes = sizes_function(metadata["shapes_function"], inputs, early, size)
+            shapes = sizes_function(metadata["shapes_function"], inputs, early, sizes)
         return GraphFunction(main, shapes, metadata)
 
     def _prim_func(self, inputs: list[Any], outputs: list[Buffer]) -> PrimFunc:
-        table, workspace = Var("constants", "int64"), Var("workspace", "int64")
-        whole = sequence(self.steps, self.frame)
-        for pointer, number in ((self.workspace_var, workspace), (self.table.data, table)):
-            whole = LetStmt(pointer, Call("handle", "tir.reinterpret", (number,)), whole)
+        table, frame = Var("constants", "int64"), [self.frame] if self.uses_frame else []
+        whole = self.memory.bind(sequence(self.steps, self.frame))
+        whole = LetStmt(self.table.data, Call("handle", "tir.reinterpret", (table,)), whole)
         return PrimFunc(
-            [*inputs, *outputs, table, workspace, *([self.frame] if self.uses_frame else [])],
+            [*inputs, *outputs, table, *self.memory.params, *frame],
             whole,
             attrs={"global_symbol": self.name, "tir.noalias": False, "tir.is_scheduled": True},
         )
@@ -314,10 +318,7 @@ class _Lowering:
         info = constant.struct_info
         shape = self._shape_of(info, "a constant")
 
-        def pointer() -> PrimExpr:
-            address = BufferLoad(self.table, [const(position, "int64")])
-            return Call("handle", "tir.reinterpret", (address,))
-
+        pointer = partial(pointer_in, self.table, position)
         return TensorValue(Storage.constant(pointer), shape, info.dtype)
 
     def _bound(self, variable: Any, expr: Any) -> Any:
@@ -576,19 +577,21 @@ class _Lowering:
 
     def copy(self, source: Any, target: TensorValue) -> None:
         size = number_of_bytes(target.shape, target.dtype)
-        self.steps.append(copy_bytes(source.storage, target.storage, size))
+        self.steps.append(self.memory.copy(source.storage, target.storage, size))
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def _metadata(self, result: Any, early: list[Any], size: PrimExpr) -> dict[str, Any]:
+    def _metadata(self, result: Any, early: list[Any], sizes: list[PrimExpr]) -> dict[str, Any]:
         params = [describe_input(p.name_hint, p.struct_info) for p in self.function.params]
-        dynamic = not isinstance(size, IntImm)
+        fixed = [size.value for size in sizes if isinstance(size, IntImm)]
+        dynamic = len(fixed) < len(sizes)
         symbolic = any(not isinstance(extent, IntImm) for extent in extents_of(early))
-        return {
+        metadata: dict[str, Any] = {
             "params": params,
             "result": describe_value(result, self.made_inside, self.same_as),
             "symbols": sorted({variable.name for variable in self.sizes.known}),
-            "workspace_bytes": "dynamic" if dynamic else int(size),  # type: ignore[call-overload]
+            "workspace_bytes": "dynamic" if dynamic else sum(fixed),
             "shapes_function": f"{self.name}_shapes" if dynamic or symbolic else None,
             "has_frame": self.uses_frame,
         }
+        return metadata | self.memory.described(sizes)

@@ -20,6 +20,12 @@ from tilesmith import relax
 from tilesmith.driver.graph_errors import cast_text, not_lowered
 from tilesmith.driver.graph_liveness import KEPT_PARAMS
 from tilesmith.driver.graph_loop import find_loop
+from tilesmith.driver.graph_places import (
+    check_places,
+    has_host_tensors,
+    is_on_host,
+    place_of_result,
+)
 from tilesmith.driver.graph_values import ConstantTable, static_shape
 from tilesmith.ir import FloatImm, GlobalVar, IntImm, IRModule, Op, OperatorSpan, PrimExpr, Var
 from tilesmith.ir import expr as scalar
@@ -67,11 +73,20 @@ _HOST_WORDS = {
 }
 
 
+_ON_DEVICES = (Execution.CALL_TIR, Execution.KERNEL, Execution.CALL_KERNEL, Execution.SHAPE_OF)
+"""Those that need no value of the host's, which native code for devices carries out."""
+
+
 @dataclass
 class Programs:
     """A module divided into native functions and programs."""
 
     module: IRModule
+    device_type: int | None = None
+    """The type of the device on which tensors are, unless they name the host: native code of the
+    host cannot read them."""
+    on_host: set[str] = field(default_factory=set)
+    """Those of the native functions of a model for a device that compute on the host."""
     native: list[GlobalVar] = field(default_factory=list)
     """The functions that become native code."""
     entries: dict[str, Any] = field(default_factory=dict)
@@ -80,10 +95,21 @@ class Programs:
     """The functions that only programs call."""
 
 
-def divide(module: IRModule, names: list[GlobalVar], constants: ConstantTable) -> Programs:
-    """Decide for each public function (``names``) whether it becomes native code or a program."""
-    made = Programs(module.shallow_copy())
+def divide(
+    module: IRModule,
+    names: list[GlobalVar],
+    constants: ConstantTable,
+    device_type: int | None = None,
+) -> Programs:
+    """Decide for each public function (``names``) whether it becomes native code or a program.
+    ``device_type``: its tensors are in the memory of such a device.
+    """
+    made = Programs(module.shallow_copy(), device_type)
     reasons = {name: reason_for_program(module, name) for name in names}
+    if device_type is not None:
+        for name, reason in reasons.items():
+            check_places(module, name, device_type)
+            reasons[name] = reason or _reason_on_device(module, name)
     made.native += [name for name, reason in reasons.items() if reason is None]
     for name, reason in reasons.items():
         if reason is not None:
@@ -133,6 +159,35 @@ def _reason_inside(module: IRModule, name: GlobalVar, open_: tuple[GlobalVar, ..
         if reason is not None:
             return reason
     return None
+
+
+def _reason_on_device(module: IRModule, name: GlobalVar) -> str | None:
+    """Return why the host has to see values of a function that runs on a device, or None."""
+    function: Any = module[name]
+    if not has_memory(function.ret_struct_info):
+        return "its result has a number"
+    if has_host_tensors(module, name):
+        return "some of its tensors are on the host"
+    for value in [one.value for one in nodes(function.body, relax.Binding)]:
+        if isinstance(value, relax.If):
+            return "it has a branch"
+        op = value.op if isinstance(value, relax.Call) else None
+        if isinstance(op, GlobalVar) and isinstance(module.functions.get(op), relax.Function):
+            reason = _reason_on_device(module, op)
+        else:
+            spec = op.spec if isinstance(op, Op) else None
+            known = spec is None or spec.view_of is not None or spec.execution in _ON_DEVICES
+            reason = None if known else f"it calls {getattr(op, 'name', op)}"
+        if reason is not None:
+            return reason
+    return None
+
+
+def has_memory(info: StructInfo | None) -> bool:
+    """Return whether a value has no numbers, which the host writes."""
+    if isinstance(info, TupleStructInfo):
+        return all(has_memory(one) for one in info.fields)
+    return not isinstance(info, PrimStructInfo)
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -247,7 +302,9 @@ class _Writer:
             shape = static_shape(info)
             sizes = None if shape is None else [self.size(size) for size in shape]
             dtype = "" if info.dtype.is_void else str(info.dtype)
-            return {"kind": "tensor", "dtype": dtype, "ndim": info.ndim, "shape": sizes}
+            found = {"kind": "tensor", "dtype": dtype, "ndim": info.ndim, "shape": sizes}
+            is_there = self.made.device_type is not None and is_on_host(info)
+            return {**found, "on_host": True} if is_there else found
         if isinstance(info, ShapeStructInfo):
             sizes = None if info.values is None else [self.size(size) for size in info.values]
             return {"kind": "shape", "ndim": info.ndim, "shape": sizes}
@@ -295,6 +352,9 @@ class _Writer:
         run: list[relax.VarBinding] = []
         for number, binding in enumerate(bindings):
             if isinstance(binding, relax.VarBinding) and self._fits_part(binding):
+                if self._changes_place(run, binding):
+                    steps += self._run(run, bindings[number:], sequence.body)
+                    run = []
                 run.append(binding)
                 continue
             steps += self._run(run, bindings[number:], sequence.body)
@@ -312,8 +372,14 @@ class _Writer:
             return True  # it has no result
         if not is_plain(binding.var.struct_info):
             return False
+        on_device = self.made.device_type is not None
+        if on_device and not has_memory(binding.var.struct_info):
+            return False
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
+            if on_device:
+                allowed = spec is not None and spec.execution in _ON_DEVICES
+                return allowed and spec.execution is not Execution.SHAPE_OF
             if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
                 return spec is not None and _reason_of_operands(value.args[1:]) is None
             return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)
@@ -321,6 +387,12 @@ class _Writer:
         return isinstance(value, plain) and not any(
             isinstance(leaf, _RUNTIME_VALUES) for leaf in _leaves(value)
         )
+
+    def _changes_place(self, run: list[relax.VarBinding], binding: relax.VarBinding) -> bool:
+        """Return whether a binding computes on another device than the run before it."""
+        if self.made.device_type is None or (place := place_of_result(binding)) is None:
+            return False
+        return (not place) in [place_of_result(one) for one in run]
 
     def _is_kernel(self, callee: Any) -> bool:
         if not isinstance(callee, GlobalVar):
@@ -354,6 +426,8 @@ class _Writer:
         self.made.module[variable] = copy_with_new_vars(part)
         self.made.native.append(variable)
         self.made.parts.append(name)
+        if self.made.device_type is not None and any(place_of_result(one) for one in run):
+            self.made.on_host.add(name)
         places = [self._register(var) for var in outputs]
         step = {"do": "part", "function": name, "arguments": {"tuple": arguments}, "to": places}
         return [step]
@@ -395,6 +469,8 @@ class _Writer:
         word = _HOST_WORDS.get(execution) or spec.host
         if word:
             arguments = self.value(relax.Tuple(value.args))
+            if word == "to_device":
+                arguments["tuple"].append({"number": is_on_host(value.struct_info)})
             return {"do": "host", "name": word, "arguments": arguments}
         raise not_lowered(self.name, value)
 

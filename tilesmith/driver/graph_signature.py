@@ -110,10 +110,10 @@ def extents_of(values: Sequence[Any]) -> list[PrimExpr]:
 
 
 def sizes_function(
-    name: str, inputs: Sequence[Any], results: Sequence[Any], workspace: PrimExpr
+    name: str, inputs: Sequence[Any], results: Sequence[Any], workspace: Sequence[PrimExpr]
 ) -> PrimFunc:
     """Make the function that computes the sizes of results and of the workspace from inputs."""
-    extents = [*extents_of(results), workspace]
+    extents = [*extents_of(results), *workspace]
     # Two functions must not share variables.
     mapping: dict[Var, PrimExpr] = {}
     params: list[Any] = []
@@ -134,7 +134,8 @@ def sizes_function(
         BufferStore(buffer, cast("int64", substitute(extent, mapping)), [const(k, "int64")])
         for k, extent in enumerate(extents)
     ]
-    attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True}
+    attrs = {"global_symbol": name, "tir.noalias": False, "tir.is_scheduled": True,
+             "tir.any_device": True}  # fmt: skip
     return PrimFunc([*params, buffer], stmt_seq(*stores), attrs=attrs)
 
 

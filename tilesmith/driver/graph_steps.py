@@ -137,12 +137,6 @@ def _pointer(address: Var) -> PrimExpr:
 # Reading and writing memory directly
 
 
-def constant_table() -> Buffer:
-    """Return the array that holds the addresses of the constants."""
-    data = Var("constant_table", PointerType(prim_type(_INT64), "global"))
-    return decl_buffer((1 << 20,), "int64", "constant_table", data=data)
-
-
 def access(
     pointer: PrimExpr, count: int, dtype: DataType, name: str, use: Callable[[Buffer], Stmt]
 ) -> Stmt:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KernelCompilation", "KernelJob", "KernelTable", "compile_job", "compile_kernels", "lower_jobs",
+    "scheduled_jobs",
 ]  # fmt: skip
 
 KERNEL_CACHE = DiskCache("kernels")
@@ -184,13 +185,19 @@ def lower_jobs(
     """Schedule and lower the kernels of all jobs into one module; ``before`` changes the scheduled
     ones before they are lowered.
     """
+    whole = scheduled_jobs(jobs, target)
+    return lower_kernels(whole if before is None else before(whole), target)
+
+
+def scheduled_jobs(jobs: Iterable[KernelJob], target: Target) -> IRModule:
+    """Schedule the kernels of all jobs, and return them as one module."""
     whole = IRModule()
     for job in jobs:
         module = job.renamed()
         with capture_fallbacks() as fallbacks:
             whole.update(_scheduled(module, target) if job.schedule else module)
         job.record(fallbacks)
-    return lower_kernels(whole if before is None else before(whole), target)
+    return whole
 
 
 @deep_recursion

@@ -2,7 +2,7 @@
 
 The live range of a storage is from the first to the last step that touches it.
 `support.memory_planner` gives offsets to the storages of known size; storages of symbolic size
-follow and share no memory.
+follow and share no memory. On devices, storages get slots instead of offsets (`plan_slots`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tilesmith.arith import Analyzer
-from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, Var, const
+from tilesmith.ir import Call, IntImm, PointerType, PrimExpr, Var, const, structural_equal
 from tilesmith.ir.operators import floordiv
 from tilesmith.ir.types import prim_type
 from tilesmith.relax.analysis.memory_plan import ALIGNMENT
@@ -19,7 +19,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.support.memory_planner import Allocation, LiveRanges, plan_offsets
 from tilesmith.tir.transform.options import memory_algorithm
 
-__all__ = ["PlanMemory", "Reservation", "Storage", "plan_workspace"]
+__all__ = ["PlanMemory", "Reservation", "Storage", "plan_slots", "plan_workspace"]
 
 
 @dataclass(eq=False)
@@ -88,6 +88,10 @@ class Storage:
         """Place the storage in the workspace, at an offset from its beginning."""
         self.address = Call("handle", "tir.handle_add_byte_offset", (base, offset))
 
+    def place_at(self, address: PrimExpr) -> None:
+        """Place the storage at an address of its own."""
+        self.address = address
+
     def pointer(self) -> PrimExpr:
         """Return the address; the workspace has to be planned."""
         if self.pointer_of is not None:
@@ -102,13 +106,7 @@ PlanMemory = Callable[[Sequence[Iterable[Storage]], Var, Analyzer], PrimExpr]
 
 def plan_workspace(steps: Sequence[Iterable[Storage]], base: Var, analyzer: Analyzer) -> PrimExpr:
     """Place the storages that the steps touch at offsets from ``base``; return the bytes needed."""
-    ranges: LiveRanges[Storage] = LiveRanges()
-    storages: dict[Storage, PrimExpr] = {}  # storage → size
-    for number, touched in enumerate(steps):
-        for storage in touched:
-            if storage.is_workspace and storage.size is not None:
-                ranges.use(storage, number)
-                storages[storage] = storage.size
+    ranges, storages = _live(steps)
     fixed = {one: size.value for one, size in storages.items() if isinstance(size, IntImm)}
     allocations = [Allocation(size, ranges.of(storage)) for storage, size in fixed.items()]
     plan = plan_offsets(allocations, ALIGNMENT, memory_algorithm())
@@ -120,3 +118,59 @@ def plan_workspace(steps: Sequence[Iterable[Storage]], base: Var, analyzer: Anal
             storage.place(base, end)
             end = analyzer.simplify(end + floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT)
     return end
+
+
+def _live(
+    steps: Sequence[Iterable[Storage]],
+) -> tuple[LiveRanges[Storage], dict[Storage, PrimExpr]]:
+    """Return when the storages in the workspace are alive, and their sizes."""
+    ranges: LiveRanges[Storage] = LiveRanges()
+    storages: dict[Storage, PrimExpr] = {}
+    for number, touched in enumerate(steps):
+        for storage in touched:
+            if storage.is_workspace and storage.size is not None:
+                ranges.use(storage, number)
+                storages[storage] = storage.size
+    return ranges, storages
+
+
+def plan_slots(
+    steps: Sequence[Iterable[Storage]], address: Callable[[int], PrimExpr]
+) -> list[PrimExpr]:
+    """Give each storage a slot that is free while it is alive, at ``address(number of the slot)``;
+    return the bytes of each slot.
+
+    Sizes that are known share the slot that grows least; others share one with those of an equal
+    size only.
+    """
+    ranges, storages = _live(steps)
+    live = {storage: ranges.of(storage)[0] for storage in storages}
+    slots: list[tuple[PrimExpr, int]] = []  # size, last step that uses it
+    for storage in sorted(storages, key=lambda one: live[one][0]):
+        first, last = live[storage]
+        size = storages[storage]
+        free = [number for number, (_, end) in enumerate(slots) if end < first]
+        place = _best_slot(size, [(number, slots[number][0]) for number in free])
+        if place is None:
+            place = len(slots)
+            slots.append((size, last))
+        else:
+            known = slots[place][0]
+            if isinstance(known, IntImm) and isinstance(size, IntImm) and size.value > known.value:
+                known = size
+            slots[place] = (known, last)
+        storage.place_at(address(place))
+    return [size for size, _ in slots]
+
+
+def _best_slot(size: PrimExpr, free: Sequence[tuple[int, PrimExpr]]) -> int | None:
+    """Return the number of the free slot that fits best: the smallest that is large enough, else
+    the largest, which grows; of symbolic sizes an equal one.
+    """
+    if not isinstance(size, IntImm):
+        return next((number for number, known in free if structural_equal(known, size)), None)
+    fixed = [(known.value, number) for number, known in free if isinstance(known, IntImm)]
+    enough = [one for one in fixed if one[0] >= size.value]
+    if enough:
+        return min(enough)[1]
+    return max(fixed)[1] if fixed else None

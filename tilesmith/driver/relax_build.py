@@ -10,6 +10,16 @@ from typing import Any
 
 from tilesmith import relax
 from tilesmith.driver.c_interface import CInterface
+from tilesmith.driver.device_build import (
+    HostParts,
+    compile_for_device,
+    device_name,
+    device_type_of,
+    external_on_device,
+    host_record,
+    refuse_on_device,
+    texts_of,
+)
 from tilesmith.driver.external import join_external
 from tilesmith.driver.graph_function import GraphFunction, lower_graph_function
 from tilesmith.driver.graph_program import Programs, divide
@@ -27,6 +37,7 @@ from tilesmith.relax import transform as graph
 from tilesmith.relax.base import FUSED_PREFIX
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.interface import interface_symbol
+from tilesmith.runtime.module import Module
 from tilesmith.runtime.observation import ObservedProgram
 from tilesmith.support.collector import rare_collections
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError
@@ -105,6 +116,8 @@ def graph_pipeline(
     """
     if params:
         mod = graph.BindParams("main", dict(params))(mod)
+    if device_type_of(target) is not None and mod.global_infos.get("vdevice"):
+        mod = graph.RealizeVDevice()(mod)
     if pipeline is None:
         pipeline = "zero"
     passes: Callable[[IRModule], IRModule]
@@ -147,30 +160,30 @@ def build_graph(
 ) -> Executable:
     """Compile the graph functions and kernels of a module after the graph passes; their constants
     are recorded in ``constants``. ``marks`` are put around the calls of kernels.
-
-    Raises UnsupportedError for targets whose kernels are launched on a device.
     """
     record = back_end_of(target)
-    if record.is_device:
-        raise UnsupportedError(
-            f"whole models cannot be compiled for targets of kind '{target.kind.name}' yet",
-            notes=("build single functions with tilesmith.build; models run on 'llvm' and 'c'",),
-        )
     constants = ConstantTable() if constants is None else constants
     given = module
     module, external, linked = join_external(module)
+    if external is not None and record.is_device:
+        raise external_on_device(target)
     with phase("lowering graph functions"):
-        divided = divide(module, public_functions(module), constants)
+        divided = divide(module, public_functions(module), constants, device_type_of(target))
         module = divided.module
         pending = None if record.kernel_object is None else KernelCompilation()
         kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
+        on_host = HostParts(divided, target)
         lowered = [
-            lower_graph_function(module, name, constants, kernels) for name in divided.native
+            lower_graph_function(
+                module, name, constants, on_host.kernels_of(name, kernels), on_host.memory_of(name)
+            )
+            for name in divided.native
         ]
+        on_host.describe(lowered)
     descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
     entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
     with phase("compiling kernels"):
-        code = _compiled(entries, kernels, pending, target)
+        code = _compiled(entries, kernels, pending, target, on_host)
     functions = {variable.name_hint: function for variable, function in module.items()}
     count("kernel calls", _calls(module))
     count("kernels", len(kernels.jobs))
@@ -183,10 +196,14 @@ def build_graph(
         "parts": divided.parts,
         "kernels": [name for name, each in functions.items() if isinstance(each, PrimFunc)],
     }
+    if record.is_device:
+        metadata["device"] = device_name(target)
     context = PassContext.current()
     settings = partial(_as_built, target, context)
 
     def sources() -> Mapping[str, Any]:
+        if code.module is not None:
+            return {**texts_of(code.module), "script": lambda: given.script()}
         with settings():
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
@@ -196,10 +213,13 @@ def build_graph(
         [*code.objects, *(linked if code.objects else ())],
         constants.arrays,
         sources,
-        load=part(record.load),
+        load=part(record.load if code.module is None else host_record(target).load),
         advice=code.advice,
         external=external,
     )
+    if record.is_device:
+        refuse_on_device(executable)
+        return executable
     executable.observed_program = cache(partial(_observed, given, target, context))
     executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
@@ -243,15 +263,24 @@ class _Compiled:
 
     objects: list[bytes]
     advice: str = ""
+    module: Module | None = None
+    """The host's module, which imports the kernels, of a model for a device."""
 
 
 def _compiled(
-    entries: IRModule, kernels: KernelTable, pending: KernelCompilation | None, target: Target
+    entries: IRModule,
+    kernels: KernelTable,
+    pending: KernelCompilation | None,
+    target: Target,
+    on_host: HostParts,
 ) -> _Compiled:
     """Compile the functions that call kernels and the code that they share, while workers compile
     the kernels; None for ``pending``: the back end compiles whole models.
     """
     record = back_end_of(target)
+    if record.is_device:
+        module = compile_for_device(kernels, entries, target, on_host)
+        return _Compiled([*module.objects, *on_host.objects()], module.advice, module)
     if pending is None:
         code = part(record.generate)(_whole(entries, kernels, target), target, None)
         if code.objects is None:

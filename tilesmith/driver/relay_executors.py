@@ -9,6 +9,7 @@ from tilesmith.driver.relay_build import as_module, bind_params_by_name, build, 
 from tilesmith.driver.relay_vm import VMExecutor
 from tilesmith.ir import IRModule
 from tilesmith.relay.backend.interpreter import Executor, Interpreter
+from tilesmith.runtime.device_models import model_on
 from tilesmith.support.errors import UnknownNameError
 
 __all__ = ["AotExecutor", "GraphExecutor", "create_executor"]
@@ -21,7 +22,11 @@ class GraphExecutor(Executor):
 
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that runs ``main`` of a module."""
-        return build(module, self.target, executor=self.kind).get_lib()
+        library = build(module, self.target, executor=self.kind).get_lib()
+        if self.device is None:
+            return library
+        made: Callable[..., Any] = model_on(library, [self.device]).get_function("main")
+        return made
 
 
 class AotExecutor(GraphExecutor):

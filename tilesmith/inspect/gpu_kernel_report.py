@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilesmith.codegen.gpu.cubin import KernelResources
 from tilesmith.target.gpu_machine import GPUMachine, Occupancy, occupancy
 from tilesmith.tir.interpreter.lockstep.counters import (
     SECTOR_BYTES,
@@ -45,13 +46,13 @@ class AccessReport:
         """Return what would make the access cheaper; "" where nothing is to be gained."""
         if self.space == "shared" and self.degree > 1:
             return (
-                "pad the rows of the tile by one access (storage_align), or swizzle its columns, so "
-                "that threads of a phase meet different banks"
+                "pad the rows of the tile by one access (storage_align), or swizzle its columns, "
+                "so that threads of a phase meet different banks"
             )
         if self.space == "global" and self.transactions > 1.01 * self.ideal:
             return (
-                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read tiles "
-                "through shared memory"
+                "let neighbouring threads (threadIdx.x) access neighbouring elements, or read "
+                "tiles through shared memory"
             )
         return ""
 
@@ -82,6 +83,9 @@ class KernelReport:
     local_bytes: int
     registers: int
     registers_from: str
+    """"NVRTC", or "estimate"."""
+    spilled_bytes: int
+    """Bytes of memory in place of registers, of one thread, as the compiler says."""
     occupancy: Occupancy
     operations: dict[str, float]
     requested_bytes: float
@@ -147,14 +151,19 @@ class KernelReport:
         return found | {name: getattr(self, name) for name in derived}
 
 
-def kernel_report(counts: KernelCounts, machine: GPUMachine) -> KernelReport:
-    """Return the report on a kernel from the counts of the blocks that were run."""
+def kernel_report(
+    counts: KernelCounts, machine: GPUMachine, resources: KernelResources | None = None
+) -> KernelReport:
+    """Return the report on a kernel from the counts of the blocks that were run, and from what its
+    machine code needs, where that is known."""
     launch = counts.launch
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
     scale = total / max(len(launch.blocks_run), 1)
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     static, dynamic, local = _memory(counts)
-    registers = estimated_registers(local)
+    registers, source = estimated_registers(local), "estimate"
+    if resources is not None:
+        registers, source = resources.registers, "NVRTC"
     found = [one for one in counts.accesses.values() if one.space in ("global", "shared")]
     in_global = [one for one in found if one.space == "global"]
     in_shared = [one for one in found if one.space == "shared"]
@@ -172,10 +181,12 @@ def kernel_report(counts: KernelCounts, machine: GPUMachine) -> KernelReport:
     waves = _waves(total, held.blocks, machine)
     return KernelReport(
         launch.name, launch.grid, launch.block, len(launch.blocks_run), total, threads, static,
-        dynamic, local, registers, "estimate", held, operations,
+        dynamic, local, registers, source, resources.local_bytes if resources else 0, held,
+        operations,
         scale * sum([one.requested * (1 - one.repeated_share) for one in in_global]), sectors,
-        scale * sum([one.useful * (1 - one.repeated_share) for one in in_global]), footprint, wavefronts,
-        scale * sum([one.ideal * (1 - one.repeated_share) for one in in_shared]), scale * counts.barriers,
+        scale * sum([one.useful * (1 - one.repeated_share) for one in in_global]), footprint,
+        wavefronts, scale * sum([one.ideal * (1 - one.repeated_share) for one in in_shared]),
+        scale * counts.barriers,
         tuple([_access(one, scale) for one in found]),
         tuple([_branch(one, scale) for one in counts.branches.values()]),
         {part: seconds * waves for part, seconds in times.items()},

@@ -35,7 +35,9 @@ def _findings(console: Any, report: GPUReport) -> None:
     from tilesmith.support.errors import format_span
 
     if report.is_clean:
-        console.print("No races, undefined reads, accesses out of bounds or divergent barriers found.")
+        console.print(
+            "No races, undefined reads, accesses out of bounds or divergent barriers found."
+        )
     for finding in report.findings:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
         console.print(f"✗ {finding.kind} in {finding.kernel}: {finding.message}{times}")
@@ -55,25 +57,26 @@ def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:
     held = kernel.occupancy
     console.print()
     console.print(
-        f"{kernel.name}: grid {_shape(kernel.grid)}, block {_shape(kernel.block)} = {kernel.threads} "
-        f"threads; {kernel.blocks_run} of {kernel.blocks_total} blocks run"
+        f"{kernel.name}: grid {_shape(kernel.grid)}, block {_shape(kernel.block)} = "
+        f"{kernel.threads} threads; {kernel.blocks_run} of {kernel.blocks_total} blocks run"
     )
     console.print(
         f"  shared memory {kernel.static_shared} B static, {kernel.dynamic_shared} B dynamic; "
         f"{kernel.registers} registers a thread ({kernel.registers_from})"
+        + (f", {kernel.spilled_bytes} B of stack" if kernel.spilled_bytes else "")
     )
     console.print(
-        f"  occupancy {held.share:.0%}: {held.blocks} blocks = {held.warps} of {held.most_warps} warps "
-        f"a multiprocessor, limited by {' and '.join(held.limited_by)}"
+        f"  occupancy {held.share:.0%}: {held.blocks} blocks = {held.warps} of {held.most_warps} "
+        f"warps a multiprocessor, limited by {' and '.join(held.limited_by)}"
     )
     console.print(
-        f"  {_number(kernel.flops)} operations, {_number(kernel.intensity)} a byte; memory at least "
-        f"{_number(kernel.dram_bytes, 'B')}; L2 {_number(kernel.sector_bytes, 'B')} in sectors for "
-        f"{_number(kernel.requested_bytes, 'B')} requested ({kernel.wasted:.0%} wasted)"
+        f"  {_number(kernel.flops)} operations, {_number(kernel.intensity)} a byte; memory at "
+        f"least {_number(kernel.dram_bytes, 'B')}; L2 {_number(kernel.sector_bytes, 'B')} in "
+        f"sectors for {_number(kernel.requested_bytes, 'B')} requested ({kernel.wasted:.0%} wasted)"
     )
     console.print(
-        f"  shared memory: {_number(kernel.wavefronts)} wavefronts, {_number(kernel.ideal_wavefronts)} "
-        f"without conflicts; {_number(kernel.barriers)} barriers"
+        f"  shared memory: {_number(kernel.wavefronts)} wavefronts, "
+        f"{_number(kernel.ideal_wavefronts)} without conflicts; {_number(kernel.barriers)} barriers"
     )
     parts = ", ".join([f"{part} {_time(seconds)}" for part, seconds in kernel.times.items()])
     console.print(
@@ -84,8 +87,8 @@ def _kernel(console: Any, kernel: KernelReport, report: GPUReport) -> None:
     for branch in kernel.branches:
         if branch.divergent:
             console.print(
-                f"  divergent branch: {_number(branch.divergent)} of {_number(branch.warps)} warps split at "
-                f"{branch.place}: {branch.statement}"
+                f"  divergent branch: {_number(branch.divergent)} of {_number(branch.warps)} warps "
+                f"split at {branch.place}: {branch.statement}"
             )
 
 
@@ -113,7 +116,8 @@ def _accesses(console: Any, kernel: KernelReport) -> None:
         if one.repeated >= 0.005:
             remark += f"{', ' if remark else ''}{one.repeated:.0%} in registers"
         table.add_row(
-            name, str(one.bytes_per_thread), _number(one.accesses), f"{one.transactions:.3g} {unit}",
+            name, str(one.bytes_per_thread), _number(one.accesses),
+            f"{one.transactions:.3g} {unit}",
             f"{one.ideal:.3g}", remark, _short(one.place),
         )  # fmt: skip
         if one.advice:

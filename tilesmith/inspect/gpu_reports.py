@@ -18,12 +18,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilesmith.codegen.gpu.cubin import KernelResources, kernel_resources
+from tilesmith.codegen.gpu.nvrtc import compile_source
 from tilesmith.inspect.gpu_kernel_report import KernelReport, kernel_report
 from tilesmith.inspect.gpu_report_text import report_text
 from tilesmith.ir import IRModule
-from tilesmith.lowering import lower
+from tilesmith.lowering import build, lower
 from tilesmith.lowering.gpu_checks import kernels_of, run_checks
-from tilesmith.support.errors import ConfigError, TypeMismatchError, UnsupportedError
+from tilesmith.support.errors import (
+    ConfigError,
+    TilesmithError,
+    TypeMismatchError,
+    UnsupportedError,
+)  # fmt: skip
+from tilesmith.support.fallbacks import record_fallback
+from tilesmith.support.knobs import knobs
 from tilesmith.target import Target
 from tilesmith.target.gpu_machine import GPU_MACHINES, GPUMachine, gpu_limits, gpu_machine
 from tilesmith.tir.analysis.verify_gpu_code import GPUViolation, gpu_violations
@@ -98,13 +107,15 @@ def gpu_report(
     blocks: int = 6,
     statements: int = 10_000,
     observers: Sequence[Observer] = (),
+    compile_kernels: bool = True,
 ) -> GPUReport:
     """Run the kernels of a schedule, function or module on a model of a GPU and report on them.
 
     ``args``: arrays for the only function (small whole numbers are made without). ``target``: a GPU
     target, its text, or a board's name ("H100"); without one the functions' own, else an A100.
     ``blocks``: how many blocks of each grid are run; ``statements``: above how many a thread's
-    loops are cut. ``observers`` get every access, too.
+    loops are cut. ``observers`` get every access, too. ``compile_kernels``: registers are those of
+    NVRTC's code, for targets of kind "cuda" where it is installed; else they are estimated.
 
     A function that launches threads and has no blocks with iterators is run as it stands, its
     barriers included; any other is lowered first, which inserts the barriers.
@@ -131,15 +142,25 @@ def gpu_report(
             f"{kernel}: long loops were cut; what they do between is counted, not run"
             for kernel in result.cut
         ]
-    kernels = tuple([kernel_report(counts, machine) for counts in counters.kernels])
+    resources, why = _resources(module, chosen, machine) if compile_kernels else ({}, "")
+    if why:
+        notes.append(f"registers are estimated: {why}")
+    kernels = tuple(
+        [kernel_report(one, machine, resources.get(one.launch.name)) for one in counters.kernels]
+    )
     for kernel in kernels:
         if kernel.blocks_run < kernel.blocks_total:
             notes.append(
-                f"{kernel.name}: {kernel.blocks_run} of {kernel.blocks_total} blocks were run; races "
-                "with other blocks, and accesses that only those make, are not found"
+                f"{kernel.name}: {kernel.blocks_run} of {kernel.blocks_total} blocks were run; "
+                "races with other blocks, and accesses that only those make, are not found"
             )
     return GPUReport(
-        machine, str(chosen), kernels, tuple(findings), tuple(violations), tuple(dict.fromkeys(notes))
+        machine,
+        str(chosen),
+        kernels,
+        tuple(findings),
+        tuple(violations),
+        tuple(dict.fromkeys(notes)),
     )
 
 
@@ -197,6 +218,23 @@ def _kernels(module: IRModule, target: Target) -> dict[str, PrimFunc]:
             notes=('bind loops: sch.bind(loop, "blockIdx.x") and sch.bind(loop, "threadIdx.x")',),
         )
     return {name: found[name] for name in given if name in found} or found
+
+
+def _resources(
+    module: IRModule, target: Target, machine: GPUMachine
+) -> tuple[dict[str, KernelResources], str]:
+    """Return what the machine code of kernels needs, by name, or why that is not known."""
+    if target.kind.name != "cuda":
+        return {}, "machine code is made for targets of kind 'cuda' only"
+    arch = target.attrs.get("arch") or f"sm_{machine.arch}"
+    try:
+        with knobs.override(check_gpu=False):
+            built = build(module, target=Target({"kind": "cuda", "arch": arch}))
+        (kernels,) = built.imported_modules
+        return kernel_resources(compile_source(kernels.get_source("cu"), arch)), ""
+    except TilesmithError as error:
+        record_fallback("check", "registers", error)
+        return {}, error.message.partition("\n")[0]
 
 
 def _with_back_end(target: Target) -> Target:

@@ -17,7 +17,6 @@ from tilesmith.ir import Call, GlobalVar, IRModule, PrimExpr, StringImm, Var, co
 from tilesmith.ir import operators as ops
 from tilesmith.ir.queries import called_name, calls, variables
 from tilesmith.ir.visitor import Rewriter
-from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.stmt import Allocate, AttrStmt, Evaluate, LetStmt, Stmt, stmt_seq
 
@@ -29,12 +28,15 @@ __all__ = ["call_launchers"]
 _PLACES = ("device_id", "device_type")
 
 
-def call_launchers(functions: dict[GlobalVar, PrimFunc], launchers: Launchers) -> IRModule:
-    """Return functions of the host whose packed calls of kernels are calls of their launchers."""
-    kernels = {kernel.name for kernel in launchers.kernels}
+def call_launchers(
+    functions: dict[GlobalVar, PrimFunc], device_type: int, launchers: Launchers | None
+) -> IRModule:
+    """Return functions of the host whose packed calls of kernels are calls of their launchers, and
+    which give other packed functions tensors of the device.
+    """
+    kernels = {kernel.name for kernel in launchers.kernels} if launchers is not None else set()
     launching = _launching(functions, kernels)
     numbers = {name: Var("device_id", "int32") for name in launching}
-    device_type = DEVICE_TYPES[launchers.kind]
     rewritten: dict[GlobalVar, Any] = {}
     for variable, function in functions.items():
         number = numbers.get(variable.name_hint)
@@ -42,26 +44,32 @@ def call_launchers(functions: dict[GlobalVar, PrimFunc], launchers: Launchers) -
         rewriter = _Rewriter(launchers, kernels, launching, default, device_type)
         changed = function.with_body(rewriter.visit(function.body))
         if number is not None:
-            changed = changed.with_fields(params=(*function.params, number))
+            kind = const(device_type, "int32")
+            body = AttrStmt(StringImm("default"), "device_id", number, changed.body)
+            body = AttrStmt(StringImm("default"), "device_type", kind, body)
+            changed = changed.with_fields(params=(*function.params, number), body=body)
         rewritten[variable] = changed
     return IRModule(rewritten)
 
 
 def _launching(functions: dict[GlobalVar, PrimFunc], kernels: set[str]) -> set[str]:
-    """Return the functions, wrappers left out, that launch kernels themselves or through others."""
+    """Return the functions, wrappers left out, that work with the device, themselves or through
+    others.
+    """
     plain = {v.name_hint: f for v, f in functions.items() if f.attrs.get("calling_conv") != 1}
     found = {name for name, function in plain.items() if _launches(function, kernels)}
     while True:
-        more = {
-            name for name, f in plain.items() if name not in found and _calls_any(f, found)
-        }
+        more = {name for name, f in plain.items() if name not in found and _calls_any(f, found)}
         if not more:
             return found
         found |= more
 
 
 def _launches(function: PrimFunc, kernels: set[str]) -> bool:
-    return any(_kernel_of(call) in kernels for call in calls(function.body))
+    return any(
+        called_name(call) == "tir.tvm_stack_make_array" or _kernel_of(call) in kernels
+        for call in calls(function.body)
+    )
 
 
 def _kernel_of(call: Call) -> str | None:
@@ -82,7 +90,7 @@ class _Rewriter(Rewriter):
 
     def __init__(
         self,
-        launchers: Launchers,
+        launchers: Launchers | None,
         kernels: set[str],
         launching: set[str],
         device_id: PrimExpr,
@@ -106,7 +114,7 @@ class _Rewriter(Rewriter):
         if isinstance(node.op, GlobalVar) and node.op.name_hint in self.launching:
             return Call(node.dtype, node.op, (*node.args, self.device_id))
         name = _kernel_of(node)
-        if name is None or name not in self.kernels:
+        if self.launchers is None or name is None or name not in self.kernels:
             return node
         symbol = StringImm(self.launchers.symbol(name))
         return Call("int32", "tir.tvm_call_cpacked", (symbol, *node.args[1:], self.device_id))
@@ -121,17 +129,21 @@ class _Rewriter(Rewriter):
         arguments = (name, const(self.device_type, "int32"), self.device_id, size)
         memory = Call("handle", "tir.tvm_call_packed", arguments)
         release = (StringImm("tilesmith.runtime.free_device_workspace"), node.buffer_var)
-        body = stmt_seq(self.visit(node.body), Evaluate(Call("int32", "tir.tvm_call_packed", release)))
+        free = Call("int32", "tir.tvm_call_packed", release)
+        body = stmt_seq(self.visit(node.body), Evaluate(free))
         return LetStmt(node.buffer_var, memory, body, node.span)
 
     def _is_on_device(self, node: Allocate) -> bool:
-        """True if kernels get a buffer's memory: then no code of the host may touch it."""
+        """True if kernels, or functions that get tensors of the device, get a buffer's memory: then
+        no code of the host may touch it.
+        """
         if node.buffer_var.storage_scope not in ("", "global"):
             return False
         for call in calls(node.body):
             is_launch = _kernel_of(call) in self.kernels
             is_call = isinstance(call.op, GlobalVar) and call.op.name_hint in self.launching
-            if is_launch or is_call:
+            is_tensor = called_name(call) == "tir.tvm_stack_make_array"
+            if is_launch or is_call or is_tensor:
                 for argument in call.args:
                     if any(var is node.buffer_var for var in variables(argument)):
                         return True

@@ -19,7 +19,7 @@ from tilesmith.lowering.pipelines import device_passes
 from tilesmith.runtime.device_code import has_loader
 from tilesmith.runtime.device_container import CodeContainer
 from tilesmith.runtime.devices import type_name
-from tilesmith.runtime.module import Module
+from tilesmith.runtime.module import Module, add_objects, content_of
 from tilesmith.runtime.packed_func import convert_to_packed
 from tilesmith.support.errors import MissingDependencyError, UnsupportedError
 from tilesmith.support.fallbacks import record_fallback
@@ -29,7 +29,7 @@ from tilesmith.target.back_end import back_end_of
 if TYPE_CHECKING:
     from tilesmith.codegen.gpu.launchers import Launchers
 
-__all__ = ["build_for_device"]
+__all__ = ["build_for_device", "generate_with_kernels", "host_of"]
 
 _MACHINE_CODE, _TEXTS = ("cubin",), ("cu", "ptx", "cl")
 """Formats that a library carries: code that is made for it, and one text for other devices."""
@@ -41,8 +41,18 @@ def build_for_device(module: IRModule, target: Target) -> Module:
     For a kind of device without a runtime, the kernels can be inspected and saved, but calling a
     function raises UnsupportedError.
     """
-    host = target.host or Target(back_end_of(target).host)
+    host = host_of(target)
     module = Sequential(device_passes(target.with_host(host)), name="tir.device")(module)
+    return generate_with_kernels(module, target, host)
+
+
+def host_of(target: Target) -> Target:
+    """Return the target of the functions that launch a device's kernels."""
+    return target.host or Target(back_end_of(target).host)
+
+
+def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Module:
+    """Generate code for functions of the host and the kernels that they launch."""
     kernels: dict[GlobalVar, Any] = {}
     others: dict[GlobalVar, Any] = {}
     for variable, function in module.functions.items():
@@ -50,20 +60,21 @@ def build_for_device(module: IRModule, target: Target) -> Module:
         (kernels if is_kernel else others)[variable] = function
     level = PassContext.current().opt_level
     opt_level = level if level < 2 else None
+    device_type = target.get_target_device_type()
     if not kernels:
+        others = dict(call_launchers(others, device_type, None).functions)
         return generate(IRModule(others, attrs=module.attrs), host, opt_level)
     code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
-    kind = type_name(target.get_target_device_type())
-    can_launch = has_loader(kind) and host.kind.name in ("llvm", "c")
+    kind = type_name(device_type)
+    can_launch = has_loader(kind) and back_end_of(host).kernel_object is not None
     if can_launch:
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
         launchers = launchers_of(kind, list(kernels.values()), code.get_source())
-        called = call_launchers(others, launchers)
-        others = dict(called.functions)
+        others = dict(call_launchers(others, device_type, launchers).functions)
     built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:
-        built.add_objects(_objects(launchers, code, target, _machine_of_host(host)))
+        add_objects(built, _objects(launchers, code, target, _machine_of_host(host)))
         built.import_module(code, is_embedded=True)
     else:
         built.import_module(code)
@@ -74,9 +85,8 @@ def build_for_device(module: IRModule, target: Target) -> Module:
 
 def _machine_of_host(host: Target) -> Target:
     """Return the LLVM target with the machine of a host's target."""
-    if host.kind.name == "llvm":
-        return host
-    return Target({"kind": "llvm", "mtriple": host.mtriple} if host.mtriple else "llvm")
+    given = {"mtriple": host.mtriple, "mcpu": host.mcpu}
+    return Target({"kind": "llvm", **{key: value for key, value in given.items() if value}})
 
 
 def _objects(
@@ -105,7 +115,7 @@ def _parts(code: Module) -> dict[str, bytes]:
         if name not in code.formats or (name in _TEXTS and any(text in parts for text in _TEXTS)):
             continue
         try:
-            parts[name] = code.get_content(name)
+            parts[name] = content_of(code, name)
         except MissingDependencyError as error:
             record_fallback("device code", "CUDA C", str(error))
     return parts
@@ -129,4 +139,4 @@ def _without_runtime(name: str, kind: str) -> Any:
 def _options(target: Target) -> tuple[str, ...]:
     """Return what the compiler of CUDA C was told, for when it has to compile again."""
     is_fast = str(target.attrs.get("fast-math", "")).lower() in ("1", "true")
-    return ("--use_fast_math",) if is_fast and target.kind.name == "cuda" else ()
+    return ("--use_fast_math",) if is_fast else ()

@@ -1,4 +1,4 @@
-"""``TILESMITH_CHECK_GPU=1``: runs the kernels of every build for a GPU on a small part of their grid.
+"""``TILESMITH_CHECK_GPU=1``: runs the kernels of every build for a GPU on a part of the grid.
 
 ``kernels_of`` lowers programs to the point where kernels are still parts of their functions and all
 barriers have been inserted, ``run_checks`` runs them in lockstep (see ``tir.interpreter.lockstep``)
@@ -19,7 +19,6 @@ from tilesmith.lowering.pipelines import device_passes
 from tilesmith.support.errors import (
     ExecutionError,
     OutOfBoundsError,
-
     TypeMismatchError,
     UnsupportedError,
 )  # fmt: skip
@@ -119,8 +118,8 @@ def _finding(error: ExecutionError, name: str) -> Finding:
         kind = "divergent barrier"
     elif "lane" in error.message:
         kind = "shuffle mask"
-    from tilesmith.tir.interpreter.lockstep.state import ADVICE
     from tilesmith.tir.interpreter.lockstep.observers import Site
+    from tilesmith.tir.interpreter.lockstep.state import ADVICE
 
     site = Site(0, "statement", "", "", "", (), error.span)
     return Finding(kind, error.message, name, site, "; ".join(error.notes) or ADVICE[kind])
@@ -144,12 +143,12 @@ def check_build(lowered: IRModule, target: Target) -> None:
     for variable, func in module.functions.items():
         if not isinstance(func, PrimFunc) or not launches_threads(func):
             continue
-        options = LockstepOptions(blocks=4, statements=3000, raise_first=True, warp_size=warp_size_of(func))
+        options = LockstepOptions(
+            blocks=4, statements=3000, raise_first=True, warp_size=warp_size_of(func)
+        )
         try:
             run_checks(func, variable.name_hint, None, options)
         except (OutOfBoundsError, ExecutionError):
             raise
         except (UnsupportedError, TypeMismatchError) as error:
             record_fallback("check", variable.name_hint, error)
-
-

@@ -94,6 +94,11 @@ def _cleanup() -> list[Pass]:
     ]
 
 
+def _cleanup_on_threads() -> list[Pass]:
+    """Return the passes of phase 3 for functions on threads or with pipelines."""
+    return [*_cleanup(), passes.PrecomputeAddresses()]
+
+
 PHASES = (_blocks, _flat_loops, _vectors, _cleanup)
 """The phases for programs of blocks in order: functions that make their lists of passes."""
 
@@ -139,7 +144,7 @@ def _vectors_on_threads() -> list[Pass]:
     ]
 
 
-THREAD_PHASES = (_blocks_on_threads, _flat_loops, _vectors_on_threads, _cleanup)
+THREAD_PHASES = (_blocks_on_threads, _flat_loops, _vectors_on_threads, _cleanup_on_threads)
 """The phases for programs of blocks on threads or with pipelines."""
 
 
@@ -168,7 +173,7 @@ def _classic_loops() -> list[Pass]:
     ]
 
 
-CLASSIC_PHASES = (_classic_buffers, _classic_loops, _vectors_on_threads, _cleanup)
+CLASSIC_PHASES = (_classic_buffers, _classic_loops, _vectors_on_threads, _cleanup_on_threads)
 """The phases for classic loop programs; the last two are those of programs of blocks."""
 
 

@@ -3,16 +3,15 @@
 from tilesmith.runtime.artifact import Artifact as Artifact
 from tilesmith.runtime.container import ShapeTuple as ShapeTuple
 from tilesmith.runtime.container import String as String
+from tilesmith.runtime import cuda as cuda
 from tilesmith.runtime.devices import Device as Device
 from tilesmith.runtime.devices import cpu as cpu
-from tilesmith.runtime.devices import cuda as cuda
 from tilesmith.runtime.devices import device as device
 from tilesmith.runtime.devices import enabled as enabled
 from tilesmith.runtime.devices import ext_dev as ext_dev
 from tilesmith.runtime.devices import gpu as gpu
 from tilesmith.runtime.devices import hexagon as hexagon
 from tilesmith.runtime.devices import metal as metal
-from tilesmith.runtime.devices import opencl as opencl
 from tilesmith.runtime.devices import rocm as rocm
 from tilesmith.runtime.devices import vpi as vpi
 from tilesmith.runtime.devices import vulkan as vulkan
@@ -32,6 +31,7 @@ from tilesmith.runtime.ndarray import NDArray as Tensor
 from tilesmith.runtime.ndarray import from_dlpack as from_dlpack
 from tilesmith.runtime import ndarray as ndarray
 from tilesmith.runtime.ndarray import array as tensor
+from tilesmith.runtime import opencl as opencl
 from tilesmith.runtime.packed_func import PackedFunc as PackedFunc
 from tilesmith.runtime.params import load_param_dict as load_param_dict
 from tilesmith.runtime.params import load_param_dict_from_file as load_param_dict_from_file

@@ -57,7 +57,7 @@ class _Workspace:
             self.address = int(self.memory.__array_interface__["data"][0])
 
 
-class _Expected:
+class Expected:
     """What one leaf of the parameters must be, prepared for comparison."""
 
     __slots__ = ("dtype", "is_static", "numpy_dtype", "param", "shape")
@@ -88,7 +88,7 @@ _COMPARISON = """(
 )"""
 
 
-def _comparison(expected: Sequence[_Expected]) -> Callable[[Sequence[Any]], bool]:
+def _comparison(expected: Sequence[Expected]) -> Callable[[Sequence[Any]], bool]:
     """Return a function that tells whether tensors can be used as they are. Without a loop it takes
     half the time. Its text depends on their number alone: what a signature says, which may come
     from a file, are values of its variables.
@@ -123,7 +123,7 @@ class CompiledFunction:
         self._keep_alive = keep_alive
         self._count = len(signature.params)
         leaves = [leaf for param in signature.params for leaf in param.leaves()]
-        self._expected = [_Expected(leaf) for leaf in leaves]
+        self._expected = [Expected(leaf) for leaf in leaves]
         self._fits: Callable[[Sequence[Any]], bool] | None = None
         results = list(enumerate(signature.result.leaves()))
         self._same_as = [(number, leaf.argument) for number, leaf in results if leaf.argument >= 0]
@@ -193,7 +193,7 @@ class CompiledFunction:
         finally:
             if workspace is not None:
                 self._free.append(workspace)
-        return _rebuild(self.signature.result, iter(outputs))
+        return rebuild(self.signature.result, iter(outputs))
 
     # -- symbolic sizes, nested tuples, numbers -------------------------------------------------
 
@@ -211,7 +211,7 @@ class CompiledFunction:
                 self._shapes_function(*arguments, workspace.sizes_tensor)
                 sizes = workspace.sizes.tolist()
                 workspace.grow(sizes[-1])
-                shapes = _split(sizes, self._results)
+                shapes = split_sizes(sizes, self._results)
             outputs = []
             for (number, leaf), shape in zip(self._results, shapes):
                 if leaf.dtype is None:
@@ -231,7 +231,7 @@ class CompiledFunction:
         for number, place in self._same_as:
             argument = arguments[place]
             made[number] = argument if isinstance(argument, NDArray) else from_dlpack(argument)
-        return _rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
+        return rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
 
     def _flatten(self, inputs: Sequence[Any]) -> list[Any]:
         leaves: list[Any] = []
@@ -291,7 +291,7 @@ class CompiledFunction:
         return tuple([given[name] for name in names])
 
     def _convert(
-        self, value: Any, expected: _Expected, bindings: dict[str, tuple[int, str]]
+        self, value: Any, expected: Expected, bindings: dict[str, tuple[int, str]]
     ) -> NDArray | numpy.ndarray:
         """Return a compact tensor on the host over `value` or, where necessary, a copy of it.
         Raises ShapeError or TypeMismatchError that name the input.
@@ -313,7 +313,7 @@ class CompiledFunction:
             return tensor
         return from_dlpack(tensor) if usable else array(tensor)
 
-    def _as_tensor(self, value: Any, expected: _Expected) -> NDArray | numpy.ndarray:
+    def _as_tensor(self, value: Any, expected: Expected) -> NDArray | numpy.ndarray:
         if isinstance(value, (NDArray, numpy.ndarray)):
             return value
         if isinstance(value, numpy.generic):
@@ -329,7 +329,7 @@ class CompiledFunction:
         raise error
 
     def _check_shape(
-        self, shape: tuple[int, ...], expected: _Expected, bindings: dict[str, tuple[int, str]]
+        self, shape: tuple[int, ...], expected: Expected, bindings: dict[str, tuple[int, str]]
     ) -> None:
         fits = len(shape) == len(expected.shape)
         notes: list[str] = []
@@ -351,7 +351,7 @@ class CompiledFunction:
         )
 
     def _convert_shape(
-        self, value: Any, expected: _Expected, bindings: dict[str, tuple[int, str]]
+        self, value: Any, expected: Expected, bindings: dict[str, tuple[int, str]]
     ) -> list[int]:
         try:
             extents = [int(extent) for extent in value]
@@ -468,7 +468,7 @@ def _from_slabs(
     return make
 
 
-def _split(sizes: list[int], leaves: Sequence[tuple[int, Result]]) -> list[tuple[int, ...]]:
+def split_sizes(sizes: list[int], leaves: Sequence[tuple[int, Result]]) -> list[tuple[int, ...]]:
     """Return the shapes of the leaves from the buffer that the shapes function has written."""
     shapes = []
     position = 0
@@ -478,10 +478,10 @@ def _split(sizes: list[int], leaves: Sequence[tuple[int, Result]]) -> list[tuple
     return shapes
 
 
-def _rebuild(result: Result, leaves: Iterator[Any]) -> Any:
+def rebuild(result: Result, leaves: Iterator[Any]) -> Any:
     """Return the nested result made of its leaves in order."""
     if result.kind == "tuple":
-        return tuple([_rebuild(inner, leaves) for inner in result.fields])
+        return tuple([rebuild(inner, leaves) for inner in result.fields])
     if result.kind == "none":
         return None
     value = next(leaves)

@@ -16,7 +16,6 @@ from tilesmith.runtime.device_code import (
     KernelLoader,
     LoadedKernels,
     launch_text,
-    recent_launches,
 )
 from tilesmith.runtime.device_container import CLUSTER, COOPERATIVE, DYNAMIC_SHARED, CodeContainer
 from tilesmith.runtime.launch_layout import SIZES
@@ -126,10 +125,9 @@ class _Loaded(LoadedKernels):
         kernel = self.code.kernels[index]
         what = f"launching kernel '{kernel.name}' on cuda({self.device_id}): {launch_text(sizes)}"
         error = driver.error_of(status, what, self.device_id)
-        notes = [*error.notes, *self._passed_limits(index, sizes)]
         if driver.is_lost(self.device_id):
-            names = recent_launches("cuda", self.device_id)
-            notes.append("kernels launched last, newest first: " + ", ".join(names))
+            return error
+        notes = [*error.notes, *self._passed_limits(index, sizes)]
         return type(error)(error.message, notes=notes)
 
     def _passed_limits(self, index: int, sizes: Sequence[int]) -> list[str]:
@@ -145,7 +143,8 @@ class _Loaded(LoadedKernels):
             found.append(f"a block has {threads} threads, this GPU allows {most}")
         else:
             name = "max_threads_per_block"
-            if threads > (most := driver.function_attribute(self.handles[index], name)):
+            most = driver.function_attribute(self.handles[index], name)
+            if 0 < most < threads:
                 found.append(
                     f"a block has {threads} threads, this kernel allows {most} with the registers "
                     "that it uses: launch fewer, or use fewer local variables"

@@ -128,7 +128,7 @@ def _unpack(content: bytes | memoryview) -> CodeContainer:
 def _kernel(one: Mapping[str, Any]) -> KernelRecord:
     parameters, tags = tuple(one["parameters"]), tuple(one["tags"])
     name, attributes = one["name"], dict(one["attributes"])
-    if not name or not all([isinstance(text, str) for text in (name, *parameters, *tags)]):
+    if not name or not all(isinstance(text, str) for text in (name, *parameters, *tags)):
         raise _damaged("a kernel has no name, or parameters or tags that are not texts")
     for dtype in parameters:
         DataType(dtype)

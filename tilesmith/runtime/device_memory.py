@@ -13,6 +13,7 @@ import ctypes
 import threading
 import time
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tilesmith.runtime.devices import DEVICE_TYPES, DeviceAPI, type_name
@@ -51,7 +52,7 @@ class _ManagedTensor(ctypes.Structure):
     ]
 
 
-_living: dict[int, tuple[_ManagedTensor, Any, Any, Allocation | None]] = {}
+_living: dict[int, tuple[_ManagedTensor, Any, Allocation | None]] = {}
 """Address of a managed tensor → itself, its sizes and steps, what it holds. Written without a lock:
 the deleter may run inside of anything, as garbage is collected anywhere."""
 _deleting: set[int] = set()
@@ -59,18 +60,18 @@ _deleting: set[int] = set()
 _has_ended = False
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _delete(address: int) -> None:
     _deleting.add(address)
     try:
         entry = _living.pop(address, None)
-        if entry is not None and entry[3] is not None:
-            entry[3].release()
+        if entry is not None and entry[2] is not None:
+            entry[2].release()
     finally:
         _deleting.discard(address)
 
 
-_deleter = ctypes.cast(_delete, ctypes.c_void_p).value
+_native_delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
+_deleter = ctypes.cast(_native_delete, ctypes.c_void_p).value
 
 
 @atexit.register
@@ -99,14 +100,12 @@ def bytes_of(shape: tuple[int, ...], dtype: DataType) -> int:
     return packed_bytes(count, dtype) if is_packed(dtype) else count * dtype.nbytes
 
 
-def tensor_over(
-    allocation: Allocation | None,
-    device: tuple[int, int],
-    shape: tuple[int, ...],
-    dtype: DataType,
-) -> NDArray:
-    """Return a compact tensor over an allocation, which it releases when it dies; None is the
-    memory of a tensor without elements.
+@lru_cache(maxsize=4096)
+def _prototype(
+    device: tuple[int, int], shape: tuple[int, ...], dtype: DataType
+) -> tuple[_ManagedTensor, Any]:
+    """Return a managed tensor without memory, and what it points to: the sizes and steps, which all
+    tensors of this shape share.
     """
     rank = len(shape)
     dims = (ctypes.c_int64 * max(rank, 1))(*shape)
@@ -117,21 +116,35 @@ def tensor_over(
         step *= shape[axis]
     bits = 8 if dtype.is_bool else dtype.bits
     pointer = ctypes.POINTER(ctypes.c_int64)
-    managed = _ManagedTensor(
-        DLTensor(
-            None if allocation is None else allocation.address,
-            DLDevice(*device),
-            rank,
-            DLDataType(dtype.type_code, bits, dtype.lanes),
-            ctypes.cast(dims, pointer),
-            ctypes.cast(steps, pointer),
-            0,
-        ),
+    tensor = DLTensor(
         None,
-        None if _has_ended else _deleter,
+        DLDevice(*device),
+        rank,
+        DLDataType(dtype.type_code, bits, dtype.lanes),
+        ctypes.cast(dims, pointer),
+        ctypes.cast(steps, pointer),
+        0,
     )
+    return _ManagedTensor(tensor, None, None), (dims, steps)
+
+
+def tensor_over(
+    allocation: Allocation | None,
+    device: tuple[int, int],
+    shape: tuple[int, ...],
+    dtype: DataType,
+) -> NDArray:
+    """Return a compact tensor over an allocation, which it releases when it dies; None is the
+    memory of a tensor without elements.
+    """
+    prototype, pointed_to = _prototype(device, shape, dtype)
+    managed = _ManagedTensor.from_buffer_copy(prototype)
+    if allocation is not None:
+        managed.dl_tensor.data = allocation.address
+    if not _has_ended:
+        managed.deleter = _deleter
     address = ctypes.addressof(managed)
-    _living[address] = (managed, dims, steps, allocation)
+    _living[address] = (managed, pointed_to, allocation)
     return cast("NDArray", tensor_of(address))
 
 

@@ -14,7 +14,7 @@ from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ffi import symbol_addresses
 from tilesmith.runtime.ndarray import NDArray, empty
 
-__all__ = ["free_workspace", "release_all", "workspace"]
+__all__ = ["free_workspace", "release_all", "take_kept", "workspace"]
 
 _MOST_KEPT = 256 << 20
 """Bytes that a thread keeps in one stream for its next calls."""
@@ -56,6 +56,11 @@ def free_workspace(address: int) -> None:
     kept.append(memory)
     while len(kept) > 1 and sum([one.nbytes for one in kept]) > _MOST_KEPT:
         kept.pop(0)
+
+
+def take_kept(device_type: int, device_id: int, stream: int) -> list[NDArray]:
+    """Return what this thread keeps for its next calls in a stream, and keep it no longer."""
+    return _lent.free.pop((device_type, device_id, stream), [])
 
 
 def release_all() -> None:

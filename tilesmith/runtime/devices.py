@@ -7,8 +7,10 @@ do is a `DeviceAPI`, registered under its name in `DEVICE_APIS`; the host's is h
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, ClassVar
 
 from tilesmith.support.errors import UnknownNameError, UnsupportedError
@@ -361,6 +363,14 @@ def cuda(dev_id: int = 0) -> Device:
 
 
 gpu = cuda
+
+
+def make_callable(package: str, function: Callable[[int], Device]) -> None:
+    """Let a package be called as a function of the same name: `runtime.cuda(0)` stays a device
+    where `runtime.cuda` is a package.
+    """
+    module = sys.modules[package]
+    module.__class__ = type("DevicePackage", (ModuleType,), {"__call__": staticmethod(function)})
 
 
 def opencl(dev_id: int = 0) -> Device:

@@ -51,20 +51,21 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
+from tilesmith.runtime.constants import address_of, constant_arrays
+from tilesmith.runtime.device_functions import DeviceFunctions
+from tilesmith.runtime.device_models import check_device, device_kind, on_devices
 from tilesmith.runtime.devices import Device
-from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.external import ExternalModules
 from tilesmith.runtime.formats import Format
 from tilesmith.runtime.interface import check_interface
 from tilesmith.runtime.library import Library
-from tilesmith.runtime.ndarray import ALIGNMENT, aligned_numpy
 from tilesmith.runtime.program import Program
 from tilesmith.runtime.program_python import program_python
 from tilesmith.runtime.program_text import program_text
@@ -150,16 +151,20 @@ class Executable:
             raise ArtifactError("the metadata have no table of programs")
         self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
         self._late: Mapping[str, Any] = self.metadata.get("late_constants", {})
-        self._constants = _constant_arrays(names, constants or {}, self._late)
+        self._constants = constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
+        self._program_entries = dict(programs)
+        self._device_kind = device_kind(self.metadata)
+        """The type of devices that the code is for; None: the host."""
+        self._on_devices: dict[tuple[Device, bool], DeviceFunctions] = {}
         self._programs = {
             name: Program(name, entry, self.get_function, arrays)
-            for name, entry in programs.items()
+            for name, entry in (programs.items() if self._device_kind is None else ())
         }
         self._parts = frozenset(parts)
         self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
             *[
-                0 if name in self._late else _address(value)
+                0 if name in self._late else address_of(value)
                 for name, value in self._constants.items()
             ]
         )
@@ -190,6 +195,8 @@ class Executable:
                 f"constants are not there yet: {', '.join(list(self._late)[:5])}",
                 notes=("load_late_bound_consts(path) reads them",),
             )
+        if self._device_kind is not None:
+            return self.on_device(Device(self._device_kind)).get_function(name)
         program = self._programs.get(name)
         return self._compiled(name) if program is None else program
 
@@ -202,10 +209,7 @@ class Executable:
                     f"the model has no function '{name}'",
                     notes=(f"it has: {', '.join(self.function_names) or 'none'}",),
                 )
-            library = self.library
-            if not self._is_checked:
-                check_interface(library, self.metadata["functions"], self._constants)
-                self._is_checked = True
+            library = self._checked_library()
             shapes = signature.shapes_function
             found = CompiledFunction(
                 signature,
@@ -217,9 +221,43 @@ class Executable:
             self._functions[name] = found
         return found
 
+    @property
+    def device_type(self) -> str:
+        """The name of the type of devices that the code is for: "cpu", "cuda", "opencl"."""
+        return self._device_kind or "cpu"
+
+    def on_device(self, device: Device, copies_inputs: bool = True) -> DeviceFunctions:
+        """Return the functions of a model for devices as they run on one of them. Inputs that are
+        elsewhere are copied to it, or refused. Raises TargetError for another type of device.
+        """
+        check_device(self._device_kind, device)
+        found = self._on_devices.get((device, copies_inputs))
+        if found is None:
+            found = DeviceFunctions(
+                device, self._signatures, self._program_entries,
+                list(self._constants.values()), self._checked_library,
+                ctypes.addressof(self._pointers), copies_inputs,
+            )  # fmt: skip
+            self._on_devices[device, copies_inputs] = found
+        return found
+
+    def _load_function(self, name: str) -> None:
+        if self._device_kind is None:
+            self._compiled(name)
+        else:
+            self.on_device(Device(self._device_kind)).get_function(name)
+
+    def _checked_library(self) -> Library:
+        """Return the code; raise an error if it does not belong to the metadata."""
+        library = self.library
+        if not self._is_checked:
+            check_interface(library, self.metadata["functions"], self._constants)
+            self._is_checked = True
+        return library
+
     def __getitem__(self, name: str) -> Any:
         if name == self.metadata.get("module_name") and name not in self.function_names:
-            return lambda *devices: _for_cpu(self, devices)  # what `relay.build` names its program
+            return partial(on_devices, self)  # what `relay.build` names its program
         return self.get_function(name)
 
     def __call__(self, /, *inputs: Any, **named: Any) -> Any:
@@ -240,7 +278,8 @@ class Executable:
     @property
     def function_names(self) -> list[str]:
         """Names of the graph functions."""
-        return [name for name in [*self._signatures, *self._programs] if name not in self._parts]
+        names = [*self._signatures, *self._program_entries]
+        return [name for name in names if name not in self._parts]
 
     @property
     def fallbacks(self) -> FallbackReport:
@@ -328,7 +367,7 @@ class Executable:
             return
         shared = self._shared_bytes()
         # programs of instructions call registered functions only
-        needs_code = bool(self._signatures) or not self._programs
+        needs_code = bool(self._signatures) or not self._program_entries
         if shared is None and not self._objects and needs_code:
             raise without_code("saved", self._sources, self._advice)
         code = {f"code.{index}.o": content for index, content in enumerate(self._objects)}
@@ -429,8 +468,8 @@ class Executable:
                     artifact.metadata, contents, artifact.parameters, is_from_file=True,
                     external=external,
                 )  # fmt: skip
-            for name in loaded._signatures:
-                loaded._compiled(name)  # missing symbols show now, not at the first call
+            for name in loaded._signatures:  # missing symbols show now, not at the first call
+                loaded._load_function(name)
         return loaded
 
     # -- names under which users know the parts ---------------------------------------------------
@@ -479,8 +518,13 @@ class Executable:
 
 def _described(model: Executable) -> list[str]:
     """Return a line for each function."""
-    names = model.function_names
-    return [str(model._programs.get(name) or model._signatures[name]) for name in names]
+    return [str(model._signatures.get(name) or _program_head(model, name))
+            for name in model.function_names]  # fmt: skip
+
+
+def _program_head(model: Executable, name: str) -> str:
+    params = model._program_entries[name].get("params", ())
+    return f"{name}({', '.join([str(one['name']) for one in params])})"
 
 
 def with_parts(
@@ -519,13 +563,6 @@ def _in_format(sources: Mapping[str, Format], fmt: str) -> bytes | str:
     return made() if callable(made) else made
 
 
-def _for_cpu(executable: Executable, devices: Sequence[Device]) -> Executable:
-    """Return a model as one that runs on devices (GraphModule takes it); refuse all but the CPU."""
-    if any(device.device_type != 1 for device in devices):
-        raise UnsupportedError("this model was built for the CPU", notes=("use cpu()",))
-    return executable
-
-
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
     """Add the file's name to errors that arise while it is loaded."""
@@ -537,33 +574,6 @@ def _named(path: str) -> Iterator[None]:
         raise ArtifactError(
             f"'{path}' cannot be used: {error.message}", None, error.notes
         ) from error
-
-
-def _constant_arrays(
-    names: Sequence[str], values: Mapping[str, Any], late: Mapping[str, Any]
-) -> dict[str, numpy.ndarray]:
-    """Return the constants in order, each compact and aligned; what comes ``late`` has no memory
-    yet.
-    """
-    import numpy
-
-    missing = [name for name in names if name not in values and name not in late]
-    if missing:
-        raise ArtifactError(f"constants are missing: {', '.join(missing[:10])}")
-    found = {}
-    for name in names:
-        if name in late:
-            found[name] = _without_memory(*late[name])
-            continue
-        value = values[name]
-        if not isinstance(value, numpy.ndarray):
-            value = numpy.asarray(value)
-        if not value.flags.c_contiguous or _address(value) % ALIGNMENT:
-            aligned = aligned_numpy(value.shape, value.dtype)
-            aligned[...] = value
-            value = aligned
-        found[name] = value
-    return found
 
 
 def _with_external(
@@ -582,17 +592,7 @@ def _with_external(
     return {**metadata, "external": described}, {**code, **members}, {**constants, **values}
 
 
-def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
-    import numpy
-
-    return numpy.broadcast_to(numpy.zeros((), DataType(dtype).numpy()), tuple(shape))
-
-
 def _is_foreign(objects: Sequence[bytes]) -> bool:
     """True if the code is for another architecture, or another system, than this process."""
     own = machine_of_process()
     return own is not None and any(machine_of(content) != own for content in objects)
-
-
-def _address(value: numpy.ndarray) -> int:
-    return int(value.__array_interface__["data"][0])

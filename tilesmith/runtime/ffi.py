@@ -212,5 +212,5 @@ def tensor_of(managed: int) -> tvm_ffi.Tensor:
 
 current_stream: Callable[[int, int], int] = tvm_ffi.core._env_get_current_stream
 """Returns the stream of this thread for a device (DLPack's type, number); 0 is the default one."""
-set_current_stream: Callable[[int, int, int], int] = tvm_ffi.core._env_set_current_stream
+set_current_stream: Callable[[int, int, int], Any] = tvm_ffi.core._env_set_current_stream
 """Sets the stream of this thread for a device, for all users of tvm-ffi; returns the one before."""

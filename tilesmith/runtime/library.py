@@ -284,8 +284,8 @@ class _ProcessLibrary(Library):
 
 
 def _functions_of_file(path: str) -> list[str]:
-    """Return the symbols of a library's packed functions and device code, as far as its format tells
-    them.
+    """Return the symbols of a library's packed functions and device code, as far as its format
+    tells them.
 
     Raises IncompatibleCodeError if this machine cannot run it.
     """

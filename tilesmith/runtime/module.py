@@ -197,11 +197,6 @@ class Module:
                 self._made_later.pop(0)
         return list(self._objects)
 
-    def add_objects(self, make: Callable[[], Sequence[bytes]]) -> None:
-        """Add object files, which `make` makes when the code is first loaded or saved."""
-        self._made_later.append(make)
-        self._formats.pop("o", None)  # it would lack them
-
     @property
     def advice(self) -> str:
         """What a user must do to run the module, where there is only source."""
@@ -293,11 +288,6 @@ class Module:
         return made if isinstance(made, str) else bytes(made).decode("utf-8", "replace")
 
     inspect_source = get_source
-
-    def get_content(self, fmt: str) -> bytes:
-        """Return the code in a format as bytes."""
-        made = self._make(fmt)
-        return made.encode() if isinstance(made, str) else bytes(made)
 
     def _make(self, fmt: str) -> bytes | str:
         aliases = {"s": "asm", "obj": "o", "bitcode": "bc"}
@@ -412,6 +402,18 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self._type_key}: {', '.join(self.function_names[:8])})"
+
+
+def add_objects(module: Module, make: Callable[[], Sequence[bytes]]) -> None:
+    """Add object files to a module, which `make` makes when the code is first loaded or saved."""
+    module._made_later.append(make)
+    module._formats.pop("o", None)  # it would lack them
+
+
+def content_of(module: Module, fmt: str) -> bytes:
+    """Return a module's code in a format as bytes."""
+    made = module._make(fmt)
+    return made.encode() if isinstance(made, str) else bytes(made)
 
 
 def _why_not_here(objects: Sequence[bytes], formats: Mapping[str, Format], advice: str) -> str:

@@ -29,6 +29,7 @@ from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import current_stream, reinterpret, tvm_ffi
 from tilesmith.runtime.packed_elements import is_packed, pack, packed_bytes, unpack
 from tilesmith.support.errors import (
+    DeviceError,
     OutOfBoundsError,
     OutOfMemoryError,
     ShapeError,
@@ -51,6 +52,7 @@ _NO_NUMBERS = "OSUMm"  # kinds of numpy's dtypes: objects, bytes, texts, dates
 _ON_STREAMS = (Device.kDLCUDA, Device.kDLCUDAManaged)
 _MOST_AXES = 32  # the most that every version of numpy takes
 _base_shape = tvm_ffi.Tensor.shape.__get__
+_base_dlpack = tvm_ffi.Tensor.__dlpack__
 _base_dtype = tvm_ffi.Tensor.dtype.__get__
 # tvm-ffi is told below to make tensors of our class
 _from_dlpack = cast("Callable[[Any], NDArray]", tvm_ffi.from_dlpack)
@@ -158,7 +160,7 @@ class NDArray(tvm_ffi.Tensor):
             if dl_device is not None and tuple(dl_device) == (1, 0):
                 return self.copyto(cpu()).__dlpack__(max_version=max_version)
             self.device.api.hand_over(ours[1], stream)
-        return super().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+        return _base_dlpack(self, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self.__dlpack_device__()[0] != 1 or is_packed(self.dtype):
@@ -196,6 +198,8 @@ class NDArray(tvm_ffi.Tensor):
         source = source_array
         if self.dtype.element == "bfloat16" and getattr(source, "dtype", None) == "uint16":
             source = _as_numpy(source, source.dtype).view(self.dtype.element.numpy())
+        if _is_on_device(source):
+            source = as_ndarray(_shareable(source))
         if not isinstance(source, NDArray):
             source = _as_numpy(source, self.dtype.element.numpy())
         lanes = () if self.dtype.lanes == 1 else (self.dtype.lanes,)
@@ -284,7 +288,7 @@ class NDArray(tvm_ffi.Tensor):
         head = f"<tilesmith.NDArray shape={self.shape}, {self.dtype}, {self.device}>"
         try:
             return f"{head}\n{self.numpy()!r}"
-        except UnsupportedError:
+        except (DeviceError, UnsupportedError):  # a lost device must not hinder a traceback
             return head
 
     __str__ = __repr__
@@ -321,7 +325,7 @@ def as_ndarray(tensor: Any) -> NDArray:
         previous = tvm_ffi.core._CLASS_TENSOR
         tvm_ffi.core._set_class_tensor(NDArray)
         try:
-            found = _from_dlpack(tensor)
+            found = _from_dlpack(found)
         finally:
             tvm_ffi.core._set_class_tensor(previous)
     return found
@@ -494,17 +498,22 @@ def _on_host(source: numpy.ndarray, dtype: DataType) -> NDArray:
     return host
 
 
+def _is_on_device(tensor: Any) -> bool:
+    """True for a tensor of another library in the memory of a GPU."""
+    if isinstance(tensor, NDArray) or not hasattr(tensor, "__dlpack_device__"):
+        return False
+    return int(tensor.__dlpack_device__()[0]) in _ON_STREAMS
+
+
 def _shareable(tensor: Any) -> Any:
     """Return what DLPack can share of an object: torch tensors that require gradients are detached,
     and a tensor of a GPU becomes a capsule, for which its owner lets our stream wait.
     """
     if getattr(tensor, "requires_grad", False):
         tensor = tensor.detach()
-    if isinstance(tensor, NDArray) or not hasattr(tensor, "__dlpack_device__"):
+    if not _is_on_device(tensor):
         return tensor
-    device_type, device_id = tensor.__dlpack_device__()
-    if int(device_type) not in _ON_STREAMS:
-        return tensor
+    device_id = tensor.__dlpack_device__()[1]
     stream = current_stream(Device.kDLCUDA, int(device_id)) or 1  # 1: the default one, in DLPack
     try:
         return tensor.__dlpack__(stream=stream, max_version=(1, 0))

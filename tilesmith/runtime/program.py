@@ -35,9 +35,10 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.external import find_external
-from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
+from tilesmith.runtime.ndarray import NDArray, array, empty, from_dlpack
 from tilesmith.runtime.packed_func import from_ffi
 from tilesmith.runtime.program_calls import INSTRUMENT, JUMPS, SKIPPED, observed, symbol_of
 from tilesmith.runtime.program_frames import (
@@ -47,7 +48,7 @@ from tilesmith.runtime.program_frames import (
     UnknownSizeError,
     execute,
 )
-from tilesmith.runtime.program_host import HOST, OPERATIONS
+from tilesmith.runtime.program_host import OPERATIONS, on_device
 from tilesmith.runtime.registry import get_global_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import (
@@ -79,7 +80,8 @@ class Closure:
 class Program:
     """A function of an executable that is run step by step.
 
-    `find` gives the other functions of the executable by name, `constants` its constants.
+    `find` gives the other functions of the executable by name, `constants` its constants. Tensors
+    are on the `device`; `place` checks the values of a caller for that, or copies them there.
     """
 
     def __init__(
@@ -88,13 +90,17 @@ class Program:
         data: Data,
         find: Callable[[str], Callable[..., Any]],
         constants: Sequence[Any],
+        device: Device | None = None,
+        place: Callable[[Any, Data, str], Any] = lambda value, data, what: value,
     ) -> None:
         self.name = name
+        self._place = place
         try:
             self.input_names = [str(one["name"]) for one in data["params"]]
             self._registers = max(int(data["registers"]), len(self.input_names))
-            reader = _Reader(find, constants, self._registers)
-            self._params = [reader.type(one["type"]) for one in data["params"]]
+            reader = _Reader(find, constants, self._registers, device or cpu())
+            self._types = [one["type"] for one in data["params"]]
+            self._params = [reader.type(one) for one in self._types]
             self._code = reader.code(data["body"], data["result"], f"the result of '{name}'")
         except (
             KeyError,
@@ -130,7 +136,11 @@ class Program:
                 f"'{self.name}' takes {len(self._params)} inputs, got {len(inputs)}",
                 notes=(f"inputs: {', '.join(self.input_names)}",),
             )
-        return execute(self.enter([as_value(value) for value in values]))
+        given = [
+            self._place(as_value(value), data, f"input '{name}' of '{self.name}'")
+            for name, data, value in zip(self.input_names, self._types, values)
+        ]
+        return execute(self.enter(given))
 
     def enter(self, values: Sequence[Any]) -> Frame:
         """Return the frame of a call, with checked arguments."""
@@ -177,12 +187,14 @@ class _Reader:
         find: Callable[[str], Callable[..., Any]],
         constants: Sequence[Any],
         registers: int,
+        device: Device,
     ) -> None:
         if registers > _MOST_REGISTERS:
             raise ValueError(f"{registers} registers")
         self._find = find
         self._constants = constants
         self._registers = registers
+        self._device = device
 
     def _place(self, number: Any) -> int:
         if type(number) is not int or not 0 <= number < self._registers:
@@ -323,7 +335,7 @@ class _Reader:
 
         def run(frame: Frame) -> Any:
             if not made:
-                made.append(array(constant))
+                made.append(array(constant, self._device))
             return made[0]
 
         return run
@@ -474,10 +486,17 @@ class _Reader:
             step["out"],
         )
         fields = out["fields"] if out["kind"] == "tuple" else [out]
-        made = [(self.shape(one["shape"], one), DataType(one["dtype"])) for one in fields]
+        made = [
+            (
+                self.shape(one["shape"], one),
+                DataType(one["dtype"]),
+                cpu() if one.get("on_host") else self._device,
+            )
+            for one in fields
+        ]
 
         def run(frame: Frame) -> Any:
-            outputs = tuple([empty_cpu(shape(frame), dtype) for shape, dtype in made])
+            outputs = tuple([empty(shape(frame), dtype, device) for shape, dtype, device in made])
             callee(frame)(*arguments(frame), *outputs)
             return outputs if out["kind"] == "tuple" else outputs[0]
 
@@ -490,7 +509,7 @@ class _Reader:
 
     def host(self, step: Data) -> Instruction:
         """Read an operation that the runtime carries out itself."""
-        operation = HOST[step["name"]]
+        operation = on_device(step["name"], self._device)
         arguments = self.value(step["arguments"])
         return self._set(step, lambda frame: operation(*arguments(frame)))
 

@@ -19,11 +19,18 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.container import ADT, RefValue, ShapeTuple
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
-from tilesmith.runtime.ndarray import NDArray, array, empty_cpu, from_dlpack
-from tilesmith.support.errors import ArtifactError, ExecutionError, ShapeError, TypeMismatchError
+from tilesmith.runtime.ndarray import NDArray, array, empty, empty_cpu, from_dlpack
+from tilesmith.support.errors import (
+    ArtifactError,
+    ExecutionError,
+    ShapeError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 
-__all__ = ["HOST", "OPERATIONS", "alloc_storage", "fits", "tensor_in_storage", "view"]
+__all__ = ["HOST", "OPERATIONS", "alloc_storage", "fits", "on_device", "tensor_in_storage", "view"]
 
 
 def alloc_storage(size: Sequence[int], device: int = 0, scope: str = "", dtype: Any = None) -> Any:
@@ -141,6 +148,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "nothing": lambda *values: (),
     "null": lambda: None,
     "same": lambda value: value,
+    "to_device": lambda value, on_host: value,
     "print": _print,
     "assert": _assert,
     "shape_of": lambda tensor: ShapeTuple(tensor.shape),
@@ -168,6 +176,37 @@ HOST: dict[str, Callable[..., Any]] = {
     "tensor_dtype_lanes": lambda tensor: DataType(tensor.dtype).lanes,
 }
 """Operations by the names that programs give them."""
+
+_MAKE_TENSORS = frozenset(["append", "shape_to_tensor"])
+_OF_HOST_MEMORY = frozenset(["alloc_storage", "tensor_in_storage", "view"])
+
+
+def moved(value: NDArray, device: Device) -> NDArray:
+    """Return a tensor on a device: itself, or a copy."""
+    return value if value.device == device else array(value, device)
+
+
+def on_device(name: str, device: Device) -> Callable[..., Any]:
+    """Return the operation of a name for a program whose tensors are on a device."""
+    operation = HOST[name]
+    if device.device_type == 1:
+        return operation
+    if name in _MAKE_TENSORS:
+        return lambda *values: array(operation(*values), device)
+    if name == "to_device":
+        return lambda value, on_host: moved(value, cpu() if on_host else device)
+    if name == "alloc_tensor":
+        return lambda shape, dtype, *place: empty(tuple(shape), dtype, device)
+    if name in _OF_HOST_MEMORY:
+
+        def refuse(*values: Any) -> Any:
+            raise UnsupportedError(
+                f"'{name}' divides memory of the host, and this program runs on {device}",
+                notes=("build the module before memory is planned: relax.build plans it",),
+            )
+
+        return refuse
+    return operation
 
 
 # Sizes

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilesmith.runtime.formats import Format, source_only
 from tilesmith.support.errors import UnsupportedError
 
-__all__ = ["nothing_to_compare", "without_code"]
+__all__ = ["nothing_to_compare", "only_on_hosts", "without_code"]
+
+
+def only_on_hosts(kind: str, what: str, advice: str) -> Callable[..., Any]:
+    """Return a function that refuses what only code of the host can do."""
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise UnsupportedError(
+            f"this model runs on devices of type '{kind}', it cannot be {what}", notes=(advice,)
+        )
+
+    return refuse
 
 
 def without_code(what: str, sources: Mapping[str, Format], advice: str) -> UnsupportedError:

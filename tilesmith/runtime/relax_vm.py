@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy
 
-from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
+from tilesmith.runtime.device_models import ModelOnDevice, model_on
+from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.executable import Executable
 from tilesmith.runtime.kernel_instrument import KernelInstrument
 from tilesmith.runtime.module import Module
@@ -27,12 +28,16 @@ __all__ = ["VMInstrumentReturnKind", "VirtualMachine"]
 class VirtualMachine:
     """Runs the functions of a model: `vm["main"](x)`.
 
-    `rt_mod` is what `relax.build` gave, or what `load_module` loaded; `device` is where it runs (a
-    list is accepted, its first entry counts). Results stay on that device.
+    `rt_mod` is what `relax.build` gave, or what `load_module` loaded; `device` is where it runs (of
+    a list, the first one of the type that the model was built for). Inputs of a model for other
+    devices than the host have to be there, and results stay there.
     """
 
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
+
+    copies_inputs = False
+    """Whether inputs that are not on the device are copied to it; else they are refused."""
 
     def __init__(
         self,
@@ -46,9 +51,11 @@ class VirtualMachine:
             raise TypeMismatchError(
                 f"a virtual machine runs what relax.build gives, got {type(rt_mod).__name__}"
             )
-        self.module = module
-        chosen: Any = device[0] if isinstance(device, (list, tuple)) else device
-        self.device: Device | None = chosen
+        given = [] if device is None else [device] if isinstance(device, Device) else list(device)
+        self.module: Any = module
+        if isinstance(module, Executable):
+            self.module = model_on(module, given, self.copies_inputs)
+        self.device: Device | None = getattr(self.module, "device", given[0] if given else None)
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
@@ -133,6 +140,11 @@ class VirtualMachine:
         """
         model = self.module
         has_steps = bool(getattr(model, "metadata", {}).get("programs"))
+        if instrument is not None and isinstance(model, ModelOnDevice) and not has_steps:
+            raise UnsupportedError(
+                f"kernels that run on {model.device} cannot be observed: they run after the call",
+                notes=("observe the model built for 'llvm', or use the device's profiler",),
+            )
         if instrument is not None and not has_steps:
             if not isinstance(model, Executable) or model.observed_program is None:
                 raise UnsupportedError(
@@ -205,12 +217,13 @@ class VirtualMachine:
 
 
 def _as_input(value: Any, device: Device | None) -> Any:
-    """Return lists of numbers as tensors on the device, and arrays as such ones if that is the
-    device of a remote session; everything else as it is.
+    """Return lists of numbers as tensors on the device, and arrays as such ones unless that is the
+    host; everything else as it is.
     """
-    is_remote = device is not None and device.device_type >= RPC_SESS_MASK
     if isinstance(value, (list, numpy.generic)):
         return array(value, device)
-    if is_remote and isinstance(value, (numpy.ndarray, NDArray)):
-        return array(value, device)
+    is_elsewhere = device is not None and device.device_type != 1
+    if is_elsewhere and isinstance(value, (numpy.ndarray, NDArray)):
+        is_there = isinstance(value, NDArray) and value.device == device
+        return value if is_there else array(value, device)
     return value

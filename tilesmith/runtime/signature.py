@@ -8,7 +8,10 @@ The metadata of one function is JSON data:
      "workspace_bytes": 1024,         or "dynamic": the shapes function tells
      "shapes_function": null,         name of a packed function, see `executable.py`
      "function": "main",              packed function to call (optional, its own name)
-     "has_frame": false}              whether it takes a frame (optional)
+     "has_frame": false,              whether it takes a frame (optional)
+     "slots": [1024, null],           bytes of each slot of a workspace on a device, null where the
+                                      shapes function tells them (optional)
+     "on_host": true                  it computes on the host, in a model for a device (optional)}
 
     PARAM  = {"name": "x", "kind": "tensor", "shape": [1, "n", "n*2"], "dtype": "float32"}
            | {"name": "s", "kind": "shape", "shape": [3, "n"]}       a tuple of integers
@@ -93,6 +96,8 @@ class Signature:
     shapes_function: str | None
     function: str
     has_frame: bool = False
+    slots: tuple[int | None, ...] = ()
+    is_on_host: bool = False
     metadata: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -120,6 +125,7 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
         symbols = tuple([str(symbol) for symbol in metadata.get("symbols", ())])
         function = str(metadata.get("function", name))
         has_frame = bool(metadata.get("has_frame", False))
+        slots = tuple([_slot(size) for size in metadata.get("slots", ())])
     except (KeyError, TypeError, ValueError, AttributeError, TilesmithError) as error:
         raise ArtifactError(
             f"the signature of '{name}' cannot be read", notes=(f"{type(error).__name__}: {error}",)
@@ -137,8 +143,15 @@ def parse_signature(name: str, metadata: Mapping[str, Any]) -> Signature:
     if shapes is None and (workspace is None or dynamic):
         raise ArtifactError(f"'{name}' has symbolic sizes, but no shapes function")
     return Signature(
-        name, params, result, symbols, workspace, shapes, function, has_frame, metadata
-    )
+        name, params, result, symbols, workspace, shapes, function, has_frame, slots,
+        bool(metadata.get("on_host", False)), metadata,
+    )  # fmt: skip
+
+
+def _slot(size: Any) -> int | None:
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+        raise TypeError(f"a slot of {size!r} bytes is not valid")
+    return size
 
 
 def _is_static(shape: Sequence[Extent]) -> bool:

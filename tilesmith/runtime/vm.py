@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.executable import Executable as Compiled
 from tilesmith.runtime.executable import with_parts
 from tilesmith.runtime.ndarray import NDArray, array
@@ -143,7 +143,8 @@ class Executable:
     @property
     def virtual_devices(self) -> str:
         """The devices as text; there is one."""
-        return f"[0] cpu(0), target {self._core.metadata.get('target', '')}"
+        kind = self._core.device_type
+        return f"[0] {kind}(0), target {self._core.metadata.get('target', '')}"
 
     @property
     def globals(self) -> list[str]:
@@ -233,8 +234,10 @@ class VirtualMachine(Machine):
     """Runs the functions of an executable: ``vm.run(x)``, ``vm.invoke("main", x)``.
 
     ``memory_cfg`` is "naive" or "pooled", or a mapping of devices to them: memory is planned when a
-    program is compiled, so both run alike.
+    program is compiled, so both run alike. Inputs that are elsewhere are copied to the device.
     """
+
+    copies_inputs = True
 
     def __init__(
         self,
@@ -246,13 +249,17 @@ class VirtualMachine(Machine):
         for one in devices:
             if not isinstance(one, Device):
                 raise TypeMismatchError(f"a device is needed, got {type(one).__name__}")
-        if devices and all(one.device_type != 1 for one in devices):
-            raise UnsupportedError(f"programs run on the CPU so far, not on {devices[0]}")
+        local = [one for one in devices if one.device_type < RPC_SESS_MASK]
+        if devices and not local:
+            raise UnsupportedError(
+                f"this program is on this machine, it does not run on {devices[0]}",
+                notes=("export its library, upload it to the session, and load it there",),
+            )
         chosen = memory_cfg.values() if isinstance(memory_cfg, Mapping) else [memory_cfg]
         for word in chosen:
             if word not in (None, "naive", "pooled"):
                 raise ConfigError(f"memory_cfg is 'naive' or 'pooled', got {word!r}")
-        super().__init__(exe, [one for one in devices if one.device_type == 1] or None)
+        super().__init__(exe, local or None)
         self._last = ""
 
     def _input_names(self, func_name: str) -> list[str]:
@@ -334,12 +341,20 @@ class VirtualMachine(Machine):
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Measure a function on arguments, or those of `set_input`; inputs and results are in
-        the CPU's memory anyway, so ``end_to_end`` makes no difference.
+        """Measure a function on arguments, or those of `set_input`: on a device without the copies
+        of arguments to it, unless ``end_to_end``, which copies results back as well.
         """
-        values = convert(args)
+        values: list[Any] = convert(args)
+        if not end_to_end:
+            values = [_there(one, self.device) for one in values]
+
+        def call() -> None:
+            result = self.invoke(func_name, *values, **kwargs)
+            if end_to_end:
+                _there(result, cpu())
+
         measure = evaluator(
-            lambda: self.invoke(func_name, *values, **kwargs),
+            call,
             device,
             number=number,
             repeat=repeat,
@@ -349,3 +364,11 @@ class VirtualMachine(Machine):
             repeats_to_cooldown=repeats_to_cooldown,
         )
         return measure()
+
+
+def _there(value: Any, device: Device | None) -> Any:
+    """Return a value whose tensors are on a device."""
+    if type(value) is tuple:
+        return tuple([_there(one, device) for one in value])
+    is_elsewhere = isinstance(value, NDArray) and device is not None and value.device != device
+    return array(value, device) if is_elsewhere else value

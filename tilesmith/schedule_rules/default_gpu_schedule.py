@@ -19,10 +19,17 @@ from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.schedule import Schedule
 from tilesmith.tir.stmt import BlockRealize, ForKind
 
-__all__ = ["DefaultGPUSchedule", "default_gpu_schedule", "default_gpu_schedules"]
+__all__ = [
+    "DefaultGPUSchedule", "default_gpu_schedule", "default_gpu_schedules", "schedule_block",
+    "thread_count",
+]  # fmt: skip
 
 
-def _thread_count(target: Any) -> int:
+_FEWEST_THREADS = 32
+"""Blocks of fewer threads waste the device; then the last block does too much rather."""
+
+
+def thread_count(target: Any) -> int:
     """Return the number of threads of a block; 0 for a target without threads."""
     if target is None:
         return 0
@@ -33,7 +40,10 @@ def _thread_count(target: Any) -> int:
         "max_threads_per_block", 0) or 256)  # fmt: skip
 
 
-def _schedule_block(sch: Any, block: Any, threads: int) -> None:
+def schedule_block(sch: Any, block: Any, threads: int) -> Any:
+    """Bind the loops of a block to blocks of at most so many threads; return the loop of
+    threads.
+    """
     loops = sch.get_loops(block)
     realize: BlockRealize = sch.cursor(block).stmt
     spatial, inner = [], []
@@ -52,10 +62,14 @@ def _schedule_block(sch: Any, block: Any, threads: int) -> None:
     extent = sch.get(fused).extent
     if len(spatial) > 1 and isinstance(extent, IntImm):
         # The block recovers the fused iterators by div and mod; a predicate would hide that.
-        threads = next(n for n in range(min(threads, extent.value), 0, -1) if not extent.value % n)
+        most = max(1, min(threads, extent.value))
+        exact = next(n for n in range(most, 0, -1) if not extent.value % n)
+        if exact >= _FEWEST_THREADS or extent.value <= threads:
+            threads = exact
     bx, tx = sch.split(fused, [None, threads])
     sch.bind(bx, "blockIdx.x")
     sch.bind(tx, "threadIdx.x")
+    return tx
 
 
 def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
@@ -68,7 +82,7 @@ def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:
         return func
     sch = Schedule(IRModule({"main": func}))
     for block in sch.get_child_blocks(sch.get_block("root")):
-        _schedule_block(sch, block, threads)
+        schedule_block(sch, block, threads)
     return sch.mod["main"].with_attr("tir.is_scheduled", True)
 
 
@@ -78,7 +92,7 @@ def default_gpu_schedules(mod: IRModule) -> IRModule:
     current = Target.current(allow_none=True)
     for variable, func in list(mod.functions.items()):
         if isinstance(func, PrimFunc):
-            threads = _thread_count(func.attrs.get("target") or current)
+            threads = thread_count(func.attrs.get("target") or current)
             if threads:
                 mod[variable] = default_gpu_schedule(func, threads)
     return mod

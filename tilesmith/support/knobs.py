@@ -104,8 +104,8 @@ class Knobs:
     )  # fmt: skip
     check_gpu = Knob(
         "check_gpu", bool, False,
-        "run the kernels of each build for a GPU on a part of their grid, and interpret kernels, with "
-        "checks of races, barriers and bounds", True,
+        "run the kernels of each build for a GPU on a part of their grid, and interpret kernels, "
+        "with checks of races, barriers and bounds", True,
     )  # fmt: skip
     check_inside = Knob(
         "check_inside", bool, False,

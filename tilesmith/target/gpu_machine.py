@@ -53,6 +53,8 @@ SM_LIMITS = {
     87: SMLimits(87, 1536, 16, 164 * KIB, 163 * KIB, shared_unit=128, shared_reserved=KIB),
     89: SMLimits(89, 1536, 24, 100 * KIB, 99 * KIB, shared_unit=128, shared_reserved=KIB),
     90: SMLimits(90, 2048, 32, 228 * KIB, 227 * KIB, shared_unit=128, shared_reserved=KIB),
+    100: SMLimits(100, 2048, 32, 228 * KIB, 227 * KIB, shared_unit=128, shared_reserved=KIB),
+    120: SMLimits(120, 1536, 24, 100 * KIB, 99 * KIB, shared_unit=128, shared_reserved=KIB),
 }
 """Limits by compute capability times ten."""
 
@@ -88,7 +90,9 @@ class GPUMachine:
         return peaks.get(kind, peaks["float32"])
 
 
-def _peaks(single: float, half: float, double: float, tensor: float) -> tuple[tuple[str, float], ...]:
+def _peaks(
+    single: float, half: float, double: float, tensor: float
+) -> tuple[tuple[str, float], ...]:
     return (("float32", single), ("float16", half), ("bfloat16", half), ("float64", double),
             ("tensor", tensor))  # fmt: skip
 
@@ -110,7 +114,7 @@ GPU_MACHINES = {
 """Boards by name; the peaks of dense matrix units."""
 
 _BOARD_OF_ARCH = {70: "V100", 72: "V100", 75: "T4", 80: "A100", 86: "A10", 87: "A10", 89: "L4",
-                  90: "H100"}  # fmt: skip
+                  90: "H100", 100: "H100", 120: "L4"}  # fmt: skip
 _DEFAULT = "A100"
 
 
@@ -175,7 +179,9 @@ def gpu_limits(target: Target) -> dict[str, int]:
         limits["max_threads_per_block"] = int(threads)
     if attrs.get("max_shared_memory_per_block"):
         known = limits.get("max_shared_memory_per_block", 0)
-        limits["max_shared_memory_per_block"] = max(int(attrs["max_shared_memory_per_block"]), known)
+        limits["max_shared_memory_per_block"] = max(
+            int(attrs["max_shared_memory_per_block"]), known
+        )
     return limits
 
 

@@ -13,7 +13,9 @@ from typing import Any
 from tilesmith.runtime.devices import DEVICE_TYPES
 from tilesmith.runtime.dtype import DataType
 
-__all__ = ["DEVICE_NAMES", "DTYPE_NAMES", "OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined"]
+__all__ = [
+    "DEVICE_NAMES", "DTYPE_NAMES", "OTHER_TYPE", "TYPE_MARK", "TYPE_NAMES", "StructField", "joined",
+]  # fmt: skip
 
 TYPE_MARK = "\x02"
 """At the end of a text in the message of an assertion: the number that follows is the type index of

@@ -130,7 +130,7 @@ def _make_array(emit: Values, call: Call) -> Piece:
     bits = 8 if dtype.is_bool else dtype.bits
     steps = "NULL" if isinstance(strides, IntImm) else emit.text(strides)
     fields = ", ".join([
-        emit.text(data), "{1, 0}", f"(int32_t){emit.text(ndim, UNARY)}",
+        emit.text(data), f"{{{', '.join(emit.device)}}}", f"(int32_t){emit.text(ndim, UNARY)}",
         f"{{{dtype.type_code}, {bits}, {dtype.lanes}}}", f"(int64_t*){emit.text(shape, UNARY)}",
         f"(int64_t*){steps}", f"(uint64_t){emit.text(offset, UNARY)} * {dtype.nbytes}",
     ])  # fmt: skip

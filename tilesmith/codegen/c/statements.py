@@ -133,14 +133,18 @@ class StatementWriter(Dispatcher[None]):
     def visit_AttrStmt(self, stmt: tir.AttrStmt) -> None:
         if stmt.attr_key in _FORBIDDEN:
             raise self.out.unsupported(f"'{stmt.attr_key}' has no meaning on a CPU")
-        outer = self.emit.operator
+        outer = self.emit.operator, self.emit.device
         if stmt.attr_key == "operator" and isinstance(stmt.value, StringImm):
             self.emit.operator = stmt.value.value
         if (pointer := volatile_pointer(stmt)) is not None:
             self.emit.volatile.add(pointer)
+        if stmt.attr_key == "device_type":
+            self.emit.device = self.emit.text(stmt.value), self.emit.device[1]
+        elif stmt.attr_key == "device_id":
+            self.emit.device = self.emit.device[0], self.emit.text(stmt.value)
         self._import(stmt.attr_key, stmt.value)
         self.visit(stmt.body)
-        self.emit.operator = outer
+        self.emit.operator, self.emit.device = outer
 
     def _import(self, key: str, value: Any) -> None:
         """Record code that a pragma imports."""

@@ -48,6 +48,7 @@ class Values:
         self.tasks = "1"  # the number of tasks of the parallel region around
         self.barrier = ""  # a call that waits for all of them
         self.operator = ""  # the operators of a graph that the called kernel computes
+        self.device = ("1", "0")  # type and number of the device of tensors that are made here
         self._shared: dict[int, int] = {}
         self._known: dict[int, tuple[PrimExpr, str]] = {}
 

@@ -22,7 +22,7 @@ from tilesmith.codegen.gpu.rules import (
     Piece,
     handles,
 )  # fmt: skip
-from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.gpu.values import Values, whole_choice
 from tilesmith.ir import Call, StringImm
 
 
@@ -128,12 +128,15 @@ def _q_multiply_shift_per_axis(emit: Values, call: Call) -> Piece:
 @handles("if_then_else")
 def _if_then_else(emit: Values, call: Call) -> Piece:
     """Write a lazy choice: lines that an arm needs are executed only if the arm is taken."""
-    condition, true, false = call.args
+    loaded = emit.loaded.get(id(call))
+    if loaded is not None and emit.lane is not None:
+        return loaded.parts[emit.lane], ATOM
+    condition, true, false = whole_choice(call)
+    name = emit.out.fresh("chosen")  # before the arms, which may hold choices of their own
     chosen = emit.text(condition)
     arms = [emit.arm(arm) for arm in (true, false)]
     if not arms[0][0] and not arms[1][0]:
         return emit.choice(condition, true, false)
-    name = emit.out.fresh("chosen")
     emit.out.write(f"{emit.type(call.dtype)} {name};")
     emit.out.write(f"if ({chosen}) {{")
     for number, (lines, value) in enumerate(arms):

@@ -12,17 +12,21 @@ from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
 from tilesmith.codegen.outcomes import ModuleOutcomes
-from tilesmith.ir import Var
+from tilesmith.codegen.pointer_uses import pointer_uses
+from tilesmith.ir import Var, const
 from tilesmith.target import Target
-from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import statements
-from tilesmith.tir.stmt import AttrStmt, BufferStore, DeclBuffer
+from tilesmith.tir.stmt import AttrStmt
 
 __all__ = ["FunctionWriter", "minimum_blocks"]
 
 MINIMUM_BLOCKS = "pragma_min_blocks_per_multiprocessor"
 """The annotation of a loop that says how many blocks of its kernel a multiprocessor should hold."""
+
+
+MINIMUM_BLOCKS_OF_FUNCTION = "tir.min_blocks_per_multiprocessor"
+"""The same as an attribute of a function, for all of its kernels."""
 
 
 class FunctionWriter:
@@ -63,14 +67,16 @@ class FunctionWriter:
         return self._finished(f"{qualifier}{returns} {self.symbol}", parameters, body)
 
     def _content(self, function: PrimFunc) -> tuple[list[str], list[str]]:
-        written, read, escaped = _pointer_uses(function)
+        uses = pointer_uses(function)
+        exchanged = uses.exchanged
         self.emit.orders_global = any(
             self.dialect.space(var.storage_scope) == self.dialect.space("global")
-            for var in (written & read) | escaped
+            for var in exchanged
         )
         restrict = self.dialect.restrict if function.attrs.get("tir.noalias") else ""
+        changed = uses.written | uses.escaped
         parameters = [
-            self._parameter(var, restrict, var not in written and var not in escaped)
+            self._parameter(var, "" if var in exchanged else restrict, var not in changed)
             for var in function.params
         ]
         self.emit.queues = queues_of_copies(function.body)
@@ -120,46 +126,13 @@ def minimum_blocks(function: PrimFunc) -> int | None:
     """Return how many blocks of a kernel a multiprocessor should hold at least; None if its
     schedule says nothing.
     """
+    given = function.attrs.get(MINIMUM_BLOCKS_OF_FUNCTION)
+    if given is not None:
+        return constant_value(const(given))
     for stmt in statements(function.body):
         if isinstance(stmt, AttrStmt) and stmt.attr_key == MINIMUM_BLOCKS:
             return constant_value(stmt.value)
     return None
-
-
-def _pointer_uses(function: PrimFunc) -> tuple[set[Var], set[Var], set[Var]]:
-    """Return the pointers whose memory a function writes, those that it reads, and those that it
-    hands on.
-    """
-    written: set[Var] = set()
-    read: set[Var] = set()
-    escaped: set[Var] = set()
-    waiting: list[Any] = [function.body]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, BufferStore):
-            written.add(node.buffer.data)
-        elif isinstance(node, BufferLoad):
-            read.add(node.buffer.data)
-            waiting += node.indices
-            if node.predicate is not None:
-                waiting.append(node.predicate)
-            continue
-        elif isinstance(node, DeclBuffer):
-            waiting.append(node.body)
-            continue
-        elif isinstance(node, Var):
-            escaped.add(node)
-            continue
-        elif not isinstance(node, Var) and getattr(node, "op", None) is not None:
-            escaped |= {arg.buffer.data for arg in node.args if isinstance(arg, BufferLoad)
-                        and str(getattr(node.op, "name", "")) == "tir.address_of"}  # fmt: skip
-        if not node.is_leaf:
-            node.push_children(waiting)
-    return written, read, {var for var in escaped if var.dtype.is_handle}
 
 
 def returned_types(functions: dict[str, PrimFunc]) -> ModuleOutcomes:

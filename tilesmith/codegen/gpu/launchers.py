@@ -225,9 +225,8 @@ class _LauncherText:
         )
         self.write(f"ret i32 {status}")
         name = symbol(self.launchers.symbol(kernel.name))
-        head = (
-            f"define hidden i32 {name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{"
-        )
+        parameters = "ptr %self, ptr %args, i32 %count, ptr %result"
+        head = f"define hidden i32 {name}({parameters}) nounwind {{"
         return "\n".join([head, *self.lines, "}"])
 
     def _value(self, place: int) -> str:

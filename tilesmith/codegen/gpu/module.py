@@ -8,6 +8,7 @@ from tilesmith.codegen.gpu import (  # noqa: F401 - these enter their rules into
     atomics,
     conversions,
     expressions,
+    foreign_operators,
     fragments,
     intrinsics,
     memory,

@@ -12,6 +12,7 @@ CUDA = register_back_end(
         generate="tilesmith.codegen.gpu.code:generate_cuda",
         is_device=True,
         interpreter=None,
+        default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
         packages=(
             Package("cuda-bindings", "cuda.bindings", "compiling and launching CUDA C", "cuda"),
             Package("nvidia-cuda-nvrtc", "nvidia", "the compiler of CUDA C", "cuda"),
@@ -27,6 +28,7 @@ OPENCL = register_back_end(
         generate="tilesmith.codegen.gpu.code:generate_opencl",
         is_device=True,
         interpreter=None,
+        default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
         packages=(Package("pyopencl", "pyopencl", "launching OpenCL C", "opencl"),),
     )
 )

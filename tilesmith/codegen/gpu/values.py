@@ -7,6 +7,7 @@ around it asks for each lane in turn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tilesmith.codegen.facts import Facts, may_fault
@@ -14,11 +15,13 @@ from tilesmith.codegen.gpu.dialect import FLOAT32, Dialect, short
 from tilesmith.codegen.gpu.file_text import FileText
 from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.rules import ATOM, CHOICE, NODE_RULES, OR, UNARY, Piece
-from tilesmith.ir import FloatImm, IntImm, PrimExpr, StringImm, Var
+from tilesmith.ir import And, Call, FloatImm, IntImm, PrimExpr, StringImm, Var
+from tilesmith.ir.queries import is_call
+from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["LoadedVector", "Values"]
+__all__ = ["LoadedVector", "Values", "whole_choice"]
 
 _LONGEST_LIST = 70
 
@@ -30,6 +33,19 @@ class LoadedVector(NamedTuple):
 
     parts: list[str]
     name: str = ""
+
+
+def whole_choice(call: Call) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Return condition and arms of a choice; choices within its first arm that give the same
+    otherwise, as padding of padding does, become part of the condition.
+    """
+    condition, true, false = call.args
+    while (
+        is_call(true, "tir.if_then_else") and structural_equal(true.args[2], false)
+        and true.args[0].dtype.lanes == condition.dtype.lanes
+    ):  # fmt: skip
+        condition, true = And(condition, true.args[0]), true.args[1]
+    return condition, true, false
 
 
 class Values:
@@ -142,11 +158,15 @@ class Values:
         """Write an expression of a branch that may not be taken; return the lines that have to
         precede it in the branch, and its text.
         """
+        return self.in_branch(lambda: self.text(expr))
+
+    def in_branch(self, write: Callable[[], str]) -> tuple[list[str], str]:
+        """Return the lines that ``write`` adds in a branch that may not be taken, and its text."""
         outer, self.out.lines = self.out.lines, []
         known = dict(self._known)
         self.guarded += 1
         with self.out.deeper():
-            value = self.text(expr)
+            value = write()
         self.guarded -= 1
         self._known = known
         lines, self.out.lines = self.out.lines, outer

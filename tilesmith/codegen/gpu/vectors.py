@@ -11,8 +11,8 @@ from typing import Any
 
 from tilesmith.codegen.gpu.memory import element, packed_helper, place, pointer_to
 from tilesmith.codegen.gpu.rules import SUM
-from tilesmith.codegen.gpu.values import LoadedVector, Values
-from tilesmith.ir import And, Call, IntImm, Or, PrimExpr, Ramp, Select
+from tilesmith.codegen.gpu.values import LoadedVector, Values, whole_choice
+from tilesmith.ir import And, Broadcast, Call, IntImm, Or, PrimExpr, Ramp, Select
 from tilesmith.ir.queries import is_call
 from tilesmith.ir.structural import structural_equal
 from tilesmith.runtime.dtype import DataType
@@ -130,12 +130,16 @@ def load_vectors(emit: Values, *roots: PrimExpr) -> None:
     waiting: list[Any] = list(roots)
     seen: set[int] = set()
     found: list[BufferLoad] = []
+    guarded: list[Call] = []
     while waiting:
         node = waiting.pop()
         if id(node) in seen or not isinstance(node, PrimExpr):
             continue
         seen.add(id(node))
-        if isinstance(node, (Select, And, Or)) or is_call(node, "tir.if_then_else"):
+        if is_call(node, "tir.if_then_else") and _guarded_load(node):
+            waiting.append(whole_choice(node)[0])
+            guarded.append(node)
+        elif isinstance(node, (Select, And, Or)) or is_call(node, "tir.if_then_else"):
             first = node.args[0] if isinstance(node, Call) else (
                 node.condition if isinstance(node, Select) else node.a
             )  # fmt: skip
@@ -159,6 +163,38 @@ def load_vectors(emit: Values, *roots: PrimExpr) -> None:
             emit.loaded[id(load)] = emit.loaded[id(same[0])]
             continue
         _load_vector(emit, load, alignment)
+    for choice in guarded:
+        _load_if(emit, choice)
+
+
+def _guarded_load(choice: Call) -> bool:
+    """Return whether a choice loads a vector or takes one value for all lanes."""
+    condition, true, false = whole_choice(choice)
+    return (
+        condition.dtype.lanes == 1 and isinstance(true, BufferLoad) and isinstance(false, Broadcast)
+    )
+
+
+def _load_if(emit: Values, choice: Call) -> None:
+    """Load a vector as a whole where a condition holds."""
+    condition, load, other = whole_choice(choice)
+    alignment = access_alignment(emit, load)
+    chosen = _pieces(emit, load.dtype, alignment) if alignment else None
+    dtype = load.dtype
+    if chosen is None or chosen[1] != dtype.lanes or emit.dialect.vector_type(dtype) != chosen[0]:
+        return
+    kind, lanes = chosen
+    emit.file.use(dtype)
+    others = [emit.at_lane(other, lane) for lane in range(lanes)]
+    test = emit.text(condition)
+    name = emit.out.fresh(load.buffer.name.rstrip("0123456789_") + "_value")
+    lines, text = emit.in_branch(lambda: _one_load(emit, load, kind, lanes, 0, alignment))
+    emit.out.write(f"{kind} {name} = {emit.built(kind, others)};")
+    emit.out.write(f"if ({test}) {{")
+    emit.out.lines += lines
+    emit.out.write(f"  {name} = {text};")
+    emit.out.write("}")
+    emit.loaded[id(choice)] = LoadedVector([emit.part(name, dtype, i) for i in range(lanes)], name)
 
 
 def _load_vector(emit: Values, load: BufferLoad, alignment: int) -> None:
@@ -201,7 +237,7 @@ def store_vector(emit: Values, stmt: BufferStore) -> None:
         _store_lanes(emit, stmt)
         return
     kind, lanes = chosen
-    loaded = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    loaded = emit.loaded.get(id(stmt.value))
     if emit.dialect.vector_type(dtype.element.with_lanes(lanes)) == kind:
         _store_vectors(emit, stmt, kind, lanes, alignment)
         return
@@ -219,7 +255,7 @@ def store_vector(emit: Values, stmt: BufferStore) -> None:
 def _store_vectors(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignment: int) -> None:
     """Store a vector in pieces that have a type of the dialect."""
     dtype = stmt.value.dtype
-    loaded = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
+    loaded = emit.loaded.get(id(stmt.value))
     if loaded is not None and loaded.name and lanes == dtype.lanes:
         address = _address(emit, stmt, 0)
         _one_store(emit, stmt, kind, lanes, address, loaded.name, alignment)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from tilesmith.codegen.gpu.device_calls import name_of, require
 from tilesmith.codegen.gpu.rules import ATOM, UNARY, Piece, handles
 from tilesmith.codegen.gpu.values import Values
-from tilesmith.ir import Call
-from tilesmith.runtime.dtype import DataType
+from tilesmith.ir import Call, PrimExpr
 from tilesmith.runtime.packed_elements import is_packed
 
 _FUNCTIONS = {
@@ -105,12 +104,11 @@ def _dp4a(emit: Values, call: Call) -> Piece:
     return f"__dp4a({', '.join(words)}, ({word}){emit.text(total, UNARY)})", ATOM
 
 
-def _word(emit: Values, value: object, word: str) -> str:
+def _word(emit: Values, value: PrimExpr, word: str) -> str:
     """Return four bytes as a word: what has 32 bits is one already."""
-    dtype: DataType = value.dtype  # type: ignore[attr-defined]
-    if dtype.lanes == 1:
-        return f"({word}){emit.text(value, UNARY)}"  # type: ignore[arg-type]
-    name = emit.define_vector("bytes", value)  # type: ignore[arg-type]
+    if value.dtype.lanes == 1:
+        return f"({word}){emit.text(value, UNARY)}"
+    name = emit.define_vector("bytes", value)
     return f"*(const {word}*)&{name}"
 
 
@@ -129,10 +127,25 @@ def _sum_of_products(emit: Values, call: Call) -> Piece:
     return f"({emit.type(call.dtype)})({written})", UNARY
 
 
-def _byte(emit: Values, value: object, lane: int) -> str:
-    dtype: DataType = value.dtype  # type: ignore[attr-defined]
-    byte = emit.dialect.types["u8" if dtype.is_uint else "i8"]
+def _byte(emit: Values, value: PrimExpr, lane: int, unsigned: bool | None = None) -> str:
+    dtype = value.dtype
+    is_unsigned = dtype.is_uint if unsigned is None else unsigned
+    byte = emit.dialect.types["u8" if is_unsigned else "i8"]
     if dtype.lanes > 1:
-        return f"(int){emit.at_lane(value, lane, UNARY)}"  # type: ignore[arg-type]
-    text = emit.text(value, UNARY)  # type: ignore[arg-type]
+        return f"(int){emit.at_lane(value, lane, UNARY)}"
+    text = emit.text(value, UNARY)
     return f"(int)({byte})({text} >> {8 * lane})"
+
+
+@handles("dot_i8i8", "dot_u8i8")
+def _dot_of_words(emit: Values, call: Call) -> Piece:
+    """Write the product of four bytes in each of two words."""
+    first, second = call.args
+    if emit.dialect.name == "cuda" and name_of(call) == "dot_i8i8":
+        return f"__dp4a({emit.text(first)}, {emit.text(second)}, 0)", ATOM
+    is_unsigned = name_of(call) == "dot_u8i8"
+    texts = [
+        f"{_byte(emit, first, lane, is_unsigned)} * {_byte(emit, second, lane, False)}"
+        for lane in range(4)
+    ]
+    return f"({emit.type(call.dtype)})({' + '.join(texts)})", UNARY

@@ -144,7 +144,7 @@ class ModuleText:
         """Define memory that the threads of a block share, as a generic pointer; 0 bytes: the size
         is given when the kernel is launched.
         """
-        name = f"@shared.{len(self.globals)}"
+        name = f"@shared_{len(self.globals)}"  # PTX takes no dots in names that it does not own
         linkage = "internal" if size else "external"
         value = " undef" if size else ""
         self.globals.append(

@@ -20,6 +20,7 @@ from tilesmith.codegen.llvm.module import ModuleEmitter
 from tilesmith.codegen.llvm.rules import INTRINSICS, Processor
 from tilesmith.codegen.llvm.statements import StatementEmitter
 from tilesmith.codegen.llvm.values import Values
+from tilesmith.codegen.pointer_uses import pointer_uses
 from tilesmith.ir import Call, IRModule, StringImm
 from tilesmith.ir.rules import OperatorRules
 from tilesmith.runtime.dtype import DataType
@@ -104,8 +105,10 @@ class KernelModuleEmitter(ModuleEmitter):
             self.context, name, kernel, "void", _refuse_parallel, KernelStatements
         )
         is_noalias = bool(function.attrs.get("tir.noalias", False))
+        exchanged = pointer_uses(function).exchanged
         parameters = [
-            emitter.parameter(var, is_noalias and var.dtype.is_handle) for var in function.params
+            emitter.parameter(var, is_noalias and var.dtype.is_handle and var not in exchanged)
+            for var in function.params
         ]
         emitter.statements.statement(function.body)
         emitter.out.write("ret void")

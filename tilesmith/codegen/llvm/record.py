@@ -32,6 +32,7 @@ NVPTX = register_back_end(
         generate="tilesmith.codegen.llvm.nvptx:generate",
         is_device=True,
         interpreter=None,
+        default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
         intrinsic_rules="tilesmith.tir.transform.intrinsics:NVPTX_RULES",
         packages=(_LLVMLITE,),
         describe="tilesmith.codegen.llvm.nvptx:describe",

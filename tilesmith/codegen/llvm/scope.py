@@ -33,7 +33,7 @@ class Scope:
         self.in_parallel = False
         self.tasks = "1"
         self.barrier = ""
-        self.device = (1, 0)
+        self.device: tuple[int, int | str] = (1, 0)
         self.operator = ""
         self.prefetch_bytes = 0
         self.location = ""

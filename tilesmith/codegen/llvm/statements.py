@@ -129,7 +129,10 @@ class StatementEmitter(Dispatcher[None]):
         elif key == "device_type":
             scope.device = (constant_value(stmt.value) or 1, scope.device[1])
         elif key == "device_id":
-            scope.device = (scope.device[0], constant_value(stmt.value) or 0)
+            number = constant_value(stmt.value)
+            scope.device = (
+                scope.device[0], self.emit.value(stmt.value) if number is None else number
+            )  # fmt: skip
         elif key == "operator" and isinstance(stmt.value, StringImm):
             scope.operator = stmt.value.value
         else:

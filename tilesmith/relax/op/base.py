@@ -437,7 +437,7 @@ to_vdevice = define(
     schema=Schema(dst_vdevice=anything(REQUIRED)),
     evaluate=lambda attrs, x: x,
     execution=Execution.HOST,
-    host="same",
+    host="to_device",
 )
 hint_on_device = define(
     "hint_on_device",

@@ -10,7 +10,8 @@ from tilesmith.contrib.graph_executor import GraphModule
 from tilesmith.ir import IRModule
 from tilesmith.relay.backend.board_module import BoardModule, not_here
 from tilesmith.relay.backend.graph_json import memory_table
-from tilesmith.runtime.devices import Device
+from tilesmith.runtime.device_models import model_on
+from tilesmith.runtime.devices import RPC_SESS_MASK, Device
 from tilesmith.runtime.executable import Executable
 from tilesmith.support.errors import UnsupportedError
 
@@ -79,16 +80,12 @@ class ExecutorFactoryModule:
     def _on_device(self, *devices: Device) -> Any:
         if isinstance(self.lib, BoardModule):
             raise not_here()
-        for device in devices:
-            if not isinstance(device, Device) or device.device_type != 1:
-                raise UnsupportedError(
-                    f"this program was built for the CPU, it does not run on {device}",
-                    notes=(
-                        "use tilesmith.cpu(); for a session: export the library, upload it, and "
-                        "load it there",
-                    ),
-                )
-        return type(self).runner(self.lib)
+        if any(device.device_type >= RPC_SESS_MASK for device in devices):
+            raise UnsupportedError(
+                f"this program is on this machine, it does not run on {devices[0]}",
+                notes=("export the library, upload it to the session, and load it there",),
+            )
+        return type(self).runner(model_on(self.lib, devices))
 
     def __iter__(self) -> Iterator[Any]:
         """Give configuration, program and parameters: ``graph, lib, params = relay.build(…)``."""

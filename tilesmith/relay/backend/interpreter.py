@@ -97,8 +97,6 @@ class Executor:
     """Runs the functions of a module and evaluates expressions; the kinds are its subclasses."""
 
     def __init__(self, mod: IRModule, device: Device | None, target: Any) -> None:
-        if device is not None and device.device_type != 1:
-            raise UnsupportedError(f"programs run on the CPU so far, not on {device}")
         self.mod = mod
         self.device = device
         self.target = target
@@ -166,6 +164,11 @@ class Interpreter(Executor):
 
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that evaluates ``main`` of a module."""
+        if self.device is not None and self.device.device_type != 1:
+            raise UnsupportedError(
+                f"the executor 'debug' evaluates with numpy on the CPU, not on {self.device}",
+                notes=("create_executor('graph', …) and 'vm' run compiled programs there",),
+            )
         evaluation = _Evaluation(prepared(module))
         main: Any = evaluation.module["main"]
 

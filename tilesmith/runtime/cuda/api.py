@@ -38,9 +38,11 @@ _CAPABILITY = (75, 76)
 
 
 class CudaAPI(MemoryAPI):
-    """GPUs of NVIDIA."""
+    """GPUs of NVIDIA, with one kind of memory."""
 
-    device_type = DEVICE_TYPES["cuda"]
+    def __init__(self, kind: str, allocator: Callable[[int, int], Allocation]) -> None:
+        self.device_type = DEVICE_TYPES[kind]
+        self._allocator = allocator
 
     def exist(self, device_id: int) -> bool:
         """True if there is such a device, and a driver for it."""
@@ -71,7 +73,7 @@ class CudaAPI(MemoryAPI):
 
     def allocate(self, size: int, device_id: int) -> Allocation:
         """Return new memory, for the work of this thread's stream."""
-        return memory.allocate(size, device_id)
+        return self._allocator(size, device_id)
 
     def read(self, device_id: int, source: int, host: int, size: int) -> None:
         """Copy bytes of the device to the host, and wait."""
@@ -151,17 +153,7 @@ _PROPERTIES: dict[str, Callable[[int], Any]] = {
 }
 
 
-class ManagedAPI(CudaAPI):
-    """Memory whose pages move between the host and the GPUs."""
-
-    device_type = DEVICE_TYPES["cuda_managed"]
-
-    def allocate(self, size: int, device_id: int) -> Allocation:
-        """Return new managed memory."""
-        return memory.allocate_managed(size, device_id)
-
-
-class PinnedAPI(CudaAPI):
+class PinnedAPI(MemoryAPI):
     """Memory of the host that GPUs copy from and to at full speed; one device, number 0."""
 
     device_type = DEVICE_TYPES["cuda_host"]
@@ -173,6 +165,17 @@ class PinnedAPI(CudaAPI):
     def count(self) -> int:
         """Return 1 where there is a GPU."""
         return min(driver.device_count(), 1)
+
+    def problem(self) -> str:
+        """Return why there is no GPU."""
+        return driver.problem()
+
+    def require(self, device_id: int) -> None:
+        """Raise NoDeviceError if there is no GPU."""
+        driver.context_of(device_id)
+
+    def sync(self, device_id: int, stream: Any = None) -> None:
+        """Do nothing: copies within the host's memory are over when their call returns."""
 
     def allocate(self, size: int, device_id: int) -> Allocation:
         """Return new pinned memory."""
@@ -198,11 +201,7 @@ class PinnedAPI(CudaAPI):
         else:
             other.api.copy(source, target)
 
-    def attribute(self, device_id: int, name: str) -> Any:
-        """Return None: memory alone has no properties."""
-        return None
 
-
-DEVICE_APIS.register("cuda", CudaAPI())
+DEVICE_APIS.register("cuda", CudaAPI("cuda", memory.allocate))
+DEVICE_APIS.register("cuda_managed", CudaAPI("cuda_managed", memory.allocate_managed))
 DEVICE_APIS.register("cuda_host", PinnedAPI())
-DEVICE_APIS.register("cuda_managed", ManagedAPI())

@@ -27,6 +27,7 @@ from tilesmith.runtime.cuda.statuses import (
     NOT_INITIALIZED,
     OUT_OF_MEMORY,
 )
+from tilesmith.runtime.device_code import recent_launches
 from tilesmith.support.errors import (
     DeviceError,
     DeviceLostError,
@@ -225,6 +226,7 @@ def error_of(
 def lost_error(device_id: int, message: str = "") -> DeviceLostError:
     """Return the error for a use of a device whose context is lost."""
     reason = _state.lost.get(device_id, "a fault")
+    launched = ", ".join(recent_launches("cuda", device_id))
     return DeviceLostError(
         message or f"cuda({device_id}) is lost for this process: {reason}",
         notes=(
@@ -232,6 +234,7 @@ def lost_error(device_id: int, message: str = "") -> DeviceLostError:
             f"{reason}. Tensors on the host and other devices still work; start the program again",
             "an illegal access is found by running the kernel in the interpreter "
             "(tilesmith.tir.interpreter), or under compute-sanitizer",
+            *([f"kernels launched before, the last one first: {launched}"] if launched else []),
         ),
     )
 

@@ -7,7 +7,17 @@ version of a function under another symbol, SYMBOLS has it.
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_float,
+    c_int,
+    c_size_t,
+    c_ubyte,
+    c_uint,
+    c_ulonglong,
+    c_void_p,
+)
 
 _int_out = POINTER(c_int)
 _out = POINTER(c_void_p)
@@ -64,6 +74,8 @@ FUNCTIONS: dict[str, tuple[object, ...]] = {
     "cuMemPoolTrimTo": (c_void_p, c_size_t),
     "cuMemAllocFromPoolAsync": (_out, c_size_t, c_void_p, c_void_p),
     "cuMemFreeAsync": (_address, c_void_p),
+    "cuMemcpyHtoDAsync": (_address, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync": (c_void_p, _address, c_size_t, c_void_p),
     "cuMemcpyAsync": (_address, _address, c_size_t, c_void_p),
     "cuMemcpyPeerAsync": (_address, c_void_p, _address, c_void_p, c_size_t, c_void_p),
     "cuMemsetD8Async": (_address, c_ubyte, c_size_t, c_void_p),
@@ -85,6 +97,12 @@ FUNCTIONS: dict[str, tuple[object, ...]] = {
     "cuFuncGetAttribute": (_int_out, c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_int_out, c_void_p, c_int, c_size_t),
+    "cuStreamBeginCapture": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, _out),
+    "cuGraphInstantiateWithFlags": (_out, c_void_p, c_ulonglong),
+    "cuGraphLaunch": (c_void_p, c_void_p),
+    "cuGraphExecDestroy": (c_void_p,),
+    "cuGraphDestroy": (c_void_p,),
     "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuLaunchKernel": (
         c_void_p, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_void_p,
@@ -98,8 +116,11 @@ SYMBOLS = {
     "cuMemGetInfo": "cuMemGetInfo_v2",
     "cuMemAlloc": "cuMemAlloc_v2",
     "cuMemFree": "cuMemFree_v2",
+    "cuMemcpyHtoDAsync": "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync": "cuMemcpyDtoHAsync_v2",
     "cuModuleGetGlobal": "cuModuleGetGlobal_v2",
     "cuStreamDestroy": "cuStreamDestroy_v2",
     "cuEventDestroy": "cuEventDestroy_v2",
+    "cuStreamBeginCapture": "cuStreamBeginCapture_v2",
 }
 """Name → the symbol that has it in every driver since CUDA 4."""

@@ -214,25 +214,28 @@ def trim(device_id: int) -> None:
             check(found.cuMemPoolTrimTo(pool, 0), "cuMemPoolTrimTo", device_id)
 
 
+# Both wait, so that the host's memory is free for its owner: where it is not pinned, whether an
+# asynchronous copy has read or written it when the call returns depends on the machine.
+
+
 def read(device_id: int, source: int, host: int, size: int) -> None:
     """Copy bytes of a device to the host, in the order of this thread's stream; wait for it."""
-    _copy_and_wait(device_id, host, source, size, "from")
+    with Active(device_id) as found:
+        stream = streams.stream_of(device_id)
+        status = found.cuMemcpyDtoHAsync(host, source, size, stream)
+        status = status or found.cuStreamSynchronize(stream)
+    if status:
+        raise error_of(status, f"copying {size} bytes from cuda({device_id})", device_id)
 
 
 def write(device_id: int, host: int, target: int, size: int) -> None:
     """Copy bytes of the host to a device, in the order of this thread's stream; wait for it."""
-    _copy_and_wait(device_id, target, host, size, "to")
-
-
-def _copy_and_wait(device_id: int, target: int, source: int, size: int, way: str) -> None:
-    # The wait makes the host's memory free for its owner: where it is not pinned, whether an
-    # asynchronous copy has read it when the call returns depends on the machine.
     with Active(device_id) as found:
         stream = streams.stream_of(device_id)
-        status = found.cuMemcpyAsync(target, source, size, stream)
+        status = found.cuMemcpyHtoDAsync(target, host, size, stream)
         status = status or found.cuStreamSynchronize(stream)
     if status:
-        raise error_of(status, f"copying {size} bytes {way} cuda({device_id})", device_id)
+        raise error_of(status, f"copying {size} bytes to cuda({device_id})", device_id)
 
 
 def move(source: tuple[int, int], target: tuple[int, int], size: int) -> None:

@@ -7,22 +7,23 @@ Without either a range does nothing: it is a note for a profiler, and changes no
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-__all__ = ["has_nvtx", "profiler_range"]
+__all__ = ["find_functions", "has_nvtx", "profiler_range"]
 
-_LIBRARIES = ("nvToolsExt64_1.dll",) if sys.platform == "win32" else ("libnvToolsExt.so.1",)
+LIBRARIES: tuple[str, ...] = (
+    ("nvToolsExt64_1.dll",) if sys.platform == "win32" else ("libnvToolsExt.so.1",)
+)
 
 
 @contextmanager
 def profiler_range(name: str) -> Iterator[None]:
     """Give what runs in a `with` block a name on the profiler's time line."""
-    found = _functions()
+    found = find_functions()
     if found is None:
         yield
         return
@@ -36,17 +37,19 @@ def profiler_range(name: str) -> Iterator[None]:
 
 def has_nvtx() -> bool:
     """True if ranges are seen by profilers here."""
-    return _functions() is not None
+    return find_functions() is not None
 
 
 @cache
-def _functions() -> tuple[Callable[[str], Any], Callable[[], Any]] | None:
-    """Return what begins and ends a range."""
-    if importlib.util.find_spec("nvtx") is not None:
+def find_functions() -> tuple[Callable[[str], Any], Callable[[], Any]] | None:
+    """Return what begins and ends a range; None if there is nothing here that does."""
+    try:
         import nvtx
-
+    except ImportError:
+        pass
+    else:
         return nvtx.push_range, nvtx.pop_range
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         try:
             return _of_library(ctypes.CDLL(name))
         except OSError:

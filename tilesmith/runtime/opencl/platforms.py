@@ -75,12 +75,17 @@ def _find() -> tuple[list[Any], str]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         return [], f"there is no OpenCL platform here: install a driver, or PoCL ({_text(error)})"
-    found = [one for platform in platforms for one in platform.get_devices()]
+    found, broken = [], ""
+    for platform in platforms:
+        try:
+            found += platform.get_devices()
+        except cl.Error as error:  # a broken driver; the others still work
+            broken += f"; '{platform.name}' answers {_text(error)}"
     kinds = [cl.device_type.GPU, cl.device_type.CPU]
     ranks = [next((n for n, kind in enumerate(kinds) if one.type & kind), 9) for one in found]
     found = [one for _, _, one in sorted(zip(ranks, range(len(found)), found, strict=True))]
     if not found:
-        return [], "the OpenCL platforms here have no device"
+        return [], f"the OpenCL platforms here have no device{broken}"
     wanted = knobs.opencl_device.lower()
     chosen = [one for one in found if wanted in f"{one.platform.name} {one.name}".lower()]
     if not chosen:
@@ -136,15 +141,16 @@ def queue(device_id: int) -> Any:
     """Return the `pyopencl.CommandQueue` of this thread for a device: the one that
     `set_raw_stream` chose, or the device's own.
     """
-    stream = current_stream(OPENCL, device_id)
-    if stream:
-        return queue_of(device_id, stream)
-    own = context(device_id)
+    return queue_of(device_id, current_stream(OPENCL, device_id))
+
+
+def _own_queue(device_id: int) -> Any:
+    owner = context(device_id)
     made = _state.queues.get(device_id)
     if made is None:
         with _lock:
             if device_id not in _state.queues:
-                _state.queues[device_id] = _new_queue(own, device_id)
+                _state.queues[device_id] = _new_queue(owner, device_id)
             made = _state.queues[device_id]
     return made
 
@@ -176,11 +182,7 @@ def queue_of(device_id: int, stream: Any) -> Any:
     """Return the queue of a number that `create_queue` gave; of 0, the device's own."""
     number = _number(stream)
     if not number:
-        before = set_current_stream(OPENCL, device_id, 0)
-        try:
-            return queue(device_id)
-        finally:
-            set_current_stream(OPENCL, device_id, before)
+        return _own_queue(device_id)
     owner, found = _state.streams.get(number, (-1, None))
     if owner != device_id:
         raise DeviceError(

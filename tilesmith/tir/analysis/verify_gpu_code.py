@@ -48,8 +48,8 @@ _ADVICE = {
     "max_thread_z": "split the loop that is bound to threadIdx.z, or bind it to another axis",
     "max_vthread": "split the loop of virtual threads",
     "max_kernels": "fuse the loops of the kernels, or make several functions",
-    "max_shared_memory_per_block": "make the tiles in shared memory smaller, or keep fewer stages of "
-    "a pipeline in flight",
+    "max_shared_memory_per_block": "make the tiles in shared memory smaller, or keep fewer stages "
+    "of a pipeline in flight",
     "max_local_memory_per_block": "make the tiles in registers smaller, or use more threads",
     "max_vector_bytes": "vectorize a shorter loop: 16 bytes are one access of a GPU",
 }

@@ -53,7 +53,9 @@ def launched_thread(stmt: Stmt) -> IterVar | None:
 
 def launches_threads(func: PrimFunc) -> bool:
     """Return whether a function launches threads of a device."""
-    return any(isinstance(node, Stmt) and launched_thread(node) is not None for node in walk(func.body))
+    return any(
+        isinstance(node, Stmt) and launched_thread(node) is not None for node in walk(func.body)
+    )
 
 
 def is_kernel_program(func: PrimFunc) -> bool:

@@ -332,10 +332,12 @@ def element_of(arg: PrimExpr) -> DataType:
 
 
 def fragment_kind(arg: PrimExpr) -> str:
+    """Return which matrix a fragment holds: "matrix_a", "matrix_b" or "accumulator"."""
     return str(getattr(arg, "storage_scope", "")).rpartition(".")[2]
 
 
 def matrix_shape(kind: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return rows and columns of a matrix of a product of the shape (m, n, k)."""
     m, n, k = shape
     return {"matrix_a": (m, k), "matrix_b": (k, n)}.get(kind, (m, n))
 

@@ -36,7 +36,7 @@ from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
-from tilesmith.tir.interpreter.lockstep import matrices  # noqa: F401 - rules
+from tilesmith.tir.interpreter.lockstep import matrices
 from tilesmith.tir.interpreter.lockstep.expressions import LockstepExpressions
 from tilesmith.tir.interpreter.lockstep.memory import Memory
 from tilesmith.tir.interpreter.lockstep.observers import BlockAccess, Launch, Observer, Site
@@ -92,7 +92,8 @@ def run_kernels(
         granules = _granules(func)
         statements = LockstepStatements(expressions, options, name, granules)
         binders = [
-            bind_parameter(uniform, param, func.buffer_map.get(param), name) for param in func.params
+            bind_parameter(uniform, param, func.buffer_map.get(param), name)
+            for param in func.params
         ]
         body = statements.visit(func.body)
         env: Environment = [None] * uniform.frame.size
@@ -114,7 +115,9 @@ def run_kernels(
             pass  # what the function returns is no matter here
         for original, copy in copied:
             original[...] = copy
-    return LockstepResult(tuple(state.findings.values()), tuple(state.launches), tuple(state.cut_kernels))
+    return LockstepResult(
+        tuple(state.findings.values()), tuple(state.launches), tuple(state.cut_kernels)
+    )
 
 
 def _place(

@@ -115,7 +115,9 @@ class BufferAccesses:
 
     # Places.
 
-    def target(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Callable[[Environment, Site], Target]:
+    def target(
+        self, buffer: Buffer, indices: Sequence[PrimExpr]
+    ) -> Callable[[Environment, Site], Target]:
         """Return the closure of the elements that an access means."""
         compiler = self.compiler
         values = [compiler.visit(index) for index in indices]
@@ -181,7 +183,9 @@ class BufferAccesses:
             load = arg.args[0]
             find = self.target(load.buffer, _first_lanes(load.indices))
             nbytes = element_type(load.buffer.dtype).itemsize
-            site = compiler.site("address", load.buffer.name, self.space(load.buffer.data), load.span)
+            site = compiler.site(
+                "address", load.buffer.name, self.space(load.buffer.data), load.span
+            )
 
             def address(env: Environment) -> Place:
                 found = find(env, site)
@@ -200,7 +204,9 @@ class BufferAccesses:
         makes what was never written no error; ``State.last_defined`` tells the store."""
         buffer = node.buffer
         if node.predicate is not None:
-            raise UnsupportedError("threads in lockstep do not run loads with predicates", span=node.span)
+            raise UnsupportedError(
+                "threads in lockstep do not run loads with predicates", span=node.span
+            )
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find, size = self.target(buffer, node.indices), kind.itemsize
         site = self.compiler.site("read", buffer.name, space, node.span)
@@ -250,13 +256,17 @@ class BufferAccesses:
             else:
                 put(memory, kind, position, group, value)
             if defined is not None:
-                memory.written(where_of(memory, position, size, group), _flags(defined, position, size, memory))
+                memory.written(
+                    where_of(memory, position, size, group), _flags(defined, position, size, memory)
+                )
             elif not memory.is_defined:
                 memory.written(where_of(memory, position, size, group))
 
         return store
 
-    def deferred(self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any) -> Callable[..., None]:
+    def deferred(
+        self, buffer: Buffer, indices: Sequence[PrimExpr], span: Any
+    ) -> Callable[..., None]:
         """Return ``begin(env, value)`` for a store that arrives when the program waits for it."""
         space, kind = self.space(buffer.data), element_type(buffer.dtype)
         find = self.target(buffer, indices)
@@ -267,7 +277,9 @@ class BufferAccesses:
             memory, position, _ = find(env, site)
             position = numpy.broadcast_to(position, numpy.shape(position) or (group.count,))
             value = numpy.broadcast_to(value, position.shape)
-            env[CONTEXT_SLOT].copies.begin(env, site, memory, group.ids, position, value.copy(), kind)
+            env[CONTEXT_SLOT].copies.begin(
+                env, site, memory, group.ids, position, value.copy(), kind
+            )
 
         return begin
 
@@ -305,12 +317,14 @@ def note_undefined(
     flat = numpy.broadcast_to(flags, numpy.shape(flags) or (1,)).reshape(-1)
     first = int(numpy.argmin(flat))
     thread = int(group.ids[first * group.count // flat.size])
-    positions = numpy.broadcast_to(position, flags.shape if numpy.size(position) != flags.size else numpy.shape(position)).reshape(-1)
+    positions = numpy.broadcast_to(
+        position, flags.shape if numpy.size(position) != flags.size else numpy.shape(position)
+    ).reshape(-1)
     element = int(positions[first * positions.size // flat.size])
     state.find(
         "undefined read",
-        f"thread {state.thread_text(thread)} reads {memory.name}[{element}] ({memory.space}), which "
-        "was never written",
+        f"thread {state.thread_text(thread)} reads {memory.name}[{element}] ({memory.space}), "
+        "which was never written",
         site,
     )
 
@@ -318,7 +332,11 @@ def note_undefined(
 def _flags(defined: Any, position: Any, size: int, memory: Memory) -> Any:
     """Return flags of elements as flags of the granules of the memory that they are stored in."""
     if memory.space in ("local", "warp"):
-        return defined if numpy.shape(defined) == numpy.shape(position) or numpy.ndim(position) == 0 else defined.all()
+        return (
+            defined
+            if numpy.shape(defined) == numpy.shape(position) or numpy.ndim(position) == 0
+            else defined.all()
+        )
     wanted = granules(position, size, memory.granule).shape
     return defined if numpy.shape(defined) == wanted else bool(numpy.all(defined))
 
@@ -331,7 +349,9 @@ def _chosen(value: Any, chosen: Any, count: int) -> Any:
 
 def _equal(one: Any, other: Any) -> Any:
     found = (one == other) | ((one != one) & (other != other))
-    return numpy.broadcast_to(found, numpy.shape(one)) if numpy.ndim(one) else numpy.atleast_1d(found)
+    return (
+        numpy.broadcast_to(found, numpy.shape(one)) if numpy.ndim(one) else numpy.atleast_1d(found)
+    )
 
 
 def _outside(
@@ -352,8 +372,8 @@ def _outside(
     verb = "writes" if site.kind == "write" else "reads"
     state.find(
         "out of bounds",
-        f"thread {state.thread_text(thread)} {verb} {buffer.name} at index {shown} of a dimension of "
-        f"{size} (shape {tuple(shape)})",
+        f"thread {state.thread_text(thread)} {verb} {buffer.name} at index {shown} of a dimension "
+        f"of {size} (shape {tuple(shape)})",
         site,
     )
     return ~wrong if inside is None else inside & ~wrong

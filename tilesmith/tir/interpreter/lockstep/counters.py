@@ -216,7 +216,9 @@ class KernelCounters(Observer):
             found = self.costs[key] = measure(access.threads, relative, access.nbytes, warp_size)
         return found
 
-    def branched(self, site: Site, taken: numpy.ndarray, warps: numpy.ndarray, weight: float) -> None:
+    def branched(
+        self, site: Site, taken: numpy.ndarray, warps: numpy.ndarray, weight: float
+    ) -> None:
         """Count the warps whose threads take both sides of a branch."""
         known = self.kernels[-1].branches
         counts = known.get(site.number)

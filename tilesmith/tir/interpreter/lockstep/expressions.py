@@ -40,7 +40,7 @@ from tilesmith.tir.interpreter.expressions import ExpressionCompiler
 from tilesmith.tir.interpreter.frame import CONTEXT_SLOT, THREAD_SLOT
 from tilesmith.tir.interpreter.lockstep.accesses import BufferAccesses
 from tilesmith.tir.interpreter.lockstep.observers import Site
-from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES, shuffle
+from tilesmith.tir.interpreter.lockstep.rules import CALL_RULES, TRANSPARENT, shuffle
 from tilesmith.tir.interpreter.operators import OPERATORS, c_function
 from tilesmith.tir.interpreter.values import Environment, Evaluate, convert_value, element_type
 from tilesmith.tir.stmt import BufferStore
@@ -95,7 +95,7 @@ class LockstepExpressions(Dispatcher[Evaluate]):
         for node in walk(expr):
             if isinstance(node, BufferLoad) or (isinstance(node, Var) and node in self.varying):
                 found = True
-            elif isinstance(node, Call) and (node.op.name in CALL_RULES or is_call(node, "tir.call_extern", "tir.call_pure_extern")):
+            elif isinstance(node, Call) and _may_differ(node):
                 found = True
             elif isinstance(node, Var) and node.dtype.is_handle:
                 found = True
@@ -153,7 +153,9 @@ class LockstepExpressions(Dispatcher[Evaluate]):
     def number(self, node: PrimExpr) -> Evaluate:
         """Return the closure of a value that has to be the same in all threads."""
         if self.differs(node):
-            raise UnsupportedError(f"'{node}' has to be the same in all threads", span=getattr(node, "span", None))
+            raise UnsupportedError(
+                f"'{node}' has to be the same in all threads", span=getattr(node, "span", None)
+            )
         return self.uniform.visit(node)
 
     def array(self, node: PrimExpr) -> Evaluate:
@@ -176,7 +178,8 @@ class LockstepExpressions(Dispatcher[Evaluate]):
 
     def visit_default(self, node: Any) -> Evaluate:
         raise UnsupportedError(
-            f"threads in lockstep do not run {type(node).__name__}", span=getattr(node, "span", None)
+            f"threads in lockstep do not run {type(node).__name__}",
+            span=getattr(node, "span", None),
         )
 
     def visit_Var(self, node: Var) -> Evaluate:
@@ -204,7 +207,11 @@ class LockstepExpressions(Dispatcher[Evaluate]):
 
         def cast(env: Environment) -> Any:
             found = value(env)
-            return convert(found) if found.ndim == 1 else convert(found.reshape(-1)).reshape(found.shape)
+            return (
+                convert(found)
+                if found.ndim == 1
+                else convert(found.reshape(-1)).reshape(found.shape)
+            )
 
         return cast
 
@@ -325,7 +332,8 @@ class LockstepExpressions(Dispatcher[Evaluate]):
         if make is None:
             shown = name if args is node.args else node.args[0].value  # type: ignore[attr-defined]
             raise UnsupportedError(
-                f"threads in lockstep do not run the operator '{shown}'", span=getattr(node, "span", None)
+                f"threads in lockstep do not run the operator '{shown}'",
+                span=getattr(node, "span", None),
             )
         dtypes = tuple([_widened(arg.dtype) for arg in args])
         function: Callable[..., Any] = make(_widened(node.dtype), dtypes)
@@ -339,6 +347,14 @@ class LockstepExpressions(Dispatcher[Evaluate]):
     def state_slot(self) -> int:
         """Return the slot of the state of the run."""
         return CONTEXT_SLOT
+
+
+def _may_differ(call: Call) -> bool:
+    """Return whether a call may have another value in each thread, whatever its arguments."""
+    name = call.op.name if hasattr(call.op, "name") else ""
+    if is_call(call, "tir.call_extern", "tir.call_pure_extern"):
+        return True
+    return name in CALL_RULES and name not in TRANSPARENT
 
 
 def _column(value: Any, lanes: int) -> Any:

@@ -54,8 +54,8 @@ def whole_warps(env: Environment, site: Any) -> Any:
     if (counts[warps] != wanted).any():
         state.find(
             "divergent barrier",
-            f"only {int(counts[warps].min())} threads of a warp reach {site.name}, which a warp does "
-            "together",
+            f"only {int(counts[warps].min())} threads of a warp reach {site.name}, which a warp "
+            "does together",
             site,
         )
         return warps[counts[warps] == wanted]
@@ -123,9 +123,11 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
             return
         group = _of_warps(env, warps)
         memory, offset = pointer(env)
-        start = numpy.broadcast_to(numpy.asarray(offset) // kind.itemsize, (env[THREAD_SLOT].count,))
+        start = numpy.broadcast_to(
+            numpy.asarray(offset) // kind.itemsize, (env[THREAD_SLOT].count,)
+        )
         first = start[numpy.searchsorted(env[THREAD_SLOT].warps_of, warps)]
-        inside = (numpy.arange(rows)[:, None] * steps[0] + numpy.arange(columns) * steps[1])
+        inside = numpy.arange(rows)[:, None] * steps[0] + numpy.arange(columns) * steps[1]
         place = first[:, None, None] + inside  # by warp, row and column
         view = fragment.view(env, rows, columns)
         lanes = place if is_row_major else place.transpose(0, 2, 1)
@@ -136,7 +138,13 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
             after = memory.elements(kind)[position]
             memory.written(granules(position, kind.itemsize, memory.granule))
             env[CONTEXT_SLOT].accessed(
-                site, memory, group, position, kind.itemsize, True, (before == after, after == after)
+                site,
+                memory,
+                group,
+                position,
+                kind.itemsize,
+                True,
+                (before == after, after == after),
             )
         else:
             _checked_read(env, site, memory, group, position, kind.itemsize)
@@ -207,7 +215,9 @@ def _count(env: Environment, operations: float) -> None:
 class _Registers:
     """Registers of each thread from an index on."""
 
-    def __init__(self, compiler: Any, call: Call, arg: int, index: int, dtype: DataType, count: int) -> None:
+    def __init__(
+        self, compiler: Any, call: Call, arg: int, index: int, dtype: DataType, count: int
+    ) -> None:
         self.pointer = compiler.accesses.pointer(call.args[arg])
         self.number = compiler.visit(call.args[index])
         self.size = pointed(call, arg, dtype)
@@ -304,7 +314,9 @@ def _ptx_ldmatrix(compiler: Any, call: Call, span: Any) -> Run:
             rows = rows.transpose(0, 1, 3, 2)
         lane = numpy.arange(WARP)
         found = rows[:, :, lane // 4, :]
-        pairs = numpy.stack([found[:, :, lane, lane % 4 * 2], found[:, :, lane, lane % 4 * 2 + 1]], -1)
+        pairs = numpy.stack(
+            [found[:, :, lane, lane % 4 * 2], found[:, :, lane, lane % 4 * 2 + 1]], -1
+        )
         values = pairs.transpose(0, 2, 1, 3).reshape(len(warps) * WARP, 2 * count)
         registers.put(env, numpy.ascontiguousarray(values).view(registers.kind))
 

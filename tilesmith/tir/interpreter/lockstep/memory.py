@@ -164,7 +164,9 @@ class Shadow:
                 return again, "writes"
         return bad, what
 
-    def partner(self, where: int, thread: int, what: str, clock: Clock) -> tuple[int | None, int | None, int]:
+    def partner(
+        self, where: int, thread: int, what: str, clock: Clock
+    ) -> tuple[int | None, int | None, int]:
         """Return the other access of a race: its thread (None for one of another block), its block
         (None for the present one) and its site."""
         records = self.writes if what == "writes" else self.reads
@@ -228,7 +230,14 @@ class Memory:
         array = numpy.empty(shape, kind)
         array.fill(poison(dtype.element))
         data = array.view(numpy.uint8) if space in ("shared", "global") else array
-        found = cls(name, space, dtype, data, granule if space in ("shared", "global") else kind.itemsize, False)
+        found = cls(
+            name,
+            space,
+            dtype,
+            data,
+            granule if space in ("shared", "global") else kind.itemsize,
+            False,
+        )
         size = (data.nbytes // found.granule,) if data.ndim == 1 else shape
         found.defined = numpy.zeros(size, numpy.bool_)
         return found

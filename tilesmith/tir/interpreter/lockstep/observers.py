@@ -89,7 +89,9 @@ class Observer:
     def accessed(self, access: BlockAccess) -> None:
         """Handle an access of shared or global memory."""
 
-    def branched(self, site: Site, taken: numpy.ndarray, warps: numpy.ndarray, weight: float) -> None:
+    def branched(
+        self, site: Site, taken: numpy.ndarray, warps: numpy.ndarray, weight: float
+    ) -> None:
         """Handle a branch on a value that differs between threads."""
 
     def waited(self, site: Site, weight: float) -> None:

@@ -22,10 +22,12 @@ from tilesmith.tir.interpreter.lockstep.copies import PTX_QUEUE
 from tilesmith.tir.interpreter.lockstep.state import Group, State
 from tilesmith.tir.interpreter.values import Environment, Evaluate, element_type
 
-__all__ = ["CALL_RULES", "STATEMENT_RULES", "shuffle"]
+__all__ = ["CALL_RULES", "STATEMENT_RULES", "TRANSPARENT", "shuffle"]
 
 CALL_RULES: OperatorRules[Callable[..., Evaluate]] = OperatorRules()
 STATEMENT_RULES: OperatorRules[Callable[..., Callable[[Environment], None]]] = OperatorRules()
+TRANSPARENT = ("tir.if_then_else", "tir.likely", "tir.assume")
+"""Calls that are the same in all threads where their arguments are."""
 handles, handles_statement = CALL_RULES.handles, STATEMENT_RULES.handles
 
 
@@ -65,7 +67,9 @@ def _shuffle(compiler: Any, call: Call) -> Evaluate:
 def shuffle(compiler: Any, call: Call, name: str, args: Any) -> Evaluate:
     """Return the closure of an exchange within warps: (mask, value, number, width); raise
     UnsupportedError for an unknown name."""
-    source = _SOURCES.get(name.removeprefix("tvm_warp_shuffle").removeprefix("__shfl").removesuffix("_sync"))
+    source = _SOURCES.get(
+        name.removeprefix("tvm_warp_shuffle").removeprefix("__shfl").removesuffix("_sync")
+    )
     if source is None:
         raise UnsupportedError(f"threads in lockstep do not run '{name}'")
     mask, value, given = [compiler.array(arg) for arg in args[:3]]
@@ -91,8 +95,8 @@ def shuffle(compiler: Any, call: Call, name: str, args: Any) -> Evaluate:
             why = "its mask does not name" if active[first] else "does not run this shuffle"
             state.find(
                 "shuffle mask",
-                f"thread {thread} reads lane {int(partner[first]) % group.warp_size} by {name}, which "
-                f"{why}",
+                f"thread {thread} reads lane {int(partner[first]) % group.warp_size} by {name}, "
+                f"which {why}",
                 site,
             )
         return values[place]
@@ -105,7 +109,9 @@ def _activemask(compiler: Any, call: Call) -> Evaluate:
     def compute(env: Environment) -> Any:
         group: Group = env[THREAD_SLOT]
         bits = numpy.zeros(int(group.warps_of.max()) + 1, numpy.uint32)
-        numpy.bitwise_or.at(bits, group.warps_of, numpy.uint32(1) << group.lanes_of.astype(numpy.uint32))
+        numpy.bitwise_or.at(
+            bits, group.warps_of, numpy.uint32(1) << group.lanes_of.astype(numpy.uint32)
+        )
         return bits[group.warps_of]
 
     return compute
@@ -119,7 +125,9 @@ def _storage_sync(compiler: Any, call: Call, span: Any) -> Callable[[Environment
     scope = str(call.args[0].value)  # type: ignore[attr-defined]
     site = compiler.site("barrier", scope, "shared", span, f'T.tvm_storage_sync("{scope}")')
     if scope == "global":
-        raise UnsupportedError("threads in lockstep run block by block: no barrier of the grid", span=span)
+        raise UnsupportedError(
+            "threads in lockstep run block by block: no barrier of the grid", span=span
+        )
 
     def wait(env: Environment) -> None:
         group: Group = env[THREAD_SLOT]
@@ -193,21 +201,31 @@ def _cp_async(compiler: Any, call: Call, span: Any) -> Callable[[Environment], N
         target, origin = to(env), source(env)
         target_at = _bytes_of(target, offset(env) * sizes[0], group)
         origin_at = _bytes_of(origin, start(env) * sizes[1], group)
-        taken = numpy.ones(group.count, numpy.bool_) if predicate is None else predicate(env).astype(bool)
+        taken = (
+            numpy.ones(group.count, numpy.bool_)
+            if predicate is None
+            else predicate(env).astype(bool)
+        )
         data = numpy.zeros((group.count, nbytes), numpy.uint8)
         lanes = numpy.arange(nbytes)
         chosen = numpy.flatnonzero(taken)
-        chosen = chosen[_within(state, read, origin.memory, origin_at[chosen], nbytes, group, chosen)]
+        chosen = chosen[
+            _within(state, read, origin.memory, origin_at[chosen], nbytes, group, chosen)
+        ]
         if len(chosen):
             at = origin_at[chosen][:, None] + lanes
             data[chosen] = origin.memory.elements(numpy.dtype("u1"))[at]
             part = group if len(chosen) == group.count else group.part(chosen)
             state.accessed(read, origin.memory, part, at, 1, False, is_async=True)
-        fits = _within(state, write, target.memory, target_at, nbytes, group, numpy.arange(group.count))
+        fits = _within(
+            state, write, target.memory, target_at, nbytes, group, numpy.arange(group.count)
+        )
         part = group if fits.all() else group.part(numpy.flatnonzero(fits))
         where = target_at[fits][:, None] + lanes
         inner = env if part is group else [*env[:THREAD_SLOT], part, *env[THREAD_SLOT + 1 :]]
-        state.copies.begin(inner, write, target.memory, part.ids, where, data[fits], numpy.dtype("u1"))
+        state.copies.begin(
+            inner, write, target.memory, part.ids, where, data[fits], numpy.dtype("u1")
+        )
 
     return begin
 
@@ -233,8 +251,8 @@ def _within(
         thread = state.thread_text(int(group.ids[which[first]]))
         state.find(
             "out of bounds",
-            f"thread {thread} copies {nbytes} bytes at byte {int(at[first])} of {memory.name}, which "
-            f"has {memory.nbytes}",
+            f"thread {thread} copies {nbytes} bytes at byte {int(at[first])} of {memory.name}, "
+            f"which has {memory.nbytes}",
             site,
         )
     return inside
@@ -249,5 +267,3 @@ def _name(arg: Any) -> str:
         inner = arg.args[0] if isinstance(arg.args[0], BufferLoad) else arg.args[1]
         return str(getattr(getattr(inner, "buffer", inner), "name", inner))
     return str(getattr(arg, "name", arg))
-
-

@@ -19,7 +19,7 @@ ERRORS: dict[str, type[TilesmithError]] = {"out of bounds": OutOfBoundsError}
 """The error of a kind of finding; ExecutionError for all others."""
 
 ADVICE = {
-    "race": "put T.tvm_storage_sync(\"shared\") between the two, or let each element be accessed "
+    "race": 'put T.tvm_storage_sync("shared") between the two, or let each element be accessed '
     "by one thread (ThreadSync inserts the barriers of scheduled programs)",
     "race across blocks": "blocks run in any order and cannot wait for each other: let each block "
     "write its own part, use atomic operations, or make two kernels of it",
@@ -28,8 +28,8 @@ ADVICE = {
     "of the tiles",
     "divergent barrier": "all threads of the block have to get there: move the barrier out of the "
     "branch or loop",
-    "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), then "
-    'T.tvm_storage_sync("shared") if other threads read it',
+    "missing wait": "wait for the copy first: T.ptx_wait_group(0) (or async_wait_queue_scope), "
+    'then T.tvm_storage_sync("shared") if other threads read it',
     "shuffle mask": "the mask has to name every lane that is read, and these lanes have to run the "
     "same shuffle: use 0xffffffff outside of branches",
 }
@@ -157,9 +157,7 @@ class State:
         self.is_partial |= len(self.launch.blocks_run) < grid[0] * grid[1] * grid[2]
         self.launch, self.threads, self.weight = None, 1, 1.0
 
-    def find(
-        self, kind: str, message: str, site: Site | None, other: Site | None = None
-    ) -> None:
+    def find(self, kind: str, message: str, site: Site | None, other: Site | None = None) -> None:
         """Record a finding, once for each kind and place; raise it if the run is to stop there."""
         key = (kind, None if site is None else site.number)
         known = self.findings.get(key)
@@ -192,7 +190,9 @@ class State:
         ids = group.ids
         position = numpy.asarray(position)
         if position.ndim < 2:
-            position = numpy.broadcast_to(position, (group.count,)) if position.ndim == 0 else position
+            position = (
+                numpy.broadcast_to(position, (group.count,)) if position.ndim == 0 else position
+            )
             lanes = 1
         else:
             lanes = position.shape[1]
@@ -261,7 +261,12 @@ class State:
             coordinates = "another block"
             if launch is not None and block is not None and block < len(launch.blocks_run):
                 coordinates = f"the block {launch.blocks_run[block]}"
-            self.find("race across blocks", f"{text}, and {coordinates} {what} it in the same kernel", site, where_other)
+            self.find(
+                "race across blocks",
+                f"{text}, and {coordinates} {what} it in the same kernel",
+                site,
+                where_other,
+            )
             return
         self.find(
             "race", f"{text}, thread {self.thread_text(other, False)} {what} it, and no barrier "

@@ -76,7 +76,8 @@ class LockstepStatements(Dispatcher[Run]):
 
     def visit_default(self, node: Any) -> Run:
         raise UnsupportedError(
-            f"threads in lockstep do not run {type(node).__name__}", span=getattr(node, "span", None)
+            f"threads in lockstep do not run {type(node).__name__}",
+            span=getattr(node, "span", None),
         )
 
     def visit_SeqStmt(self, node: SeqStmt) -> Run:
@@ -105,7 +106,9 @@ class LockstepStatements(Dispatcher[Run]):
             return choose
         return self._divergent(node, condition, then_case, else_case)
 
-    def _divergent(self, node: Any, condition: Evaluate, then_case: Run, else_case: Run | None) -> Run:
+    def _divergent(
+        self, node: Any, condition: Evaluate, then_case: Run, else_case: Run | None
+    ) -> Run:
         narrow = self.expressions.narrowed()
         text = f"if {describe(node.condition)}" if hasattr(node, "condition") else "block predicate"
         site = self.expressions.site("branch", "if", "", getattr(node, "span", None), text)
@@ -391,7 +394,10 @@ class LockstepStatements(Dispatcher[Run]):
             closure = self.expressions.visit(value)
             bound.append((iterator.var, differs, closure))
         slots = [(self.expressions.bind(var, differs), closure) for var, differs, closure in bound]
-        predicate, varies = self.expressions.visit(node.predicate), self.expressions.differs(node.predicate)
+        predicate, varies = (
+            self.expressions.visit(node.predicate),
+            self.expressions.differs(node.predicate),
+        )
         body = self.visit(block)
         guarded = self._divergent(block, predicate, body, None) if varies else None
         for var, differs, _ in reversed(bound):
@@ -415,8 +421,12 @@ class LockstepStatements(Dispatcher[Run]):
         for iterator in node.iter_vars:
             if iterator.iter_type == IterVarType.CommReduce and iterator.dom is not None:
                 if self.expressions.differs(iterator.var):
-                    raise UnsupportedError("a reduction over threads is not lowered", span=node.span)
-                firsts.append((self.frame.slot(iterator.var), self.expressions.number(iterator.dom.min)))
+                    raise UnsupportedError(
+                        "a reduction over threads is not lowered", span=node.span
+                    )
+                firsts.append(
+                    (self.frame.slot(iterator.var), self.expressions.number(iterator.dom.min))
+                )
 
         def run(env: Environment) -> None:
             for place in placers:
@@ -437,7 +447,9 @@ class LockstepStatements(Dispatcher[Run]):
         if rule is not None:
             return rule(self.expressions, call, node.span)
         if not self.in_kernel:
-            raise UnsupportedError(f"'{call.op.name}' outside of kernels is not run", span=node.span)
+            raise UnsupportedError(
+                f"'{call.op.name}' outside of kernels is not run", span=node.span
+            )
         value = self.expressions.visit(call)
 
         def run(env: Environment) -> None:
@@ -447,10 +459,16 @@ class LockstepStatements(Dispatcher[Run]):
 
     def visit_BufferStore(self, node: BufferStore) -> Run:
         if node.predicate is not None:
-            raise UnsupportedError("threads in lockstep do not run stores with predicates", span=node.span)
+            raise UnsupportedError(
+                "threads in lockstep do not run stores with predicates", span=node.span
+            )
         expressions = self.expressions
         is_copy = isinstance(node.value, BufferLoad)
-        value = expressions.accesses.load(node.value, True) if is_copy else expressions.visit(node.value)  # type: ignore[arg-type]
+        value = (
+            expressions.accesses.load(node.value, True)
+            if is_copy
+            else expressions.visit(node.value)
+        )  # type: ignore[arg-type]
         is_row = not expressions.differs(node.value) and node.value.dtype.lanes > 1
         if self.is_async:
             begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)
@@ -488,7 +506,9 @@ class LockstepStatements(Dispatcher[Run]):
             return commit
         inner = node.body
         if not isinstance(inner, AttrStmt) or inner.attr_key != "async_wait_inflight_count":
-            raise UnsupportedError("async_wait_queue_scope without async_wait_inflight_count", span=node.span)
+            raise UnsupportedError(
+                "async_wait_queue_scope without async_wait_inflight_count", span=node.span
+            )
         pending, rest = self.expressions.visit(inner.value), self.visit(inner.body)
 
         def wait(env: Environment) -> None:

@@ -77,6 +77,8 @@ C_PACKED_FUNC = 1  # of the calling conventions, as an attribute
 # Type indices of tvm-ffi's values.
 NONE, INT, BOOL, FLOAT, OPAQUE, DLTENSOR, TENSOR = 0, 1, 2, 3, 4, 7, 70
 HOST = 1
+ANY_DEVICE = "tir.any_device"
+"""The attribute of functions that read only the sizes of tensors, which may be on any device."""
 _SHARED_MEMORY = {2: (13,)}  # kernels of CUDA reach managed memory
 OBJECT_HEADER_BYTES = 24  # what stands before the DLTensor in a tensor object
 
@@ -278,6 +280,8 @@ class _Wrapper:
         """Check the device of a tensor: its type and, besides the host, its number, which is that
         of the first tensor.
         """
+        if self.func.attrs.get(ANY_DEVICE):
+            return
         device = get(StructField.ARRAY_DEVICE_TYPE, "int32")
         name = type_name(self.device_type)
         if self.device_type == HOST:

@@ -10,10 +10,14 @@ An offset of a buffer becomes part of the index.
 
 from __future__ import annotations
 
-from tilesmith.ir import Broadcast, FloorMod, IntImm, PrimExpr, Ramp, Var, const
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilesmith.ir import Broadcast, FloorDiv, FloorMod, IntImm, PrimExpr, Ramp, Var, const
 from tilesmith.ir.operators import cast, is_const
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.queries import nodes
+from tilesmith.ir.structural import structural_equal
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.redirection import AccessRedirection
@@ -67,6 +71,9 @@ def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExp
                 stride = stride.astype(base.dtype)
             return [*outer, Ramp(base, stride, last.lanes)]
     if not buffer.axis_separators:
+        joined = None if buffer.strides else joined_digits(indices, buffer.shape)
+        if joined is not None:
+            return [buffer.elem_offset + _row_major(*joined)]
         return buffer.offset_of(indices)
     bounds = [0, *buffer.axis_separators, len(indices)]
     flat = []
@@ -76,6 +83,58 @@ def _flat_indices(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> list[PrimExp
             offset = offset * size + index
         flat.append(offset)
     return flat
+
+
+def _row_major(indices: Sequence[PrimExpr], sizes: Sequence[PrimExpr]) -> PrimExpr:
+    offset = indices[0]
+    for index, size in zip(indices[1:], sizes[1:]):
+        offset = offset * size + index
+    return offset
+
+
+class _Digit(NamedTuple):
+    """``whole % modulus // divisor``; modulus 0: no remainder is taken."""
+
+    whole: PrimExpr
+    modulus: int
+    divisor: int
+
+
+def _digit(index: PrimExpr) -> _Digit:
+    divisor = 1
+    if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 0:
+        divisor, index = int(index.b.value), index.a
+    if isinstance(index, FloorMod) and isinstance(index.b, IntImm) and index.b.value > 0:
+        return _Digit(index.a, int(index.b.value), divisor)
+    return _Digit(index, 0, divisor)
+
+
+def joined_digits(
+    indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]
+) -> tuple[list[PrimExpr], list[PrimExpr]] | None:
+    """Join neighbouring indices that are digits of one number, as ``i // 8, i % 8`` of ``i`` in a
+    buffer of 8 columns; return the fewer indices and sizes, None where nothing is joined.
+
+    Later, when the number is a sum of loop variables whose parts are divided on their own, nothing
+    shows that the digits belong together.
+    """
+    if not any(isinstance(index, FloorMod | FloorDiv) for index in indices[1:]):
+        return None
+    found, sizes = [indices[0]], [shape[0]]
+    for index, size in zip(indices[1:], shape[1:]):
+        high, low = _digit(found[-1]), _digit(index)
+        if (
+            isinstance(size, IntImm) and low.modulus and low.modulus == high.divisor
+            and high.divisor == low.divisor * size.value and high.modulus % high.divisor == 0
+            and structural_equal(high.whole, low.whole)
+        ):  # fmt: skip
+            whole = high.whole % high.modulus if high.modulus else high.whole
+            found[-1] = whole // low.divisor if low.divisor > 1 else whole
+            sizes[-1] = sizes[-1] * size
+        else:
+            found.append(index)
+            sizes.append(size)
+    return None if len(found) == len(indices) else (found, sizes)
 
 
 def _divides_by_sizes(index: PrimExpr) -> bool:

@@ -53,6 +53,7 @@ from tilesmith.ir.visitor import Rewriter
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.expr import BufferLoad, IterVar
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import loads, stores, uses_variable
 from tilesmith.tir.register_operands import RegisterOperand, register_operands
 from tilesmith.tir.stmt import (
@@ -133,6 +134,7 @@ class _Inserter:
         self.fixed: frozenset[tuple[Var, int]] = frozenset()  # what conditions say about axes
         self.written: set[Var] = set()  # pointers through which the kernel may write
         self.axes: dict[str, Var] = {}
+        self.others: dict[Var, Var] = {}  # further variables of an axis → its first one
         self.uneven: set[Var] = set()  # variables that differ between threads
         self.background: list[Access] = []  # copies that have been begun
         self.in_async_scope = False
@@ -310,8 +312,10 @@ class _Inserter:
         if isinstance(condition, And):
             return self.fixed_axes(condition.a) | self.fixed_axes(condition.b)
         if isinstance(condition, EQ) and isinstance(condition.b, IntImm):
-            if isinstance(condition.a, Var) and condition.a in self.threads:
-                return frozenset([(condition.a, condition.b.value)])
+            axis = condition.a
+            axis = self.others.get(axis, axis) if isinstance(axis, Var) else axis
+            if isinstance(axis, Var) and axis in self.threads:
+                return frozenset([(axis, condition.b.value)])
         return frozenset()
 
     def together(self, node: Any, visit: Any) -> tuple[Stmt, _Summary]:
@@ -391,9 +395,11 @@ class _Inserter:
         shares = ("threadIdx", "blockIdx") if self.whole_grid else ("threadIdx",)
         if tag.startswith(shares):
             extent = node.value
-            if self.scope != "warp" or tag == "threadIdx.x":  # a warp has memory of its own
-                self.threads[node.node.var] = extent.value if isinstance(extent, IntImm) else 0
-            self.axes[tag] = node.node.var
+            first = self.axes.setdefault(tag, node.node.var)
+            if first is not node.node.var:  # launched again further inside: the same threads
+                self.others[node.node.var] = first
+            elif self.scope != "warp" or tag == "threadIdx.x":  # a warp has memory of its own
+                self.threads[first] = extent.value if isinstance(extent, IntImm) else 0
             self.uneven.add(node.node.var)
         else:
             self.prover.common[node.node.var] = Range.from_min_extent(0, node.value)
@@ -432,6 +438,8 @@ class _AccessFinder(Visitor):
         if self.owner.covers(access.pointer):
             alone = self.stores_tile and access.writes and self.owner.scope == "global"
             found = access._replace(atomic=True) if alone else access
+            if self.owner.others and found.place is not None:
+                found = found._replace(place=substitute(found.place, self.owner.others))
             self.found.append(found._replace(fixed=self.owner.fixed))
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
@@ -502,8 +510,8 @@ class _AccessFinder(Visitor):
             taken.add(place)
             dtype = getattr(getattr(pointer.type_annotation, "element_type", None), "dtype", None)
             for kind, happens in ((False, reads), (True, writes)):
-                if happens:
-                    self.add(Access(pointer, index, count, dtype, kind))
+                if happens:  # instructions meet in registers of one thread only
+                    self.add(Access(pointer, index, count, dtype, kind, atomic=True))
         for place, argument in enumerate(node.args):
             if place in taken:
                 continue

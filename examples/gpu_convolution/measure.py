@@ -1,0 +1,130 @@
+"""Measures the convolutions on a CUDA device next to cuDNN (through torch), and writes JSON.
+
+python examples/gpu_convolution/measure.py --json examples/gpu_convolution/results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import tilesmith as ts  # noqa: E402 - found next to the examples
+from examples.gpu_convolution.convolution import (  # noqa: E402
+    ITERATORS,
+    SHAPES,
+    TILINGS,
+    Shape,
+    schedule,
+    tiling_of,
+)
+
+
+def arrays(shape: Shape) -> tuple[Any, Any]:
+    """Return an image in NHWC and a filter in HWIO."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal(
+        (shape.batch, shape.height, shape.width, shape.channels), dtype=np.float32
+    )
+    size = (shape.kernel, shape.kernel, shape.channels, shape.filters)
+    return image, rng.standard_normal(size, dtype=np.float32)
+
+
+def rival(shape: Shape, image: Any, weight: Any) -> tuple[float, Any]:
+    """Return the time of cuDNN on channels-last data in full float32, and its result."""
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    last = torch.channels_last
+    x = torch.from_numpy(image).cuda().permute(0, 3, 1, 2).contiguous(memory_format=last)
+    w = torch.from_numpy(weight).cuda().permute(3, 2, 0, 1).contiguous(memory_format=last)
+
+    def call() -> Any:
+        return torch.nn.functional.conv2d(
+            x, w, stride=shape.stride, padding=shape.padding, dilation=shape.dilation
+        )
+
+    for _ in range(5):
+        result = call()
+    times = []
+    for _ in range(5):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(20):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / 20)
+    return min(times), result.permute(0, 2, 3, 1).contiguous().cpu().numpy()
+
+
+def ours(shape: Shape, iterator: str, tiling: Any, image: Any, weight: Any, wanted: Any) -> dict[str, Any]:
+    """Return time and error of one of our schedules."""
+    device = ts.cuda(0)
+    built = ts.build(schedule(shape, tiling, iterator).mod, target="cuda -arch=sm_90")
+    size = (shape.batch, *shape.out, shape.filters)
+    result = ts.nd.array(np.zeros(size, "float32"), device)
+    args = [ts.nd.array(image, device), ts.nd.array(weight, device), result]
+    built(*args)
+    device.sync()
+    error = float(np.abs(result.numpy() - wanted).max() / np.abs(wanted).max())
+    for _ in range(3):
+        built(*args)
+    found = built.time_evaluator("main", device, number=20, repeat=5)(*args)
+    return {"ms": min(found.results) * 1e3, "error": error}
+
+
+def measure() -> dict[str, Any]:
+    """Return times of all shapes, in milliseconds."""
+    report: dict[str, Any] = {}
+    for name, shape in SHAPES.items():
+        image, weight = arrays(shape)
+        theirs, wanted = rival(shape, image, weight)
+        entry: dict[str, Any] = {"cudnn_ms": theirs, "gflop": shape.flops / 1e9, "ours": {}}
+        chosen = tiling_of(shape)
+        cases = {iterator: (iterator, chosen) for iterator in ITERATORS}
+        cases |= {
+            f"{iterator}, {label}": (iterator, one)
+            for label, one in TILINGS.items()
+            for iterator in ITERATORS
+            if one != chosen
+        }
+        for label, (iterator, tiling) in cases.items():
+            try:
+                found = ours(shape, iterator, tiling, image, weight, wanted)
+            except Exception as error:  # one variant that fails must not lose the others
+                entry["ours"][label] = {"failed": f"{type(error).__name__}: {error}"[:400]}
+                print(name, label, "failed:", error, flush=True)
+                continue
+            found["share"] = theirs / found["ms"]
+            found["tflops"] = shape.flops / found["ms"] / 1e9
+            entry["ours"][label] = found
+            print(
+                f"{name:24} {label:28} {found['ms']:8.4f} ms {found['tflops']:6.1f} TFLOP/s, "
+                f"cuDNN {theirs:8.4f} ms: {found['share']:.0%}, error {found['error']:.1e}",
+                flush=True,
+            )
+        report[name] = entry
+    return report
+
+
+def main() -> None:
+    """Measure, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", default="", help="where the report goes")
+    options = parser.parse_args()
+    report = {"device": ts.cuda(0).device_name, "shapes": measure()}
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Built programs run on an NVIDIA GPU: the programs of `programs.py`, libraries, graphs, errors.
+
+Without a GPU the tests are skipped; `python -m pytest tests/gpu/test_launch_on_gpu.py -s` on a
+machine with one prints the time of a launch.
+"""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tilesmith
+from tests.gpu.programs import PROGRAMS, build_smallest
+from tilesmith.runtime.cuda import graph_of
+from tilesmith.script import tir as T
+from tilesmith.support.errors import DeviceError
+
+DEVICE = tilesmith.cuda(0)
+pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no NVIDIA GPU here")
+
+
+def target():
+    """Return the target of the GPU that is here."""
+    return f"cuda -arch=sm_{DEVICE.compute_version.replace('.', '')}"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("back_end", ["cuda", "nvptx"])
+def test_program(name, back_end):
+    program = PROGRAMS[name]
+    if back_end == "nvptx" and not program.is_for_ptx:
+        pytest.skip("LLVM's PTX lacks what the program needs")
+    module = program.build(target() if back_end == "cuda" else back_end)
+    for seed in range(3):
+        program.check(module, DEVICE, seed)
+
+
+@pytest.mark.parametrize("suffix", ["so", "tar", "o"])
+def test_library(suffix, tmp_path):
+    program = PROGRAMS["two kernels, symbolic"]
+    path = tmp_path / f"library.{suffix}"
+    program.build(target()).export_library(path)
+    program.check(tilesmith.runtime.load_module(path)["_chain"], DEVICE)
+
+
+def test_library_in_another_process(tmp_path):
+    """The library has the machine code inside: no compiler is asked."""
+    build_smallest(target()).export_library(tmp_path / "library.so")
+    code = (
+        "import sys, tilesmith\n"
+        f"module = tilesmith.runtime.load_module({str(tmp_path / 'library.so')!r})\n"
+        "a = tilesmith.nd.empty((1,), 'float32', tilesmith.cuda(0))\n"
+        "module['_nothing'](a)\n"
+        "assert a.numpy()[0] == 0\n"
+        "assert not any('nvrtc' in name for name in sys.modules), 'compiled again'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_code_for_another_gpu():
+    """Code for an older GPU of another generation is compiled again for this one."""
+    module = build_smallest("cuda -arch=sm_75")
+    tensor = tilesmith.nd.array(np.ones(1, "float32"), DEVICE)
+    module(tensor)
+    assert tensor.numpy()[0] == 0
+
+
+def test_threads_and_streams():
+    program, failures = PROGRAMS["two kernels, symbolic"], []
+    module = program.build(target())
+
+    def run(seed):
+        stream = DEVICE.create_raw_stream()
+        try:
+            DEVICE.set_raw_stream(stream)
+            for _ in range(20):
+                program.check(module, DEVICE, seed)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            DEVICE.set_raw_stream(0)
+            DEVICE.free_raw_stream(stream)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_graph():
+    program = PROGRAMS["two kernels, symbolic"]
+    module = program.build(target())
+    values, expected = program.case(np.random.default_rng(0))
+    a, c = (tilesmith.nd.array(value, DEVICE) for value in values[:2])
+    graph = graph_of(module["_chain"], a, c, values[2])
+    c.copyfrom(np.zeros_like(expected[1]))
+    graph.launch()
+    DEVICE.sync()
+    np.testing.assert_allclose(c.numpy(), expected[1], rtol=1e-5)
+    a.copyfrom(values[0] + 1)
+    graph.launch()
+    DEVICE.sync()
+    assert not np.allclose(c.numpy(), expected[1])
+
+
+@T.prim_func
+def _large_shared(A: T.Buffer((256,), "float32"), n: T.int32):
+    for tx in T.thread_binding(256, thread="threadIdx.x"):
+        with T.block("root"):
+            S = T.alloc_buffer((n, 256), "float32", scope="shared.dyn")
+            for row in range(n):
+                with T.block("s"):
+                    k, i = T.axis.remap("SS", [row, tx])
+                    S[k, i] = A[i] + T.Cast("float32", k)
+            with T.block("a"):
+                i = T.axis.spatial(256, tx)
+                A[i] = S[n - 1, 255 - i] - S[n - 1, 0] + S[0, 0]
+
+
+def test_much_dynamic_shared_memory():
+    """More than 48 KiB have to be asked for; more than the GPU has is refused with the numbers."""
+    module = tilesmith.build(_large_shared, target=target())
+    a = np.arange(256, dtype="float32")
+    tensor = tilesmith.nd.array(a, DEVICE)
+    module(tensor, 96)  # 96 KiB
+    np.testing.assert_array_equal(tensor.numpy(), a[::-1])
+    with pytest.raises(DeviceError, match=r"a block needs .* bytes of shared memory"):
+        module(tensor, 1 << 10)
+    module(tensor, 1)
+
+
+def test_too_many_blocks():
+    @T.prim_func
+    def deep(A: T.Buffer((32,), "float32"), n: T.int32):
+        for bz in T.thread_binding(n, thread="blockIdx.z"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("b"):
+                    z, i = T.axis.remap("SS", [bz, tx])
+                    T.reads()
+                    T.writes(A[i])
+                    if z < 1:
+                        A[i] = T.float32(1)
+
+    module = tilesmith.build(deep, target=target())
+    tensor = tilesmith.nd.array(np.zeros(32, "float32"), DEVICE)
+    with pytest.raises(DeviceError, match="grid z is 70000, this GPU allows 65535"):
+        module(tensor, 70000)
+    module(tensor, 2)
+    assert tensor.numpy().sum() == 32
+
+
+def test_cooperative_launch():
+    function = build_smallest.__globals__["_nothing"].with_attr("tir.cooperative_launch", True)
+    module = tilesmith.build(function, target=target())
+    tensor = tilesmith.nd.array(np.ones(1, "float32"), DEVICE)
+    module(tensor)
+    assert tensor.numpy()[0] == 0
+
+
+_FAULT = """
+import numpy as np, tilesmith
+from tests.gpu.programs import build_faulty
+device = tilesmith.cuda(0)
+module = build_faulty("cuda")
+module(tilesmith.nd.array(np.zeros(32, "float32"), device), 1 << 40)
+try:
+    device.sync()
+except tilesmith.support.errors.DeviceLostError as error:
+    assert "kernels launched before, the last one first: _faulty_kernel" in str(error), str(error)
+    print("named")
+"""
+
+
+def test_faults_name_the_kernel():
+    done = subprocess.run([sys.executable, "-c", _FAULT], capture_output=True, text=True)
+    assert "named" in done.stdout, done.stderr[-2000:]
+
+
+def test_time_of_a_launch():
+    """A launch costs below 5 microseconds from Python."""
+    function = build_smallest(target())["_nothing"]
+    tensor = tilesmith.nd.empty((1,), "float32", DEVICE)
+    best = 1e9
+    for _ in range(20):
+        DEVICE.sync()
+        begin = time.perf_counter()
+        for _ in range(200):
+            function(tensor)
+        best = min(best, (time.perf_counter() - begin) / 200)
+    DEVICE.sync()
+    print(f"\na launch from Python: {best * 1e6:.2f} microseconds")
+    assert best < 5e-6

@@ -1,0 +1,152 @@
+"""Built modules on the fake CUDA driver: what is loaded, what is launched, what errors say."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import tilesmith
+from tests.gpu.programs import PROGRAMS, build_smallest
+from tests.runtime.fake_cuda import FakeDriver
+from tilesmith.runtime import cuda
+from tilesmith.runtime.cuda import driver
+from tilesmith.runtime.device_code import launch_count
+from tilesmith.script import tir as T
+from tilesmith.support.errors import (
+    DeviceError,
+    DeviceLostError,
+    MissingDependencyError,
+    TypeMismatchError,
+)
+from tilesmith.support.fallbacks import collect_fallbacks
+from tilesmith.testing import requires_c_compiler
+
+pytestmark = requires_c_compiler.marks()
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = FakeDriver()
+    monkeypatch.setenv("TILESMITH_CUDA_DRIVER", str(made.path))
+    gc.collect()
+    driver.unload()
+    made.reset()
+    yield made
+    gc.collect()
+    driver.unload()
+
+
+def launches(fake):
+    return [call for call in fake.take_calls() if call.startswith("cuLaunchKernel")]
+
+
+def test_what_is_called(fake):
+    module = build_smallest("nvptx")
+    tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(1))
+    count = launch_count("cuda", 1)
+    for _ in range(3):
+        module(tensor)
+    calls = fake.take_calls()
+    assert calls.count("cuModuleLoadDataEx") == 1 and calls.count("cuModuleGetFunction") == 1
+    assert launches(fake) == ["cuLaunchKernel"] * 3
+    assert launch_count("cuda", 1) == count + 3
+    del module
+    gc.collect()
+    assert fake.take_calls().count("cuModuleUnload") == 1
+
+
+def test_workspaces(fake):
+    program = PROGRAMS["two kernels, symbolic"]
+    module = program.build("nvptx")
+    values, _ = program.case(np.random.default_rng(0))
+    device = tilesmith.cuda(0)
+    arguments = [tilesmith.nd.array(v, device) if hasattr(v, "shape") else v for v in values]
+    module(*arguments)
+    allocated = fake.live
+    module(*arguments)
+    assert fake.live == allocated and launches(fake) == ["cuLaunchKernel"] * 4
+
+
+def test_refused_launches(fake):
+    @T.prim_func
+    def wide(A: T.Buffer((2048,), "float32"), n: T.int32):
+        for bx in T.thread_binding(n, thread="blockIdx.z"):
+            for tx in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("b"):
+                    i = T.axis.spatial(2048, bx * 64 + tx)
+                    A[i] = T.float32(1)
+
+    module = tilesmith.build(wide, target="nvptx")
+    tensor = tilesmith.nd.empty((2048,), "float32", tilesmith.cuda(0))
+    module(tensor, 32)
+    fake.plan("cuLaunchKernel", 701)
+    with pytest.raises(DeviceError) as caught:
+        module(tensor, 32)
+    text = str(caught.value)
+    assert "'wide_kernel' on cuda(0): grid 1 x 1 x 32, blocks of 64 x 1 x 1 threads" in text
+    assert "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)" in text
+    fake.plan("cuLaunchKernel", 1)
+    with pytest.raises(DeviceError, match="INVALID_VALUE") as caught:
+        module(tensor, 70000)
+    assert "grid z is 70000, this GPU allows" in str(caught.value)
+    fake.plan("cuLaunchKernel", 700)
+    with pytest.raises(DeviceLostError) as caught:
+        module(tensor, 32)
+    assert "the last one first: wide_kernel, wide_kernel" in str(caught.value)
+
+
+def test_errors_that_appear_when_waiting(fake):
+    module = build_smallest("nvptx")
+    tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0))
+    module(tensor)
+    fake.plan("cuCtxSynchronize", 700)
+    with pytest.raises(DeviceLostError, match="ILLEGAL_ADDRESS") as caught:
+        tilesmith.cuda(0).sync()
+    assert "the last one first: _nothing_kernel" in str(caught.value)
+
+
+def test_code_that_does_not_fit(fake):
+    """The machine code is refused, the source beside it is compiled for the GPU that is there."""
+    module = build_smallest("cuda -arch=sm_80")
+    tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0))
+    try:
+        module["_nothing"]
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    fake.plan("cuModuleLoadDataEx", 209)
+    with collect_fallbacks() as report:
+        module(tensor)
+    assert fake.take_calls().count("cuModuleLoadDataEx") == 2
+    assert any(row.kind == "device code" for row, _ in report.rows())
+
+
+def test_cooperative_launches(fake):
+    function = build_smallest.__globals__["_nothing"].with_attr("tir.cooperative_launch", True)
+    module = tilesmith.build(function, target="nvptx")
+    module(tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0)))
+    assert launches(fake) == ["cuLaunchKernelEx 1 attributes"]
+
+
+def test_graphs(fake):
+    program = PROGRAMS["two kernels, symbolic"]
+    module = program.build("nvptx")
+    values, _ = program.case(np.random.default_rng(0))
+    device = tilesmith.cuda(1)
+    arguments = [tilesmith.nd.array(v, device) if hasattr(v, "shape") else v for v in values]
+    graph = cuda.graph_of(module["_chain"], *arguments)
+    calls = fake.take_calls()
+    begin, end = calls.index("cuStreamBeginCapture"), calls.index("cuStreamEndCapture")
+    inside = [call for call in calls[begin + 1 : end] if call != "cuCtxSetCurrent"]
+    assert inside == ["cuLaunchKernel"] * 2  # nothing is loaded or allocated
+    graph.launch()
+    graph()
+    assert fake.take_calls().count("cuGraphLaunch") == 2
+    fake.plan("cuLaunchKernel", 900, after=2)
+    with pytest.raises(DeviceError, match=r"\(900\)"):
+        cuda.graph_of(module["_chain"], *arguments)
+    assert fake.take_calls().count("cuStreamEndCapture") == 2
+    del graph
+    gc.collect()
+    assert fake.take_calls().count("cuGraphExecDestroy") == 1
+    with pytest.raises(TypeMismatchError, match="a tensor on a device of type 'cuda'"):
+        cuda.graph_of(module["_chain"], 1)

@@ -1,0 +1,139 @@
+"""Rules for GPUs: which pattern a function has, what its kernels compute, wide accesses."""
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from tilesmith import te, topi
+from tilesmith.schedule_rules.gpu import (
+    RULES,
+    elementwise,
+    first_rule,
+    gemv,
+    general_reduction,
+    reduction,
+)
+from tilesmith.target import Target
+from tilesmith.tir.interpreter import run
+
+TARGET = Target("cuda -arch=sm_90")
+
+
+def add(n, m):
+    a, b = [te.placeholder((n, m), name=name) for name in "ab"]
+    return [a, b, te.compute((n, m), lambda i, j: a[i, j] * 2.0 + b[i, j], name="c")]
+
+
+def transposed(n, m):
+    a = te.placeholder((n, m), name="a")
+    return [a, te.compute((m, n), lambda i, j: a[j, i], name="c")]
+
+
+def rows(n, m):
+    a, k = te.placeholder((n, m), name="a"), te.reduce_axis((0, m), "k")
+    return [a, te.compute((n,), lambda i: te.sum(a[i, k], k), name="y")]
+
+
+def columns(n, m):
+    a, k = te.placeholder((n, m), name="a"), te.reduce_axis((0, n), "k")
+    return [a, te.compute((m,), lambda j: te.max(a[k, j], k), name="y")]
+
+
+def everything(n, m):
+    a, k = te.placeholder((n * m,), name="a"), te.reduce_axis((0, n * m), "k")
+    return [a, te.compute((), lambda: te.sum(a[k], k), name="y")]
+
+
+def vector_product(n, m):
+    a, x = te.placeholder((n, m), name="a"), te.placeholder((m,), name="x")
+    k = te.reduce_axis((0, m), "k")
+    return [a, x, te.compute((n,), lambda i: te.sum(a[i, k] * x[k], k), name="y")]
+
+
+def softmax(n, m):
+    a = te.placeholder((n, m), name="a")
+    return [a, topi.nn.softmax(a)]
+
+
+def layer_norm(n, m):
+    a = te.placeholder((n, m), name="a")
+    g, b = te.placeholder((m,), name="g"), te.placeholder((m,), name="b")
+    return [a, g, b, topi.nn.layer_norm(a, g, b, [1], 1e-5)]
+
+
+def product(n, m):
+    a, b = te.placeholder((n, m), name="a"), te.placeholder((m, n), name="b")
+    return [a, b, topi.matmul(a, b)]
+
+
+def arrays(func):
+    rng = np.random.default_rng(0)
+    shapes = [[int(size) for size in func.buffer_map[p].shape] for p in func.params]
+    made = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    made[-1] = np.full(shapes[-1], np.nan, "float32")
+    return made
+
+
+@pytest.mark.parametrize(
+    "make, size, rule",
+    [
+        (add, (6, 32), elementwise),
+        (add, (3, 7), elementwise),
+        (transposed, (4, 8), elementwise),
+        (rows, (4, 256), reduction),
+        (rows, (3, 37), reduction),
+        (columns, (64, 8), reduction),
+        (columns, (35, 5), reduction),
+        (everything, (1, 77), reduction),
+        (everything, (64, 72), reduction),
+        (vector_product, (3, 128), reduction),
+        (vector_product, (3, 65), reduction),
+        (softmax, (2, 128), general_reduction),
+        (softmax, (3, 33), general_reduction),
+        (layer_norm, (2, 64), general_reduction),
+        (layer_norm, (2, 45), general_reduction),
+    ],
+)
+def test_kernels_compute_the_same(make, size, rule):
+    func = te.create_prim_func(make(*size))
+    sch = rule(ts.tir.Schedule(func), TARGET)
+    given = arrays(func)
+    want = [array.copy() for array in given]
+    run(func, *want)
+    run(ts.lower(sch.mod)["main"], *given)
+    np.testing.assert_allclose(given[-1], want[-1], rtol=2e-5, atol=2e-5)
+    chosen = first_rule(func, TARGET)
+    ts.ir.assert_structural_equal(chosen.mod, sch.mod)
+
+
+def source(make, *size):
+    sch = first_rule(te.create_prim_func(make(*size)), TARGET)
+    return ts.build(sch.mod, target=TARGET).imported_modules[0].get_source()
+
+
+@pytest.mark.parametrize("make", [add, rows, columns, vector_product, softmax, layer_norm])
+def test_rows_of_whole_vectors_are_read_in_vectors(make):
+    """128 bits at once where rows allow it; odd rows are read element by element."""
+    wide, odd = source(make, 2048, 1024), source(make, 2048, 1021)
+    assert "*(const float4*)" in wide and "(float4*)" not in odd
+    assert wide.count("__global__") == (2 if make is columns else 1)
+
+
+def test_a_row_is_read_once():
+    text = source(softmax, 8192, 4096)
+    assert text.count("*(const float4*)(a + ") == 1
+    assert "__shfl_down_sync" in text and "blockIdx (8192, 1, 1)" in text
+
+
+def test_several_rows_share_a_block_of_threads():
+    assert "blockIdx (2048, 1, 1), threadIdx (32, 8, 1)" in source(vector_product, 16384, 16384)
+
+
+def test_what_no_rule_knows():
+    """A product of matrices reads everything several times: none of these patterns."""
+    func = te.create_prim_func(product(32, 32))
+    assert first_rule(func, TARGET) is None
+    assert gemv(ts.tir.Schedule(func), TARGET) is None
+    assert gemv(ts.tir.Schedule(te.create_prim_func(rows(8, 8))), TARGET) is None
+    assert gemv(ts.tir.Schedule(te.create_prim_func(vector_product(8, 8))), TARGET) is not None
+    assert len(RULES) == 3

@@ -1,0 +1,70 @@
+"""Compiles whole models for devices: kernels, and functions of the host that call their host parts.
+
+main (host, wrapped for its users)  →  kernel_12ab (host, pointers and sizes)  →  launch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilesmith.ir import IRModule
+from tilesmith.ir.transform import PassContext, Sequential
+from tilesmith.lowering.checking import checked_passes
+from tilesmith.lowering.devices import generate_with_kernels, host_of
+from tilesmith.lowering.functions import lower
+from tilesmith.lowering.kernels import symbolic_sizes
+from tilesmith.lowering.pipelines import device_passes, further_passes
+from tilesmith.runtime.module import Module
+from tilesmith.target import Target
+from tilesmith.tir import transform as passes
+
+__all__ = ["build_model_for_device"]
+
+
+def build_model_for_device(
+    kernels: IRModule, entries: IRModule, on_host: Collection[str], target: Target
+) -> Module:
+    """Compile scheduled kernels, and the functions that call them; return the host's module.
+
+    ``on_host`` names the entries whose tensors are in the host's memory, or anywhere.
+    """
+    host = host_of(target)
+    with checked_passes():
+        whole = _lowered_kernels(kernels, target.with_host(host))
+        whole.update(_lowered_entries(entries, on_host, target, host))
+        return generate_with_kernels(whole, target, host)
+
+
+def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:
+    """Return kernels for the device, and the functions of the host that launch them: with pointers
+    for buffers, then the scalars, then the symbolic sizes.
+    """
+    inner = kernels.shallow_copy()
+    for variable, function in list(inner.items()):
+        sizes = symbolic_sizes(function)
+        if sizes:
+            function = function.with_fields(params=(*function.params, *sizes))
+        inner[variable] = function.without_attr("global_symbol")  # it needs no wrapper
+    return Sequential(device_passes(target), name="tir.device")(lower(inner))
+
+
+def _lowered_entries(
+    entries: IRModule, on_host: Collection[str], target: Target, host: Target
+) -> IRModule:
+    """Return the functions that users call, with wrappers that take tensors of the device."""
+    lowered = lower(entries)
+    skips = PassContext.current().get_config("tir.disable_assert", False)
+    steps = [
+        passes.BindTarget(host),
+        *([passes.SkipAssert()] if skips else []),
+        passes.LowerIntrin(),
+        *further_passes(host),
+    ]
+    lowered = Sequential(steps, name="tir.host")(lowered)
+    for variable, function in list(lowered.items()):
+        if variable.name_hint not in on_host:
+            lowered[variable] = function.with_attr("target", target.with_host(host))
+    wrapped = passes.MakePackedAPI()(lowered)
+    for variable, function in list(wrapped.items()):
+        wrapped[variable] = function.with_attr("target", host)
+    return wrapped

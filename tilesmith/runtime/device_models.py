@@ -1,0 +1,72 @@
+"""Chooses the device on which a model runs, and shows a model as one that runs there.
+
+model_on(executable, [opencl(0)])["main"](x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilesmith.runtime.devices import DEVICE_TYPES, RPC_SESS_MASK, Device
+from tilesmith.support.errors import ArtifactError, TargetError
+
+__all__ = ["ModelOnDevice", "check_device", "device_kind", "model_on", "on_devices"]
+
+
+def device_kind(metadata: Mapping[str, Any]) -> str | None:
+    """Return the type of devices that a model's code is for; None: the host."""
+    found = metadata.get("device")
+    if found is not None and found not in DEVICE_TYPES:
+        raise ArtifactError(f"the model is for devices of type {found!r}, which is not known")
+    return None if found is None else str(found)
+
+
+def check_device(kind: str | None, device: Device) -> None:
+    """Raise TargetError if a model that is built for a type of devices (None: the host) cannot run
+    on a device.
+    """
+    wanted = kind or "cpu"
+    if device.device_type == DEVICE_TYPES[wanted]:
+        return
+    name = {"cpu": "the CPU"}.get(wanted, f"devices of type '{wanted}'")
+    raise TargetError(
+        f"this model was built for {name}, it does not run on {device}",
+        notes=(f"use tilesmith.{wanted}(), or build it for '{device.type}'",),
+    )
+
+
+class ModelOnDevice:
+    """A model whose functions run on one device; all else is the model's."""
+
+    def __init__(self, model: Any, device: Device, copies_inputs: bool) -> None:
+        self.model, self.device = model, device
+        self._functions = model.on_device(device, copies_inputs)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Any:
+        """Return a function of the model as it runs on the device."""
+        return self._functions.get_function(name)
+
+    __getitem__ = get_function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+
+def model_on(model: Any, devices: Sequence[Device], copies_inputs: bool = True) -> Any:
+    """Return a model as one that runs on the first of some devices that is of its type; the model
+    itself if that is the host. Raises TargetError if there are devices, but none of its type.
+    """
+    kind = getattr(model, "device_type", "cpu")
+    local = [one for one in devices if one.device_type < RPC_SESS_MASK]
+    fitting = [one for one in local if one.device_type == DEVICE_TYPES[kind]]
+    if local and not fitting:
+        check_device(kind, local[0])
+    if kind == "cpu":
+        return model
+    return ModelOnDevice(model, fitting[0] if fitting else Device(kind), copies_inputs)
+
+
+def on_devices(model: Any, *devices: Device) -> Any:
+    """Return what `lib["default"](device)` gives: what a GraphModule takes."""
+    return model_on(model, devices)

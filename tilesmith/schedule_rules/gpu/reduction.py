@@ -1,0 +1,224 @@
+"""Functions with one reduction: sums along rows, along columns, of everything; products with a
+vector.
+
+    rows      a warp (or a block of threads) per row reads it in vectors; its threads then add up
+    columns   each thread adds up a strip of some columns; a second kernel adds the strips
+    all       a row for each of many blocks of threads; a second kernel adds their sums
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
+from tilesmith.schedule_rules.gpu import facts
+from tilesmith.schedule_rules.gpu.elementwise import spread
+from tilesmith.target import Target
+from tilesmith.tir import Block
+from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
+
+__all__ = ["gemv", "reduction"]
+
+ROWS_IN_BLOCK = 8  # rows of one block of threads, a warp for each
+PARTS = 1024  # in which everything is added up
+SHORTEST_STRIP = 16  # rows that a thread adds up at least
+THREADS_IN_COLUMNS = 128
+THREADS_AT_ONCE = 2048  # of a multiprocessor
+
+
+def gemv(sch: Schedule, target: Target) -> Schedule | None:
+    """Schedule a product of a matrix and a vector."""
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    main = [block for block in blocks if facts.is_reduction(sch.get(block))]
+    if len(main) != 1:
+        return None
+    node: Block = sch.get(main[0])
+    sizes = sorted(len(_used(node, load.indices)) for load in facts.inputs(node))
+    if len(sizes) != 2 or not sizes[0] < sizes[1] == len(_long(node)):
+        return None
+    return reduction(sch, target)
+
+
+def reduction(sch: Schedule, target: Target) -> Schedule | None:
+    """Schedule a function of reductions, each of which reads its inputs once, and elementwise
+    blocks; each gets a kernel.
+    """
+    inline_elementwise(sch)
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    nodes: list[Block] = [sch.get(block) for block in blocks]
+    patterns = [None if facts.is_spatial(node) else _pattern(node) for node in nodes]
+    known = [pattern or facts.is_spatial(node) for pattern, node in zip(patterns, nodes)]
+    if not any(patterns) or not all(known):
+        return None
+    ways = {"rows": _rows, "columns": _columns, "all": _everything, None: spread}
+    for block, pattern in zip(blocks, patterns):
+        ways[pattern](sch, block, target)
+    return sch
+
+
+def _used(block: Block, indices: object) -> set[object]:
+    """Return the iterators of more than one value that indices depend on."""
+    return {
+        one.var
+        for one in _long(block)
+        if any(facts.mentions_variable(index, one.var) for index in indices)  # type: ignore[attr-defined]
+    }
+
+
+def _long(block: Block) -> list[facts.IterVar]:
+    return [one for one in block.iter_vars if one.dom is None or not facts.is_one(one.dom.extent)]
+
+
+def _pattern(block: Block) -> str | None:
+    """Return the direction of a reduction in the input that most iterators index."""
+    if not facts.is_reduction(block):
+        return None
+    found = facts.contiguous_iterators(block)
+    if not found:
+        return None
+    load, along = max(found, key=lambda one: len(_used(block, one[0].indices)))
+    if len(_used(block, load.indices)) < len(_long(block)):
+        return None  # every input is read several times: a product of matrices
+    if not any(one in _long(block) for one in facts.spatial(block)):
+        return "all"
+    reduces = any(one.var is along for one in facts.reduced(block))
+    return None if along is None else "rows" if reduces else "columns"
+
+
+def _split_kinds(sch: Schedule, block: BlockRV) -> tuple[LoopRV | None, LoopRV]:
+    """Return one loop over the results (None for a single one), one over the terms of a sum."""
+    loops = sch.get_loops(block)
+    count = len(facts.spatial(sch.get(block)))
+    if count == 0:
+        return None, sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    return sch.fuse(*loops[:count]), sch.fuse(*loops[count:])
+
+
+def _rows(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """Let a warp, or a block of threads where there are few rows, add up a row."""
+    node: Block = sch.get(block)
+    last = facts.constant_extent(sch, sch.get_loops(block)[-1])
+    row, terms = _split_kinds(sch, block)
+    rows = 1 if row is None else facts.constant_extent(sch, row)
+    count = facts.constant_extent(sch, terms)
+    warp, limit = facts.warp_size(target), facts.thread_limit(target)
+    dtypes = [load.buffer.dtype for load in facts.inputs(node)]
+    vector = facts.vector_length(last, *dtypes)
+    together, threads = gcd(rows or 1, ROWS_IN_BLOCK), warp
+    enough = facts.multiprocessors(target) * ROWS_IN_BLOCK
+    if together < ROWS_IN_BLOCK or (rows or 0) < enough:
+        threads, together = _threads_of_long_row(count, vector, warp, limit), 1
+    if count is not None and count % (threads * vector):
+        vector = 1  # vectors would need a condition for each element
+    outer, tx, lanes = sch.split(terms, [None, threads, vector])
+    if vector > 1:
+        sch.reorder(tx, outer, lanes)
+    if row is None:
+        row = sch.add_unit_loop(tx if vector > 1 else outer)
+    bx, ty = sch.split(row, [None, together])
+    if vector > 1:
+        partial = sch.rfactor(tx, 0)
+        bx, ty, tx = sch.get_loops(block)
+        sch.compute_at(partial, tx)
+        sch.set_scope(partial, 0, "local")
+        _load_vectors(sch, partial)
+        sch.decompose_reduction(partial, sch.get_loops(partial)[-2])
+    sch.bind(bx, "blockIdx.x")
+    sch.bind(ty, "threadIdx.y")
+    sch.bind(tx, "threadIdx.x")
+
+
+def _threads_of_long_row(count: int | None, vector: int, warp: int, limit: int) -> int:
+    """Return how many threads share a row: each should read a few vectors, all of them whole."""
+    threads = warp
+    while threads * 2 <= limit and (count is None or threads * 2 * vector * 2 <= count):
+        if count is not None and count % (threads * vector) == 0 and (
+            count % (threads * 2 * vector)
+        ):  # fmt: skip
+            break
+        threads *= 2
+    return threads
+
+
+def _load_vectors(sch: Schedule, block: BlockRV) -> None:
+    """Load the inputs that are contiguous along the sum by vectors."""
+    node: Block = sch.get(block)
+    loop = sch.get_loops(block)[-2]
+    terms = {one.var for one in facts.reduced(node)}
+    wanted = [load.buffer for load, along in facts.contiguous_iterators(node) if along in terms]
+    reads = [region.buffer for region in node.reads]
+    for position, buffer in enumerate(reads):
+        if buffer in wanted:
+            copy = sch.cache_read(block, position, "local", [block])
+            sch.compute_at(copy, loop)
+            sch.vectorize(sch.get_loops(copy)[-1])
+
+
+def _columns(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """Let each thread add up a strip of rows for some columns, and then the strips."""
+    node: Block = sch.get(block)
+    columns, terms = _split_kinds(sch, block)
+    assert columns is not None  # the pattern says so
+    width, count = facts.constant_extent(sch, columns), facts.constant_extent(sch, terms)
+    last = facts.spatial(node)[-1].dom
+    dtypes = [load.buffer.dtype for load in facts.inputs(node)]
+    extent = last.extent.value if last is not None and facts.is_constant(last.extent) else None
+    vector = facts.vector_length(extent, *dtypes)
+    wanted = facts.multiprocessors(target) * THREADS_AT_ONCE
+    strips = _power_of_two(wanted * vector // (width or wanted), (count or 1) // SHORTEST_STRIP)
+    if strips > 1:
+        strip, _ = sch.split(terms, [strips, None])
+        partial = sch.rfactor(strip, 0)
+        results, _ = _split_kinds(sch, block)
+        assert results is not None
+        _spread_columns(sch, results, 1, target)
+        loops = sch.get_loops(partial)
+        block, (columns, strip, terms) = partial, (loops[0], loops[1], loops[2])
+        sch.reorder(strip, columns, terms)
+        sch.bind(strip, "blockIdx.y")
+    local = sch.cache_write(block, 0, "local")
+    tx, lanes = _spread_columns(sch, columns, vector, target)
+    sch.reverse_compute_at(local, tx)
+    if vector > 1:
+        sch.reorder(terms, lanes)
+        sch.vectorize(sch.get_loops(local)[-1])
+        _vectorize_sum(sch, block, terms)
+
+
+def _vectorize_sum(sch: Schedule, block: BlockRV, terms: LoopRV) -> None:
+    """Add up vectors: the start values are set before, by a loop of their own."""
+    sch.decompose_reduction(block, terms)
+    sch.vectorize(sch.get_loops(block)[-1])
+
+
+def _spread_columns(
+    sch: Schedule, columns: LoopRV, vector: int, target: Target
+) -> tuple[LoopRV, LoopRV]:
+    """Divide columns among threads; return the loop over threads and the one in a vector."""
+    threads = min(THREADS_IN_COLUMNS, facts.thread_limit(target))
+    bx, tx, lanes = sch.split(columns, [None, threads, vector])
+    sch.bind(bx, "blockIdx.x")
+    sch.bind(tx, "threadIdx.x")
+    return tx, lanes
+
+
+def _everything(sch: Schedule, block: BlockRV, target: Target) -> None:
+    """Add up parts by a block of threads each, and then the parts."""
+    loops = sch.get_loops(block)
+    sizes = [facts.constant_extent(sch, loop) for loop in loops]
+    count = prod(size for size in sizes if size is not None) if None not in sizes else None
+    if count is not None and count <= PARTS * 4:
+        _rows(sch, block, target)
+        return
+    terms = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    parts = PARTS
+    part, _ = sch.split(terms, [parts, None])
+    partial = sch.rfactor(part, 0)
+    _rows(sch, partial, target)
+    _rows(sch, block, target)
+
+
+def _power_of_two(wanted: int, limit: int) -> int:
+    """Return the largest power of two that is neither above ``wanted`` nor above ``limit``."""
+    most = min(wanted, limit)
+    return 1 << (most.bit_length() - 1) if most > 0 else 1

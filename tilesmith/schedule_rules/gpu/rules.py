@@ -1,0 +1,31 @@
+"""The rules in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilesmith.schedule_rules.gpu.elementwise import elementwise
+from tilesmith.schedule_rules.gpu.general_reduction import general_reduction
+from tilesmith.schedule_rules.gpu.reduction import reduction
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import record_fallback
+from tilesmith.target import Target
+from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.schedule import Schedule
+
+__all__ = ["RULES", "Rule", "first_rule"]
+
+Rule = Callable[[Schedule, Target], Schedule | None]
+
+RULES: tuple[Rule, ...] = (general_reduction, reduction, elementwise)
+
+
+def first_rule(func: PrimFunc, target: Target, rules: tuple[Rule, ...] = RULES) -> Schedule | None:
+    """Return the schedule of the first rule that knows the function's pattern, else None."""
+    for rule in rules:
+        try:
+            if (found := rule(Schedule(func), target)) is not None:
+                return found
+        except ScheduleError as error:  # a pattern that looked right, with loops that are not
+            record_fallback("schedule", rule.__name__, error)
+    return None
