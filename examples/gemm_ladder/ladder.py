@@ -358,6 +358,12 @@ VARIANTS = {
     "async 128x128x8, 4 tiles, lanes in turns": Step(
         "a4i", asynchronous_copies, replace(_AHEAD, interleave=2), options=ASYNC
     ),
+    "tensor cores, swizzled": Step(
+        "t0", tensor_cores, TensorTiling(group=8, padding=0), "float16", ASYNC
+    ),
+    "tensor cores, 4x2 warps, 3 tiles": Step(
+        "t8", tensor_cores, TensorTiling(group=8, warps=(4, 2), stages=3), "float16", ASYNC
+    ),
 }  # fmt: skip
 """Other sizes of the last steps, which sweep.py measures."""
 
