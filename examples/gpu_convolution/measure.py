@@ -16,6 +16,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import tilesmith as ts  # noqa: E402 - found next to the examples
+from examples.gpu_convolution.block_order import (  # noqa: E402
+    BEST,
+    ORDERS,
+    name_of,
+    product,
+)
 from examples.gpu_convolution.convolution import (  # noqa: E402
     ITERATORS,
     SHAPES,
@@ -52,18 +58,8 @@ def rival(shape: Shape, image: Any, weight: Any) -> tuple[float, Any]:
             x, w, stride=shape.stride, padding=shape.padding, dilation=shape.dilation
         )
 
-    for _ in range(5):
-        result = call()
-    times = []
-    for _ in range(5):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(20):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 20)
-    return min(times), result.permute(0, 2, 3, 1).contiguous().cpu().numpy()
+    result = call()
+    return milliseconds(call), result.permute(0, 2, 3, 1).contiguous().cpu().numpy()
 
 
 def ours(
@@ -118,14 +114,64 @@ def measure() -> dict[str, Any]:
     return report
 
 
+def orders() -> dict[str, Any]:
+    """Return times of products whose blocks start in different orders, next to cuBLAS."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    device = ts.cuda(0)
+    report: dict[str, Any] = {}
+    rng = np.random.default_rng(0)
+    for rows, columns, depth in ((4096, 4096, 4096), (2048, 16384, 4096)):
+        a = rng.standard_normal((rows, depth), dtype=np.float32)
+        b = rng.standard_normal((depth, columns), dtype=np.float32)
+        x, y = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+        wanted = (x @ y).cpu().numpy()
+        args = [ts.nd.array(a, device), ts.nd.array(b, device),
+                ts.nd.array(np.zeros((rows, columns), "float32"), device)]  # fmt: skip
+        entry: dict[str, Any] = {"cublas_ms": milliseconds(lambda x=x, y=y: x @ y), "orders": {}}
+        for order, bits in ORDERS:
+            sch = product(rows, columns, depth, order, bits, BEST)
+            built = ts.build(sch.mod, target="cuda -arch=sm_90")
+            built(*args)
+            device.sync()
+            error = float(np.abs(args[2].numpy() - wanted).max() / np.abs(wanted).max())
+            found = built.time_evaluator("main", device, number=10, repeat=3)(*args)
+            ms = min(found.results) * 1e3
+            entry["orders"][name_of(order, bits)] = {"ms": ms, "error": error}
+            print(f"{rows}x{columns}x{depth} {name_of(order, bits):24} {ms:8.3f} ms, error {error:.1e}", flush=True)
+        report[f"{rows}x{columns}x{depth}"] = entry
+    return report
+
+
+def milliseconds(call: Any) -> float:
+    """Return the time of work that torch starts, by the device's clock."""
+    import torch
+
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(5):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(10):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / 10)
+    return min(times)
+
+
 def main() -> None:
     """Measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", default="", help="where the report goes")
     options = parser.parse_args()
-    report = {"device": ts.cuda(0).device_name, "shapes": measure()}
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    report: dict[str, Any] = {"device": ts.cuda(0).device_name}
+    for part, run in (("shapes", measure), ("orders", orders)):
+        report[part] = run()
+        if options.json:
+            Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
