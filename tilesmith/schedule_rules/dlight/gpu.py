@@ -50,8 +50,10 @@ class GeneralReduction(GPUScheduleRule):
     ways = (gpu.general_reduction,)
 
 
-class RMSNorm(GeneralReduction):
-    """Normalisation by the root of the mean square: such a chain."""
+class RMSNorm(GPUScheduleRule):
+    """Normalisation by the root of the mean square: such a chain, too."""
+
+    ways = GeneralReduction.ways
 
 
 class Transpose(GPUScheduleRule):
