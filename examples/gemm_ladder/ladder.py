@@ -153,46 +153,24 @@ def no_bank_conflicts(sch: Schedule, tiling: Tiling) -> None:
     no two threads that read or write at once use the same bank.
     """
     tiling = replace(tiling, warps=(1, 1), lanes=(16, 16))
-    with_transposed_tile(sch, tiling, pipelined=False)
+    with_transposed_tile(sch, tiling)
 
 
 def warp_tiles(sch: Schedule, tiling: Tiling) -> None:
     """The threads of a warp form a rectangle: together they read fewer different values."""
-    with_transposed_tile(sch, tiling, pipelined=False)
+    with_transposed_tile(sch, tiling)
+
+
+def asynchronous_copies(sch: Schedule, tiling: Tiling) -> None:
+    """Tiles go to shared memory directly (``cp.async``), ``stages - 1`` steps ahead, without
+    registers on the way. A is transposed by copies of 4 bytes, B copied 16 bytes at a time.
+    """
+    with_transposed_tile(sch, tiling, is_async=True)
 
 
 def double_buffering(sch: Schedule, tiling: Tiling) -> None:
     """While a tile is multiplied, the next one is on its way in registers; one barrier a step."""
     with_transposed_tile(sch, tiling, pipelined=True)
-
-
-def asynchronous_copies(sch: Schedule, tiling: Tiling) -> None:
-    """Tiles go to shared memory directly (``cp.async``), ``stages - 1`` steps ahead.
-
-    Such a copy cannot transpose, so A keeps its layout: a thread reads four steps of the sum at
-    once, and the padding keeps the rows that a warp reads in different banks.
-    """
-    block, results = sch.get_block("C"), sch.cache_write(sch.get_block("C"), 0, "local")
-    loops = tile(sch, block, tiling, row_vector=1)
-    steps, step = sch.split(loops.inner, [None, VECTOR])
-    write_back(sch, results, loops)
-    for operand, place in ((0, steps), (1, step)):
-        shared = sch.cache_read(block, operand, "shared" if tiling.stages < 3 else "shared.dyn")
-        fragment = sch.cache_read(block, operand, "local")
-        sch.compute_at(fragment, place)
-        sch.compute_at(shared, loops.outer)
-        sch.vectorize(sch.get_loops(fragment)[-1])
-        if operand == 0:
-            sch.storage_align(shared, 0, 0, 32, tiling.depth + tiling.padding)
-        copy_by_threads(sch, shared, tiling)
-        if tiling.stages == 2:
-            sch.annotate(shared, "double_buffer_scope", 0)
-    finish(sch, block, loops._replace(inner=step))
-    unroll(sch, steps)
-    sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, tiling.stages - 1])
-    # The copies come after the product: the barrier before it then serves both.
-    sch.annotate(loops.outer, "software_pipeline_order", [1, 2, 0])
-    sch.annotate(loops.outer, "software_pipeline_async_stages", [0])
 
 
 # What the steps are made of.
@@ -220,13 +198,15 @@ def tile(sch: Schedule, block: Any, tiling: Tiling, row_vector: int = VECTOR) ->
     return Loops(thread, outer, inner, rows, columns)
 
 
-def with_transposed_tile(sch: Schedule, tiling: Tiling, pipelined: bool) -> None:
+def with_transposed_tile(
+    sch: Schedule, tiling: Tiling, pipelined: bool = False, is_async: bool = False
+) -> None:
     """Schedule the product with A transposed in shared memory."""
     block, results = sch.get_block("C"), sch.cache_write(sch.get_block("C"), 0, "local")
     loops = tile(sch, block, tiling)
     write_back(sch, results, loops)
     for operand in (0, 1):
-        shared = sch.cache_read(block, operand, "shared")
+        shared = sch.cache_read(block, operand, "shared" if tiling.stages < 3 else "shared.dyn")
         fragment = sch.cache_read(block, operand, "local")
         sch.compute_at(fragment, loops.inner)
         sch.compute_at(shared, loops.outer)
@@ -234,9 +214,10 @@ def with_transposed_tile(sch: Schedule, tiling: Tiling, pipelined: bool) -> None
             sch.transform_layout(shared, ("write", 0), lambda i, k: (k, i))
             sch.storage_align(shared, 0, 0, 32, tiling.padding)
         sch.vectorize(sch.get_loops(fragment)[-1])
-        copy_by_threads(sch, shared, tiling)
+        copy_by_threads(sch, shared, tiling, 1 if is_async and operand == 0 else VECTOR)
         if pipelined:
             sch.annotate(shared, "tir.manifest_shared_memory_local_stage", 1)
+        if tiling.stages == 2 and (pipelined or is_async):
             sch.annotate(shared, "double_buffer_scope", 0)
     finish(sch, block, loops)
     if pipelined:
@@ -244,6 +225,11 @@ def with_transposed_tile(sch: Schedule, tiling: Tiling, pipelined: bool) -> None
         # loaded, this one is multiplied, and then the next ones are stored.
         sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, 0, 0, 1])
         sch.annotate(loops.outer, "software_pipeline_order", [0, 3, 1, 4, 2])
+    if is_async:
+        sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, tiling.stages - 1])
+        # The copies come after the product: the barrier before it then serves both.
+        sch.annotate(loops.outer, "software_pipeline_order", [1, 2, 0])
+        sch.annotate(loops.outer, "software_pipeline_async_stages", [0])
 
 
 def write_back(sch: Schedule, results: Any, loops: Loops) -> None:
@@ -253,11 +239,12 @@ def write_back(sch: Schedule, results: Any, loops: Loops) -> None:
 
 
 def copy_by_threads(sch: Schedule, copy: Any, tiling: Tiling, vector: int = VECTOR) -> None:
-    """Divide a copy of a tile among all threads of a block, 128 bits at a time."""
+    """Divide a copy of a tile among all threads of a block, ``vector`` elements at a time."""
     fused = sch.fuse(*sch.get_loops(copy)[-2:])
     _, thread, lanes = sch.split(fused, [None, tiling.threads, vector])
     sch.bind(thread, "threadIdx.x")
-    sch.vectorize(lanes)
+    if vector > 1:
+        sch.vectorize(lanes)
 
 
 def finish(sch: Schedule, block: Any, loops: Loops) -> None:
@@ -288,6 +275,8 @@ class Step:
     """Options of the PassContext that the step is built with."""
     predicted: str = ""
     """Share of the fp32 peak (of the tensor cores' for the last one) that the README derives."""
+    remark: str = ""
+    """What is new, where that is only sizes."""
 
     def schedule(self, rows: int, columns: int, depth: int) -> Schedule:
         """Return the schedule of a product of this size."""
@@ -306,7 +295,8 @@ class Step:
 
 ASYNC = (("tir.use_async_copy", True),)
 WARPS = Tiling()
-LAST = replace(WARPS, group=8)
+GROUPS = replace(WARPS, group=8)
+LAST = replace(GROUPS, depth=16, interleave=2, blocks=2)
 
 STEPS = {
     step.name: step
@@ -317,11 +307,20 @@ STEPS = {
         Step("shared_memory", shared_memory, predicted="40-55 %"),
         Step("no_bank_conflicts", no_bank_conflicts, predicted="60-70 %"),
         Step("warp_tiles", warp_tiles, predicted="60-75 %"),
-        Step("double_buffering", double_buffering, predicted="75-82 %"),
-        Step("block_swizzle", double_buffering, LAST, predicted="76-83 %"),
         Step(
-            "asynchronous_copies", asynchronous_copies, replace(LAST, stages=4), options=ASYNC,
-            predicted="75-82 %",
+            "asynchronous_copies", asynchronous_copies, replace(WARPS, stages=4), options=ASYNC,
+            predicted="70-80 %",
+        ),
+        Step("double_buffering", double_buffering, predicted="75-82 %"),
+        Step(
+            "block_swizzle", double_buffering, GROUPS, predicted="76-83 %",
+            remark="Blocks start in groups of 8 rows, column by column.",
+        ),
+        Step(
+            "deeper_tiles", double_buffering, LAST, predicted="76-83 %",
+            remark="Tiles of 16 steps of the sum, which halves the barriers; the compiler is told "
+            "that two blocks have to fit on a multiprocessor; rows of lanes take turns, so that a "
+            "quarter of a warp reads 2 x 4 different vectors instead of 1 x 8.",
         ),
         Step(
             "tensor_cores", tensor_cores, TensorTiling(group=8), "float16", ASYNC,
@@ -331,35 +330,27 @@ STEPS = {
 }  # fmt: skip
 """The steps of the ladder, in their order."""
 
-FINAL = "asynchronous_copies"
+FINAL = "deeper_tiles"
 """The last step in float32."""
 
-_DEEP = replace(LAST, depth=16, blocks=2)
-_AHEAD = replace(LAST, stages=4)
-
 VARIANTS = {
-    "registers 128x128x8": Step("r8", double_buffering, LAST),
     "registers 128x128x8, lanes in turns": Step(
-        "r8i", double_buffering, replace(LAST, interleave=2)
+        "r8i", double_buffering, replace(GROUPS, interleave=2)
     ),
-    "registers 128x128x16": Step("r16", double_buffering, _DEEP),
-    "registers 128x128x16, lanes in turns": Step(
-        "r16i", double_buffering, replace(_DEEP, interleave=2)
+    "registers 128x128x16": Step("r16", double_buffering, replace(LAST, interleave=1)),
+    "registers 128x128x16, lanes in turns, no groups": Step(
+        "r16g", double_buffering, replace(LAST, group=1)
     ),
-    "registers 256x128x8": Step("r256", double_buffering, replace(LAST, tile=(256, 128))),
-    "registers 128x128x8, 16x8 a thread": Step(
-        "r8t", double_buffering, replace(LAST, warps=(2, 2))
+    "registers 128x128x16, lanes in turns, groups of 4": Step(
+        "r16g", double_buffering, replace(LAST, group=4)
     ),
-    "registers 128x128x16, 16x8 a thread": Step(
-        "r16t", double_buffering, replace(LAST, warps=(2, 2), depth=16)
+    "registers 256x128x8": Step("r256", double_buffering, replace(GROUPS, tile=(256, 128))),
+    "async 128x128x8, 2 tiles": Step("a2", asynchronous_copies, WARPS, options=ASYNC),
+    "async 128x128x8, 3 tiles, lanes in turns": Step(
+        "a3i", asynchronous_copies, replace(WARPS, stages=3, interleave=2, blocks=2), options=ASYNC
     ),
-    "async 128x128x8, 2 tiles": Step("a2", asynchronous_copies, LAST, options=ASYNC),
-    "async 128x128x8, 4 tiles": Step("a4", asynchronous_copies, _AHEAD, options=ASYNC),
-    "async 128x128x8, 4 tiles, lanes in turns": Step(
-        "a4i", asynchronous_copies, replace(_AHEAD, interleave=2), options=ASYNC
-    ),
-    "tensor cores, swizzled": Step(
-        "t0", tensor_cores, TensorTiling(group=8, padding=0), "float16", ASYNC
+    "async 128x128x16, 3 tiles, lanes in turns": Step(
+        "a16i", asynchronous_copies, replace(LAST, stages=3), options=ASYNC
     ),
     "tensor cores, 4x2 warps, 3 tiles": Step(
         "t8", tensor_cores, TensorTiling(group=8, warps=(4, 2), stages=3), "float16", ASYNC
