@@ -13,15 +13,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import tilesmith as ts
-from examples.gemm_ladder.launch_order import launch_order
 from examples.gemm_ladder.tensor_cores import TensorTiling, tensor_cores
+from tilesmith.schedule_rules.gpu.product_tiles import (
+    VECTOR,
+    Tiling,
+    copy_by_threads,
+    finish,
+    pipeline,
+    tile,
+    write_back,
+)
 from tilesmith.script import tir as T
 
 Schedule = ts.tir.Schedule
-VECTOR = 4  # fp32 elements of a 128-bit access
 
 
 def product(rows: int, columns: int, depth: int, dtype: str = "float32") -> ts.tir.PrimFunc:
@@ -40,49 +47,6 @@ def product(rows: int, columns: int, depth: int, dtype: str = "float32") -> ts.t
                 C[vi, vj] += T.Cast("float32", A[vi, vk]) * T.Cast("float32", B[vk, vj])
 
     return main
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """The sizes of a schedule; pairs are of rows and columns.
-
-    A thread block makes ``tile`` of C in steps of ``depth``. Its warps form a grid ``warps``, the
-    threads of a warp a grid ``lanes``. A thread has several pieces of ``VECTOR`` columns (and of as
-    many rows where A lies transposed), which lie apart so that the threads of a warp read
-    neighbouring vectors. ``interleave``: rows of the lanes that take turns, so that a quarter of a
-    warp is 2 x 4 threads instead of 1 x 8. ``stages``: tiles in shared memory at once. ``group``:
-    rows of blocks that run together (1: in the order of the grid). ``blocks``: thread blocks that
-    are to fit on a multiprocessor, which limits the registers (0: no limit).
-    """
-
-    tile: tuple[int, int] = (128, 128)
-    depth: int = 8
-    warps: tuple[int, int] = (4, 2)
-    lanes: tuple[int, int] = (4, 8)
-    interleave: int = 1
-    padding: int = 4
-    stages: int = 2
-    group: int = 1
-    blocks: int = 0
-
-    @property
-    def threads(self) -> int:
-        """The threads of a block."""
-        return self.warps[0] * self.warps[1] * self.lanes[0] * self.lanes[1]
-
-    def pieces(self, axis: int, vector: int = VECTOR) -> int:
-        """Return how many pieces of ``vector`` rows (axis 0) or columns a thread has."""
-        return self.tile[axis] // (self.warps[axis] * self.lanes[axis] * vector)
-
-
-class Loops(NamedTuple):
-    """The loops of a tiled product: a block's threads, and the steps of the sum."""
-
-    thread: Any
-    outer: Any  # steps of ``depth``
-    inner: Any  # within such a step
-    rows: Any  # a thread's rows in one piece
-    columns: Any
 
 
 # The steps.
@@ -173,31 +137,6 @@ def double_buffering(sch: Schedule, tiling: Tiling) -> None:
     with_transposed_tile(sch, tiling, pipelined=True)
 
 
-# What the steps are made of.
-
-
-def tile(sch: Schedule, block: Any, tiling: Tiling, row_vector: int = VECTOR) -> Loops:
-    """Divide the loops among blocks, virtual threads, threads and a thread's rows and columns.
-
-    The pieces of a thread are virtual threads: each is a whole tile away from the next one.
-    """
-    i, j, k = sch.get_loops(block)
-    (wy, wx), (ly, lx) = tiling.warps, tiling.lanes
-    turns = tiling.interleave
-    rows = [None, tiling.pieces(0, row_vector), wy, ly // turns, turns, row_vector]
-    columns = [None, tiling.pieces(1), wx, lx, VECTOR]
-    by, vy, wy, ly, turn, rows = sch.split(i, rows)
-    bx, vx, wx, lx, columns = sch.split(j, columns)
-    outer, inner = sch.split(k, [None, tiling.depth])
-    sch.reorder(by, bx, vy, vx, wy, wx, ly, lx, turn, outer, inner, rows, columns)
-    launch_order(sch, by, bx, tiling.group)
-    sch.bind(vy, "vthread.y")
-    sch.bind(vx, "vthread.x")
-    thread = sch.fuse(wy, wx, ly, lx, turn)
-    sch.bind(thread, "threadIdx.x")
-    return Loops(thread, outer, inner, rows, columns)
-
-
 def with_transposed_tile(
     sch: Schedule, tiling: Tiling, pipelined: bool = False, is_async: bool = False
 ) -> None:
@@ -205,6 +144,7 @@ def with_transposed_tile(
     block, results = sch.get_block("C"), sch.cache_write(sch.get_block("C"), 0, "local")
     loops = tile(sch, block, tiling)
     write_back(sch, results, loops)
+    tiles = []
     for operand in (0, 1):
         shared = sch.cache_read(block, operand, "shared" if tiling.stages < 3 else "shared.dyn")
         fragment = sch.cache_read(block, operand, "local")
@@ -215,49 +155,17 @@ def with_transposed_tile(
             sch.storage_align(shared, 0, 0, 32, tiling.padding)
         sch.vectorize(sch.get_loops(fragment)[-1])
         copy_by_threads(sch, shared, tiling, 1 if is_async and operand == 0 else VECTOR)
-        if pipelined:
-            sch.annotate(shared, "tir.manifest_shared_memory_local_stage", 1)
-        if tiling.stages == 2 and (pipelined or is_async):
-            sch.annotate(shared, "double_buffer_scope", 0)
+        tiles.append(shared)
     finish(sch, block, loops)
     if pipelined:
-        # Statements: load A, store A, load B, store B, multiply. In a turn, the next tiles are
-        # loaded, this one is multiplied, and then the next ones are stored.
-        sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, 0, 0, 1])
-        sch.annotate(loops.outer, "software_pipeline_order", [0, 3, 1, 4, 2])
+        pipeline(sch, (tiles[0], tiles[1]), loops)
     if is_async:
+        for shared in tiles if tiling.stages == 2 else []:
+            sch.annotate(shared, "double_buffer_scope", 0)
         sch.annotate(loops.outer, "software_pipeline_stage", [0, 0, tiling.stages - 1])
         # The copies come after the product: the barrier before it then serves both.
         sch.annotate(loops.outer, "software_pipeline_order", [1, 2, 0])
         sch.annotate(loops.outer, "software_pipeline_async_stages", [0])
-
-
-def write_back(sch: Schedule, results: Any, loops: Loops) -> None:
-    """Let each thread store its pieces of C, 128 bits at a time."""
-    sch.reverse_compute_at(results, loops.thread)
-    sch.vectorize(sch.get_loops(results)[-1])
-
-
-def copy_by_threads(sch: Schedule, copy: Any, tiling: Tiling, vector: int = VECTOR) -> None:
-    """Divide a copy of a tile among all threads of a block, ``vector`` elements at a time."""
-    fused = sch.fuse(*sch.get_loops(copy)[-2:])
-    _, thread, lanes = sch.split(fused, [None, tiling.threads, vector])
-    sch.bind(thread, "threadIdx.x")
-    if vector > 1:
-        sch.vectorize(lanes)
-
-
-def finish(sch: Schedule, block: Any, loops: Loops) -> None:
-    """Set the sums to zero before the loop over steps, and unroll what indexes registers."""
-    sch.decompose_reduction(block, loops.outer)
-    for loop in (loops.inner, loops.rows, loops.columns):
-        unroll(sch, loop)
-
-
-def unroll(sch: Schedule, loop: Any) -> None:
-    """Let the compiler of CUDA C unroll a loop: the source stays short."""
-    sch.unroll(loop)
-    sch.annotate(loop, "pragma_unroll_explicit", 0)
 
 
 # The table of steps.

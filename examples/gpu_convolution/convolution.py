@@ -16,15 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tilesmith as ts
-from examples.gemm_ladder.ladder import (
-    VECTOR,
-    Loops,
-    Schedule,
-    Tiling,
-    finish,
-    tile,
-)
 from tilesmith import te, topi
+from tilesmith.schedule_rules.gpu.product_tiles import VECTOR, Loops, Tiling, finish, tile
+from tilesmith.tir import Schedule
 
 ITERATORS = ("analytic", "precomputed")
 
