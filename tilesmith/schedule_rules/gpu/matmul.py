@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from tilesmith.arith import detect_linear_equation
 from tilesmith.ir import Add, Cast, IntImm, Mul, Var
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
@@ -25,7 +26,6 @@ from tilesmith.schedule_rules.gpu.product_tiles import (
     tile,
     write_back,
 )
-from tilesmith.support.errors import ScheduleError
 from tilesmith.target import Target
 from tilesmith.tir import Block, BufferLoad, BufferStore, IterVar
 from tilesmith.tir.schedule import BlockRV, Schedule
@@ -55,7 +55,7 @@ class _Product:
     kinds: tuple[str, ...]
     extents: tuple[int, ...]
     inner: dict[int, tuple[int, int]]
-    """By operand: the iterator along which it lies in memory, and the extent of that (0: none)."""
+    """By operand: the iterator along which it lies in memory (-1: none), and the length of rows."""
 
     def size(self, kind: str) -> int:
         """Return the product of the extents of a kind."""
@@ -124,11 +124,7 @@ def _recognised(block: Block) -> _Product | None:
             kinds.append(ROWS if uses[0] else COLUMNS)
     buffers = [region.buffer for region in block.reads if region.buffer is not store.buffer]
     places = [buffers.index(operand.buffer) for operand in operands]
-    along = dict((load.buffer, var) for load, var in facts.contiguous_iterators(block))
-    inner = {}
-    for place, operand in zip(places, operands):
-        numbers = [n for n, one in enumerate(block.iter_vars) if one.var is along[operand.buffer]]
-        inner[place] = (numbers[0], extents[numbers[0]]) if numbers else (-1, 0)
+    inner = {place: _along(block, load) for place, load in zip(places, operands)}
     found = _Product(places[0], places[1], tuple(kinds), tuple(extents), inner)
     sizes = [found.size(kind) for kind in (ROWS, COLUMNS, SUM)]
     return None if min(sizes[:2]) < SMALLEST or sizes[2] < STEP else found
@@ -152,6 +148,18 @@ def _operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     return None if left.buffer is right.buffer else (left, right)
 
 
+def _along(block: Block, load: BufferLoad) -> tuple[int, int]:
+    """Return the iterator that is the last index of a load, and the size of that dimension; -1 if
+    the last index is something else.
+    """
+    *outer, last = load.indices
+    size = load.buffer.shape[-1]
+    places = [place for place, one in enumerate(block.iter_vars) if one.var is last]
+    if not places or any(facts.mentions_variable(index, last) for index in outer):
+        return -1, 0
+    return places[0], size.value if isinstance(size, IntImm) else 0
+
+
 def _mentions(load: BufferLoad, variable: Var) -> bool:
     return any(facts.mentions_variable(index, variable) for index in load.indices)
 
@@ -160,7 +168,7 @@ def _tiling(product: _Product, target: Target) -> Tiling:
     """Return the largest tiles of which there are enough for all multiprocessors."""
     rows, columns, steps = [product.size(kind) for kind in (ROWS, COLUMNS, SUM)]
     chosen = TILINGS[-1]
-    for one in TILINGS:
+    for one in [one for one in TILINGS if one.threads <= facts.thread_limit(target)]:
         blocks = -(-rows // one.tile[0]) * -(-columns // one.tile[1]) * product.size(BATCH)
         if blocks >= facts.multiprocessors(target):
             chosen = one
@@ -182,9 +190,10 @@ def _to_matrices(sch: Schedule, main: BlockRV, product: _Product) -> None:
         number = place[1]
         if place[0] == "read" and _along_sum(product, number) != (kinds[-1] == SUM):
             kinds = (kinds[0], kinds[2], kinds[1])
-        sch.reindex(main, place)
-        sch.transform_layout(main, place, _fused(product, kinds))
-    _plain_loops(sch, main, product)
+        copy, index_map = sch.reindex(main, place), _fused(product, kinds)
+        sch.transform_layout(main, place, index_map)
+        sch.transform_block_layout(copy, index_map)
+    sch.transform_block_layout(main, _fused(product, (BATCH, ROWS, COLUMNS, SUM)))
 
 
 def _along_sum(product: _Product, operand: int) -> bool:
@@ -207,12 +216,6 @@ def _fused(product: _Product, kinds: tuple[str, ...]) -> Callable[..., Any]:
         return [found[kind] for kind in kinds if kind in found or kind != BATCH]
 
     return index_map
-
-
-def _plain_loops(sch: Schedule, main: BlockRV, product: _Product) -> None:
-    """Leave a loop for each kind around the block: batch, rows, columns, sum."""
-    kinds = (BATCH, ROWS, COLUMNS, SUM)
-    sch.transform_block_layout(main, _fused(product, kinds))
 
 
 def _schedule(sch: Schedule, main: BlockRV, product: _Product, tiling: Tiling) -> None:
@@ -277,6 +280,16 @@ def _inline_behind(sch: Schedule, results: BlockRV) -> None:
 
 
 def _vector_of_results(sch: Schedule, results: BlockRV, product: _Product) -> int:
-    """Return how many results a thread stores at once."""
-    whole = product.size(COLUMNS) % VECTOR == 0
-    return VECTOR if whole else 1
+    """Return how many results a thread stores at once: one, unless rows of the result in memory are
+    whole vectors of its columns.
+    """
+    node: Block = sch.get(results)
+    if not isinstance(node.body, BufferStore):
+        return 1
+    *outer, last = node.body.indices
+    column = node.iter_vars[-1].var
+    apart = any(facts.mentions_variable(index, column) for index in outer)
+    is_whole = product.extents[product.places(COLUMNS)[-1]] % VECTOR == 0
+    form = detect_linear_equation(last, [column])
+    steps_by_one = form and isinstance(form[0], IntImm) and form[0].value == 1
+    return VECTOR if steps_by_one and is_whole and not apart else 1
