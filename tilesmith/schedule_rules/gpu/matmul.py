@@ -34,6 +34,7 @@ __all__ = ["matmul"]
 
 TILINGS = (
     Tiling((128, 128), depth=16, warps=(4, 2), interleave=2, group=8, blocks=2),
+    Tiling((128, 64), depth=16, warps=(4, 1), interleave=2, group=8, blocks=3),
     Tiling((64, 64), depth=16, warps=(2, 1), interleave=2, group=8, blocks=4),
     Tiling((32, 32), depth=16, warps=(1, 1), interleave=2, group=8),
 )
