@@ -91,7 +91,8 @@ def _gpu_lines(found: Mapping[str, Any]) -> list[str]:
     reached = f" Kernels that only move data reach {min(shares):.0%} to {max(shares):.0%} of it."
     return [
         f"Copies: {settings['copy_bytes_per_second'] / 1e12:.2f} TB/s.{reached if shares else ''} "
-        f"A launch takes: {launches}. The last step of the GEMM ladder is compiled in: {compiling}.",
+        f"A launch takes: {launches}. "
+        f"The last step of the GEMM ladder is compiled in: {compiling}.",
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import tilesmith as ts
 from tilesmith import te, topi
-from tilesmith.schedule_rules.gpu.product_tiles import VECTOR, Loops, Tiling, finish, tile
+from tilesmith.schedule_rules.gpu.product_tiles import VECTOR, Tiling, finish, tile
 from tilesmith.tir import Schedule
 
 ITERATORS = ("analytic", "precomputed")

@@ -9,7 +9,7 @@ import pytest
 
 import tilesmith as ts
 from examples.gemm_ladder import page, sweep
-from examples.gemm_ladder.ladder import FINAL, STEPS, VARIANTS, Tiling, product
+from examples.gemm_ladder.ladder import FINAL, STEPS, Tiling, product
 from examples.gemm_ladder.tensor_cores import TensorTiling
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
@@ -26,15 +26,16 @@ SMALL = Tiling(tile=(32, 64), warps=(1, 2), lanes=(4, 4), depth=8)
 SIZES = {
     "naive": (None, (32, 16, 5)),
     "wide_loads": (None, (16, 128, 6)),
-    "register_tiles": (Tiling(tile=(64, 64), depth=4), (64, 128, 8)),
-    "shared_memory": (Tiling(tile=(64, 64), depth=16), (64, 64, 32)),
-    "no_bank_conflicts": (Tiling(tile=(64, 64), depth=16), (64, 64, 32)),
-    "warp_tiles": (SMALL, (32, 128, 16)),
-    "double_buffering": (SMALL, (64, 64, 24)),
-    "block_swizzle": (replace(SMALL, group=2), (128, 64, 16)),
-    "asynchronous_copies": (replace(SMALL, group=2, stages=4), (64, 64, 40)),
+    "register_tiles": (Tiling(tile=(64, 64), depth=4), (64, 64, 8)),
+    "shared_memory": (Tiling(tile=(64, 64), depth=16), (64, 64, 16)),
+    "no_bank_conflicts": (Tiling(tile=(64, 64), depth=16), (64, 64, 16)),
+    "warp_tiles": (SMALL, (32, 64, 16)),
+    "double_buffering": (SMALL, (32, 64, 24)),
+    "block_swizzle": (replace(SMALL, group=2), (64, 64, 16)),
+    "asynchronous_copies": (replace(SMALL, group=2, stages=4), (32, 64, 40)),
+    "deeper_tiles": (replace(SMALL, depth=16, interleave=2), (32, 64, 48)),
     "tensor_cores": (
-        TensorTiling(tile=(64, 32), depth=32, warps=(2, 1), stages=3, group=1), (64, 64, 128)
+        TensorTiling(tile=(64, 32), depth=32, warps=(2, 1), stages=3, group=1), (64, 32, 128)
     ),
 }  # fmt: skip
 
@@ -125,7 +126,7 @@ def test_the_launch_order_in_groups():
     assert "blockIdx_x % 8" in text and "blockIdx_x % 64 // 8" in text
 
 
-@pytest.mark.parametrize("step", [STEPS[FINAL], VARIANTS["registers 128x128x16"]])
+@pytest.mark.parametrize("step", [STEPS[FINAL], STEPS["asynchronous_copies"]])
 def test_registers_on_a_gpu(step):
     """The machine code keeps all in registers, so that two blocks of 256 threads run at once."""
     code = step.build(step.schedule(1024, 1024, 1024)).imported_modules[0]

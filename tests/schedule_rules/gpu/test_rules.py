@@ -122,8 +122,8 @@ def test_rows_of_whole_vectors_are_read_in_vectors(make):
     assert wide.count("__global__") == (2 if make is columns else 1)
 
 
-@pytest.mark.parametrize("make, size", [(softmax, (2, 37)), (softmax, (2, 48)), (layer_norm, (2, 37)),
-                                        (layer_norm, (2, 48))])  # fmt: skip
+@pytest.mark.parametrize("make", [softmax, layer_norm])
+@pytest.mark.parametrize("size", [(2, 37), (2, 48)])
 def test_long_sums_of_rows_are_not_split_twice(monkeypatch, make, size):
     """topi adds up long rows in blocks; threads share a row anyway."""
     monkeypatch.setattr(topi.accumulation, "LONGEST", 32)

@@ -12,6 +12,7 @@ from tilesmith.schedule_rules.gpu.joined_sums import joined_sums
 from tilesmith.target import Target
 from tilesmith.tir import Block
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = ["general_reduction"]
@@ -25,7 +26,7 @@ PER_THREAD = 8  # elements that a thread should have at least
 def general_reduction(sch: Schedule, target: Target) -> Schedule | None:
     """Schedule reductions over the same rows, and an elementwise block behind them."""
     (func,) = sch.mod.functions.values()
-    if (joined := joined_sums(func)) is not func:
+    if isinstance(func, PrimFunc) and (joined := joined_sums(func)) is not func:
         sch = Schedule(joined)
     blocks = sch.get_child_blocks(sch.get_block("root"))
     nodes: list[Block] = [sch.get(block) for block in blocks]

@@ -15,8 +15,8 @@ from tilesmith.ir import Add, IntImm, Max, Min, Mul, PrimExpr, Range, Var, const
 from tilesmith.schedule_rules.gpu import facts
 from tilesmith.tir import Block, BufferLoad, BufferRegion, BufferStore, IterVar
 from tilesmith.tir.buffer import Buffer
-from tilesmith.tir.functor import ir_transform, substitute
 from tilesmith.tir.function import PrimFunc
+from tilesmith.tir.functor import ir_transform, substitute
 from tilesmith.tir.queries import buffers
 from tilesmith.tir.stmt import BlockRealize, For, LetStmt, SeqStmt, Stmt, stmt_seq
 
@@ -35,6 +35,7 @@ def _joined_once(func: PrimFunc) -> PrimFunc | None:
     if not isinstance(realize, BlockRealize) or not isinstance(realize.block.body, SeqStmt):
         return None
     root = realize.block
+    assert isinstance(root.body, SeqStmt)
     nests = list(root.body.seq)
     leaves = [_leaf(nest) for nest in nests]
     for place, inner in enumerate(leaves):
@@ -84,15 +85,15 @@ def _joined(nest: Stmt, outer: Block, inner: Block) -> Stmt | None:
     """Return the nest of the reduction of all terms, None if the blocks are not such a pair."""
     (last, *more), (within, *others) = facts.reduced(outer), facts.reduced(inner)
     terms, parts = _terms(outer), _terms(inner)
-    *spatial, number = facts.spatial(inner) or [None]
-    if more or others or number is None or terms is None or parts is None:
+    if more or others or terms is None or parts is None:
         return None
-    if len(spatial) != len(facts.spatial(outer)):
+    if len(facts.spatial(inner)) != len(facts.spatial(outer)) + 1:
         return None
-    sizes = [one.dom.extent if one.dom is not None else None for one in (last, within, number)]
-    if not all(isinstance(size, IntImm) for size in sizes):
+    *spatial, number = facts.spatial(inner)
+    count, width = _size(last), _size(within)
+    if 0 in (count, width) or count != _size(number):
         return None
-    if sizes[0].value != sizes[2].value or [t[0] for t in terms] != [t[0] for t in parts]:
+    if [kind for kind, _, _ in terms] != [kind for kind, _, _ in parts]:
         return None
     for (_, _, term), (_, made, _) in zip(terms, parts):
         own = [*[one.var for one in facts.spatial(outer)], last.var]
@@ -100,16 +101,26 @@ def _joined(nest: Stmt, outer: Block, inner: Block) -> Stmt | None:
             return None
         if not all(a is b for a, b in zip(term.indices, own)):
             return None
-    width = sizes[1].value
     values: dict[Var, PrimExpr] = {
         one.var: other.var for one, other in zip(spatial, facts.spatial(outer))
     }
     values |= {number.var: last.var // width, within.var: last.var % width}
-    return _rebuilt(nest, outer, inner, last, width * sizes[0].value, values)
+    return _rebuilt(nest, outer, inner, last, width * count, values)
+
+
+def _size(iterator: IterVar) -> int:
+    """Return the extent of an iterator, 0 if it is not a constant."""
+    extent = iterator.domain.extent
+    return extent.value if isinstance(extent, IntImm) else 0
 
 
 def _rebuilt(
-    nest: Stmt, outer: Block, inner: Block, last: IterVar, extent: int, values: Mapping[Var, PrimExpr]
+    nest: Stmt,
+    outer: Block,
+    inner: Block,
+    last: IterVar,
+    extent: int,
+    values: Mapping[Var, PrimExpr],
 ) -> Stmt:
     """Return the nest of ``outer`` over ``extent`` terms of ``inner``."""
     analyzer = Analyzer()
@@ -123,9 +134,7 @@ def _rebuilt(
         buffer: ir_transform(substitute(term, values), None, simpler, ["tir.BufferLoad"])
         for _, buffer, term in _terms(inner) or ()
     }
-    body = ir_transform(
-        outer.body, None, lambda load: terms.get(load.buffer), ["tir.BufferLoad"]
-    )
+    body = ir_transform(outer.body, None, lambda load: terms.get(load.buffer), ["tir.BufferLoad"])
     reads = []
     for region in inner.reads:
         ranges = [

@@ -7,13 +7,13 @@ and of those of sums from registers to the result, elementwise blocks behind the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from tilesmith.arith import detect_linear_equation
-from tilesmith.ir import Add, Cast, IntImm, Mul, Var
+from tilesmith.ir import Add, Cast, IntImm, Mul, PrimExpr, Var
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
 from tilesmith.schedule_rules.gpu.product_tiles import (
@@ -106,10 +106,12 @@ def _recognised(block: Block) -> _Product | None:
         one.dom.extent.value if one.dom is not None and isinstance(one.dom.extent, IntImm) else 0
         for one in block.iter_vars
     ]
-    if operands is None or 0 in extents:
+    store = block.body
+    if operands is None or 0 in extents or not isinstance(store, BufferStore):
         return None
-    store: BufferStore = block.body
-    last = [one.var for one in block.iter_vars if facts.mentions_variable(store.indices[-1], one.var)]
+    last = [
+        one.var for one in block.iter_vars if facts.mentions_variable(store.indices[-1], one.var)
+    ]
     # Columns are contiguous in the result: the operand with its last iterator is the right one.
     if last and not _mentions(operands[1], last[-1]):
         operands = (operands[1], operands[0])
@@ -142,10 +144,9 @@ def _operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     term = term.value if isinstance(term, Cast) else term
     if not isinstance(term, Mul) or body.buffer.dtype != "float32":
         return None
-    factors = [one.value if isinstance(one, Cast) else one for one in (term.a, term.b)]
-    if not all(isinstance(one, BufferLoad) for one in factors):
+    left, right = [one.value if isinstance(one, Cast) else one for one in (term.a, term.b)]
+    if not isinstance(left, BufferLoad) or not isinstance(right, BufferLoad):
         return None
-    left, right = factors
     return None if left.buffer is right.buffer else (left, right)
 
 
@@ -156,13 +157,17 @@ def _along(block: Block, load: BufferLoad) -> tuple[int, int]:
     *outer, last = load.indices
     size = load.buffer.shape[-1]
     places = [place for place, one in enumerate(block.iter_vars) if one.var is last]
-    if not places or any(facts.mentions_variable(index, last) for index in outer):
+    if not places or not isinstance(last, Var) or _is_used(outer, last):
         return -1, 0
     return places[0], size.value if isinstance(size, IntImm) else 0
 
 
 def _mentions(load: BufferLoad, variable: Var) -> bool:
-    return any(facts.mentions_variable(index, variable) for index in load.indices)
+    return _is_used(load.indices, variable)
+
+
+def _is_used(indices: Sequence[PrimExpr], variable: Var) -> bool:
+    return any(facts.mentions_variable(index, variable) for index in indices)
 
 
 def _tiling(product: _Product, target: Target) -> Tiling:
@@ -213,7 +218,9 @@ def _fused(product: _Product, kinds: tuple[str, ...]) -> Callable[..., Any]:
         found: dict[str, Any] = {}
         for place, index in zip(wanted, indices):
             kind = product.kinds[place]
-            found[kind] = index if kind not in found else found[kind] * product.extents[place] + index
+            found[kind] = (
+                index if kind not in found else found[kind] * product.extents[place] + index
+            )
         return [found[kind] for kind in kinds if kind in found or kind != BATCH]
 
     return index_map
@@ -289,7 +296,7 @@ def _vector_of_results(sch: Schedule, results: BlockRV, product: _Product) -> in
         return 1
     *outer, last = node.body.indices
     column = node.iter_vars[-1].var
-    apart = any(facts.mentions_variable(index, column) for index in outer)
+    apart = _is_used(outer, column)
     is_whole = product.extents[product.places(COLUMNS)[-1]] % VECTOR == 0
     form = detect_linear_equation(last, [column])
     steps_by_one = form and isinstance(form[0], IntImm) and form[0].value == 1

@@ -70,12 +70,11 @@ def tile(sch: Schedule, block: BlockRV, tiling: Tiling, row_vector: int = VECTOR
     The pieces of a thread are virtual threads: each is a whole tile away from the next one.
     """
     i, j, k = sch.get_loops(block)[-3:]
-    (wy, wx), (ly, lx) = tiling.warps, tiling.lanes
-    turns = tiling.interleave
+    warps, lanes, turns = tiling.warps, tiling.lanes, tiling.interleave
     by, vy, wy, ly, turn, rows = sch.split(
-        i, [None, tiling.pieces(0, row_vector), wy, ly // turns, turns, row_vector]
+        i, [None, tiling.pieces(0, row_vector), warps[0], lanes[0] // turns, turns, row_vector]
     )
-    bx, vx, wx, lx, columns = sch.split(j, [None, tiling.pieces(1), wx, lx, VECTOR])
+    bx, vx, wx, lx, columns = sch.split(j, [None, tiling.pieces(1), warps[1], lanes[1], VECTOR])
     outer, inner = sch.split(k, [None, tiling.depth])
     sch.reorder(by, bx, vy, vx, wy, wx, ly, lx, turn, outer, inner, rows, columns)
     last = launch_order(sch, by, bx, tiling.group)
