@@ -16,6 +16,8 @@ SECTORS = 4
 """Sectors of a line."""
 
 _BITS = numpy.array([bin(mask).count("1") for mask in range(16)], numpy.int64)
+
+
 def _hashed(lines: numpy.ndarray) -> numpy.ndarray:
     """Return numbers without a pattern, as the hashes of such caches do: the rows of a matrix,
     powers of two apart, must not all meet in one set.
