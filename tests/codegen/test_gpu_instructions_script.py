@@ -13,6 +13,7 @@ from tests.codegen.gpu_instructions_script import (
     atomics,
     barriers,
     bulk_copies,
+    copies,
     fragments,
     ldmatrix,
     mma,
@@ -21,7 +22,7 @@ from tests.codegen.gpu_instructions_script import (
 from tests.codegen.gpu_products import kernels_of, mnemonics, needs_nvdisasm
 from tests.codegen.opencl_harness import Program, needs_opencl
 from tilesmith import IRModule
-from tilesmith.codegen.gpu import emit_source
+from tilesmith.codegen.gpu import emit_source, kernel_alignments
 from tilesmith.codegen.gpu.limits import thread_extents
 from tilesmith.ir import Call
 from tilesmith.script import tir as T
@@ -168,3 +169,32 @@ def test_dp4a_of_mixed_signs_is_a_sum():
         sources[pair] = emit_source(kernels, Target("cuda -arch=sm_75"))
     assert "__dp4a(" in sources["int8", "int8"] and "__dp4a(" in sources["uint8", "uint8"]
     assert "__dp4a(" not in sources["uint8", "int8"]
+
+
+def test_registers_are_aligned_for_instructions():
+    """They take 32 bits at once, whatever the elements are."""
+    for function, line in (
+        (ldmatrix(1, False), "__align__(4) __half r[2];"),
+        (mma("m16n8k16", "fp16", "fp32"), "__align__(16) __half a[8];"),
+        (mma("m8n8k16", "s8", "int32"), "__align__(4) signed char a[4];"),
+    ):
+        named = IRModule({"main": function.with_attr("global_symbol", "main")})
+        target = "cuda -arch=sm_80"
+        assert line in emit_source(kernels_of(named, target), Target(target))
+
+
+@pytest.mark.parametrize(
+    "function, needed",
+    [
+        (copies(16, True), {"A": 16, "B": 0}), (copies(4, False), {"A": 4, "B": 0}),
+        (bulk_copies(), {"A": 16, "B": 0}),
+        (fragments((16, 16, 16), "float16", "float32", "row_major"), {"A": 32, "B": 32, "C": 32}),
+    ],
+    ids=["copies of 16 bytes", "copies of 4 bytes", "bulk copies", "fragments"],
+)  # fmt: skip
+def test_instructions_that_need_aligned_memory(function, needed):
+    target = Target("cuda -arch=sm_90a")
+    module = kernels_of(IRModule({"main": function.with_attr("global_symbol", "main")}), target)
+    (kernel,) = module.functions.values()
+    (found,) = kernel_alignments(module, target).values()
+    assert dict(zip([parameter.name for parameter in kernel.params], found)) == needed

@@ -90,6 +90,25 @@ def test_threads_may_share_a_byte():
         assert (back == given).all()
 
 
+def test_choices_share_what_their_condition_computes():
+    a, b = decl_buffer((16,), "int32", "A"), decl_buffer((16,), "int32", "B")
+
+    def body(t):
+        half = (t * 5 + 3) // 2  # in the condition twice, in an arm once
+        inside = tir.And(half - 4 < 8, half * 3 > half + 9)
+        near = BufferLoad(a, [tir.FloorMod(half, 16)])
+        value = tir.if_then_else(inside, near + near, tir.Let(Var("x", "int32"), t * t, t) - half)
+        return BufferStore(b, value, [t])
+
+    program = Program(emit_source(IRModule({"f": kernel([a, b], threads(16, body), "f")}), OPENCL))
+    x, y = np.arange(16, dtype="i4") * 10, np.zeros(16, "i4")
+    program.run("f", (1, 1, 1), (16, 1, 1), x, y)
+    t = np.arange(16)
+    half = (t * 5 + 3) // 2
+    inside = (half - 4 < 8) & (half * 3 > half + 9)
+    assert (y == np.where(inside, 2 * x[half % 16], t - half)).all() and 0 < inside.sum() < 16
+
+
 def test_vectors_within_a_function():
     a, b = decl_buffer((32,), "float32", "A"), decl_buffer((32,), "float32", "B")
     first = Ramp(const(0, "int32"), 1, 8)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tilesmith as ts
-from tilesmith.runtime.cuda import driver, memory, streams
+from tilesmith.runtime.cuda import driver, graph_of, memory, streams
 from tilesmith.runtime.cuda.ranges import profiler_range
 from tilesmith.runtime.timing import time_call
 from tilesmith.support.errors import DeviceError, NoDeviceError, OutOfMemoryError
@@ -181,6 +181,27 @@ def test_freed_memory_is_reused():
     held = memory.pool_use(0)[0]
     memory.trim(0)
     assert memory.pool_use(0)[0] <= held
+
+
+def test_memory_dies_while_a_graph_is_recorded(add_one):
+    made = ts.nd.array(np.zeros(N, "float32"), ts.cuda(0))
+    dying = [ts.nd.empty((N,), "float32", ts.device(kind)) for kind in ("cuda", "cuda_host")]
+
+    def call(tensor):
+        add_one(tensor)
+        dying.clear()
+        with pytest.raises(DeviceError, match="cannot be allocated while a graph is recorded"):
+            ts.nd.empty((3,), "int8", ts.cuda(0))
+        add_one(tensor)
+
+    graph = graph_of(call, made, warm_up=False)
+    used = memory.pool_use(0)[1]
+    other = ts.nd.empty((3,), "int8", ts.cuda(0))  # what died is freed now
+    ts.cuda(0).sync()
+    assert memory.pool_use(0)[1] < used and other.shape == (3,)
+    for _ in range(3):
+        graph.launch()
+    assert made.numpy().min() == made.numpy().max() == 6
 
 
 def test_out_of_memory():

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tests.gpu.programs import PROGRAMS, build_smallest
+from tests.gpu.programs import PROGRAMS, build_smallest, build_wide
 from tilesmith.runtime.cuda import graph_of
 from tilesmith.script import tir as T
-from tilesmith.support.errors import DeviceError
+from tilesmith.support.errors import DeviceError, ShapeError
 
 DEVICE = tilesmith.cuda(0)
 pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no NVIDIA GPU here")
@@ -108,6 +108,23 @@ def test_graph():
     assert not np.allclose(c.numpy(), expected[1])
 
 
+def test_views_that_are_not_aligned():
+    """A view of torch that wide accesses would fault on is refused; the GPU goes on."""
+    torch = pytest.importorskip("torch")
+    module = build_wide(target())
+    whole = torch.arange(1032, dtype=torch.float32, device="cuda")
+    out = tilesmith.nd.empty((1024,), "float32", DEVICE)
+    for start in (1, 2, 3):
+        view = whole[start : start + 1024]
+        with pytest.raises(ShapeError, match=r"'A'\) must be aligned to 16 bytes"):
+            module(tilesmith.nd.from_dlpack(view), out)
+        module(tilesmith.nd.from_dlpack(view.clone()), out)
+        np.testing.assert_array_equal(out.numpy(), np.arange(start, start + 1024) * 2.0)
+    module(tilesmith.nd.from_dlpack(whole[4:1028]), out)
+    DEVICE.sync()
+    np.testing.assert_array_equal(out.numpy(), np.arange(4, 1028) * 2.0)
+
+
 @T.prim_func
 def _large_shared(A: T.Buffer((256,), "float32"), n: T.int32):
     for tx in T.thread_binding(256, thread="threadIdx.x"):
@@ -160,6 +177,28 @@ def test_cooperative_launch():
     tensor = tilesmith.nd.array(np.ones(1, "float32"), DEVICE)
     module(tensor)
     assert tensor.numpy()[0] == 0
+
+
+@T.prim_func
+def _clustered(A: T.Buffer((4096,), "float32"), n: T.int32):
+    for bx in T.thread_binding(n, thread="blockIdx.x"):
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("b"):
+                i = T.axis.spatial(4096, bx * 32 + tx)
+                A[i] = A[i] + T.float32(1)
+
+
+def test_clusters():
+    if int(DEVICE.compute_version.split(".")[0]) < 9:
+        pytest.skip("GPUs have clusters of blocks since compute capability 9.0")
+    for size in (2, 16):
+        function = _clustered.with_attr("tir.cluster_dims", (size, 1, 1))
+        module = tilesmith.build(function, target=target())
+        tensor = tilesmith.nd.array(np.zeros(4096, "float32"), DEVICE)
+        module(tensor, 64)
+        assert tensor.numpy().sum() == 64 * 32
+        with pytest.raises(DeviceError, match="must divide the grid"):
+            module(tensor, 33)
 
 
 _FAULT = """

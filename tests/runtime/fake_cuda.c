@@ -259,10 +259,13 @@ API int cuLaunchKernelEx(const Config *config, void *f, void **params, void **ex
 }
 static void *captured_stream;
 API int cuStreamBeginCapture_v2(void *s, int mode) { ENTER("cuStreamBeginCapture"); captured_stream = s; return is_bad(s) ? 400 : 0; }
+API int cuStreamIsCapturing(void *s, int *state) { *state = captured_stream && s == captured_stream; return 0; }
 API int cuStreamEndCapture(void *s, void **g) {
   ENTER("cuStreamEndCapture");
   *g = (void *)0x7000;
-  return s == captured_stream ? 0 : 400;
+  int is_captured = s == captured_stream;
+  captured_stream = 0;
+  return is_captured ? 0 : 400;
 }
 API int cuGraphInstantiateWithFlags(void **e, void *g, unsigned long long f) { ENTER("cuGraphInstantiate"); *e = (void *)0x8000; return 0; }
 API int cuGraphLaunch(void *e, void *s) { ENTER("cuGraphLaunch"); return is_bad(s) ? 400 : 0; }

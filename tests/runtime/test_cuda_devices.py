@@ -281,6 +281,28 @@ def test_streams(fake):
     assert fake.live == fake.events == 0
 
 
+def test_memory_while_a_graph_is_recorded(fake):
+    device = ts.cuda(0)
+    dying = [ts.nd.array(np.arange(3), ts.device(kind)) for kind in ("cuda", "cuda_host")]
+    stream, graph = device.create_raw_stream(), ctypes.c_void_p()
+    device.set_raw_stream(stream)
+    try:
+        driver.driver().cuStreamBeginCapture(stream, 1)
+        before = fake.take_calls()
+        dying.clear()
+        assert fake.take_calls() == before  # a free would spoil the graph
+        with pytest.raises(DeviceError, match="cannot be allocated while a graph is recorded"):
+            ts.nd.empty((3,), "int8", device)
+        driver.driver().cuStreamEndCapture(stream, ctypes.byref(graph))
+    finally:
+        device.free_raw_stream(stream)
+    assert fake.live == 2
+    made = ts.nd.empty((3,), "int8", device)
+    assert fake.live == 1
+    del made
+    assert fake.live == 0
+
+
 def test_events_and_clocks(fake):
     begin, end = streams.Event(0), streams.Event(0)
     begin.record()

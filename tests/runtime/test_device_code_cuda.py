@@ -120,8 +120,11 @@ def test_code_that_does_not_fit(fake):
     assert any(row.kind == "device code" for row, _ in report.rows())
 
 
-def test_cooperative_launches(fake):
-    function = build_smallest.__globals__["_nothing"].with_attr("tir.cooperative_launch", True)
+@pytest.mark.parametrize(
+    "attribute", [("tir.cooperative_launch", True), ("tir.cluster_dims", (2, 1, 1))]
+)
+def test_launch_attributes(fake, attribute):
+    function = build_smallest.__globals__["_nothing"].with_attr(*attribute)
     module = tilesmith.build(function, target="nvptx")
     module(tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0)))
     assert launches(fake) == ["cuLaunchKernelEx 1 attributes"]
@@ -150,3 +153,26 @@ def test_graphs(fake):
     assert fake.take_calls().count("cuGraphExecDestroy") == 1
     with pytest.raises(TypeMismatchError, match="a tensor on a device of type 'cuda'"):
         cuda.graph_of(module["_chain"], 1)
+
+
+def test_without_a_compiler(fake, monkeypatch, tmp_path):
+    """Where NVRTC is missing the library has the source; the machine with the GPU compiles it."""
+
+    def missing(*_arguments):
+        raise MissingDependencyError("cuda-bindings", "cuda", "compiling CUDA C")
+
+    module = build_smallest("cuda -arch=sm_90")
+    with monkeypatch.context() as patch, collect_fallbacks() as report:
+        patch.setattr("tilesmith.codegen.gpu.code.compile_source", missing)
+        module.export_library(tmp_path / "library.so")
+    assert any(row.kind == "device code" for row, _ in report.rows())
+    content = (tmp_path / "library.so").read_bytes()
+    assert b'"format": "cu"' in content and b'"format": "cubin"' not in content
+    loaded = tilesmith.runtime.load_module(tmp_path / "library.so")
+    tensor = tilesmith.nd.empty((1,), "float32", tilesmith.cuda(0))
+    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", lambda *_: b"machine code")
+    loaded["_nothing"](tensor)
+    assert launches(fake) == ["cuLaunchKernel"]
+    monkeypatch.setattr("tilesmith.codegen.gpu.nvrtc.compile_source", missing)
+    with pytest.raises(MissingDependencyError, match="cuda-bindings"):
+        loaded["_nothing"](tilesmith.nd.empty((1,), "float32", tilesmith.cuda(1)))

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy
 
+from tilesmith.runtime.device_models import model_on
 from tilesmith.runtime.devices import RPC_SESS_MASK, Device, cpu
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.params import load_param_dict
@@ -64,8 +65,8 @@ def create(graph_json_str: str, libmod: Any, device: Device | Sequence[Device]) 
             "this is not the JSON of a graph: it needs nodes, arg_nodes and heads",
             notes=("take it from relay.build: graph, lib, params = relay.build(…)",),
         )
-    get_device(libmod, device)
-    return GraphModule(libmod)
+    devices, _, _ = get_device(libmod, device)
+    return GraphModule(model_on(getattr(libmod, "module", libmod), devices))
 
 
 def checksum(value: NDArray) -> int:
@@ -283,11 +284,13 @@ class GraphModule:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Measure `run` on the inputs that are set, after setting those given here."""
+        """Measure `run` on the inputs that are set, after setting those given here; with
+        ``end_to_end``, the copies of inputs from the host to the device and of outputs back, too.
+        """
         if kwargs:
             self.set_input(**kwargs)
         measure = evaluator(
-            self._main,
+            self._end_to_end if end_to_end else self._main,
             device,
             number=number,
             repeat=repeat,
@@ -301,7 +304,15 @@ class GraphModule:
             raise TypeMismatchError(
                 f"the input '{missing[0]}' is not set", notes=("call set_input first",)
             )
-        return measure(**self._values)
+        values = self._values
+        if end_to_end:
+            values = {name: array(value, cpu()) for name, value in values.items()}
+        return measure(**values)
+
+    def _end_to_end(self, **values: Any) -> None:
+        result = self._main(**{name: array(one, self._device) for name, one in values.items()})
+        for one in result if isinstance(result, tuple) else (result,):
+            array(one, cpu())
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key)

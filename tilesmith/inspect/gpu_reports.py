@@ -224,8 +224,8 @@ def _resources(
     module: IRModule, target: Target, machine: GPUMachine
 ) -> tuple[dict[str, KernelResources], str]:
     """Return what the machine code of kernels needs, by name, or why that is not known."""
-    if target.kind.name != "cuda":
-        return {}, "machine code is made for targets of kind 'cuda' only"
+    if "cuda" not in target.keys:
+        return {}, "machine code is made for NVIDIA's GPUs only"
     arch = target.attrs.get("arch") or f"sm_{machine.arch}"
     try:
         with knobs.override(check_gpu=False):

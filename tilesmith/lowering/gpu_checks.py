@@ -85,6 +85,7 @@ def run_checks(
     try:
         run(func, *[_copied(one) for one in given], options=checked)
     except UnsupportedError as error:
+        record_fallback("check", name, error)
         return LockstepResult((), (), ()), [f"{name}: not run: {error.message}"]
     except ExecutionError as error:
         if options.raise_first:

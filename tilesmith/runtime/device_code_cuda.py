@@ -7,6 +7,7 @@ does not, the CUDA source beside it is compiled for the GPU that is there.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ _OTHER_CODE = (200, 209, 218, 221, 222)
 """Statuses of code that is not for this GPU or driver."""
 _STATIC_SHARED = 48 << 10
 """Bytes of shared memory per block that a launch may have without asking before."""
+_PORTABLE_CLUSTER = 8
+"""Blocks in a cluster that every GPU with clusters allows."""
 _LIMITS = {
     "max_threads_per_block": 1, "block x": 2, "block y": 3, "block z": 4, "grid x": 5, "grid y": 6,
     "grid z": 7, "max_shared_memory_per_block": 8, "major": 75, "minor": 76,
@@ -103,6 +106,11 @@ class _Loaded(LoadedKernels):
         for index, kernel in enumerate(code.kernels):
             if kernel.has_dynamic_shared:
                 self._allow_dynamic_shared(index)
+            if self._attributes[index] is not None:
+                driver.address_of("cuLaunchKernelEx")  # its error says that the driver is too old
+            if math.prod(kernel.attributes.get(CLUSTER, ())) > _PORTABLE_CLUSTER:
+                name = "non_portable_cluster_size_allowed"
+                driver.set_function_attribute(self.handles[index], name, 1)
 
     def _allow_dynamic_shared(self, index: int) -> None:
         """Allow a kernel all the dynamic shared memory that its blocks can have."""

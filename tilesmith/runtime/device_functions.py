@@ -29,7 +29,7 @@ from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import TargetError, UnknownNameError
 
-__all__ = ["DeviceFunction", "DeviceFunctions"]
+__all__ = ["BoundCall", "DeviceFunction", "DeviceFunctions"]
 
 _CPU = 1
 
@@ -117,6 +117,14 @@ class DeviceFunction(CompiledFunction):
         finally:
             kept.append(slots)
 
+    def bound(self, *inputs: Any) -> BoundCall:
+        """Return a call of this function on certain tensors, with results and workspace of its own:
+        calling it allocates nothing, and computes from what the tensors hold then.
+        """
+        extents = 0 if self._shapes_function is None else self._count_of_sizes
+        arguments = self._flatten(inputs)
+        return BoundCall(self, arguments, _Slots(self._slots, extents, self.device))
+
     def _can_take(self, inputs: Sequence[Any]) -> bool:
         """Return whether tensors of constant sizes can be used as they are."""
         place = self._place
@@ -132,6 +140,21 @@ class DeviceFunction(CompiledFunction):
         return True
 
     def _run_with(self, slots: _Slots, arguments: Sequence[Any]) -> Any:
+        made, outputs = self.prepared(slots, arguments)
+        self.call_on(slots, arguments, outputs)
+        if self._is_single and not self._same_as:
+            return outputs[0]
+        return rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
+
+    def call_on(self, slots: _Slots, arguments: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Call the code with tensors that fit."""
+        constants = self._device_constants.address()
+        self._function(*arguments, *outputs, constants, slots.address, self._place[1])
+
+    def prepared(
+        self, slots: _Slots, arguments: Sequence[Any]
+    ) -> tuple[dict[int, Any], list[NDArray]]:
+        """Provide the workspace of a call and its results: by number, and those to be written."""
         shapes: Sequence[Any] = self._shapes
         if self._shapes_function is not None:
             self._shapes_function(*arguments, slots.extents_tensor)
@@ -146,13 +169,9 @@ class DeviceFunction(CompiledFunction):
             else:
                 made[number] = empty(shape, leaf.dtype, self.device)
                 outputs.append(made[number])
-        constants = self._device_constants.address()
-        self._function(*arguments, *outputs, constants, slots.address, self._place[1])
-        if self._is_single and not self._same_as:
-            return outputs[0]
         for number, place in self._same_as:
             made[number] = arguments[place]
-        return rebuild(self.signature.result, iter([made[number] for number in sorted(made)]))
+        return made, outputs
 
     def _convert(
         self, value: Any, expected: Expected, bindings: dict[str, tuple[int, str]]
@@ -166,12 +185,32 @@ class DeviceFunction(CompiledFunction):
             error.notes += (f'convert it: x.astype("{expected.dtype}")',)
             raise error
         self._check_shape(tuple(tensor.shape), expected, bindings)
-        place = tensor.__dlpack_device__() if isinstance(tensor, NDArray) else (_CPU, 0)
-        if place == self._place and tensor.is_contiguous():
-            return tensor
+        place = (_CPU, 0)
+        if isinstance(tensor, NDArray):
+            place = tensor.__dlpack_device__()
+            if place == self._place and tensor.is_contiguous():
+                return tensor
         if not self._copies_inputs and place != self._place:
             raise _elsewhere(f"input '{param.name}' of '{self.name}'", place, self.device)
         return array(tensor, self.device)
+
+
+class BoundCall:
+    """A call of a function on certain tensors."""
+
+    def __init__(self, function: DeviceFunction, arguments: Sequence[Any], slots: _Slots) -> None:
+        self._function, self._arguments, self._slots = function, arguments, slots
+        made, self._outputs = function.prepared(slots, arguments)
+        self.results: tuple[Any, ...] = tuple([made[number] for number in sorted(made)])
+        """The results, with tuples flattened."""
+
+    @property
+    def tensors(self) -> list[NDArray]:
+        """The tensors that the call reads and writes."""
+        return [one for one in (*self._arguments, *self._outputs) if isinstance(one, NDArray)]
+
+    def __call__(self) -> None:
+        self._function.call_on(self._slots, self._arguments, self._outputs)
 
 
 def _elsewhere(what: str, place: tuple[int, int], device: Device) -> TargetError:

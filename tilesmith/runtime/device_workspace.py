@@ -13,11 +13,13 @@ import threading
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.ffi import symbol_addresses
 from tilesmith.runtime.ndarray import NDArray, empty
+from tilesmith.support.errors import OutOfMemoryError
 
-__all__ = ["free_workspace", "release_all", "take_kept", "workspace"]
+__all__ = ["free_workspace", "note_failure", "take_kept", "workspace"]
 
 _MOST_KEPT = 256 << 20
 """Bytes that a thread keeps in one stream for its next calls."""
+_MOST_LEFT = 16
 _Key = tuple[int, int, int]
 
 
@@ -25,6 +27,7 @@ class _Lent(threading.local):
     def __init__(self) -> None:
         self.taken: dict[int, tuple[_Key, NDArray]] = {}
         self.free: dict[_Key, list[NDArray]] = {}
+        self.left: dict[int, None] = {}  # addresses of those whose functions may have failed
 
 
 _lent = _Lent()
@@ -40,14 +43,26 @@ def workspace(device_type: int, device_id: int, size: int) -> int:
         memory = min(fitting, key=lambda one: one.nbytes)
         kept.remove(memory)
     else:
-        memory = empty((size,), "uint8", Device(device_type, device_id))
+        memory = _allocated(size, Device(device_type, device_id))
     address = memory.data_ptr()
     _lent.taken[address] = key, memory
     return address
 
 
+def _allocated(size: int, device: Device) -> NDArray:
+    """Allocate memory; where there is none left, what is kept for later is given up first."""
+    try:
+        return empty((size,), "uint8", device)
+    except OutOfMemoryError:
+        if not _lent.free:
+            raise
+        _lent.free.clear()
+        return empty((size,), "uint8", device)
+
+
 def free_workspace(address: int) -> None:
     """Take a workspace back."""
+    _lent.left.pop(address, None)
     found = _lent.taken.pop(address, None)
     if found is None:
         return
@@ -63,10 +78,14 @@ def take_kept(device_type: int, device_id: int, stream: int) -> list[NDArray]:
     return _lent.free.pop((device_type, device_id, stream), [])
 
 
-def release_all() -> None:
-    """Take back what the calling thread holds: its function ended with an error."""
-    for address in list(_lent.taken):
-        free_workspace(address)
+def note_failure() -> None:
+    """Note that a launch of the calling thread failed: its function will not give back what it has
+    taken. A function further out may still run, if it catches the error; so only the oldest are
+    taken back, once there are many.
+    """
+    _lent.left.update(dict.fromkeys(_lent.taken))
+    while len(_lent.left) > _MOST_LEFT:
+        free_workspace(next(iter(_lent.left)))
 
 
 _get_stream = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(

@@ -15,41 +15,35 @@ from functools import partial
 from tilesmith.ir import GlobalVar, IntImm, PrimExpr, Var
 from tilesmith.schedule_rules.default_gpu_schedule import schedule_block, thread_count
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise, top_blocks
+from tilesmith.schedule_rules.gpu import RULES
 from tilesmith.schedule_rules.loops import describe
 from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
-from tilesmith.support.lazy import resolve
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.stmt import Block, ForKind
 
-__all__ = ["DEVICE_RULES", "Rule", "schedule_for_device"]
+__all__ = ["schedule_for_device"]
 
-Rule = Callable[[Schedule, Target], Schedule | None]
-"""Returns a schedule in which all blocks are on threads, or None if the function is not for it."""
-
-DEVICE_RULES: list[str | Rule] = []
-"""Rules in the order in which they are tried, each a function or its place ("module:attr")."""
-
+_MOST_THREADS = 256
+"""Larger blocks leave fewer registers to each thread, and more of them idle at the end."""
 _LOOPS_OF_THREADS = 2
 """Those of blocks and of threads are outermost."""
 
 
 def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
     """Apply the first rule that takes the function, else spread its blocks over threads."""
-    for place in DEVICE_RULES:
-        rule: Rule = resolve(place) if isinstance(place, str) else place
-        trial = sch.copy()
+    for rule in RULES:
         try:
-            found = rule(trial, target)
-        except ScheduleError as error:
-            record_fallback("schedule", getattr(rule, "__name__", "rule"), error)
+            found = rule(sch.copy(), target)
+        except ScheduleError as error:  # a pattern that looked right, with loops that are not
+            record_fallback("schedule", rule.__name__, error)
             continue
         if found is not None:
             return found
-    return _on_threads(sch, thread_count(target))
+    return _on_threads(sch, min(thread_count(target), _MOST_THREADS))
 
 
 def _on_threads(sch: Schedule, threads: int) -> Schedule:

@@ -23,7 +23,7 @@ class RegisterOperand(NamedTuple):
     """
 
     place: int
-    count: int
+    elements: int
     reads: bool
     writes: bool
 

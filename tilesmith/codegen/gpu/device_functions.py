@@ -39,7 +39,7 @@ class Registers(NamedTuple):
 
     name: str
     kind: str
-    count: int
+    size: int
 
     @property
     def c_type(self) -> str:
@@ -48,11 +48,11 @@ class Registers(NamedTuple):
 
     def operands(self, mode: str = "") -> list[str]:
         """Return them as operands of an assembly text."""
-        return [f'"{mode}{self.kind}"({self.name}[{i}])' for i in range(self.count)]
+        return [f'"{mode}{self.kind}"({self.name}[{i}])' for i in range(self.size)]
 
     def numbered(self, first: int) -> str:
         """Return them as the instruction names them, the first one by a number."""
-        return "{" + ", ".join([f"%{first + i}" for i in range(self.count)]) + "}"
+        return "{" + ", ".join([f"%{first + i}" for i in range(self.size)]) + "}"
 
 
 C_TYPES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesmith.codegen.c.helpers import c_string
-from tilesmith.codegen.facts import may_fault
+from tilesmith.codegen.facts import constant_value, may_fault
 from tilesmith.codegen.gpu.rules import (
     ATOM,
     PRODUCT,
@@ -99,13 +99,13 @@ def _let(emit: Values, let: Let) -> Piece:
 @handles_node(Ramp)
 def _ramp(emit: Values, ramp: Ramp) -> Piece:
     lane = _lane(emit, ramp)
-    is_constant = isinstance(ramp.stride, IntImm)
-    if is_constant:
-        step = str(lane * ramp.stride.value)
+    stride = constant_value(ramp.stride)
+    if stride is not None:
+        step = str(lane * stride)
+        if isinstance(ramp.base, IntImm):
+            return emit.piece(IntImm(ramp.dtype.element, ramp.base.value + lane * stride))
     else:
         step = f"{lane} * {emit.scalar(ramp.stride, PRODUCT)}" if lane else "0"
-    if isinstance(ramp.base, IntImm) and is_constant:
-        return emit.piece(IntImm(ramp.dtype.element, ramp.base.value + lane * ramp.stride.value))
     base = emit.scalar(ramp.base, SUM, "place")
     if step == "0":
         return base, SUM
@@ -120,8 +120,7 @@ def _broadcast(emit: Values, expr: Broadcast) -> Piece:
         written = emit.piece(expr.value)
         emit.lane = outer
         return written
-    written = emit.scalar(expr.value, ATOM, "value")
-    return written, ATOM
+    return emit.scalar(expr.value, ATOM, "value"), ATOM
 
 
 @handles_node(Shuffle)

@@ -15,6 +15,7 @@ from tilesmith.codegen.gpu.device_calls import (
     call_function,
     name_of,
     pointer_scope,
+    rely_on_alignment,
 )
 from tilesmith.codegen.gpu.mma_functions import MmaError
 from tilesmith.codegen.gpu.rules import Piece, handles
@@ -26,13 +27,15 @@ from tilesmith.codegen.gpu.wmma_functions import (
     move_function,
     product_function,
 )
-from tilesmith.ir import Call, Cast, IntImm, PrimExpr, Var
+from tilesmith.ir import Call, Cast, FloatImm, IntImm, PrimExpr, Var, const
 from tilesmith.runtime.dtype import DataType
 from tilesmith.tir.stmt import Allocate
 from tilesmith.tir.transform.threads.infer_fragment import find_fragments
 
 __all__ = ["declare_fragments", "is_fragment"]
 
+_ALIGNMENT = 32
+"""Bytes to which memory has to be aligned that fragments are loaded from and stored to."""
 _SHORT = {"row_major": "row", "col_major": "col", "": ""}
 
 
@@ -75,18 +78,18 @@ def declare_fragments(emit: Values, stmt: Allocate) -> None:
     held = fragment.registers("")
     emit.names[pointer] = emit.out.fresh(name)
     emit.fragments[pointer] = fragment
-    emit.out.write(f"{held.c_type} {emit.names[pointer]}[{number}][{held.count}];")
+    emit.out.write(f"{held.c_type} {emit.names[pointer]}[{number}][{held.size}];")
 
 
 def _fragment(emit: Values, call: Call, which: int) -> tuple[Fragment, str]:
     """Return a fragment among the arguments, and its registers; its number is given elsewhere."""
     arg = call.args[which]
     found = emit.fragments.get(arg) if isinstance(arg, Var) else None
-    if found is None:
+    if not isinstance(arg, Var) or found is None:
         raise emit.out.unsupported(
             f"argument {which} of '{name_of(call)}' must be memory of a scope wmma.…, not {arg}"
         )
-    return found, emit.names[arg]  # type: ignore[index]
+    return found, emit.names[arg]
 
 
 def _numbered(emit: Values, name: str, index: PrimExpr) -> str:
@@ -110,12 +113,8 @@ def _fill(emit: Values, call: Call) -> Piece:
 
 
 def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    if isinstance(value, IntImm) or hasattr(value, "value") and not value.dtype.is_handle:
-        from tilesmith.ir import const
-
-        plain: Any = value.value  # type: ignore[attr-defined]
-        if isinstance(plain, (int, float)):
-            return const(float(plain) if dtype.is_float else int(plain), dtype)
+    if isinstance(value, (IntImm, FloatImm)):
+        return const(float(value.value) if dtype.is_float else int(value.value), dtype)
     return Cast(dtype, value)
 
 
@@ -136,6 +135,7 @@ def _move(emit: Values, call: Call, stores: bool) -> Piece:
         function = move_function(fragment._replace(layout=_SHORT[layout]), stores, scope)
     except MmaError as error:
         raise emit.out.unsupported(f"{name_of(call)}: {error}") from None
+    rely_on_alignment(emit, call.args[5], _ALIGNMENT)
     registers = _numbered(emit, name, call.args[4])
     arguments = registers, emit.text(call.args[5]), emit.text(call.args[6])
     return call_function(emit, name_of(call), function, *arguments)
@@ -158,7 +158,8 @@ def _product(emit: Values, call: Call) -> Piece:
     try:
         if (parts["a"][0].kind.ptx == "b1") != bool(operator):
             raise MmaError("bits are multiplied by tvm_bmma_sync, all others by tvm_mma_sync")
-        function = product_function(*[parts[letter][0] for letter in "abcd"], operator)
+        a, b, c, d = [parts[letter][0] for letter in "abcd"]
+        function = product_function(a, b, c, d, operator)
     except MmaError as error:
         raise emit.out.unsupported(f"{name_of(call)}: {error}") from None
     arguments = [

@@ -132,12 +132,10 @@ def _if_then_else(emit: Values, call: Call) -> Piece:
     if loaded is not None and emit.lane is not None:
         return loaded.parts[emit.lane], ATOM
     condition, true, false = whole_choice(call)
-    before = len(emit.out.lines)
     name = emit.out.fresh("chosen")  # before the arms, which may hold choices of their own
-    chosen = emit.text(condition, CHOICE + 1)
+    chosen = emit.text(condition)
     arms = [emit.arm(arm) for arm in (true, false)]
     if not arms[0][0] and not arms[1][0]:
-        del emit.out.lines[before:]  # written again with the choice
         return emit.choice(condition, true, false)
     emit.out.write(f"{emit.type(call.dtype)} {name};")
     emit.out.write(f"if ({chosen}) {{")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilesmith.codegen.facts import constant_value
 from tilesmith.codegen.gpu.async_copies import queues_of_copies
 from tilesmith.codegen.gpu.file_text import FileText

@@ -156,8 +156,8 @@ def mma_function(
     factor = 4 if in_quads else 1
     held_a, held_b = _held("a", a, m * k * factor), _held("b", b, k * n * factor)
     held_c = _held("c", c, m * n * factor, _RESULT_REGISTERS[c.ptx])
-    order = f"{held_c.numbered(0)}, {held_a.numbered(held_c.count)}, " + (
-        f"{held_b.numbered(held_c.count + held_a.count)}, {held_c.numbered(0)}"
+    order = f"{held_c.numbered(0)}, {held_a.numbered(held_c.size)}, " + (
+        f"{held_b.numbered(held_c.size + held_a.size)}, {held_c.numbered(0)}"
     )
     kinds_text = f"{c.ptx}.{a.ptx}.{b.ptx}.{c.ptx}{tail[1]}"
     head = f"mma.sync.aligned.{shape}.{'.'.join(layouts)}{tail[0]}"
@@ -207,10 +207,10 @@ def mma_sp_function(
         raise MmaError(f"the selector of mma.sp is 0, 1, 2 or 3, not {selector}")
     held_a, held_b = _held("a", a, m * k // 2), _held("b", b, k * n)
     held_c = _held("c", c, m * n, _RESULT_REGISTERS[c.ptx])
-    after_a = held_c.count + held_a.count
+    after_a = held_c.size + held_a.size
     order = (
-        f"{held_c.numbered(0)}, {held_a.numbered(held_c.count)}, {held_b.numbered(after_a)}, "
-        f"{held_c.numbered(0)}, %{after_a + held_b.count}, {selector:#x}"
+        f"{held_c.numbered(0)}, {held_a.numbered(held_c.size)}, {held_b.numbered(after_a)}, "
+        f"{held_c.numbered(0)}, %{after_a + held_b.size}, {selector:#x}"
     )
     instruction = (
         f"mma.sp.sync.aligned.{shape}.row.col{tail[0]}.{c.ptx}.{a.ptx}.{b.ptx}.{c.ptx} {order};"

@@ -271,9 +271,11 @@ class StatementWriter(Dispatcher[None]):
                     "allocate it outside, or in the scope local or shared",
                 )
             emit.spaces[var] = ""
-            align = emit.aligned(element.with_lanes(max(1, 16 // element.nbytes))) if (
-                element.bits >= 8 and emit.dialect.name == "cuda" and element.nbytes < 16
-                and size >= 16 and element.bits < 32) else ""  # fmt: skip
+            align = ""
+            if emit.dialect.name == "cuda" and element.bits < 32 and size >= 4:
+                # vectors and instructions of tensor cores take several elements at once
+                whole = next(width for width in (16, 8, 4) if width <= size)
+                align = f"__align__({whole}) "
             self.out.write(f"{align}{kind} {name}[{count}];")
         self.visit(stmt.body)
 

@@ -33,8 +33,9 @@ def _first_place(access: BufferLoad | BufferStore) -> PrimExpr | None:
     index = access.indices[0]
     if index.dtype.lanes == 1:
         return index
-    is_dense = isinstance(index, Ramp) and isinstance(index.stride, IntImm)
-    return index.base if is_dense and index.stride.value == 1 else None
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+        return index.base
+    return None
 
 
 def _lanes(access: BufferLoad | BufferStore) -> int:
@@ -111,15 +112,9 @@ def _one_load(emit: Values, load: BufferLoad, kind: str, lanes: int, offset: int
     size = lanes * load.dtype.element.nbytes
     if emit.dialect.name == "opencl" and alignment < size:
         return f"vload{lanes}(0, {address})"
-    _require_alignment(emit, load, size)
+    emit.rely_on_alignment(load.buffer.data, size)
     simple = address.replace("_", "").isalnum()
     return f"*(const {space}{kind}*){address if simple else f'({address})'}"
-
-
-def _require_alignment(emit: Values, access: BufferLoad | BufferStore, size: int) -> None:
-    """Note that an access relies on the alignment of its memory."""
-    known = emit.alignments.get(access.buffer.data, 0)
-    emit.alignments[access.buffer.data] = max(known, size)
 
 
 def load_vectors(emit: Values, *roots: PrimExpr) -> None:
@@ -276,26 +271,9 @@ def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: 
     if emit.dialect.name == "opencl" and alignment < lanes * stmt.value.dtype.element.nbytes:
         emit.out.write(f"vstore{lanes}({value}, 0, {address});")
         return
-    _require_alignment(emit, stmt, lanes * stmt.value.dtype.element.nbytes)
+    emit.rely_on_alignment(stmt.buffer.data, lanes * stmt.value.dtype.element.nbytes)
     simple = address.replace("_", "").isalnum()
     emit.out.write(f"*({space}{kind}*){address if simple else f'({address})'} = {value};")
-
-
-def _store_pieces(emit: Values, stmt: BufferStore, kind: str, lanes: int, alignment: int) -> None:
-    dtype = stmt.value.dtype
-    known = emit.loaded.get(id(stmt.value)) if isinstance(stmt.value, BufferLoad) else None
-    name = known
-    if name is None or emit.dialect.vector_type(dtype):
-        parts = [emit.at_lane(stmt.value, lane) for lane in range(dtype.lanes)]
-        name = emit.out.fresh("values")
-        emit.define_array(name, dtype, parts)
-    for start in range(0, dtype.lanes, lanes):
-        there = f"{name} + {start}" if start else name
-        if emit.dialect.name == "opencl":
-            value = f"vload{lanes}(0, {there})"
-        else:
-            value = f"*({kind}*)({there})" if start else f"*({kind}*){there}"
-        _one_store(emit, stmt, kind, lanes, _address(emit, stmt, start), value, alignment)
 
 
 def _store_lanes(emit: Values, stmt: BufferStore) -> None:

@@ -122,7 +122,7 @@ def move_function(fragment: Fragment, stores: bool, space: str) -> DeviceFunctio
             (), [address, '"r"(stride)', *held.operands()],
             architecture=level, memory=True, calls=calls,
         )  # fmt: skip
-    instruction = f"{head} {held.numbered(0)}, [%{held.count}], %{held.count + 1};"
+    instruction = f"{head} {held.numbered(0)}, [%{held.size}], %{held.size + 1};"
     return ptx_function(
         name, (held, "const void* p", "unsigned stride"), instruction,
         held.operands("="), [address, '"r"(stride)'],
@@ -159,7 +159,7 @@ def product_function(
     numbers, first = [], 0
     for part in parts:
         numbers.append(part.numbered(first))
-        first += part.count
+        first += part.size
     instruction = (
         f"wmma.mma{tail}.sync.aligned.{a.layout}.{b.layout}.{a.shape}{rounding}.{kinds} "
         f"{', '.join(numbers)};"
@@ -178,14 +178,14 @@ def product_function(
 def fill_function(fragment: Fragment) -> DeviceFunction:
     """Return the fill of a fragment with one value, given as a float or, of integers, an int."""
     level, held, kind = fragment.check(), fragment.registers("f"), fragment.kind.ptx
-    name = f"wmma_fill_{kind}_{held.count}"
+    name = f"wmma_fill_{kind}_{held.size}"
     given, lines, value = _FILLS.get(kind, ("", "", ""))
     if not given:
         raise MmaError(f"a fragment of {kind} cannot be filled: load it")
     text = (
         f"static __device__ __forceinline__ void {name}(void* f_, {given} value) {{\n"
         f"  {held.c_type}* f = ({held.c_type}*)f_;\n"
-        f"{lines}#pragma unroll\n  for (int i = 0; i < {held.count}; ++i) f[i] = {value};\n}}\n"
+        f"{lines}#pragma unroll\n  for (int i = 0; i < {held.size}; ++i) f[i] = {value};\n}}\n"
     )
     return DeviceFunction(name, text, level)
 

@@ -116,15 +116,6 @@ REFUSALS: dict[str, Refusal] = {
         "target='c' writes C code, which high-level synthesis reads",
     ),
     **_named(
-        "tvm.contrib.cuda_graph.cuda_graph_executor",
-        ("GraphModuleCudaGraph", "create"),
-        Refusal(
-            "graphs of launches need a CUDA device and kernels that are launched on it; models run "
-            "on the host so far",
-            "contrib.graph_executor.GraphModule runs the model on the host",
-        ),
-    ),
-    **_named(
         "tvm.topi.arm_cpu.mprofile.dsp.micro_kernel.common",
         ("MICRO_WORD_LENGTH_BITS", "common_includes"),
         _DSP,
@@ -146,7 +137,7 @@ REFUSALS: dict[str, Refusal] = {
         _ONE_WORKER,
     ),
     "tvm.relax.frontend.nn.llm.kv_cache:FlashInferPagedKVCache": Refusal(
-        "FlashInfer is a library of CUDA kernels, and whole models run on the CPU",
+        "FlashInfer is a library of CUDA kernels that is not a part of Tilesmith",
         "TIRPagedKVCache takes the same arguments",
     ),
     "tvm.relay.transform:CollagePartition": _COLLAGE,

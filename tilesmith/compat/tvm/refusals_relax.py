@@ -5,8 +5,8 @@ and tuning, which is not there yet.
 from __future__ import annotations
 
 _GRAPHS = (
-    "graphs of launches need a CUDA device, and models run on the host so far",
-    "StaticPlanBlockMemory plans the memory that such graphs would need",
+    "a model becomes a graph of launches when it runs, as a whole",
+    "contrib.cuda_graph.cuda_graph_executor.GraphModuleCudaGraph, or runtime.cuda.graphs.graph_of",
 )
 _IPC = (
     "memory that processes share between GPUs is not there: models run in one process",

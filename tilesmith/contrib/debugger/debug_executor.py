@@ -21,6 +21,7 @@ from typing import Any
 
 from tilesmith.contrib.debugger.debug_result import DebugResult
 from tilesmith.contrib.graph_executor import GraphModule, get_device
+from tilesmith.runtime.device_models import model_on
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.ndarray import NDArray, array
 from tilesmith.runtime.profiling import Count, DeviceWrapper, Duration, Metric, Percent, Report
@@ -68,7 +69,7 @@ class GraphModuleDebug(GraphModule):
                 "this program has no functions for single nodes",
                 notes=("debug what relay.build gives, before it is saved and loaded",),
             )
-        self._program = make()
+        self._program = model_on(make(), device)
         self._graph = json.loads(graph_json_str)
         self._nodes: list[dict[str, Any]] = self._graph["nodes"]
         self._entries: dict[tuple[int, int], NDArray] = {}
@@ -98,13 +99,13 @@ class GraphModuleDebug(GraphModule):
     def _source(self, name: str) -> NDArray:
         """Return the value of an input or a constant."""
         if name in self._values:
-            return array(self._values[name])
+            return array(self._values[name], self._device)
         constants = self.module.constants
         if name not in constants:
             raise ExecutionError(
                 f"the input '{name}' is not set", notes=("set_input sets it, or run(x=…)",)
             )
-        return array(constants[name])
+        return array(constants[name], self._device)
 
     def _call(self, number: int) -> Any:
         """Return the function of a node and its arguments."""
@@ -222,6 +223,7 @@ class GraphModuleDebug(GraphModule):
             limit_zero_time_iterations=limit_zero_time_iterations,
             cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
+            device=self._device,
         )
 
     def debug_get_output(  # type: ignore[override]
@@ -251,7 +253,7 @@ class GraphModuleDebug(GraphModule):
                 continue
             function, arguments = self._call(place)
             started = [(one, one.start(device)) for one in chosen]
-            seconds = time_call(function, arguments, number=1).mean
+            seconds = time_call(function, arguments, number=1, device=device).mean
             row: dict[str, Metric] = {
                 "Name": node["name"],
                 "Duration (us)": Duration(seconds * 1e6),

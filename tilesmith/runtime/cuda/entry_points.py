@@ -98,6 +98,7 @@ FUNCTIONS: dict[str, tuple[object, ...]] = {
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_int_out, c_void_p, c_int, c_size_t),
     "cuStreamBeginCapture": (c_void_p, c_int),
+    "cuStreamIsCapturing": (c_void_p, _int_out),
     "cuStreamEndCapture": (c_void_p, _out),
     "cuGraphInstantiateWithFlags": (_out, c_void_p, c_ulonglong),
     "cuGraphLaunch": (c_void_p, c_void_p),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from tilesmith.runtime.cuda import streams
@@ -25,7 +26,7 @@ from tilesmith.runtime.cuda.driver import (
 )
 from tilesmith.runtime.cuda.entry_points import PoolLocation, PoolProperties
 from tilesmith.runtime.cuda.statuses import OUT_OF_MEMORY
-from tilesmith.support.errors import OutOfMemoryError
+from tilesmith.support.errors import DeviceError, OutOfMemoryError
 from tilesmith.support.fallbacks import record_fallback
 
 __all__ = [
@@ -42,6 +43,8 @@ _ATTACH_GLOBAL = 1
 _KEEP_ALL = ctypes.c_uint64(2**64 - 1)
 
 _lock = threading.Lock()
+_postponed: deque[Callable[[], None]] = deque()
+"""Releases of memory that died while this thread recorded a graph, which they would spoil."""
 
 
 def _pool_of(found: Driver, device_id: int) -> int:
@@ -91,14 +94,16 @@ class DeviceAllocation:
         if not still_serves(found, device_id):
             return
         with Active(device_id):
-            if not self._pool:
-                found.cuMemFree(self.address)
-                return
             now = streams.stream_of(device_id)
-            stream = 0 if streams.is_freed(self._stream) else self._stream
-            if now != stream:
-                streams.join(found, stream, now)
-            found.cuMemFreeAsync(self.address, stream)
+            if streams.is_recorded(found, now):
+                _postponed.append(self.release)
+            elif not self._pool:
+                found.cuMemFree(self.address)
+            else:
+                stream = 0 if streams.is_freed(self._stream) else self._stream
+                if now != stream:
+                    streams.join(found, stream, now)
+                found.cuMemFreeAsync(self.address, stream)
 
 
 class HostAllocation:
@@ -118,15 +123,34 @@ class HostAllocation:
         """Free the memory; work on the device that uses it is waited for."""
         if still_serves(self._found, self._device_id):
             with Active(self._device_id) as found:
+                if streams.is_recorded(found, streams.stream_of(self._device_id)):
+                    _postponed.append(self.release)
+                    return
                 found.cuCtxSynchronize()
                 self._free(self.address)
 
 
+def _release_postponed() -> None:
+    for _ in range(len(_postponed)):
+        try:
+            release = _postponed.popleft()
+        except IndexError:  # another thread was here
+            return
+        release()
+
+
 def allocate(size: int, device_id: int) -> DeviceAllocation:
     """Allocate memory of a device, for the work of this thread's stream."""
+    if _postponed:
+        _release_postponed()
     with Active(device_id) as found:
-        pool = _pool_of(found, device_id)
         stream = streams.stream_of(device_id)
+        if streams.is_recorded(found, stream):
+            raise DeviceError(
+                f"a tensor of cuda({device_id}) cannot be allocated while a graph is recorded",
+                notes=("allocate results before, and pass them as arguments",),
+            )
+        pool = _pool_of(found, device_id)
         address = ctypes.c_void_p()
         status = _try_to_allocate(found, address, size, pool, stream)
         if status == OUT_OF_MEMORY and pool:

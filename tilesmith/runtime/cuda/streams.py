@@ -16,7 +16,7 @@ from tilesmith.runtime.ffi import current_stream, set_current_stream
 from tilesmith.support.errors import DeviceError
 
 __all__ = [
-    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "join",
+    "CUDA", "Event", "EventTimer", "create", "free", "hand_over", "is_freed", "is_recorded", "join",
     "select", "stream_of",
 ]  # fmt: skip
 
@@ -75,6 +75,16 @@ def free(device_id: int, stream: Any) -> None:
 def is_freed(stream: int) -> bool:
     """True for a stream that was made here and is no more."""
     return stream in _freed
+
+
+def is_recorded(found: Driver, stream: int) -> bool:
+    """True while what a stream is given is recorded as a graph, and not done."""
+    state = ctypes.c_int()
+    return (
+        stream != 0
+        and found.cuStreamIsCapturing(stream, ctypes.byref(state)) == 0
+        and state.value != 0
+    )
 
 
 def select(device_id: int, stream: Any) -> None:

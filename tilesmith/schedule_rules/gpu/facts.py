@@ -13,7 +13,7 @@ from tilesmith.tir.queries import loads, uses_variable
 from tilesmith.tir.schedule import LoopRV, Schedule
 
 __all__ = [
-    "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "inputs", "is_constant", "is_one",
+    "VECTOR_BYTES", "constant_extent", "contiguous_iterators", "inputs", "is_one",
     "is_reduction", "is_spatial", "mentions_variable", "multiprocessors", "reduced", "spatial",
     "thread_limit", "vector_length", "warp_size",
 ]  # fmt: skip
@@ -103,11 +103,6 @@ def multiprocessors(target: Target) -> int:
 def mentions_variable(expr: PrimExpr, variable: Var) -> bool:
     """Return whether an expression depends on a variable."""
     return uses_variable(expr, {variable})
-
-
-def is_constant(expr: PrimExpr) -> bool:
-    """Return whether an expression is a constant integer."""
-    return isinstance(expr, IntImm)
 
 
 def is_one(expr: PrimExpr) -> bool:

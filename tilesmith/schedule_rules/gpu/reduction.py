@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
+from tilesmith.ir import IntImm
 from tilesmith.schedule_rules.elementwise.inline import inline_elementwise
 from tilesmith.schedule_rules.gpu import facts
 from tilesmith.schedule_rules.gpu.elementwise import spread
@@ -77,9 +78,10 @@ def _pattern(block: Block) -> str | None:
     if not found:
         return None
     load, along = max(found, key=lambda one: len(_used(block, one[0].indices)))
-    if len(_used(block, load.indices)) < len(_long(block)):
+    iterated = _long(block)
+    if len(_used(block, load.indices)) < len(iterated):
         return None  # every input is read several times: a product of matrices
-    if not any(one in _long(block) for one in facts.spatial(block)):
+    if not any(one is other for one in facts.spatial(block) for other in iterated):
         return "all"
     reduces = any(one.var is along for one in facts.reduced(block))
     return None if along is None else "rows" if reduces else "columns"
@@ -162,7 +164,7 @@ def _columns(sch: Schedule, block: BlockRV, target: Target) -> None:
     width, count = facts.constant_extent(sch, columns), facts.constant_extent(sch, terms)
     last = facts.spatial(node)[-1].dom
     dtypes = [load.buffer.dtype for load in facts.inputs(node)]
-    extent = last.extent.value if last is not None and facts.is_constant(last.extent) else None
+    extent = last.extent.value if last and isinstance(last.extent, IntImm) else None
     vector = facts.vector_length(extent, *dtypes)
     wanted = facts.multiprocessors(target) * THREADS_AT_ONCE
     strips = _power_of_two(wanted * vector // (width or wanted), (count or 1) // SHORTEST_STRIP)

@@ -16,7 +16,9 @@ from tilesmith.compat.tvm.tvmc.result_utils import get_top_results
 from tilesmith.compat.tvm.tvmc.tracker import tracker_host_port_from_cli
 from tilesmith.contrib.graph_executor import GraphModule
 from tilesmith.rpc import connect, connect_tracker
-from tilesmith.runtime.devices import cpu
+from tilesmith.runtime.device_models import model_on
+from tilesmith.runtime.devices import Device, cpu
+from tilesmith.runtime.devices import device as find_device
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.module import load_module
 from tilesmith.runtime.ndarray import array
@@ -24,6 +26,7 @@ from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.profiler_vm import VirtualMachineProfiler
 from tilesmith.runtime.vm import Executable as VMExecutable
 from tilesmith.runtime.vm import VirtualMachine
+from tilesmith.support.errors import TargetError, UnknownNameError
 
 SUPPORT_MICRO = False
 _DEVICES = ("cpu", "cuda", "cl", "metal", "vulkan", "rocm", "micro")
@@ -202,36 +205,55 @@ def run_module(
                 "compile them with the board's compiler; -f so makes a package for this machine",
             ),
         )
-    if device != "cpu":
-        raise TVMCException(
-            f"packages run on the CPU so far, not on '{device}'", notes=('device="cpu"',)
-        )
+    there = _device(device)
     if options:
         raise TVMCException("options of projects are for boards, with which there are no sessions")
     if hostname:
+        if there != cpu():
+            raise TVMCException(
+                "a package runs on the CPU of another machine, not on its other devices yet",
+                notes=('device="cpu", or run it on the machine with the device',),
+            )
         return _run_remotely(tvmc_package, (hostname, int(port), rpc_key), inputs, fill_mode,
                              benchmark, repeat, number, profile)  # fmt: skip
     library = load_module(tvmc_package.lib_path)
+    _check_device(library, there)
     if tvmc_package.code is not None:
         return _run_machine(VMExecutable.load_exec(tvmc_package.code, library), inputs, fill_mode,
-                            benchmark, repeat, number, profile)  # fmt: skip
-    module = GraphModule(library)
+                            benchmark, repeat, number, profile, there)  # fmt: skip
+    module = GraphModule(model_on(library, [there]))
     values = make_inputs_dict(*_inputs_of(module, tvmc_package), inputs, fill_mode)
     if profile:
-        print(VirtualMachineProfiler(library, cpu()).profile(**_arrays(values)))
+        print(VirtualMachineProfiler(library, there).profile(**_arrays(values, there)))
     module.set_input(values)
     if not end_to_end or not benchmark:
-        times = module.benchmark(cpu(), repeat=repeat, number=number) if benchmark else None
+        times = module.benchmark(there, repeat=repeat, number=number) if benchmark else None
     else:
         times = module.benchmark(
-            cpu(), repeat=repeat, number=number, end_to_end=True, **_arrays(values)
+            there, repeat=repeat, number=number, end_to_end=True, **_arrays(values)
         )
     module.run()
     return TVMCResult(_outputs(module), times)
 
 
-def _arrays(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: array(value) for name, value in values.items()}
+def _arrays(values: Mapping[str, Any], device: Device | None = None) -> dict[str, Any]:
+    return {name: array(value, device) for name, value in values.items()}
+
+
+def _check_device(library: Any, device: Device) -> None:
+    """Raise TVMCException for a program that was compiled for other devices."""
+    try:
+        model_on(library, [device])
+    except TargetError as error:
+        raise TVMCException(error.message, notes=error.notes) from error
+
+
+def _device(name: str) -> Device:
+    """Return the device of a name. Raises TVMCException if there is none of that name."""
+    try:
+        return find_device(name)
+    except UnknownNameError as error:
+        raise TVMCException(error.message, notes=error.notes) from error
 
 
 def _inputs_of(module: GraphModule, package: TVMCPackage) -> tuple[Any, Any]:
@@ -257,19 +279,20 @@ def _run_machine(
     repeat: int,
     number: int,
     profile: bool,
+    device: Device,
 ) -> TVMCResult:
     """Run a program of the virtual machine."""
-    machine = VirtualMachine(executable, cpu())
+    machine = VirtualMachine(executable, device)
     main: Any = executable["main"]
     params = main.signature.params
     shapes = {one.name: one.shape for one in params}
     dtypes = {one.name: str(one.dtype) for one in params}
     values = _arrays(make_inputs_dict(shapes, dtypes, inputs, fill_mode))
     if profile:
-        print(VirtualMachineProfiler(executable.mod, cpu()).profile(**values))
+        print(VirtualMachineProfiler(executable.mod, device).profile(**_arrays(values, device)))
     times = None
     if benchmark:
-        times = machine.benchmark(cpu(), repeat=repeat, number=number, **values)
+        times = machine.benchmark(device, repeat=repeat, number=number, **values)
     machine.invoke_stateful("main", **values)
     found = machine.get_outputs()
     return TVMCResult({f"output_{place}": one.numpy() for place, one in enumerate(found)}, times)

@@ -32,6 +32,7 @@ from tilesmith.ir import Var
 from tilesmith.ir.queries import walk
 from tilesmith.support.recursion import deep_recursion
 from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.interpreter.calls import Return
 from tilesmith.tir.interpreter.expressions import ExpressionCompiler
@@ -65,7 +66,7 @@ def _granules(func: PrimFunc) -> dict[Var, int]:
     """Return the bytes of the smallest element by which each memory is accessed."""
     found: dict[Var, int] = {}
     for node in walk(func.body):
-        if isinstance(node, BufferStore) or type(node).__name__ == "BufferLoad":
+        if isinstance(node, (BufferStore, BufferLoad)):
             buffer: Buffer = node.buffer
             size = max(buffer.dtype.element.nbytes, 1)
             found[buffer.data] = min(found.get(buffer.data, size), size)

@@ -360,7 +360,7 @@ def _outside(
     """Record an access outside of a buffer; return which threads are inside."""
     state: State = env[CONTEXT_SLOT]
     group: Group = env[THREAD_SLOT]
-    wrong = numpy.atleast_1d((numpy.asarray(index) < 0) | (numpy.asarray(index) >= size))
+    wrong: Any = numpy.atleast_1d((numpy.asarray(index) < 0) | (numpy.asarray(index) >= size))
     if wrong.ndim > 1:
         shown = int(numpy.asarray(index)[wrong][0])
         wrong = wrong.any(axis=1)

@@ -63,9 +63,8 @@ def bank_cost(
     word = addresses[:, None] // BANK_BYTES + numpy.arange(words)
     keys = numpy.unique((phases.astype(numpy.int64)[:, None] << 40) + word)
     phase, bank = keys >> 40, keys % BANKS
-    in_bank = numpy.bincount(phase * BANKS + bank, minlength=BANKS).reshape(-1)
-    in_bank = numpy.pad(in_bank, (0, -len(in_bank) % BANKS)).reshape(-1, BANKS)
-    worst = in_bank.max(axis=1)
+    in_bank = numpy.bincount(phase * BANKS + bank, minlength=BANKS)
+    worst = numpy.pad(in_bank, (0, -len(in_bank) % BANKS)).reshape(-1, BANKS).max(axis=1)
     worst = worst[worst > 0]
     return len(numpy.unique(warps)), int(worst.sum()), len(worst), int(worst.max())
 

@@ -33,8 +33,8 @@ def launch_axes(stmt: Stmt) -> dict[str, PrimExpr]:
             raise UnsupportedError(
                 f"threads in lockstep have no axis '{tag}'", span=getattr(node, "span", None)
             )
-        extent = node.extent if isinstance(node, For) else node.value
-        found.setdefault(tag, extent)
+        launch: Any = node
+        found.setdefault(tag, launch.extent if isinstance(node, For) else launch.value)
     return found
 
 

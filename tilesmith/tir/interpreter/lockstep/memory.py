@@ -57,7 +57,7 @@ class Clock:
             self.warp_epochs = numpy.zeros(count, numpy.int32)
         self.warp_epochs[numpy.unique(warps)] += 1
 
-    def of_warps(self, threads: numpy.ndarray) -> numpy.ndarray | int:
+    def of_warps(self, threads: numpy.ndarray) -> Any:
         """Return the epochs of the warps of threads."""
         if self.warp_epochs is None:
             return 0

@@ -464,11 +464,10 @@ class LockstepStatements(Dispatcher[Run]):
             )
         expressions = self.expressions
         is_copy = isinstance(node.value, BufferLoad)
-        value = (
-            expressions.accesses.load(node.value, True)
-            if is_copy
-            else expressions.visit(node.value)
-        )  # type: ignore[arg-type]
+        if isinstance(node.value, BufferLoad):
+            value = expressions.accesses.load(node.value, True)
+        else:
+            value = expressions.visit(node.value)
         is_row = not expressions.differs(node.value) and node.value.dtype.lanes > 1
         if self.is_async:
             begin = expressions.accesses.deferred(node.buffer, node.indices, node.span)

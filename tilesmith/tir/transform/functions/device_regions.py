@@ -41,7 +41,7 @@ DYNAMIC_SHARED_MEMORY = "tir.use_dyn_shared_memory"
 KEPT_ATTRS = (
     "tir.cluster_dims", "tir.cooperative_launch", "tir.min_blocks_per_multiprocessor",
 )  # fmt: skip
-"""Attributes of a function that its kernels keep: how they are compiled and launched."""
+"""Attributes of a function that its kernels keep: how they are launched and compiled."""
 
 DEVICE_KEYS = ("thread_extent", "device_scope", "pipeline_exec_scope", "virtual_thread")
 
@@ -108,8 +108,9 @@ class _Splitter(Rewriter):
         params = sorted(undefined_vars(region.body), key=_scalars_last)
         body = region.body
         declared = {declaration.buffer for declaration in nodes(body, DeclBuffer)}
+        outside = set(params)
         for buffer in reversed(buffers(body)):
-            if buffer not in declared:
+            if buffer not in declared and buffer.data in outside:  # else it is allocated inside
                 body = DeclBuffer(buffer, body)
         attrs = {
             "target": region.node,

@@ -72,7 +72,7 @@ class _StoreFinder(Visitor):
         self.visit_children(node)
         for operand in register_operands(node):
             if node.args[operand.place] is self.pointer and operand.writes:
-                self.note(node.args[operand.place + 1], operand.count, None)
+                self.note(node.args[operand.place + 1], operand.elements, None)
 
     def note(self, index: PrimExpr, count: int, span: Span | None) -> None:
         """Note that each thread writes so many elements from an index on."""
@@ -255,7 +255,7 @@ class _Lowering(Rewriter):
                 continue
             place, lane = self.split(pointer, args[operand.place + 1])
             step, width = self.memory[pointer]
-            if operand.count > step or not self.is_own(lane, width):
+            if operand.elements > step or not self.is_own(lane, width):
                 raise UnsupportedError(
                     f"warp memory '{pointer.name}': an instruction takes registers of the thread "
                     f"itself, not those at {args[operand.place + 1]}"

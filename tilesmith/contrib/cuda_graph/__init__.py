@@ -1,0 +1,1 @@
+"""Runs models on NVIDIA GPUs as CUDA graphs: one launch replays all kernels."""
