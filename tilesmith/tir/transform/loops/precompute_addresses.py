@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
+    EQ,
     Add,
     Call,
     FloorDiv,
@@ -251,13 +252,13 @@ class _Steps(Rewriter):
         word, shifts = self.word(always, choices)
         if not variables(word) or self.entries(word) > _MOST_ENTRIES:
             return None
-        entry = self.table(word, "outside")
+        entry, zero = self.table(word, "outside"), const(0, "int32")
         if not shifts:
-            return entry == 0
+            return EQ(entry, zero)
         bits: PrimExpr = const(1, "int32") << shifts[0]
         for shift in shifts[1:]:
             bits = bits | (const(1, "int32") << shift)
-        return (entry & bits) == 0
+        return EQ(entry & bits, zero)
 
     def add_choice(self, choices: list[_Choices], condition: PrimExpr) -> bool:
         """Add a condition to the choices on the same selector; return whether it fits."""
