@@ -64,10 +64,7 @@ def _remaining(sch: Schedule, variable: GlobalVar) -> Sequence[BlockRV]:
 
 def _scheduled(sch: Schedule, block: BlockRV, threads: int) -> Schedule:
     """Spread a block over threads, unless another one has taken it in."""
-    try:
-        if any(sch.get(loop).kind is ForKind.THREAD_BINDING for loop in sch.get_loops(block)):
-            return sch
-    except ScheduleError:  # it is no longer there
+    if any(sch.get(loop).kind is ForKind.THREAD_BINDING for loop in sch.get_loops(block)):
         return sch
     if _reduces(sch, block):  # a thread stores its sum once, at the end
         block = sch.cache_write(block, 0, "local")
