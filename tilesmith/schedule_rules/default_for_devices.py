@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from tilesmith.ir import GlobalVar, IntImm, PrimExpr, Var
 from tilesmith.schedule_rules.default_gpu_schedule import schedule_block, thread_count
@@ -49,7 +50,8 @@ def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
 def _on_threads(sch: Schedule, threads: int) -> Schedule:
     """Spread each block over threads."""
     (variable,) = sch.mod.get_global_vars()
-    if has_loop_of_kind(sch.mod[variable].body, ForKind.THREAD_BINDING):
+    function: Any = sch.mod[variable]
+    if has_loop_of_kind(function.body, ForKind.THREAD_BINDING):
         return sch
     inline_elementwise(sch)
     for block in _remaining(sch, variable):
