@@ -23,6 +23,7 @@ from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import BackEnd, back_end_of, part
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [
@@ -117,7 +118,7 @@ def compile_for_device(
         variable.name_hint
         for variable, function in entries.items()
         if function.attrs.get(ANY_DEVICE)
-        or not function.params
+        or (isinstance(function, PrimFunc) and not function.params)
         or variable.name_hint in parts.names
     ]
     return build_model_for_device(scheduled, entries, on_host, target)

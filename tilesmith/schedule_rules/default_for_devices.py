@@ -21,6 +21,7 @@ from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.stmt import Block, ForKind
@@ -49,7 +50,9 @@ def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
 def _on_threads(sch: Schedule, threads: int) -> Schedule:
     """Spread each block over threads."""
     (variable,) = sch.mod.get_global_vars()
-    if has_loop_of_kind(sch.mod[variable].body, ForKind.THREAD_BINDING):
+    function = sch.mod[variable]
+    assert isinstance(function, PrimFunc)  # a schedule has no others
+    if has_loop_of_kind(function.body, ForKind.THREAD_BINDING):
         return sch
     inline_elementwise(sch)
     for block in _remaining(sch, variable):

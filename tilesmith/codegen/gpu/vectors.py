@@ -172,6 +172,7 @@ def _guarded_load(choice: Call) -> bool:
 def _load_if(emit: Values, choice: Call) -> None:
     """Load a vector as a whole where a condition holds."""
     condition, load, other = whole_choice(choice)
+    assert isinstance(load, BufferLoad)  # `_guarded_load` has looked
     alignment = access_alignment(emit, load)
     chosen = _pieces(emit, load.dtype, alignment) if alignment else None
     dtype = load.dtype
