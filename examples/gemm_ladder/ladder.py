@@ -1,7 +1,7 @@
 """The GEMM ladder: schedules of one program, C = A·B, each of which adds one idea to the last.
 
-python examples/gemm_ladder/ladder.py            prints the CUDA C of the last fp32 step
-python examples/gemm_ladder/ladder.py NAME       that of another step
+python -m examples.gemm_ladder.ladder            prints the CUDA C of the last fp32 step
+python -m examples.gemm_ladder.ladder NAME       that of another step
 
 Every step is written with primitives of ``tir.Schedule`` alone, so that its trace can be kept and
 replayed, and takes its sizes from a ``Tiling``: tests run small ones in the interpreter. The sizes
