@@ -45,6 +45,7 @@ from tilesmith.testing.fuzz.finding import Finding
 from tilesmith.testing.fuzz.gpu_schedules import GPU_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
+from tilesmith.testing.fuzz.planted import check_planted
 from tilesmith.testing.fuzz.query_checks import left_over, wrong_answer
 from tilesmith.testing.fuzz.rules.targets import runs_here
 from tilesmith.testing.fuzz.schedules import SAMPLERS
@@ -124,6 +125,7 @@ class Checker:
         self.device: str | None = None  # the device that lowering is for; None: this CPU
         self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
+        self.is_planted = False  # whether faults are planted in kernels, for the checks to find
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # the last thing checked, for reports
         verify_well_formed(program, strict=False)
@@ -367,6 +369,8 @@ class Checker:
             self.current = module
             if name == "tir.AnnotateDeviceRegions" and compare:  # now all barriers are there
                 check_in_lockstep(self, module)
+                if self.is_planted:
+                    check_planted(self, module)
             with self.guarded("pass", name):
                 try:
                     new = step(module)

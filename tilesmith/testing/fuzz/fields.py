@@ -134,6 +134,7 @@ def _gpu(case: Case, rng: random.Random) -> None:
     case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.3 else {}
     if rng.random() < 0.3:
         case["config"]["tir.use_async_copy"] = True
+    case["planted"] = rng.random() < 0.15
 
 
 _GPU_SIZES = (4, 7, 8, 8, 12, 15, 16, 16, 17, 24, 31, 32, 33)
