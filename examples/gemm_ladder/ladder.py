@@ -1,7 +1,7 @@
 """The GEMM ladder: schedules of one program, C = A·B, each of which adds one idea to the last.
 
-python examples/gemm_ladder/ladder.py            prints the CUDA C of the last fp32 step
-python examples/gemm_ladder/ladder.py NAME       that of another step
+python -m examples.gemm_ladder.ladder            prints the CUDA C of the last fp32 step
+python -m examples.gemm_ladder.ladder NAME       that of another step
 
 Every step is written with primitives of ``tir.Schedule`` alone, so that its trace can be kept and
 replayed, and takes its sizes from a ``Tiling``: tests run small ones in the interpreter. The sizes
@@ -357,6 +357,12 @@ VARIANTS = {
     "async 128x128x8, 4 tiles": Step("a4", asynchronous_copies, _AHEAD, options=ASYNC),
     "async 128x128x8, 4 tiles, lanes in turns": Step(
         "a4i", asynchronous_copies, replace(_AHEAD, interleave=2), options=ASYNC
+    ),
+    "tensor cores, swizzled": Step(
+        "t0", tensor_cores, TensorTiling(group=8, padding=0), "float16", ASYNC
+    ),
+    "tensor cores, 4x2 warps, 3 tiles": Step(
+        "t8", tensor_cores, TensorTiling(group=8, warps=(4, 2), stages=3), "float16", ASYNC
     ),
 }  # fmt: skip
 """Other sizes of the last steps, which sweep.py measures."""

@@ -16,7 +16,10 @@ VECTOR = 8  # float16 elements of a 128-bit access
 
 @dataclass(frozen=True)
 class TensorTiling:
-    """The sizes: a block's tile, steps of the sum in it, the grid of its warps, tiles in flight."""
+    """The sizes: a block's tile, steps of the sum in it, the grid of its warps, tiles in flight.
+
+    ``padding``: elements between the rows of tiles in shared memory; 0: rows are swizzled instead.
+    """
 
     tile: tuple[int, int] = (128, 128)
     depth: int = 32
@@ -68,8 +71,12 @@ def _load(
     sch.bind(warp, "threadIdx.y")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(lanes)
-    # Rows 16 bytes further apart: the eight rows that ldmatrix reads at once lie in all banks.
-    sch.storage_align(shared, 0, axis=-2, factor=2 * t.padding, offset=t.padding)
+    # The eight rows that ldmatrix reads at once are to lie in all banks: 16 bytes further apart, or
+    # with their pieces of 16 bytes in an order that differs from row to row (an exclusive or).
+    if t.padding:
+        sch.storage_align(shared, 0, axis=-2, factor=2 * t.padding, offset=t.padding)
+    else:
+        sch.annotate(shared, "permuted_layout", 1)
     if t.stages == 2:
         sch.annotate(shared, "double_buffer_scope", 0)
     return fragment

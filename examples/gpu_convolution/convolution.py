@@ -48,7 +48,10 @@ class Shape:
         """The rows and columns of the result."""
         reach = self.dilation * (self.kernel - 1) + 1
         return tuple(
-            [(size + 2 * self.padding - reach) // self.stride + 1 for size in (self.height, self.width)]
+            [
+                (size + 2 * self.padding - reach) // self.stride + 1
+                for size in (self.height, self.width)
+            ]
         )
 
     @property

@@ -62,7 +62,9 @@ def rival(shape: Shape, image: Any, weight: Any) -> tuple[float, Any]:
     return milliseconds(call), result.permute(0, 2, 3, 1).contiguous().cpu().numpy()
 
 
-def ours(shape: Shape, iterator: str, tiling: Any, image: Any, weight: Any, wanted: Any) -> dict[str, Any]:
+def ours(
+    shape: Shape, iterator: str, tiling: Any, image: Any, weight: Any, wanted: Any
+) -> dict[str, Any]:
     """Return time and error of one of our schedules."""
     device = ts.cuda(0)
     built = ts.build(schedule(shape, tiling, iterator).mod, target="cuda -arch=sm_90")

@@ -13,6 +13,7 @@ from tests.codegen.gpu_instructions_script import (
     atomics,
     barriers,
     bulk_copies,
+    copies,
     fragments,
     ldmatrix,
     mma,
@@ -21,7 +22,7 @@ from tests.codegen.gpu_instructions_script import (
 from tests.codegen.gpu_products import kernels_of, mnemonics, needs_nvdisasm
 from tests.codegen.opencl_harness import Program, needs_opencl
 from tilesmith import IRModule
-from tilesmith.codegen.gpu import emit_source
+from tilesmith.codegen.gpu import emit_source, kernel_alignments
 from tilesmith.codegen.gpu.limits import thread_extents
 from tilesmith.ir import Call
 from tilesmith.script import tir as T
@@ -180,3 +181,20 @@ def test_registers_are_aligned_for_instructions():
         named = IRModule({"main": function.with_attr("global_symbol", "main")})
         target = "cuda -arch=sm_80"
         assert line in emit_source(kernels_of(named, target), Target(target))
+
+
+@pytest.mark.parametrize(
+    "function, needed",
+    [
+        (copies(16, True), {"A": 16, "B": 0}), (copies(4, False), {"A": 4, "B": 0}),
+        (bulk_copies(), {"A": 16, "B": 0}),
+        (fragments((16, 16, 16), "float16", "float32", "row_major"), {"A": 32, "B": 32, "C": 32}),
+    ],
+    ids=["copies of 16 bytes", "copies of 4 bytes", "bulk copies", "fragments"],
+)  # fmt: skip
+def test_instructions_that_need_aligned_memory(function, needed):
+    target = Target("cuda -arch=sm_90a")
+    module = kernels_of(IRModule({"main": function.with_attr("global_symbol", "main")}), target)
+    (kernel,) = module.functions.values()
+    (found,) = kernel_alignments(module, target).values()
+    assert dict(zip([parameter.name for parameter in kernel.params], found)) == needed

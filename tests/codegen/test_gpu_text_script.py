@@ -301,11 +301,13 @@ extern "C" __global__ void plain(float* a) { a[threadIdx.x] = 1; }
 
 
 @needs_nvrtc
-def test_formats_of_a_built_module():
+def test_formats_of_a_built_module(tmp_path):
     module = tilesmith.build(elementwise(lambda a: a + a), target="cuda").imported_modules[0]
     assert module.get_source().startswith("// Made by Tilesmith: cuda\n")
     assert ".target sm_75" in module.get_source("ptx")
     assert module.get_source("cubin").startswith("\x7fELF")
+    module.save(tmp_path / "kernels.cubin")  # the bytes, which a text of them is not
+    assert kernel_resources((tmp_path / "kernels.cubin").read_bytes())["main_kernel"].registers > 0
 
 
 def test_a_missing_compiler_names_its_package(monkeypatch):

@@ -90,6 +90,24 @@ def _add_case(rng):
     return [a, b, np.zeros_like(a)], {2: a + b}
 
 
+def build_wide(target: Any) -> Any:
+    """Build ``B[i] = A[i] * 2`` for 1024 elements, four at once: memory has to be aligned."""
+
+    @T.prim_func
+    def wide(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
+        for i in range(1024):
+            with T.block("b"):
+                v = T.axis.spatial(1024, i)
+                B[v] = A[v] * T.float32(2)
+
+    schedule = tilesmith.tir.Schedule(wide)
+    parts = schedule.split(schedule.get_loops(schedule.get_block("b"))[0], [None, 32, 4])
+    for loop, axis in zip(parts, ("blockIdx.x", "threadIdx.x")):
+        schedule.bind(loop, axis)
+    schedule.vectorize(parts[2])
+    return tilesmith.build(schedule.mod, target=target)
+
+
 # -- symbolic sizes, a scalar, two kernels with a buffer in between
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tests.gpu.programs import PROGRAMS, build_smallest
+from tests.gpu.programs import PROGRAMS, build_smallest, build_wide
 from tilesmith.runtime.cuda import graph_of
 from tilesmith.script import tir as T
-from tilesmith.support.errors import DeviceError
+from tilesmith.support.errors import DeviceError, ShapeError
 
 DEVICE = tilesmith.cuda(0)
 pytestmark = pytest.mark.skipif(not DEVICE.exist, reason="there is no NVIDIA GPU here")
@@ -106,6 +106,23 @@ def test_graph():
     graph.launch()
     DEVICE.sync()
     assert not np.allclose(c.numpy(), expected[1])
+
+
+def test_views_that_are_not_aligned():
+    """A view of torch that wide accesses would fault on is refused; the GPU goes on."""
+    torch = pytest.importorskip("torch")
+    module = build_wide(target())
+    whole = torch.arange(1032, dtype=torch.float32, device="cuda")
+    out = tilesmith.nd.empty((1024,), "float32", DEVICE)
+    for start in (1, 2, 3):
+        view = whole[start : start + 1024]
+        with pytest.raises(ShapeError, match=r"'A'\) must be aligned to 16 bytes"):
+            module(tilesmith.nd.from_dlpack(view), out)
+        module(tilesmith.nd.from_dlpack(view.clone()), out)
+        np.testing.assert_array_equal(out.numpy(), np.arange(start, start + 1024) * 2.0)
+    module(tilesmith.nd.from_dlpack(whole[4:1028]), out)
+    DEVICE.sync()
+    np.testing.assert_array_equal(out.numpy(), np.arange(4, 1028) * 2.0)
 
 
 @T.prim_func

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import tilesmith
-from tests.gpu.programs import PROGRAMS, _chain, build_smallest
+from tests.gpu.programs import PROGRAMS, _chain, build_smallest, build_wide
 from tilesmith import te
+from tilesmith.runtime.opencl import buffers
 from tilesmith.script import tir as T
-from tilesmith.support.errors import DeviceError, TargetError
+from tilesmith.support.errors import DeviceError, ShapeError, TargetError
 from tilesmith.target import Target
 from tilesmith.testing import requires_c_compiler
 
@@ -60,6 +61,21 @@ def test_views_at_offsets():
     out = tilesmith.nd.empty((32,), "float32", DEVICE)
     module(part, out)
     np.testing.assert_array_equal(out.numpy(), np.arange(32, 64)[::-1] * 3.0 - 1)
+
+
+@pytest.mark.parametrize("memory", ["shared", "buffers"])
+def test_views_that_are_not_aligned(memory, monkeypatch):
+    if memory == "buffers":
+        monkeypatch.setattr(buffers, "has_shared_memory", lambda device_id: False)
+    values = np.arange(1032, dtype="float32")
+    module, whole = build_wide("opencl"), tilesmith.nd.array(values, DEVICE)
+    out = tilesmith.nd.empty((1024,), "float32", DEVICE)
+    view = whole._create_view((1024,), relative_byte_offset=4)
+    wanted = r"kernel 'wide_kernel' cannot be launched: parameter 1 \('A'\) must be aligned to 16"
+    with pytest.raises(ShapeError, match=wanted):
+        module(view, out)
+    module(tilesmith.nd.array(view, DEVICE), out)  # as the error says
+    np.testing.assert_array_equal(out.numpy(), values[1:1025] * 2)
 
 
 def test_wrong_device():

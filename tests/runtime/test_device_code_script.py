@@ -370,7 +370,8 @@ def test_two_modules_with_the_same_names(driver, tmp_path):
 
 
 def _container():
-    kernels = (KernelRecord("k", ("handle", "int32"), ("blockIdx.x",), {"cluster": [2, 1, 1]}),)
+    attributes, names = {"cluster": [2, 1, 1]}, ("A", "n")
+    kernels = (KernelRecord("k", ("handle", "int32"), ("blockIdx.x",), attributes, names, (16, 0)),)
     return CodeContainer("cuda", "sm_90", kernels, {"cubin": bytes(range(256)), "cu": b"source"})
 
 
@@ -397,6 +398,8 @@ def test_cut_and_lying_containers():
         ((KernelRecord("", (), ()),), {"cu": b"x"}),
         ((KernelRecord("k", ("no_type",), ()),), {"cu": b"x"}),
         ((KernelRecord("k", (), (), {"unknown": 1}),), {"cu": b"x"}),
+        ((KernelRecord("k", ("int32",), (), {}, ("a", "b")),), {"cu": b"x"}),
+        ((KernelRecord("k", ("handle",), (), {}, ("a",), (12,)),), {"cu": b"x"}),
         ((KernelRecord("k", (), ()),) * 2, {"cu": b"x"}),
         ((KernelRecord("k", (), ()),), {}),
     ):
@@ -437,3 +440,36 @@ def test_workspaces_between_kernels(driver, monkeypatch):
     driver.status = 0
     module(a, c)
     assert len(made) < 20  # what failed calls had taken comes back
+
+
+ALIGNED = KernelRecord(
+    "k", ("handle", "float32", "handle", "handle"), ("blockIdx.x",), {},
+    ("A", "x", "B", "C"), (16, 0, 8, 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "addresses, wanted",
+    [
+        ((4096, 4096, 4097), None),
+        ((4096 + 16, 4096 + 8, 1), None),
+        ((0, 0, 0), None),
+        ((4096 + 8, 4096, 0), r"parameter 0 \('A'\) must be aligned to 16 .* 0x1008, 8 bytes"),
+        ((4096, 4096 + 4, 0), r"launched: parameter 2 \('B'\) must be aligned to 8 bytes"),
+        ((4097, 4097, 0), r"'A'\) must be .*; parameter 2 \('B'\) must"),
+    ],
+)  # fmt: skip
+def test_misaligned_memory(driver, addresses, wanted):
+    """Wide accesses would end the device's context: such launches do not reach the driver."""
+    launchers = Launchers("cuda", (ALIGNED,), "c0de")
+    launch = _entry(launchers, CodeContainer("cuda", "", (ALIGNED,), {"ptx": b"text"}))
+    a, b, c = [ctypes.c_void_p(address) for address in addresses]
+    if wanted is None:
+        launch(a, 1.0, b, c, 3, 0)
+        assert [value or 0 for value in driver.launches[0]["values"][2:]] == list(addresses[1:])
+        return
+    with pytest.raises(ShapeError, match=wanted) as caught:
+        launch(a, 1.0, b, c, 3, 0)
+    assert "copy it" in str(caught.value)
+    launch(a, 1.0, b, c, 0, 0)  # no block would read it
+    assert driver.launches == []

@@ -19,7 +19,7 @@ from tilesmith.target.back_end import (
     register_back_end,
 )
 
-__all__ = ["BACK_ENDS", "BackEnd", "Code", "build", "register_back_end"]
+__all__ = ["BACK_ENDS", "BackEnd", "Code", "build", "generate", "module_of", "register_back_end"]
 
 
 def build(module: IRModule, target: Target, opt_level: int | None = None) -> Module:
@@ -29,8 +29,17 @@ def build(module: IRModule, target: Target, opt_level: int | None = None) -> Mod
     that the back end cannot translate.
     """
     target = Target(target)
+    return module_of(generate(module, target, opt_level), module, target)
+
+
+def generate(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
+    """Return the code of a lowered module as the target's back end generates it."""
+    return part(back_end_of(target).generate)(module, target, opt_level)
+
+
+def module_of(code: Code, module: IRModule, target: Target) -> Module:
+    """Return the runtime's module with the code that was generated for a lowered one."""
     record = back_end_of(target)
-    code = part(record.generate)(module, target, opt_level)
     objects = code.objects() if code.objects is not None else ()
     functions = code.functions() if code.functions is not None else {}
     runs_here = record.runs_here is None or part(record.runs_here)(target)

@@ -13,7 +13,7 @@ from tilesmith.lowering.checking import checked_passes
 from tilesmith.lowering.devices import generate_with_kernels, host_of
 from tilesmith.lowering.functions import lower
 from tilesmith.lowering.gpu_checks import check_build
-from tilesmith.lowering.kernels import symbolic_sizes
+from tilesmith.lowering.kernels import with_size_parameters
 from tilesmith.lowering.pipelines import device_passes, further_passes
 from tilesmith.runtime.module import Module
 from tilesmith.target import Target
@@ -40,11 +40,8 @@ def _lowered_kernels(kernels: IRModule, target: Target) -> IRModule:
     """Return kernels for the device, and the functions of the host that launch them: with pointers
     for buffers, then the scalars, then the symbolic sizes.
     """
-    inner = kernels.shallow_copy()
+    inner = with_size_parameters(kernels)
     for variable, function in list(inner.items()):
-        sizes = symbolic_sizes(function)
-        if sizes:
-            function = function.with_fields(params=(*function.params, *sizes))
         inner[variable] = function.without_attr("global_symbol")  # it needs no wrapper
     lowered = lower(inner)
     check_build(lowered, target)
@@ -67,7 +64,7 @@ def _lowered_entries(
     for variable, function in list(lowered.items()):
         if variable.name_hint not in on_host:
             lowered[variable] = function.with_attr("target", target.with_host(host))
-    wrapped = passes.MakePackedAPI()(lowered)
+    wrapped: IRModule = passes.MakePackedAPI()(lowered)
     for variable, function in list(wrapped.items()):
         wrapped[variable] = function.with_attr("target", host)
     return wrapped

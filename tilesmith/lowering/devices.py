@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilesmith.codegen import build as generate
+from tilesmith.codegen import build, generate, module_of
 from tilesmith.ir import GlobalVar, IRModule
 from tilesmith.ir.calling_convention import CallingConv
 from tilesmith.ir.transform import PassContext, Sequential
@@ -63,16 +63,19 @@ def generate_with_kernels(module: IRModule, target: Target, host: Target) -> Mod
     device_type = target.get_target_device_type()
     if not kernels:
         others = dict(call_launchers(others, device_type, None).functions)
-        return generate(IRModule(others, attrs=module.attrs), host, opt_level)
-    code = generate(IRModule(kernels, attrs=module.attrs), target, opt_level)
+        return build(IRModule(others, attrs=module.attrs), host, opt_level)
+    on_device = IRModule(kernels, attrs=module.attrs)
+    generated = generate(on_device, target, opt_level)
+    code = module_of(generated, on_device, target)
     kind = type_name(device_type)
     can_launch = has_loader(kind) and back_end_of(host).kernel_object is not None
     if can_launch:
         from tilesmith.codegen.gpu.launchers import launchers_of  # it needs the parts of LLVM
 
-        launchers = launchers_of(kind, list(kernels.values()), code.get_source())
+        functions = list(kernels.values())
+        launchers = launchers_of(kind, functions, code.get_source(), generated.alignments)
         others = dict(call_launchers(others, device_type, launchers).functions)
-    built = generate(IRModule(others, attrs=module.attrs), host, opt_level)
+    built = build(IRModule(others, attrs=module.attrs), host, opt_level)
     if can_launch and built.is_dso_exportable:
         add_objects(built, _objects(launchers, code, target, _machine_of_host(host)))
         built.import_module(code, is_embedded=True)

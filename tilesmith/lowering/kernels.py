@@ -15,7 +15,7 @@ from tilesmith.tir import PrimFunc
 from tilesmith.tir import transform as passes
 from tilesmith.tir.transform.dtypes.narrow_data_type import WIDE_INDICES
 
-__all__ = ["lower_kernels", "symbolic_sizes"]
+__all__ = ["lower_kernels", "symbolic_sizes", "with_size_parameters"]
 
 
 def symbolic_sizes(function: PrimFunc) -> list[Var]:
@@ -29,18 +29,26 @@ def symbolic_sizes(function: PrimFunc) -> list[Var]:
     return [var for var in variables(parts) if var not in known]
 
 
+def with_size_parameters(module: IRModule) -> IRModule:
+    """Return functions whose last parameters are their symbolic sizes."""
+    explicit = module.shallow_copy()
+    for variable, function in list(explicit.items()):
+        sizes = symbolic_sizes(function) if isinstance(function, PrimFunc) else []
+        if isinstance(function, PrimFunc) and sizes:
+            explicit[variable] = function.with_fields(params=(*function.params, *sizes))
+    return explicit
+
+
 def lower_kernels(module: IRModule, target: Target) -> IRModule:
     """Lower functions to the signature that generated code calls: a pointer for each buffer, the
     scalars, then the symbolic sizes of ``symbolic_sizes``, used or not.
     """
-    explicit = module.shallow_copy()
+    explicit = with_size_parameters(module)
     is_wide = back_end_of(target).wants_wide_indices
     is_wide = is_wide and llvm_machine(target).triple.startswith("x86_64")
-    for variable, function in list(explicit.items()):
-        sizes = symbolic_sizes(function)
-        if sizes:
-            function = function.with_fields(params=(*function.params, *sizes))
-        explicit[variable] = function.with_attr(WIDE_INDICES, True) if is_wide else function
+    if is_wide:
+        for variable, function in list(explicit.items()):
+            explicit[variable] = function.with_attr(WIDE_INDICES, True)
     host = [
         passes.BindTarget(target),
         passes.LowerIntrin(),

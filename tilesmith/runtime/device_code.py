@@ -28,6 +28,7 @@ from tilesmith.runtime.launch_layout import (
     FUNCTIONS,
     LAUNCH_FUNCTION,
     LAYOUT_VERSION,
+    MISALIGNED,
     RECORD_WORDS,
     RING,
     RING_NAMES,
@@ -265,6 +266,10 @@ def launch_kernel(
                 f"kernel '{code.kernel(index).name}' cannot be launched: a size has more than 31 "
                 f"bits ({launch_text(numbers)})"
             )
+        if status == MISALIGNED:
+            if min(numbers[:-1]) <= 0:  # nothing would read the memory
+                return DONE
+            raise _misaligned(code.kernel(index), _address(params))
         loaded = code.on(device_id)
         if status != 0:
             raise loaded.explain(index, numbers, status)
@@ -276,6 +281,29 @@ def launch_kernel(
         note_failure()  # the function that launches will not come to its end
         raise
     return DONE
+
+
+def _misaligned(kernel: KernelRecord, params: int) -> ShapeError:
+    """Return the error for pointers that do not fit a kernel's accesses to several elements."""
+    places = _words(params, len(kernel.parameters))
+    found = []
+    for number, (place, size) in enumerate(zip(places, kernel.alignments)):
+        pointer = _words(place, 1)[0] if size else 0
+        if size and pointer % size:
+            name = kernel.names[number] if kernel.names else ""
+            named = f"parameter {number}" + (f" ('{name}')" if name else "")
+            found.append(
+                f"{named} must be aligned to {size} bytes, got the address {pointer:#x}, "
+                f"{pointer % size} bytes behind a multiple of that"
+            )
+    return ShapeError(
+        f"kernel '{kernel.name}' cannot be launched: {'; '.join(found)}",
+        notes=(
+            "it reads or writes several elements at once: a view that begins in the middle of "
+            "other memory does not fit; copy it (tilesmith.nd.array(x, device) or x.clone())",
+            "or schedule the kernel without vectors (sch.vectorize) for this argument",
+        ),
+    )
 
 
 def _address(pointer: Any) -> int:

@@ -40,6 +40,11 @@ class KernelRecord:
     parameters: tuple[str, ...]
     tags: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    """The names of the parameters, for messages."""
+    alignments: tuple[int, ...] = ()
+    """Bytes to which the memory of each parameter has to be aligned; 0 where an element's own
+    alignment is enough. Empty if that is so for all."""
 
     @property
     def has_dynamic_shared(self) -> bool:
@@ -69,6 +74,8 @@ class CodeContainer:
                 "parameters": list(kernel.parameters),
                 "tags": list(kernel.tags),
                 "attributes": dict(kernel.attributes),
+                "names": list(kernel.names),
+                "alignments": list(kernel.alignments),
             }
             for kernel in self.kernels
         ]
@@ -128,14 +135,22 @@ def _unpack(content: bytes | memoryview) -> CodeContainer:
 def _kernel(one: Mapping[str, Any]) -> KernelRecord:
     parameters, tags = tuple(one["parameters"]), tuple(one["tags"])
     name, attributes = one["name"], dict(one["attributes"])
-    if not name or not all(isinstance(text, str) for text in (name, *parameters, *tags)):
+    if not name or not all(
+        isinstance(text, str) for text in (name, *parameters, *tags, *one["names"])
+    ):
         raise _damaged("a kernel has no name, or parameters or tags that are not texts")
     for dtype in parameters:
         DataType(dtype)
     for key, value in attributes.items():
         if key not in _ATTRIBUTES or not isinstance(value, _ATTRIBUTES[key]):
             raise _damaged(f"kernel '{name}' has an unknown attribute '{key}': {value!r}")
-    return KernelRecord(name, parameters, tags, attributes)
+    names, alignments = tuple(one["names"]), tuple(one["alignments"])
+    if any(given and len(given) != len(parameters) for given in (names, alignments)):
+        raise _damaged(f"kernel '{name}' has names or alignments of other parameters")
+    for size in alignments:
+        if not isinstance(size, int) or size < 0 or size & (size - 1):
+            raise _damaged(f"kernel '{name}' wants memory aligned to {size!r} bytes")
+    return KernelRecord(name, parameters, tags, attributes, names, alignments)
 
 
 def _digest(content: bytes) -> bytes:

@@ -185,9 +185,11 @@ class DeviceFunction(CompiledFunction):
             error.notes += (f'convert it: x.astype("{expected.dtype}")',)
             raise error
         self._check_shape(tuple(tensor.shape), expected, bindings)
-        place = tensor.__dlpack_device__() if isinstance(tensor, NDArray) else (_CPU, 0)
-        if place == self._place and tensor.is_contiguous():
-            return tensor
+        place = (_CPU, 0)
+        if isinstance(tensor, NDArray):
+            place = tensor.__dlpack_device__()
+            if place == self._place and tensor.is_contiguous():
+                return tensor
         if not self._copies_inputs and place != self._place:
             raise _elsewhere(f"input '{param.name}' of '{self.name}'", place, self.device)
         return array(tensor, self.device)

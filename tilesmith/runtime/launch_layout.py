@@ -17,7 +17,8 @@ from tilesmith.runtime.device_container import DYNAMIC_SHARED
 
 __all__ = [
     "ATTRIBUTES", "CONTEXTS", "DESCRIPTOR_PREFIX", "DESCRIPTOR_WORDS", "DEVICES", "DRIVER",
-    "FUNCTIONS", "LAUNCH_FUNCTION", "LAYOUT_VERSION", "RECORD_WORDS", "RING", "RING_NAMES", "SIZES",
+    "FUNCTIONS", "LAUNCH_FUNCTION", "LAYOUT_VERSION", "MISALIGNED", "RECORD_WORDS", "RING",
+    "RING_NAMES", "SIZES",
 ]  # fmt: skip
 
 LAYOUT_VERSION = 1
@@ -29,6 +30,8 @@ SIZES = (
     DYNAMIC_SHARED,
 )  # fmt: skip
 """The sizes of a launch in order, by the tags of the axes."""
+MISALIGNED = -2
+"""What a launcher says in place of a driver's status: a pointer has too few zeros at its end."""
 DEVICES = 32
 """How many devices of a kind have places in the tables."""
 DRIVER, RING, CONTEXTS = 5, 9, 10

@@ -282,7 +282,7 @@ class Module:
 
     def get_source(self, fmt: str = "") -> str:
         """Return the code as text in a format ("ll", "asm", "c", …; "": the back end's usual
-        one).
+        one). Machine code ("o", "cubin") is no text: `save` writes its bytes.
         """
         made = self._make(fmt or self.format)
         return made if isinstance(made, str) else bytes(made).decode("utf-8", "replace")

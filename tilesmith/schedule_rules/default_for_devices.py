@@ -27,6 +27,8 @@ from tilesmith.tir.stmt import Block, ForKind
 
 __all__ = ["schedule_for_device"]
 
+_MOST_THREADS = 256
+"""Larger blocks leave fewer registers to each thread, and more of them idle at the end."""
 _LOOPS_OF_THREADS = 2
 """Those of blocks and of threads are outermost."""
 
@@ -41,7 +43,7 @@ def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
             continue
         if found is not None:
             return found
-    return _on_threads(sch, thread_count(target))
+    return _on_threads(sch, min(thread_count(target), _MOST_THREADS))
 
 
 def _on_threads(sch: Schedule, threads: int) -> Schedule:

@@ -11,7 +11,7 @@ class is on the lowest floor that reads a record (``tir`` needs the intrinsic ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tilesmith.support.errors import UnsupportedError
@@ -55,6 +55,9 @@ class Code:
     """What a user must do to run the code, where there is only source."""
     functions: Callable[[], Mapping[str, PackedFunc]] | None = None
     """Makes the packed functions, of a back end whose code is not linked."""
+    alignments: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Symbol of a kernel → the bytes to which the memory of each parameter has to be aligned; 0
+    where an element's own alignment is enough."""
 
 
 Generate: TypeAlias = "Callable[[IRModule, Target, int | None], Code]"

@@ -26,6 +26,7 @@ from tilesmith.codegen.gpu.device_calls import (
     name_of,
     pointer,
     pointer_scope,
+    rely_on_alignment,
 )
 from tilesmith.codegen.gpu.rules import ATOM, CHOICE, OR, UNARY, Piece, handles
 from tilesmith.codegen.gpu.values import Values
@@ -39,6 +40,7 @@ from tilesmith.tir.stmt import AttrStmt, Stmt
 __all__ = ["begin_wait", "end_group", "queues_of_copies"]
 
 MOST_BARRIERS = 64
+_BULK_BYTES = 16
 _UNITS = {4: "uint", 8: "uint2", 16: "uint4"}
 
 
@@ -56,7 +58,13 @@ def _copied_bytes(emit: Values, call: Call) -> int:
             f"'{name_of(call)}' copies 4, 8 or 16 bytes, not {count}",
             "vectorize the copy so that each thread copies one of these sizes",
         )
+    _rely_on_alignment(emit, call, count)
     return count
+
+
+def _rely_on_alignment(emit: Values, call: Call, size: int) -> None:
+    for which in (0, 2):
+        rely_on_alignment(emit, call.args[which], size)
 
 
 @handles("ptx_cp_async", dialect="cuda")
@@ -200,10 +208,11 @@ def _copies_at_barrier(emit: Values, call: Call) -> Piece:
 @handles("ptx_cp_async_bulk", dialect="cuda")
 def _copy_bulk(emit: Values, call: Call) -> Piece:
     count = call.args[4]
-    if isinstance(count, IntImm) and (count.value % 16 or count.value <= 0):
+    if isinstance(count, IntImm) and (count.value % _BULK_BYTES or count.value <= 0):
         raise emit.out.unsupported(
-            f"ptx_cp_async_bulk copies whole pieces of 16 bytes, not {count.value} bytes"
+            f"ptx_cp_async_bulk copies whole pieces of {_BULK_BYTES} bytes, not {count.value} bytes"
         )
+    _rely_on_alignment(emit, call, _BULK_BYTES)
     arguments = [*_places(emit, call), emit.text(count), _barrier(emit, call, 5)]
     return call_function(emit, name_of(call), BULK_COPY, *arguments)
 

@@ -16,7 +16,7 @@ from tilesmith.tir.expr import BufferLoad
 
 __all__ = [
     "architecture_of", "call_function", "constant", "pointed_element", "pointer", "pointer_scope",
-    "require", "word",
+    "rely_on_alignment", "require", "word",
 ]  # fmt: skip
 
 DEFAULT_ARCHITECTURE = 75
@@ -120,13 +120,28 @@ def pointer(emit: Values, arg: PrimExpr, offset: PrimExpr | None, unit: DataType
     return f"({emit.dialect.memory_type(element)}*){emit.text(arg, UNARY)} + ({moved})"
 
 
-def pointer_scope(arg: PrimExpr) -> str:
-    """Return the scope of the memory behind a pointer: "global" where it names none."""
+def _base(arg: PrimExpr) -> Var | None:
+    """Return the variable from which a pointer is computed; None where there is none."""
     if isinstance(arg, BufferLoad):
-        return pointer_scope(arg.buffer.data)
+        return arg.buffer.data
     if isinstance(arg, Var):
-        return arg.storage_scope or "global"
+        return arg
     for inner in arg.args if isinstance(arg, Call) else ():
         if inner.dtype.is_handle or isinstance(inner, BufferLoad):
-            return pointer_scope(inner)
-    return "global"
+            return _base(inner)
+    return None
+
+
+def pointer_scope(arg: PrimExpr) -> str:
+    """Return the scope of the memory behind a pointer: "global" where it names none."""
+    base = _base(arg)
+    return "global" if base is None else base.storage_scope or "global"
+
+
+def rely_on_alignment(emit: Values, arg: PrimExpr, size: int) -> None:
+    """Note that an instruction relies on the alignment of the memory behind a pointer: the offset
+    in it is up to the kernel, its begin to the one who launches.
+    """
+    base = _base(arg)
+    if base is not None:
+        emit.rely_on_alignment(base, size)

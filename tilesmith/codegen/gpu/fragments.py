@@ -15,6 +15,7 @@ from tilesmith.codegen.gpu.device_calls import (
     call_function,
     name_of,
     pointer_scope,
+    rely_on_alignment,
 )
 from tilesmith.codegen.gpu.mma_functions import MmaError
 from tilesmith.codegen.gpu.rules import Piece, handles
@@ -33,6 +34,8 @@ from tilesmith.tir.transform.threads.infer_fragment import find_fragments
 
 __all__ = ["declare_fragments", "is_fragment"]
 
+_ALIGNMENT = 32
+"""Bytes to which memory has to be aligned that fragments are loaded from and stored to."""
 _SHORT = {"row_major": "row", "col_major": "col", "": ""}
 
 
@@ -132,6 +135,7 @@ def _move(emit: Values, call: Call, stores: bool) -> Piece:
         function = move_function(fragment._replace(layout=_SHORT[layout]), stores, scope)
     except MmaError as error:
         raise emit.out.unsupported(f"{name_of(call)}: {error}") from None
+    rely_on_alignment(emit, call.args[5], _ALIGNMENT)
     registers = _numbered(emit, name, call.args[4])
     arguments = registers, emit.text(call.args[5]), emit.text(call.args[6])
     return call_function(emit, name_of(call), function, *arguments)

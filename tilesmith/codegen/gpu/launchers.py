@@ -12,7 +12,9 @@ At first all handles are null: the launcher asks the runtime (the global functio
 driver's functions and the handles, and then tries again. From then on it needs nobody: a launch
 on a device of CUDA is a call of `cuLaunchKernel` in the stream that tvm-ffi has for the device. A
 kind of device without such handles (OpenCL) is launched by the runtime each time. What a driver
-refuses goes to the same function, which says why.
+refuses goes to the same function, which says why. So does a pointer that is less aligned than the
+kernel's wide accesses need, before the driver is called: such an access would make the device
+unusable for the whole process.
 
 Nothing depends on names: two libraries, or two modules in one library, do not meet.
 """
@@ -20,7 +22,7 @@ Nothing depends on names: two libraries, or two modules in one library, do not m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilesmith.codegen.llvm.compile import compile_text
@@ -45,6 +47,7 @@ from tilesmith.runtime.launch_layout import (
     FUNCTIONS,
     LAUNCH_FUNCTION,
     LAYOUT_VERSION,
+    MISALIGNED,
     RECORD_WORDS,
     RING,
     RING_NAMES,
@@ -87,15 +90,27 @@ class Launchers:
         return compile_text(self.text(code, host), host)
 
 
-def launchers_of(kind: str, functions: Sequence[PrimFunc], source: str) -> Launchers:
-    """Return the launchers of lowered kernels whose code, as text, is `source`."""
-    kernels = tuple([kernel_record(function) for function in functions])
+def launchers_of(
+    kind: str,
+    functions: Sequence[PrimFunc],
+    source: str,
+    alignments: Mapping[str, Sequence[int]],
+) -> Launchers:
+    """Return the launchers of lowered kernels whose code, as text, is `source`; `alignments` has
+    the bytes to which the memory of their parameters has to be aligned, by the kernels' symbols.
+    """
+    kernels = tuple([
+        kernel_record(function, alignments.get(str(function.attrs["global_symbol"]), ()))
+        for function in functions
+    ])  # fmt: skip
     words = repr((kind, kernels, source)).encode()
     return Launchers(kind, kernels, hashlib.blake2b(words, digest_size=8).hexdigest())
 
 
-def kernel_record(function: PrimFunc) -> KernelRecord:
-    """Return what launching a lowered kernel needs to know about it."""
+def kernel_record(function: PrimFunc, alignments: Sequence[int] = ()) -> KernelRecord:
+    """Return what launching a lowered kernel needs to know about it, given the bytes to which the
+    memory of its parameters has to be aligned.
+    """
     name = str(function.attrs["global_symbol"])
     for parameter in function.params:
         _check_parameter(name, parameter.name, parameter.dtype)
@@ -114,7 +129,9 @@ def kernel_record(function: PrimFunc) -> KernelRecord:
     if cluster is not None:
         attributes[CLUSTER] = cluster
     parameters = tuple([str(parameter.dtype) for parameter in function.params])
-    return KernelRecord(name, parameters, tags, attributes)
+    names = tuple([parameter.name for parameter in function.params])
+    needed = tuple(alignments) if any(alignments) else ()
+    return KernelRecord(name, parameters, tags, attributes, names, needed)
 
 
 def _cluster(function: PrimFunc) -> list[int] | None:
@@ -209,8 +226,11 @@ class _LauncherText:
         count = len(kernel.parameters)
         params = self.define(f"alloca [{max(1, count)} x ptr], align 8")
         sizes = self.define(f"alloca [{len(SIZES)} x i64], align 8")
+        pointers: dict[int, str] = {}
         for place, dtype in enumerate(kernel.parameters):
-            self._parameter(params, place, DataType(dtype))
+            value = self._parameter(params, place, DataType(dtype))
+            if DataType(dtype).is_handle:
+                pointers[place] = value
         given = {tag: count + place for place, tag in enumerate(kernel.tags)}
         for place, tag in enumerate(SIZES):
             value = "0" if tag == DYNAMIC_SHARED else "1"
@@ -220,6 +240,18 @@ class _LauncherText:
             self.write(f"store i64 {value}, ptr {slot}, align 8")
         wide = self.define(f"load i64, ptr {self._value(count + len(kernel.tags))}, align 8")
         device = self.define(f"trunc i64 {wide} to i32")
+        wrong = self._low_bits({pointers[at]: size for at, size in enumerate(kernel.alignments)
+                                if size > 1 and at in pointers})  # fmt: skip
+        if wrong is not None:
+            is_aligned = self.define(f"icmp eq i64 {wrong}, 0")
+            self.write(f"br i1 {is_aligned}, label %aligned, label %misaligned")
+            self.lines.append("misaligned:")
+            refused = self.define(
+                f"call i32 @ask(ptr @record.{number}, i32 {device}, ptr {params}, ptr {sizes}, "
+                f"i32 {MISALIGNED})"
+            )
+            self.write(f"ret i32 {refused}")
+            self.lines.append("aligned:")
         status = self.define(
             f"call i32 @launch(ptr @record.{number}, i32 {device}, ptr {params}, ptr {sizes})"
         )
@@ -233,8 +265,21 @@ class _LauncherText:
     def _value(self, place: int) -> str:
         return self.define(f"getelementptr i8, ptr %args, i64 {place * _ANY_BYTES + 8}")
 
-    def _parameter(self, params: str, place: int, dtype: DataType) -> None:
-        """Store one argument in the width that the kernel has, and its address in `params`."""
+    def _low_bits(self, needed: Mapping[str, int]) -> str | None:
+        """Return a number that is 0 if each pointer is a multiple of its size, a power of two;
+        None without pointers.
+        """
+        found = None
+        for pointer, size in needed.items():
+            bits = self.define(f"ptrtoint ptr {pointer} to i64")
+            low = self.define(f"and i64 {bits}, {size - 1}")
+            found = low if found is None else self.define(f"or i64 {found}, {low}")
+        return found
+
+    def _parameter(self, params: str, place: int, dtype: DataType) -> str:
+        """Store one argument in the width that the kernel has, and its address in `params`; return
+        the argument.
+        """
         source = self._value(place)
         slot = self.define("alloca i64, align 8")
         if dtype.is_handle:
@@ -252,6 +297,7 @@ class _LauncherText:
         self.write(f"store {kind} {value}, ptr {slot}, align 8")
         target = self.define(f"getelementptr ptr, ptr {params}, i64 {place}")
         self.write(f"store ptr {slot}, ptr {target}, align 8")
+        return value
 
 
 def _to_float(out: _LauncherText, value: str) -> str:

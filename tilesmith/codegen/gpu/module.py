@@ -29,7 +29,7 @@ from tilesmith.support.recursion import deep_recursion
 from tilesmith.target import Target
 from tilesmith.tir.function import PrimFunc
 
-__all__ = ["DIALECTS", "emit_source", "kernel_alignments"]
+__all__ = ["DIALECTS", "emit_source", "emit_with_alignments", "kernel_alignments"]
 
 DIALECTS: dict[str, Dialect] = {"cuda": CUDA, "opencl": OPENCL}
 """Kind of target → the dialect of its kernels."""
@@ -41,17 +41,20 @@ def emit_source(module: IRModule, target: Target) -> str:
     """Return the module's kernels as one file. Raises CodegenError for code that the dialect cannot
     express, and for kernels that ask for more than the target has.
     """
-    return _written(module, target)[0]
+    return emit_with_alignments(module, target)[0]
 
 
 def kernel_alignments(module: IRModule, target: Target) -> dict[str, tuple[int, ...]]:
     """Return the bytes to which each parameter of each kernel has to be aligned, because several
     elements are accessed at once; 0 where an element's own alignment is enough.
     """
-    return _written(module, target)[1]
+    return emit_with_alignments(module, target)[1]
 
 
-def _written(module: IRModule, target: Target) -> tuple[str, dict[str, tuple[int, ...]]]:
+def emit_with_alignments(
+    module: IRModule, target: Target
+) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """Return what `emit_source` and `kernel_alignments` return."""
     functions: dict[str, PrimFunc] = {}
     for variable, function in module.functions.items():
         if not isinstance(function, PrimFunc) or function.buffer_map:

@@ -180,6 +180,10 @@ class Values:
         self.guarded -= 1
         return written, CHOICE
 
+    def rely_on_alignment(self, var: Var, size: int) -> None:
+        """Note that an access relies on the alignment of the memory that a variable points to."""
+        self.alignments[var] = max(self.alignments.get(var, 0), size)
+
     # -- lanes
 
     def at_lane(self, expr: PrimExpr, lane: int, least: int = 0) -> str:

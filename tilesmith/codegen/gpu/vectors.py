@@ -112,15 +112,9 @@ def _one_load(emit: Values, load: BufferLoad, kind: str, lanes: int, offset: int
     size = lanes * load.dtype.element.nbytes
     if emit.dialect.name == "opencl" and alignment < size:
         return f"vload{lanes}(0, {address})"
-    _require_alignment(emit, load, size)
+    emit.rely_on_alignment(load.buffer.data, size)
     simple = address.replace("_", "").isalnum()
     return f"*(const {space}{kind}*){address if simple else f'({address})'}"
-
-
-def _require_alignment(emit: Values, access: BufferLoad | BufferStore, size: int) -> None:
-    """Note that an access relies on the alignment of its memory."""
-    known = emit.alignments.get(access.buffer.data, 0)
-    emit.alignments[access.buffer.data] = max(known, size)
 
 
 def load_vectors(emit: Values, *roots: PrimExpr) -> None:
@@ -277,7 +271,7 @@ def _one_store(emit: Values, stmt: BufferStore, kind: str, lanes: int, address: 
     if emit.dialect.name == "opencl" and alignment < lanes * stmt.value.dtype.element.nbytes:
         emit.out.write(f"vstore{lanes}({value}, 0, {address});")
         return
-    _require_alignment(emit, stmt, lanes * stmt.value.dtype.element.nbytes)
+    emit.rely_on_alignment(stmt.buffer.data, lanes * stmt.value.dtype.element.nbytes)
     simple = address.replace("_", "").isalnum()
     emit.out.write(f"*({space}{kind}*){address if simple else f'({address})'} = {value};")
 

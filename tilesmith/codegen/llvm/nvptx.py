@@ -1,8 +1,8 @@
 """Generates kernels for NVIDIA GPUs through LLVM: PrimFuncs with bound threads → PTX text.
 
 The functions are those that SplitHostDevice makes: plain parameters, `thread_extent` attributes,
-memory in the scopes "shared", "local" and "warp". The module has the format "ptx"; it can be saved,
-but not run here: only the CUDA runtime loads it.
+memory in the scopes "shared", "local" and "warp". The module has the format "ptx", which CUDA's
+driver compiles for its GPU when the first kernel is launched there.
 
 Mathematics is what LLVM can do without NVIDIA's libdevice: arithmetic, roots, rounding, and the
 functions that LowerIntrin turns into arithmetic.

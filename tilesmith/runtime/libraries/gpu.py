@@ -10,11 +10,12 @@ __all__ = ["cublas"]
 
 
 def cublas(*arguments: Any) -> NoReturn:
-    """Raise UnsupportedError: the tensors are not in the memory of a GPU."""
+    """Raise UnsupportedError: cuBLAS is not called, least of all with tensors of the host."""
     places = sorted({str(one.device) for one in arguments if hasattr(one, "device")})
     raise UnsupportedError(
-        f"cuBLAS multiplies in the memory of an NVIDIA GPU; the tensors are on {', '.join(places)}",
+        f"no library of NVIDIA's is called for tensors on {', '.join(places)}",
         notes=(
-            "on the host, contrib.cblas.matmul has the same arguments; topi.matmul is compiled",
+            "topi.matmul is compiled, for GPUs, too; on the host, contrib.cblas.matmul has the same "
+            "arguments",
         ),
     )

@@ -50,8 +50,10 @@ class GeneralReduction(GPUScheduleRule):
     ways = (gpu.general_reduction,)
 
 
-class RMSNorm(GeneralReduction):
+class RMSNorm(GPUScheduleRule):
     """Normalisation by the root of the mean square: such a chain."""
+
+    ways = (gpu.general_reduction,)
 
 
 class Transpose(GPUScheduleRule):

@@ -78,9 +78,10 @@ def _pattern(block: Block) -> str | None:
     if not found:
         return None
     load, along = max(found, key=lambda one: len(_used(block, one[0].indices)))
-    if len(_used(block, load.indices)) < len(_long(block)):
+    iterated = _long(block)
+    if len(_used(block, load.indices)) < len(iterated):
         return None  # every input is read several times: a product of matrices
-    if not any(one in _long(block) for one in facts.spatial(block)):
+    if not any(one is other for one in facts.spatial(block) for other in iterated):
         return "all"
     reduces = any(one.var is along for one in facts.reduced(block))
     return None if along is None else "rows" if reduces else "columns"

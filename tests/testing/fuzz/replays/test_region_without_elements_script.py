@@ -29,7 +29,9 @@ def main(A0: T.Buffer((2, 1, 1), "float32"), T0: T.Buffer((1, 2, 1), "int32")):
             v0, v1, v2 = T.axis.remap("SSS", [i0, i1, i2])
             T.reads(A0[v0, v1 - 2, v1])
             T.writes(T0[v1, v0, v2])
-            T0[v1, v0, v2] = T.Cast("int32", T.if_then_else(0 <= v1 - 2, A0[v0, v1 - 2, v1], T.float32(0.0)))
+            T0[v1, v0, v2] = T.Cast(
+                "int32", T.if_then_else(0 <= v1 - 2, A0[v0, v1 - 2, v1], T.float32(0.0))
+            )
 
 
 def schedule(sch):

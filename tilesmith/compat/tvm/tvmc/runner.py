@@ -26,7 +26,7 @@ from tilesmith.runtime.params import load_param_dict
 from tilesmith.runtime.profiler_vm import VirtualMachineProfiler
 from tilesmith.runtime.vm import Executable as VMExecutable
 from tilesmith.runtime.vm import VirtualMachine
-from tilesmith.support.errors import UnknownNameError
+from tilesmith.support.errors import TargetError, UnknownNameError
 
 SUPPORT_MICRO = False
 _DEVICES = ("cpu", "cuda", "cl", "metal", "vulkan", "rocm", "micro")
@@ -217,6 +217,7 @@ def run_module(
         return _run_remotely(tvmc_package, (hostname, int(port), rpc_key), inputs, fill_mode,
                              benchmark, repeat, number, profile)  # fmt: skip
     library = load_module(tvmc_package.lib_path)
+    _check_device(library, there)
     if tvmc_package.code is not None:
         return _run_machine(VMExecutable.load_exec(tvmc_package.code, library), inputs, fill_mode,
                             benchmark, repeat, number, profile, there)  # fmt: skip
@@ -237,6 +238,14 @@ def run_module(
 
 def _arrays(values: Mapping[str, Any], device: Device | None = None) -> dict[str, Any]:
     return {name: array(value, device) for name, value in values.items()}
+
+
+def _check_device(library: Any, device: Device) -> None:
+    """Raise TVMCException for a program that was compiled for other devices."""
+    try:
+        model_on(library, [device])
+    except TargetError as error:
+        raise TVMCException(error.message, notes=error.notes) from error
 
 
 def _device(name: str) -> Device:

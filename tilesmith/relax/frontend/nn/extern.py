@@ -197,8 +197,11 @@ def _load(path: Path, names: list[str], compiler: str | None) -> RuntimeModule:
 def _check_format(source_format: str) -> None:
     if source_format in ("cu", "cuda"):
         raise UnsupportedError(
-            "sources of CUDA cannot be parts of a model yet: models run on the CPU",
-            notes=("source_format 'cpp' or 'c'",),
+            "sources of CUDA cannot be external modules of a model: these run on the host",
+            notes=(
+                "source_format 'cpp' or 'c'",
+                "the pragma import_c puts CUDA C into the kernels of a T.prim_func",
+            ),
         )
     if source_format not in ("c", "cpp"):
         raise UnsupportedError(f"source_format is 'cpp' or 'c', got '{source_format}'")

@@ -1,0 +1,99 @@
+"""Convolutions as implicit products: right for any size, with both iterators, on any path."""
+
+import numpy as np
+import pytest
+
+import tilesmith as ts
+from examples.gemm_ladder.ladder import Tiling
+from examples.gpu_convolution.convolution import (
+    ITERATORS,
+    SHAPES,
+    TILINGS,
+    Shape,
+    convolution,
+    schedule,
+    tiling_of,
+)
+from tests.codegen.opencl_harness import needs_opencl
+from tilesmith.inspect import gpu_report
+from tilesmith.ir import Call, FloorDiv, FloorMod
+from tilesmith.ir.queries import is_call, nodes
+from tilesmith.tir.stmt import For
+
+SMALL = Tiling(tile=(32, 32), warps=(1, 1), lanes=(4, 8), depth=8)
+CASES = {
+    "whole tiles": Shape(2, 4, 4, 8, 32),
+    "stride 2, tails": Shape(2, 7, 9, 16, 36, stride=2),
+    "dilation, odd channels": Shape(1, 7, 8, 5, 7, padding=2, dilation=2),
+    "5x5 without padding": Shape(1, 8, 9, 12, 8, kernel=5, stride=2, padding=0),
+    "1x1": Shape(2, 6, 5, 8, 33, kernel=1, padding=0),
+}
+
+
+def arrays(shape):
+    """Small whole numbers, and the convolution by numpy: sums are exact in any order."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(-3, 4, (shape.batch, shape.height, shape.width, shape.channels))
+    weight = rng.integers(-3, 4, (shape.kernel, shape.kernel, shape.channels, shape.filters))
+    edge = (shape.padding, shape.padding)
+    padded = np.pad(image, ((0, 0), edge, edge, (0, 0)))
+    rows, columns = shape.out
+    wanted = np.zeros((shape.batch, rows, columns, shape.filters), "float32")
+    for r in range(shape.kernel):
+        for s in range(shape.kernel):
+            y, x = r * shape.dilation, s * shape.dilation
+            window = padded[
+                :, y : y + (rows - 1) * shape.stride + 1 : shape.stride,
+                x : x + (columns - 1) * shape.stride + 1 : shape.stride,
+            ]  # fmt: skip
+            wanted += window @ weight[r, s]
+    return image.astype("float32"), weight.astype("float32"), wanted
+
+
+@needs_opencl
+@pytest.mark.parametrize(
+    ("name", "iterator"),
+    [*[(name, "precomputed") for name in CASES], ("stride 2, tails", "analytic"), ("1x1", "analytic")],
+)
+def test_convolutions_on_a_device(name, iterator):
+    image, weight, wanted = arrays(CASES[name])
+    device = ts.opencl(0)
+    built = ts.build(schedule(CASES[name], SMALL, iterator).mod, target="opencl")
+    result = ts.nd.array(np.full_like(wanted, 9), device)
+    built(ts.nd.array(image, device), ts.nd.array(weight, device), result)
+    np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+@pytest.mark.parametrize("iterator", ITERATORS)
+def test_threads_do_not_race(iterator):
+    """All threads in lockstep, on a size with tails in rows and columns."""
+    shape = Shape(1, 5, 5, 8, 36)
+    image, weight, wanted = arrays(shape)
+    result = np.full_like(wanted, 9)
+    report = gpu_report(
+        schedule(shape, SMALL, iterator), [image, weight, result], "H100", blocks=99, statements=10**9
+    )
+    assert not report.findings
+
+
+def step_divisors(iterator):
+    """By what the loop over steps divides, in a convolution whose result has 4 x 5 pixels."""
+    lowered = ts.lower(schedule(CASES["stride 2, tails"], SMALL, iterator).mod)["main"]
+    (loop,) = [
+        one for one in nodes(lowered.body, For)
+        if any(is_call(node, "tir.tvm_storage_sync") for node in nodes(one, Call))
+        or (one.loop_var.name.startswith("ax2_ax3_fused") and one.extent.value == 17)
+    ]  # fmt: skip
+    return {node.b.value for node in nodes(loop, FloorDiv | FloorMod)}
+
+
+def test_precomputed_addresses_leave_the_loop():
+    assert {5, 20} & step_divisors("analytic")
+    assert not {5, 20} & step_divisors("precomputed")
+
+
+def test_the_program_is_topi_as_it_is():
+    shape = SHAPES["3x3 64 to 64, 56x56"]
+    assert "conv2d_nhwc" in convolution(shape).script()
+    assert tiling_of(shape) == TILINGS["128x64x16"]
+    assert shape.out == (56, 56) and shape.flops == 2 * 32 * 56 * 56 * 64 * 9 * 64
