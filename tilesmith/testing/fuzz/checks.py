@@ -42,6 +42,7 @@ from tilesmith.testing.fuzz.calls import unusual_array, wrong_call
 from tilesmith.testing.fuzz.chains import CHAIN_STEPS
 from tilesmith.testing.fuzz.device_checks import check_code_for_devices, check_in_lockstep
 from tilesmith.testing.fuzz.finding import Finding
+from tilesmith.testing.fuzz.gpu_fragments import fragments
 from tilesmith.testing.fuzz.gpu_schedules import GPU_STEPS
 from tilesmith.testing.fuzz.layouts import copied, whole
 from tilesmith.testing.fuzz.pipeline_schedules import PIPELINE_STEPS
@@ -61,7 +62,9 @@ from tilesmith.tir.queries import has_loop_of_kind
 from tilesmith.tir.schedule import Trace
 from tilesmith.tir.stmt import For
 
-TEMPLATES = {**THREAD_STEPS, **GPU_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS}
+TEMPLATES = {
+    **THREAD_STEPS, **GPU_STEPS, **PIPELINE_STEPS, **CHAIN_STEPS, "gpu: fragments": (0, fragments),
+}  # fmt: skip
 """Steps that call several primitives, by name: what the fields draw besides single primitives."""
 
 __all__ = ["PHASES", "TEMPLATES", "Checker", "Finding", "note_place", "run_steps"]

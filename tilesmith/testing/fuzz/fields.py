@@ -15,6 +15,7 @@ from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import check_first, draw_form, leave_out
 from tilesmith.testing.fuzz.generator import MORE_STAGES, NARROW_STAGES, STAGES, Generator
+from tilesmith.testing.fuzz.gpu_fragments import draw_product
 from tilesmith.testing.fuzz.gpu_schedules import GPU_STEPS
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
@@ -117,12 +118,22 @@ def _gpu(case: Case, rng: random.Random) -> None:
     if rng.random() < 0.3:
         _gpu_rules(case, rng)
         return
+    if rng.random() < 0.12:
+        case["recipe"], case["device"] = draw_product(rng), "cuda"
+        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in ("gpu: fragments", "threads: rest")]
+        case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
+        case["extra"], case["planted"] = [], rng.random() < 0.15
+        return
     names = ("compute", "reduce", "contraction", "contraction", "convolution", "epilogue", "pooling")
     stages = {f"{name} {k}" if k else name: STAGES[name] for k, name in enumerate(names)}
     made = Generator(random.Random(case["seed"]), stages)
     made.dims.update({name: rng.choice(_GPU_SIZES) for name in made.dims})
     made.left = 12_000
     case["recipe"] = made.draw(rng.choice([1, 1, 2, 3]))
+    for stage in case["recipe"]["stages"]:
+        if rng.random() < 0.8:  # tiles need a loop for each iterator
+            stage["binding"] = "plain"
+            stage.pop("loop_order", None)
     weights = [weight for weight, _ in GPU_STEPS.values()]
     kinds = ["ComputeInline"] * rng.choice([0, 0, 1])
     kinds += rng.choices(list(GPU_STEPS), weights, k=rng.choice([1, 2, 2, 3]))

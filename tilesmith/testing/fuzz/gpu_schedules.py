@@ -14,7 +14,7 @@ from tilesmith.tir import IterVar
 from tilesmith.tir.stmt import Block, SeqStmt
 from tilesmith.tir.transform.threads.order_blocks import LAUNCH_ORDER, ORDERS
 
-__all__ = ["GPU_STEPS", "copied_by_threads", "top_blocks", "unbound_reductions"]
+__all__ = ["GPU_STEPS", "Threads", "ahead", "copied_by_threads", "unbound_reductions"]
 
 
 class Threads(NamedTuple):
@@ -24,7 +24,7 @@ class Threads(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def top_blocks(pick: Pick) -> list[Any]:
+def _top_blocks(pick: Pick) -> list[Any]:
     """Return the blocks below the root."""
     root = pick.call("get_block", "root", func_name="main")
     return list(pick.call("get_child_blocks", root))
@@ -38,7 +38,7 @@ def _is_free(pick: Pick, block: Any) -> bool:
 def unbound_reductions(pick: Pick, spatial: int) -> list[Any]:
     """Return the reductions that no threads compute yet, with that many spatial loops or more."""
     found = []
-    for block in top_blocks(pick):
+    for block in _top_blocks(pick):
         if pick.statement(block).init is None or not _is_free(pick, block):
             continue
         if len(pick.driven(block, IterVar.DataPar)) >= spatial:
@@ -98,7 +98,7 @@ def tiles(pick: Pick) -> None:
     if pick.chance(0.7):
         pick.tried("decompose_reduction", block, outer)
     if pick.chance(0.5):
-        _ahead(pick, outer)
+        ahead(pick, outer)
 
 
 def _bound_tiles(
@@ -165,7 +165,7 @@ def _arranged(pick: Pick, shared: Any) -> None:
         pick.call("annotate", shared, "tir.manifest_shared_memory_local_stage", 1)
 
 
-def _ahead(pick: Pick, loop: Any) -> None:
+def ahead(pick: Pick, loop: Any) -> None:
     """Let the copies of a loop run ahead of their use. A wrong number of statements, or an order
     that is not possible, must be refused by the pass.
     """
@@ -231,7 +231,7 @@ def partial_sums(pick: Pick) -> None:
 def vectors(pick: Pick) -> None:
     """Let each thread compute several neighbours as one vector."""
     free = [
-        one for one in top_blocks(pick)
+        one for one in _top_blocks(pick)
         if pick.statement(one).init is None and _is_free(pick, one)
         and pick.driven(one, IterVar.DataPar)
     ]  # fmt: skip
