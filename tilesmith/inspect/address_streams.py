@@ -216,8 +216,10 @@ class _Collector:
     def copy(self, call: Call) -> None:
         """Add the read of an asynchronous copy into shared memory."""
         _, _, source, offset, nbytes, *predicate = call.args
+        if not isinstance(source, Var):
+            raise UnsupportedError(f"no addresses are computed for a copy from {source}")
         element = call.dtype.element
-        buffer = decl_buffer([1], element, source.name, source)  # type: ignore[attr-defined]
+        buffer = decl_buffer([1], element, source.name, source)
         for condition in predicate:
             self.conditions.append(condition)
         lanes = _number(nbytes, call) // element.nbytes
