@@ -189,8 +189,6 @@ class Step:
     def schedule(self, rows: int, columns: int, depth: int) -> Schedule:
         """Return the schedule of a product of this size."""
         program = product(rows, columns, depth, self.dtype)
-        if blocks := getattr(self.tiling, "blocks", 0):
-            program = program.with_attr("tir.min_blocks_per_multiprocessor", blocks)
         sch = Schedule(program)
         self.apply(sch, self.tiling)
         return sch

@@ -1,7 +1,5 @@
 """The rule for products of matrices: layouts, odd sizes, what is behind the product."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,12 @@ import tilesmith as ts
 from tilesmith import te, topi
 from tilesmith.codegen.gpu import kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
+from tilesmith.lowering.gpu_checks import kernels_of
 from tilesmith.schedule_rules import dlight
 from tilesmith.schedule_rules.gpu import first_rule, matmul
-from tilesmith.schedule_rules.gpu.product_tiles import Tiling
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.lockstep import LockstepOptions, run_kernels
 
 TARGET = Target("cuda -arch=sm_90")
 
@@ -82,10 +81,9 @@ def expected(func):
 
 
 CASES = [
-    (plain, (32, 32, 16)), (plain, (37, 51, 19)), (dense, (36, 20, 24)), (dense, (17, 35, 9)),
-    (transposed, (36, 32, 16)), (transposed, (19, 33, 11)), (heads, (18, 20, 8)),
-    (turned, (20, 36, 8)), (convolution, (10, 18, 2)), (channels_last, (8, 20, 3)),
-    (half, (20, 24, 16)),
+    (plain, (37, 19, 9)), (dense, (17, 35, 16)), (transposed, (19, 32, 11)), (heads, (16, 18, 8)),
+    (turned, (20, 16, 8)), (convolution, (8, 17, 1)), (channels_last, (8, 16, 1)),
+    (half, (20, 16, 16)),
 ]  # fmt: skip
 
 
@@ -98,8 +96,7 @@ def test_kernels_compute_the_same(make, size):
     np.testing.assert_array_equal(given[-1], expected(func))
 
 
-@pytest.mark.parametrize("make, size", [(plain, (37, 51, 19)), (dense, (36, 65, 24)),
-                                        (convolution, (10, 18, 2))])  # fmt: skip
+@pytest.mark.parametrize("make, size", [(plain, (37, 51, 19)), (dense, (36, 65, 24))])
 def test_kernels_on_an_opencl_device(make, size):
     if not ts.opencl(0).exist:
         pytest.skip("no OpenCL device")
@@ -108,6 +105,16 @@ def test_kernels_on_an_opencl_device(make, size):
     given = [ts.nd.array(value, ts.opencl(0)) for value in arrays(func)]
     built["main"](*given)
     np.testing.assert_array_equal(given[-1].numpy(), expected(func))
+
+
+def test_threads_do_not_race():
+    """In the lowered kernel, with its barriers."""
+    func = te.create_prim_func(dense(17, 35, 24))
+    module = ts.lower(matmul(ts.tir.Schedule(func), TARGET).mod)
+    given = arrays(func)
+    kernels = kernels_of(module, TARGET)["main"]
+    assert run_kernels(kernels, given, LockstepOptions(blocks=4, statements=10**9)).findings == ()
+    np.testing.assert_array_equal(given[-1], expected(func))
 
 
 def source(make, *size):
@@ -153,7 +160,3 @@ def test_under_the_name_that_users_know():
     func = te.create_prim_func(plain(64, 64, 32))
     assert dlight.gpu.Matmul().apply(func, TARGET, False) is not None
     assert dlight.gpu.Matmul().apply(func, Target("llvm"), False) is None
-
-
-def test_threads_of_a_tiling():
-    assert replace(Tiling(), warps=(2, 1)).threads == 64

@@ -1,4 +1,5 @@
-"""Products of matrices: batched, with operands and results in any layout, of any size.
+"""Products of matrices of known sizes: batched, with operands and results in any layout. ``product``
+takes those of other sizes.
 
 The two operands and the result are brought to plain matrices by copies that are later part of other
 copies: of those of tiles to shared memory (with zeros around where tiles do not divide the sizes),
@@ -41,6 +42,7 @@ TILINGS = (
 """From the fastest for large products on; smaller tiles make more blocks of threads."""
 SMALLEST = 16
 """Rows and columns of a product: with fewer, tiles would be mostly empty."""
+MOST_BATCHES = 65_535  # what the third axis of a grid may have
 STEP = 8  # of the sum, at least
 BATCH, ROWS, COLUMNS, SUM = "batch", "rows", "columns", "sum"
 
@@ -130,7 +132,8 @@ def _recognised(block: Block) -> _Product | None:
     inner = {place: _along(block, load) for place, load in zip(places, operands)}
     found = _Product(places[0], places[1], tuple(kinds), tuple(extents), inner)
     sizes = [found.size(kind) for kind in (ROWS, COLUMNS, SUM)]
-    return None if min(sizes[:2]) < SMALLEST or sizes[2] < STEP else found
+    is_small = min(sizes[:2]) < SMALLEST or sizes[2] < STEP
+    return None if is_small or found.size(BATCH) > MOST_BATCHES else found
 
 
 def _operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -234,8 +237,6 @@ def _schedule(sch: Schedule, main: BlockRV, product: _Product, tiling: Tiling) -
     if has_batch:
         sch.bind(sch.get_loops(main)[0], "blockIdx.z")
     loops = tile(sch, main, tiling)
-    if tiling.blocks:
-        sch.annotate(loops.block, "pragma_min_blocks_per_multiprocessor", tiling.blocks)
     shared = [_bring(sch, main, product, number, tiling, loops)
               for number in (product.left, product.right)]  # fmt: skip
     for block in shared:

@@ -53,9 +53,8 @@ class Tiling:
 
 
 class Loops(NamedTuple):
-    """The loops of a tiled product: its blocks, a block's threads, and the steps of the sum."""
+    """The loops of a tiled product: a block's threads, and the steps of the sum."""
 
-    block: LoopRV  # that over blocks of threads which is innermost
     thread: LoopRV
     outer: LoopRV  # steps of ``depth``
     inner: LoopRV  # within such a step
@@ -77,17 +76,18 @@ def tile(sch: Schedule, block: BlockRV, tiling: Tiling, row_vector: int = VECTOR
     bx, vx, wx, lx, columns = sch.split(j, [None, tiling.pieces(1), warps[1], lanes[1], VECTOR])
     outer, inner = sch.split(k, [None, tiling.depth])
     sch.reorder(by, bx, vy, vx, wy, wx, ly, lx, turn, outer, inner, rows, columns)
-    last = launch_order(sch, by, bx, tiling.group)
+    launch_order(sch, by, bx, tiling.group)
     sch.bind(vy, "vthread.y")
     sch.bind(vx, "vthread.x")
     thread = sch.fuse(wy, wx, ly, lx, turn)
     sch.bind(thread, "threadIdx.x")
-    return Loops(last, thread, outer, inner, rows, columns)
+    if tiling.blocks:
+        sch.annotate(thread, "pragma_min_blocks_per_multiprocessor", tiling.blocks)
+    return Loops(thread, outer, inner, rows, columns)
 
 
-def launch_order(sch: Schedule, by: LoopRV, bx: LoopRV, group: int) -> LoopRV:
-    """Bind the loops over blocks: row by row, or ``group`` rows together, column by column. Return
-    the innermost one.
+def launch_order(sch: Schedule, by: LoopRV, bx: LoopRV, group: int) -> None:
+    """Bind the loops over blocks: row by row, or ``group`` rows together, column by column.
 
     Blocks that run at the same time then form a rectangle of C, so that they share more of what
     they read; with powers of two, the two numbers of a block are bits of its place in the order.
@@ -96,12 +96,10 @@ def launch_order(sch: Schedule, by: LoopRV, bx: LoopRV, group: int) -> LoopRV:
     if group == 1:
         sch.bind(by, "blockIdx.y")
         sch.bind(bx, "blockIdx.x")
-        return bx
+        return
     groups, row = sch.split(by, [None, group])
     sch.reorder(groups, bx, row)
-    fused = sch.fuse(groups, bx, row)
-    sch.bind(fused, "blockIdx.x")
-    return fused
+    sch.bind(sch.fuse(groups, bx, row), "blockIdx.x")
 
 
 def write_back(sch: Schedule, results: BlockRV, loops: Loops, vector: int = VECTOR) -> None:
