@@ -1,5 +1,5 @@
-"""Products of matrices of known sizes: batched, with operands and results in any layout. ``product``
-takes those of other sizes.
+"""Products of matrices of known sizes: batched, with operands and results in any layout.
+``products.py`` has those of other sizes.
 
 The two operands and the result are brought to plain matrices by copies that are later part of other
 copies: of those of tiles to shared memory (with zeros around where tiles do not divide the sizes),
