@@ -5,7 +5,8 @@ eight of them in a group. The word of a layout says along which axis a row runs 
 
     k:128       rows of 128 bytes along the sum (k), one for each row of A or column of B
     mn:128      rows of 128 bytes along the rows of A or the columns of B, one for each step k
-    …:rows128   the same before InjectPermutedLayout: pieces of 16 bytes still lie in their order
+    …:rows128   the same before InjectPermutedLayout: pieces of 16 bytes still lie in their order,
+                and rows may lie further apart (an eighth of ``stride``)
     registers   A lies in registers, as for the instruction ``mma`` of four warps
 
 In rows of more than 16 bytes, the hardware expects the pieces of 16 bytes in an order that differs
@@ -94,13 +95,14 @@ def byte_offsets(
     """
     outer, k = np.arange(sizes[0])[:, None], np.arange(sizes[1])[None, :]
     width = layout.width
+    pitch = width if layout.is_permuted else stride // GROUP
     if layout.major == "k":
         inside = k * element
-        rows = outer % GROUP * width + outer // GROUP * stride
+        rows = outer % GROUP * pitch + outer // GROUP * stride
         return rows + (inside if width > 16 else inside % 16 + inside // 16 * leading)
     along, group = (leading, stride) if width > 16 else (stride, leading)
     inside = outer * element
-    return inside % width + inside // width * along + k % GROUP * width + k // GROUP * group
+    return inside % width + inside // width * along + k % GROUP * pitch + k // GROUP * group
 
 
 def swizzled(address: np.ndarray, width: int) -> np.ndarray:

@@ -61,19 +61,17 @@ class WgmmaFacts:
             self.columns, self.steps = product_sizes(texts[0])
             self.layouts = (operand_layout(texts[6]), operand_layout(texts[11]))
             self.a, self.b, self.c = [DataType(MMA_DTYPES[text]) for text in texts[1:4]]
-            distances = [int(texts[which]) for which in (7, 8, 12, 13)]
         except (KeyError, ValueError) as error:
             raise UnsupportedError(f"ptx_wgmma: {error}", span=span) from None
-        self.distances = (distances[:2], distances[2:])
 
     def operand(self, which: int) -> tuple[DataType, tuple[int, int]]:
         """Return dtype and sizes (rows or columns, steps) of A (0) or B (1)."""
         return (self.a, (ROWS, self.steps)) if which == 0 else (self.b, (self.columns, self.steps))
 
-    def offsets(self, which: int) -> numpy.ndarray:
+    def offsets(self, which: int, leading: int, stride: int) -> numpy.ndarray:
         """Return the offsets in bytes of the elements of A (0) or B (1), before permutation."""
         dtype, sizes = self.operand(which)
-        return byte_offsets(self.layouts[which], sizes, *self.distances[which], dtype.nbytes)
+        return byte_offsets(self.layouts[which], sizes, leading, stride, dtype.nbytes)
 
 
 def places_of_registers(facts: WgmmaFacts) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -135,14 +133,16 @@ def _registers_of_a(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts)
 def _from_shared(compiler: ExpressionCompiler, call: Call, facts: WgmmaFacts, which: int) -> Any:
     """Return a function that reads an operand from shared memory: [row or column, k]."""
     place, layout = (4, 9)[which], facts.layouts[which]
-    (dtype, _), offsets = facts.operand(which), facts.offsets(which)
+    dtype, _ = facts.operand(which)
+    leading, stride = [compiler.visit(call.args[place + n]) for n in (3, 4)]
     size = pointed_bytes(call.args[place], dtype.nbytes)
     pointer, offset = compiler.visit(call.args[place]), compiler.visit(call.args[place + 1])
     bytes_of = numpy.arange(dtype.nbytes)
 
     def read(members: list[Environment]) -> numpy.ndarray:
         start: Pointer = pointer(members[0]).moved(offset(members[0]) * size)
-        address = start.offset + offsets
+        distances = leading(members[0]), stride(members[0])
+        address = start.offset + facts.offsets(which, *distances)
         if layout.is_permuted:
             address = swizzled(address, layout.width)
         if address.max() + dtype.nbytes > start.memory.nbytes:
