@@ -8,7 +8,6 @@ from tilesmith.codegen.gpu.device_calls import (
     constant,
     name_of,
     pointer,
-    require,
     word,
 )
 from tilesmith.codegen.gpu.device_functions import DeviceFunction
@@ -33,7 +32,7 @@ from tilesmith.tir.warpgroup_products import OperandLayout, operand_layout
 
 __all__ = ["fence_before_barrier", "multiplies_shared_memory"]
 
-_FEATURE = "a"  # of sm_90a: later architectures do not have these instructions
+ARCHITECTURE = "sm_90a"
 _UNIT = 16  # bytes
 
 
@@ -46,11 +45,23 @@ def fence_before_barrier(emit: Values) -> None:
     """Make what a thread wrote to shared memory visible to tensor cores that read it after the
     barrier which follows; they read by another way than threads do.
     """
+    _require(emit, "ptx_wgmma")
     emit.out.write(call_function(emit, "ptx_wgmma", FENCE_PROXY)[0] + ";")
 
 
+def _require(emit: Values, what: str) -> None:
+    """Refuse all architectures but the one that has these instructions."""
+    if emit.arch != ARCHITECTURE:
+        raise emit.out.unsupported(
+            f"'{what}' needs the architecture {ARCHITECTURE}, and no other has it; the target's is "
+            f"{emit.arch or 'not named'}",
+            f'build for "cuda -arch={ARCHITECTURE}", if the GPU is one (compute capability 9.0)',
+        )
+
+
 def _call(emit: Values, call: Call, function: DeviceFunction, *arguments: str) -> Piece:
-    return call_function(emit, name_of(call), function, *arguments, feature=_FEATURE)
+    _require(emit, name_of(call))
+    return call_function(emit, name_of(call), function, *arguments)
 
 
 def _layout(emit: Values, call: Call, which: int) -> OperandLayout:
@@ -88,7 +99,7 @@ def _descriptor(emit: Values, call: Call, place: int, layout: OperandLayout, kin
 
 @handles("ptx_wgmma", dialect="cuda")
 def _wgmma(emit: Values, call: Call) -> Piece:
-    require(emit, "ptx_wgmma", 90, _FEATURE)
+    _require(emit, "ptx_wgmma")
     shape, *names = [word(emit, call, which) for which in range(4)]
     kinds = (names[0], names[1], names[2])
     layouts = (_layout(emit, call, 6), _layout(emit, call, 11))

@@ -65,9 +65,7 @@ def get_wgmma_intrin(
 
     @T.prim_func(private=True)
     def desc(a: T.handle, b: T.handle, c: T.handle):
-        A = T.match_buffer(
-            a, (ROWS, steps), "float16", align=64, offset_factor=steps, scope=scope
-        )
+        A = T.match_buffer(a, (ROWS, steps), "float16", align=64, offset_factor=steps, scope=scope)
         B = T.match_buffer(
             b, (columns // ROW, steps, ROW), "float16", align=64, offset_factor=ROW,
             scope=scope,
@@ -76,7 +74,9 @@ def get_wgmma_intrin(
             c, (THREADS, local), "float32", align=64, offset_factor=local, scope="warpgroup"
         )
         with T.block("root"):
-            T.reads(C[0:THREADS, 0:local], A[0:ROWS, 0:steps], B[0 : columns // ROW, 0:steps, 0:ROW])
+            T.reads(
+                C[0:THREADS, 0:local], A[0:ROWS, 0:steps], B[0 : columns // ROW, 0:steps, 0:ROW]
+            )
             T.writes(C[0:THREADS, 0:local])
             for i, j, k in T.grid(ROWS, columns, steps):
                 with T.block("update"):
@@ -111,7 +111,9 @@ def _wgmma_impl(columns: int, steps: int, scope: str) -> PrimFunc:
             c, (THREADS, local), "float32", align=64, offset_factor=local, scope="warpgroup"
         )
         with T.block("root"):
-            T.reads(C[0:THREADS, 0:local], A[0:ROWS, 0:steps], B[0 : columns // ROW, 0:steps, 0:ROW])
+            T.reads(
+                C[0:THREADS, 0:local], A[0:ROWS, 0:steps], B[0 : columns // ROW, 0:steps, 0:ROW]
+            )
             T.writes(C[0:THREADS, 0:local])
             for tx in T.thread_binding(THREADS, thread="threadIdx.x"):
                 T.evaluate(T.ptx_wgmma_fence())

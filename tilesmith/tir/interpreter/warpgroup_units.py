@@ -174,4 +174,3 @@ def _order(compiler: ExpressionCompiler, call: Call, span: Span | None) -> RunGr
             require_warpgroups(envs, name, span)
 
     return check
-
