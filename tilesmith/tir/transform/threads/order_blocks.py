@@ -1,9 +1,9 @@
 """OrderBlocks: starts the blocks of a grid in another order (block swizzle).
 
     for blockIdx_y in thread_binding(5,             for blockIdx_x in thread_binding(30):
-            annotations={"launch_order":                row, column = (blockIdx_x >> 2, blockIdx_x & 3)
-                         ["columns", 2]}):                  if blockIdx_x < 20
-        for blockIdx_x in thread_binding(6):                else (blockIdx_x - 20 >> 1, …)
+            annotations={"launch_order":                row, column = (
+                         ["columns", 2]}):                  blockIdx_x >> 2, blockIdx_x & 3
+        for blockIdx_x in thread_binding(6):            ) if blockIdx_x < 20 else (…)
             C[blockIdx_y, blockIdx_x] = …               C[row, column] = …
 
 Blocks start in the order of their numbers, as many at once as the machine holds. Rows and columns
@@ -51,7 +51,7 @@ def check_order(order: Any, bits: Any) -> None:
 
 
 def tile_of(order: str, bits: int, rows: int, columns: int, number: Any) -> tuple[Any, Any]:
-    """Return row and column of the tile that the block ``number`` makes, an int or an expression."""
+    """Return row and column of the tile that a block makes; numbers are ints or expressions."""
     if order == "rows":
         column, row = tile_of("columns", bits, columns, rows, number)
         return row, column
