@@ -64,7 +64,6 @@ TILINGS = {
     "128x128x64, 6 tiles": WarpgroupTiling((128, 128), stages=6),
     "256x128x64, 2 tiles a warpgroup": WarpgroupTiling((256, 128), rows=2),
     "256x128x64, 4 warpgroups": WarpgroupTiling((256, 128)),
-    "192x256x32": WarpgroupTiling((192, 256), 32, stages=4),
     "128x256x32": WarpgroupTiling(depth=32, stages=6),
 }
 
