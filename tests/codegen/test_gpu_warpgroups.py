@@ -12,9 +12,11 @@ from tests.codegen.gpu_products import kernels_of, on_threads
 from tests.codegen.gpu_warpgroups_script import CASES, Case, arrays_of, product_of
 from tilesmith.codegen.gpu import emit_source, kernel_resources
 from tilesmith.codegen.gpu.nvrtc import compile_source
+from tilesmith.inspect import gpu_report
 from tilesmith.support.errors import CodegenError, ExecutionError, UnsupportedError
 from tilesmith.target import Target
 from tilesmith.tir.interpreter import run
+from tilesmith.tir.interpreter.lockstep import run_kernels
 
 TARGET = Target("cuda -arch=sm_90a", host="llvm")
 
@@ -24,6 +26,29 @@ def test_interpreted(name):
     arrays, expected = arrays_of(CASES[name])
     run(product_of(CASES[name]), *arrays)
     np.testing.assert_array_equal(arrays[2].astype("float64"), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_lockstep(name):
+    arrays, expected = arrays_of(CASES[name])
+    assert run_kernels(product_of(CASES[name]), arrays).findings == ()
+    np.testing.assert_array_equal(arrays[2].astype("float64"), expected)
+
+
+def test_in_lockstep_without_a_barrier():
+    program = product_of(Case())
+    source = re.sub(r".*tvm_storage_sync.*\n", "", program.script())
+    found = run_kernels(ts.script.from_source(source), arrays_of(Case())[0]).findings
+    assert {one.kind for one in found} == {"race"}
+
+
+def test_report():
+    sch = ts.tir.Schedule(product(128, 128, 256, "float16"))
+    warpgroup_products(sch, WarpgroupTiling((128, 64), stages=3, group=1))
+    with ts.transform.PassContext(config={"tir.use_async_copy": True}):
+        report = gpu_report(sch, target=TARGET, compile_kernels=False)
+    assert report.findings == ()
+    assert "conflict" in str(report)
 
 
 def test_compiled():
