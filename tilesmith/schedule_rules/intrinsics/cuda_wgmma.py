@@ -204,7 +204,7 @@ def get_wgmma_store_intrin(columns: int, scope: str = "global") -> tuple[PrimFun
             T.reads(C[0:THREADS, 0:local])
             T.writes(D[0:ROWS, 0:columns])
             for tx in T.thread_binding(THREADS, thread="threadIdx.x"):
-                for pair in T.unroll(local // 2):
+                for pair in range(local // 2):
                     i, j = T.meta_var(_result(tx, pair))
                     for v in T.vectorized(2):
                         D[i, j + v] = C[tx, pair * 2 + v]

@@ -1,7 +1,8 @@
 """Rules of products of four warps in lockstep: ``ptx_wgmma``, for all warpgroups at once.
 
 What the tensor cores read from shared memory is counted as if each thread of a warpgroup read an
-equal part, 16 bytes at a time, in the order of the addresses: which thread does is not documented.
+equal part: 16 bytes of eight rows at a time, as the matrices of ``ldmatrix``. Which thread reads
+what is not documented.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PIECE = 16  # bytes
 
 
 def whole_warpgroups(env: Environment, site: Any) -> int:
-    """Return the number of active warpgroups; 0 where one is not whole, which is found to diverge."""
+    """Return the number of active warpgroups; 0 where one is not whole, which is a finding."""
     group: Group = env[THREAD_SLOT]
     counts = numpy.bincount(group.ids // WARPGROUP)
     counts = counts[counts > 0]
@@ -79,8 +80,10 @@ class _Shared:
     def count(self, env: Environment, place: Place, position: Any, kind: numpy.dtype) -> None:
         """Check and count the reads, a piece of each thread at a time."""
         group: Group = env[THREAD_SLOT]
-        pieces = numpy.sort(position.reshape(len(position), -1), axis=1)
-        pieces = pieces.reshape(len(position), -1, PIECE // kind.itemsize)
+        elements = PIECE // kind.itemsize
+        rows = position if self.facts.layouts[self.which].major == "k" else position.swapaxes(1, 2)
+        pieces = rows.reshape(*rows.shape[:2], -1, elements).swapaxes(1, 2)
+        pieces = pieces.reshape(len(position), -1, elements)
         for first in range(0, pieces.shape[1], WARPGROUP):
             part = pieces[:, first : first + WARPGROUP]
             chosen = [
