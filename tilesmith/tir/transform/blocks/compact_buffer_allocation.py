@@ -12,7 +12,8 @@ threads that share the memory count as loops inside: "global" memory is shared b
 "shared" memory by those of a block, "warp" and "warpgroup" memory along threadIdx.x. Where the
 bounds span a constant number of elements below the declared size, or depend on fewer symbols than
 it does, the dimension shrinks to them and the indices are moved; any other dimension stays as it
-is. Buffers that ``T.allocate`` and ``T.decl_buffer`` declare are treated like those that blocks allocate.
+is. Buffers that ``T.allocate`` and ``T.decl_buffer`` declare are treated like those that blocks
+allocate.
 
 The annotation ``buffer_dim_align`` of a block (from ``Schedule.storage_align``) gives a buffer that
 it writes strides that leave gaps: rows ``(number of the buffer, axis, factor, offset)`` ask for a
