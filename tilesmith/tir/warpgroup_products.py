@@ -107,7 +107,8 @@ def byte_offsets(
 
 def swizzled(address: np.ndarray, width: int) -> np.ndarray:
     """Return the addresses at which elements lie in permuted rows of so many bytes."""
-    return address ^ (address >> 3 & (width - 16))
+    permuted: np.ndarray = address ^ (address >> 3 & (width - 16))
+    return permuted
 
 
 def result_places(columns: int) -> tuple[np.ndarray, np.ndarray]:

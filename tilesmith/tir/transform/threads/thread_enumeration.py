@@ -57,7 +57,7 @@ def never_shared(
         if table is None:
             return False
         found.append(table)
-    return structural_equal(*common) and _one_thread_each(found)
+    return structural_equal(common[0], common[1]) and _one_thread_each(found)
 
 
 def _extents(threads: Mapping[Var, int], loops: Loops) -> dict[Var, tuple[int, int]] | None:
