@@ -23,6 +23,7 @@ from tilesmith.codegen.gpu.rules import (
     handles,
 )  # fmt: skip
 from tilesmith.codegen.gpu.values import Values, whole_choice
+from tilesmith.codegen.gpu.warpgroups import fence_before_barrier
 from tilesmith.ir import Call, StringImm
 
 
@@ -208,6 +209,8 @@ def _barrier(emit: Values, call: Call) -> Piece:
     found = emit.dialect.barriers.get(scope.partition(".")[0])
     if found is None:
         raise emit.out.unsupported(f"a barrier for the scope '{scope}'")
+    if emit.multiplies_shared and scope.startswith("shared") and emit.dialect.name == "cuda":
+        fence_before_barrier(emit)
     if emit.orders_global and emit.dialect.name == "opencl":
         found = found.replace("CLK_LOCAL_MEM_FENCE", "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE")
     return found, ATOM

@@ -9,6 +9,7 @@ from tilesmith.codegen.gpu.limits import Extents
 from tilesmith.codegen.gpu.lines import Lines
 from tilesmith.codegen.gpu.statements import StatementWriter, pointed_dtype
 from tilesmith.codegen.gpu.values import Values
+from tilesmith.codegen.gpu.warpgroups import multiplies_shared_memory
 from tilesmith.codegen.outcomes import ModuleOutcomes
 from tilesmith.codegen.pointer_uses import pointer_uses
 from tilesmith.ir import Var, const
@@ -78,6 +79,7 @@ class FunctionWriter:
             for var in function.params
         ]
         self.emit.queues = queues_of_copies(function.body)
+        self.emit.multiplies_shared = multiplies_shared_memory(function.body)
         self.statements.visit(function.body)
         return parameters, [*self.out.top, *self.out.lines]
 

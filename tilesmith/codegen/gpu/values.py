@@ -75,6 +75,7 @@ class Values:
         self.fragments: dict[Var, Any] = {}  # memory of matrix units
         self.queues: set[int] = set()  # of copies in the background
         self.barriers = self.phases = ""  # barriers in shared memory, and their phases
+        self.multiplies_shared = False  # whether tensor cores read shared memory by themselves
         self.orders_global = False  # whether barriers order global memory, too
         self.lane: int | None = None
         self.guarded = 0
