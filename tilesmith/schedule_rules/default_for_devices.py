@@ -29,6 +29,8 @@ __all__ = ["schedule_for_device"]
 
 _MOST_THREADS = 256
 """Larger blocks leave fewer registers to each thread, and more of them idle at the end."""
+
+
 def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
     """Apply the first rule that takes the function, else spread its blocks over threads."""
     for rule in RULES:
