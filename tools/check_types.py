@@ -19,7 +19,7 @@ BUDGET = {
     "cli": 5,
     "contrib": 1,
     "driver": 19,
-    "lowering": 11,
+    "lowering": 7,
     "relax": 395,
     "schedule_rules": 12,
     "script": 37,

@@ -217,6 +217,8 @@ def tile(sch: Schedule, block: Any, tiling: Tiling, row_vector: int = VECTOR) ->
     sch.bind(vx, "vthread.x")
     thread = sch.fuse(wy, wx, ly, lx, turn)
     sch.bind(thread, "threadIdx.x")
+    if tiling.blocks:
+        sch.annotate(thread, "pragma_min_blocks_per_multiprocessor", tiling.blocks)
     return Loops(thread, outer, inner, rows, columns)
 
 
@@ -292,8 +294,6 @@ class Step:
     def schedule(self, rows: int, columns: int, depth: int) -> Schedule:
         """Return the schedule of a product of this size."""
         program = product(rows, columns, depth, self.dtype)
-        if blocks := getattr(self.tiling, "blocks", 0):
-            program = program.with_attr("tir.min_blocks_per_multiprocessor", blocks)
         sch = Schedule(program)
         self.apply(sch, self.tiling)
         return sch

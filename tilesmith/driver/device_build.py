@@ -23,6 +23,7 @@ from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import BackEnd, back_end_of, part
+from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [
@@ -113,12 +114,11 @@ def compile_for_device(
     """Compile a model's kernels and the functions that call them into one module of the host."""
     scheduled = scheduled_jobs(kernels.jobs.values(), target)
     # The others read sizes only, or nothing.
+    functions: dict[str, Any] = {v.name_hint: one for v, one in entries.items()}
     on_host = [
-        variable.name_hint
-        for variable, function in entries.items()
-        if function.attrs.get(ANY_DEVICE)
-        or not function.params
-        or variable.name_hint in parts.names
+        name
+        for name, function in functions.items()
+        if function.attrs.get(ANY_DEVICE) or not function.params or name in parts.names
     ]
     return build_model_for_device(scheduled, entries, on_host, target)
 

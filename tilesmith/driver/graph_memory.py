@@ -40,8 +40,9 @@ def pointer_in(table: Buffer, place: int) -> PrimExpr:
 class FunctionMemory(Protocol):
     """What lowering a graph function asks about memory."""
 
-    params: Sequence[Var]
-    """The parameters through which the function gets it."""
+    @property
+    def params(self) -> Sequence[Var]:
+        """The parameters through which the function gets it."""
 
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Place the storages that each step touches; return the bytes to allocate."""
@@ -63,7 +64,7 @@ class BlockMemory:
         bytes_ = PointerType(prim_type(DataType("uint8")), "global")
         self._data, self._address = Var("workspace_data", bytes_), Var("workspace", "int64")
         self._plan = plan
-        self.params = [self._address]
+        self.params: Sequence[Var] = [self._address]
 
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Place the storages at offsets; return the bytes of the block."""
@@ -89,7 +90,7 @@ class SlotMemory:
         self._device_type = const(device_type, "int64")
         self._table, self._address = pointer_table("workspace_table"), Var("workspace", "int64")
         self._device = Var("device", "int64")
-        self.params = [self._address, self._device]
+        self.params: Sequence[Var] = [self._address, self._device]
 
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Give slots to the storages; return the bytes of each slot."""

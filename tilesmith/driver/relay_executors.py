@@ -22,7 +22,7 @@ class GraphExecutor(Executor):
 
     def function_of(self, module: IRModule) -> Callable[..., Any]:
         """Return a function that runs ``main`` of a module."""
-        library = build(module, self.target, executor=self.kind).get_lib()
+        library: Callable[..., Any] = build(module, self.target, executor=self.kind).get_lib()
         if self.device is None:
             return library
         made: Callable[..., Any] = model_on(library, [self.device]).get_function("main")

@@ -10,7 +10,6 @@ to be explained.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
@@ -67,7 +66,7 @@ class LoadedKernels:
         return ExecutionError(f"the launch failed with status {status}")
 
     def unload(self) -> None:
-        """Release what the device holds."""
+        """Release what the device holds; nothing where the device can no longer be asked."""
 
 
 class KernelLoader:
@@ -173,8 +172,7 @@ class _Code:
             _record_names.pop(address, None)
         loaded, self.loaded = self.loaded, {}
         for kernels in loaded.values():
-            with contextlib.suppress(Exception):  # the device may be gone already
-                kernels.unload()
+            kernels.unload()
 
 
 def _words(address: int, count: int) -> Sequence[int]:

@@ -173,7 +173,7 @@ class _Loaded(LoadedKernels):
 
     def unload(self) -> None:
         """Release the code, once the GPU has done its work."""
-        if not driver.is_lost(self.device_id):
+        if driver.still_serves(driver.driver(), self.device_id):
             with driver.Active(self.device_id) as found:
                 found.cuCtxSynchronize()
             driver.unload_module(self.module)

@@ -47,7 +47,8 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
     """
     loops = sch.get_loops(block)
     realize: BlockRealize = sch.cursor(block).stmt
-    spatial, inner = [], []
+    spatial: list[Any] = []
+    inner: list[Any] = []
     for loop in loops:
         variable = sch.get(loop).loop_var
         reduces = any(

@@ -238,7 +238,8 @@ def slow(func: Any) -> Any:
 
 def _is_gpu(number: int) -> bool:
     """True if there is a GPU of this number; OpenCL's devices may be CPUs, which come later."""
-    return device("cuda", number).exist or device("opencl", number).device_kind == "gpu"
+    of_opencl = device("opencl", number)
+    return device("cuda", number).exist or of_opencl.device_kind == "gpu"
 
 
 Feature("llvm", "LLVM", target_kind_enabled="llvm")

@@ -9,7 +9,7 @@ from tilesmith.ir import IRModule
 from tilesmith.target import Target
 from tilesmith.target.back_end import Code
 
-__all__ = ["generate_cuda", "generate_opencl"]
+__all__ = ["describe_cuda", "describe_opencl", "generate_cuda", "generate_opencl"]
 
 
 def generate_cuda(module: IRModule, target: Target, opt_level: int | None = None) -> Code:
@@ -35,3 +35,13 @@ def generate_opencl(module: IRModule, target: Target, opt_level: int | None = No
     """Return kernels as OpenCL C (format "cl")."""
     source, alignments = emit_with_alignments(module, target)
     return Code({"cl": source}, advice="save('kernels.cl')", alignments=alignments)
+
+
+def describe_cuda() -> str:
+    """Return what `tilesmith doctor` shows."""
+    return "CUDA C, compiled by NVRTC, launched on the CUDA devices below"
+
+
+def describe_opencl() -> str:
+    """Return what `tilesmith doctor` shows."""
+    return "OpenCL C, compiled and launched by the drivers of the devices below"

@@ -18,6 +18,7 @@ CUDA = register_back_end(
             Package("nvidia-cuda-nvrtc", "nvidia", "the compiler of CUDA C", "cuda"),
             Package("nvidia-cuda-runtime", "nvidia", "headers of CUDA C", "cuda"),
         ),
+        describe="tilesmith.codegen.gpu.code:describe_cuda",
     )
 )
 
@@ -30,5 +31,6 @@ OPENCL = register_back_end(
         interpreter=None,
         default_schedule="tilesmith.schedule_rules.default_for_devices:schedule_for_device",
         packages=(Package("pyopencl", "pyopencl", "launching OpenCL C", "opencl"),),
+        describe="tilesmith.codegen.gpu.code:describe_opencl",
     )
 )

@@ -85,7 +85,7 @@ def generate(module: IRModule, target: Target, opt_level: int | None = None) -> 
 
 def describe() -> str:
     """Describe what the back end generates, for `tilesmith doctor`."""
-    return "PTX text; nothing here launches it"
+    return "PTX through LLVM, launched on the CUDA devices below"
 
 
 class KernelModuleEmitter(ModuleEmitter):

@@ -373,7 +373,7 @@ def load_module(code: bytes, device_id: int) -> LoadedModule:
 
 def unload_module(module: LoadedModule) -> None:
     """Release the code of a module, whose kernels must have ended."""
-    if not is_lost(module.device_id):
+    if still_serves(driver(), module.device_id):
         with Active(module.device_id) as found:
             check(found.cuModuleUnload(module.handle), "cuModuleUnload", module.device_id)
 

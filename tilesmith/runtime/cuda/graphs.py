@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from sys import is_finalizing
 from typing import Any
 
 from tilesmith.runtime import device_workspace
 from tilesmith.runtime.cuda import streams
-from tilesmith.runtime.cuda.driver import Active, check, is_lost
+from tilesmith.runtime.cuda.driver import Active, check, driver, still_serves
 from tilesmith.support.errors import TypeMismatchError
 
 __all__ = ["Graph", "graph_of"]
@@ -27,7 +28,7 @@ class Graph:
     """A recorded call. It keeps its arguments and the memory between its kernels."""
 
     def __init__(self, device_id: int, handle: int, executable: int, kept: Any) -> None:
-        self.device_id = device_id
+        self._found, self.device_id = driver(), device_id
         self._handle, self._executable, self._kept = handle, executable, kept
 
     def launch(self, stream: Any = None) -> None:
@@ -41,13 +42,10 @@ class Graph:
     __call__ = launch
 
     def __del__(self) -> None:
-        if self._executable and not is_lost(self.device_id):
-            try:
-                with Active(self.device_id) as found:
-                    found.cuGraphExecDestroy(self._executable)
-                    found.cuGraphDestroy(self._handle)
-            except Exception:
-                pass  # at the end of the process the driver may be gone already
+        if self._executable and not is_finalizing() and still_serves(self._found, self.device_id):
+            with Active(self.device_id) as found:
+                found.cuGraphExecDestroy(self._executable)
+                found.cuGraphDestroy(self._handle)
 
 
 def graph_of(function: Callable[..., Any], *arguments: Any, warm_up: bool = True) -> Graph:

@@ -10,12 +10,12 @@ __all__ = ["cublas"]
 
 
 def cublas(*arguments: Any) -> NoReturn:
-    """Raise UnsupportedError: cuBLAS is not called, least of all with tensors of the host."""
+    """Raise UnsupportedError: cuBLAS is not called."""
     places = sorted({str(one.device) for one in arguments if hasattr(one, "device")})
     raise UnsupportedError(
         f"no library of NVIDIA's is called for tensors on {', '.join(places)}",
         notes=(
-            "topi.matmul is compiled, for GPUs, too; on the host, contrib.cblas.matmul has the same "
-            "arguments",
+            "topi.matmul is compiled, for GPUs, too",
+            "on the host, contrib.cblas.matmul has the same arguments",
         ),
     )
