@@ -1,4 +1,4 @@
-"""The default schedule of GPUs for shapes that are hard to divide: empty ones, several open sizes."""
+"""The default schedule of GPUs for shapes that are hard to divide: empty, several open sizes."""
 
 import numpy as np
 import pytest

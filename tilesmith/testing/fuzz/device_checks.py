@@ -75,8 +75,8 @@ def _told(found: Any) -> str:
 
 
 def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) -> None:
-    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for the
-    checker's own.
+    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for
+    the checker's own.
     """
     for target, device, is_compiled in code_targets(checker.device, checker.seed):
         kind = target.kind.name
