@@ -44,6 +44,7 @@ _COMPILED_SHARE = 6
 
 _ALL = 1 << 40
 
+
 def check_in_lockstep(checker: Any, module: IRModule) -> None:
     """Check that the kernels of "main" have no races and the like, and compute in lockstep what the
     program does.
@@ -74,8 +75,8 @@ def _told(found: Any) -> str:
 
 
 def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) -> None:
-    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for the
-    checker's own.
+    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for
+    the checker's own.
     """
     for target, device, is_compiled in code_targets(checker.device, checker.seed):
         kind = target.kind.name
@@ -145,7 +146,9 @@ def code_targets(device: str, seed: int) -> list[tuple[Target, Any, bool]]:
     elif device == "cuda":
         record_fallback("check", "cuda", "there is no CUDA device: code for it is not run")
         chosen = ARCHITECTURES[seed // _COMPILED_SHARE % len(ARCHITECTURES)]
-        made.append((Target(f"cuda -arch={chosen}", host="llvm"), None, seed % _COMPILED_SHARE == 0))
+        made.append(
+            (Target(f"cuda -arch={chosen}", host="llvm"), None, seed % _COMPILED_SHARE == 0)
+        )
     return made
 
 
@@ -165,8 +168,6 @@ def generated(lowered: IRModule, target: Target) -> Any:
 
 def run_on(built: Any, device: Any, arrays: list[Any]) -> list[Any]:
     """Call a built function with copies of arguments on a device; return them as they are then."""
-    given = [
-        as_tensor(one, device) if isinstance(one, numpy.ndarray) else one for one in arrays
-    ]
+    given = [as_tensor(one, device) if isinstance(one, numpy.ndarray) else one for one in arrays]
     built["main"](*given)
     return [one.numpy() if hasattr(one, "numpy") else one for one in given]
