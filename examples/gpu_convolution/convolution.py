@@ -18,7 +18,6 @@ from typing import Any
 import tilesmith as ts
 from examples.gemm_ladder.ladder import (
     VECTOR,
-    Loops,
     Schedule,
     Tiling,
     finish,
@@ -195,9 +194,23 @@ SHAPES = {
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Return the sizes for a convolution: narrow tiles where there are few filters."""
-    tiling = NARROW if shape.filters <= 64 else WIDE
+    """Return the sizes for a convolution: those with the least work on the multiprocessor that has
+    most blocks. Small tiles need a little longer for as many results.
+    """
+    chosen = min(SLOWER, key=lambda name: work(shape, TILINGS[name].tile) * SLOWER[name])
+    tiling = TILINGS[chosen]
     return tiling if shape.channels % tiling.depth == 0 else replace(tiling, depth=8)
+
+
+def work(shape: Shape, tile: tuple[int, int]) -> int:
+    """Return how many results a multiprocessor of an H100 makes at most, those outside included."""
+    blocks = -(-shape.rows // tile[0]) * -(-shape.filters // tile[1])
+    return -(-blocks // MULTIPROCESSORS) * tile[0] * tile[1]
+
+
+SLOWER = {"128x128x16": 1.0, "128x64x16": 1.06, "64x64x16": 1.1}
+"""Time for a result by size, as measured where there are many blocks."""
+MULTIPROCESSORS = 132
 
 
 if __name__ == "__main__":

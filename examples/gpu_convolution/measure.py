@@ -15,14 +15,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import tilesmith as ts  # noqa: E402 - found next to the examples
-from examples.gpu_convolution.block_order import (  # noqa: E402
+import tilesmith as ts
+from examples.gpu_convolution.block_order import (
     BEST,
     ORDERS,
     name_of,
     product,
 )
-from examples.gpu_convolution.convolution import (  # noqa: E402
+from examples.gpu_convolution.convolution import (
     ITERATORS,
     SHAPES,
     TILINGS,
@@ -80,38 +80,35 @@ def ours(
     return {"ms": min(found.results) * 1e3, "error": error}
 
 
-def measure() -> dict[str, Any]:
-    """Return times of all shapes, in milliseconds."""
+def measure(with_all: bool, save: Any) -> dict[str, Any]:
+    """Return times of all shapes, in milliseconds; ``save`` gets them after each shape."""
     report: dict[str, Any] = {}
     for name, shape in SHAPES.items():
         image, weight = arrays(shape)
         theirs, wanted = rival(shape, image, weight)
         entry: dict[str, Any] = {"cudnn_ms": theirs, "gflop": shape.flops / 1e9, "ours": {}}
-        chosen = tiling_of(shape)
-        cases = {iterator: (iterator, chosen) for iterator in ITERATORS}
-        cases |= {
-            f"{iterator}, {label}": (iterator, one)
-            for label, one in TILINGS.items()
-            for iterator in ITERATORS
-            if one != chosen
-        }
-        for label, (iterator, tiling) in cases.items():
-            try:
-                found = ours(shape, iterator, tiling, image, weight, wanted)
-            except Exception as error:  # one variant that fails must not lose the others
-                entry["ours"][label] = {"failed": f"{type(error).__name__}: {error}"[:400]}
-                print(name, label, "failed:", error, flush=True)
+        for label, tiling in TILINGS.items():
+            if not with_all and tiling != tiling_of(shape):
                 continue
-            found["share"] = theirs / found["ms"]
-            found["tflops"] = shape.flops / found["ms"] / 1e9
-            entry["ours"][label] = found
-            print(
-                f"{name:24} {label:28} {found['ms']:8.4f} ms {found['tflops']:6.1f} TFLOP/s, "
-                f"cuDNN {theirs:8.4f} ms: {found['share']:.0%}, error {found['error']:.1e}",
-                flush=True,
-            )
+            for iterator in ITERATORS:
+                found = tried(shape, iterator, tiling, image, weight, wanted)
+                entry["ours"][f"{iterator}, {label}"] = found
+                if "ms" in found:
+                    found["share"] = theirs / found["ms"]
+                print(f"{name:24} {iterator}, {label}: {found}; cuDNN {theirs:.4f} ms", flush=True)
         report[name] = entry
+        save(report)
     return report
+
+
+def tried(
+    shape: Shape, iterator: str, tiling: Any, image: Any, weight: Any, wanted: Any
+) -> dict[str, Any]:
+    """Return time and error of a schedule, or why it failed: the others are measured still."""
+    try:
+        return ours(shape, iterator, tiling, image, weight, wanted)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:400]}
 
 
 def orders() -> dict[str, Any]:
@@ -139,7 +136,11 @@ def orders() -> dict[str, Any]:
             found = built.time_evaluator("main", device, number=10, repeat=3)(*args)
             ms = min(found.results) * 1e3
             entry["orders"][name_of(order, bits)] = {"ms": ms, "error": error}
-            print(f"{rows}x{columns}x{depth} {name_of(order, bits):24} {ms:8.3f} ms, error {error:.1e}", flush=True)
+            print(
+                f"{rows}x{columns}x{depth} {name_of(order, bits):24} {ms:8.3f} ms, "
+                f"error {error:.1e}",
+                flush=True,
+            )
         report[f"{rows}x{columns}x{depth}"] = entry
     return report
 
@@ -166,12 +167,17 @@ def main() -> None:
     """Measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", default="", help="where the report goes")
+    parser.add_argument("--all", action="store_true", help="all sizes of tiles, not the best alone")
     options = parser.parse_args()
     report: dict[str, Any] = {"device": ts.cuda(0).device_name}
-    for part, run in (("shapes", measure), ("orders", orders)):
-        report[part] = run()
+
+    def save(part: str, found: dict[str, Any]) -> None:
+        report[part] = found
         if options.json:
-            Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+            Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+    measure(options.all, lambda found: save("shapes", found))
+    save("orders", orders())
 
 
 if __name__ == "__main__":

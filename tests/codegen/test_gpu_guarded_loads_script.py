@@ -48,11 +48,13 @@ def chosen_twice():
     """A choice within the second arm of a choice, both around loads."""
 
     @T.prim_func
-    def main(A: T.Buffer((16,), "float32"), I: T.Buffer((16,), "int32"), B: T.Buffer((16,), "float32")):
+    def main(
+        A: T.Buffer((16,), "float32"), N: T.Buffer((16,), "int32"), B: T.Buffer((16,), "float32")
+    ):
         for i in T.thread_binding(16, "threadIdx.x"):
             B[i] = T.if_then_else(
-                I[i] < 0, T.float32(1),
-                T.if_then_else(I[i] < 8, A[T.floormod(I[i] * 3 + i, 16)], A[T.floormod(I[i] + i, 16)]),
+                N[i] < 0, T.float32(1),
+                T.if_then_else(N[i] < 8, A[T.floormod(N[i] * 3 + i, 16)], A[i]),
             )  # fmt: skip
 
     return main

@@ -1,10 +1,13 @@
 """Convolutions as implicit products: right for any size, with both iterators, on any path."""
 
+import json
+
 import numpy as np
 import pytest
 
 import tilesmith as ts
 from examples.gemm_ladder.ladder import Tiling
+from examples.gpu_convolution import page
 from examples.gpu_convolution.convolution import (
     ITERATORS,
     SHAPES,
@@ -14,6 +17,7 @@ from examples.gpu_convolution.convolution import (
     schedule,
     tiling_of,
 )
+from examples.gpu_convolution.machine_code import loop_instructions
 from tests.codegen.opencl_harness import needs_opencl
 from tilesmith.inspect import gpu_report
 from tilesmith.ir import Call, FloorDiv, FloorMod
@@ -53,7 +57,11 @@ def arrays(shape):
 @needs_opencl
 @pytest.mark.parametrize(
     ("name", "iterator"),
-    [*[(name, "precomputed") for name in CASES], ("stride 2, tails", "analytic"), ("1x1", "analytic")],
+    [
+        *[(name, "precomputed") for name in CASES],
+        ("stride 2, tails", "analytic"),
+        ("1x1", "analytic"),
+    ],
 )
 def test_convolutions_on_a_device(name, iterator):
     image, weight, wanted = arrays(CASES[name])
@@ -71,7 +79,11 @@ def test_threads_do_not_race(iterator):
     image, weight, wanted = arrays(shape)
     result = np.full_like(wanted, 9)
     report = gpu_report(
-        schedule(shape, SMALL, iterator), [image, weight, result], "H100", blocks=99, statements=10**9
+        schedule(shape, SMALL, iterator),
+        [image, weight, result],
+        "H100",
+        blocks=99,
+        statements=10**9,
     )
     assert not report.findings
 
@@ -97,3 +109,43 @@ def test_the_program_is_topi_as_it_is():
     assert "conv2d_nhwc" in convolution(shape).script()
     assert tiling_of(shape) == TILINGS["128x64x16"]
     assert shape.out == (56, 56) and shape.flops == 2 * 32 * 56 * 56 * 64 * 9 * 64
+
+
+def test_the_page_says_what_is_recorded():
+    """`python -m examples.gpu_convolution.page` writes it again after changes."""
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.written(text) == text
+
+
+def test_measured_times_get_into_the_page(monkeypatch, tmp_path):
+    shapes = {
+        name: {
+            "cudnn_ms": 2.0,
+            "ours": {f"analytic, {size}": {"ms": 4.0, "share": 0.5} for size in TILINGS},
+        }
+        for name in SHAPES
+    }
+    orders = {"8x8x8": {"cublas_ms": 1.5, "orders": {
+        page.name_of(*order): {"ms": 3.25} for order in page.ORDERS
+    }}}  # fmt: skip
+    run = {"device": "A board", "shapes": shapes, "orders": orders}
+    (tmp_path / "board.json").write_text(json.dumps(run), encoding="utf-8")
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    text = page.written(page.PAGE.read_text(encoding="utf-8"))
+    assert "Measured on: A board." in text and "50% (analytic, 128x64x16)" in text
+    assert "not measured" in text
+    assert "3.250" in text and "cuBLAS: 8x8x8 1.500 ms" in text
+
+
+def test_instructions_are_counted_in_the_largest_loop():
+    text = """
+    .L_x_1:
+        /*0000*/  FFMA R1, R2, R3, R1 ;
+        /*0010*/  @P0 IADD3 R4, R4, 0x1, RZ ;
+        /*0020*/  LDS.128 R8, [R5] ;
+        /*0030*/  UIADD3 UR4, UR4, 0x1, URZ ;
+        /*0040*/  @!P1 BRA `(.L_x_1) ;
+        /*0050*/  MOV R1, R2 ;
+    """
+    counts = loop_instructions(text)
+    assert counts == {"multiply-adds": 1, "integers": 1, "memory": 1, "uniform": 1, "other": 1}

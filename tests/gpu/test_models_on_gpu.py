@@ -7,6 +7,7 @@ import tilesmith
 from tests.gpu.models import MODELS
 from tilesmith import relax, relay
 from tilesmith.contrib import graph_executor
+from tilesmith.contrib.cuda_graph import cuda_graph_executor
 
 DEVICE = tilesmith.cuda(0)
 pytestmark = [
@@ -99,3 +100,20 @@ def test_time_is_that_of_the_device():
     found = machine.time_evaluator("main", DEVICE, number=20, repeat=2)(x)
     print(f"\nconvolutions: {found.median * 1e6:.1f} us a call on {DEVICE.device_name}")
     assert 0 < found.median < 0.1
+
+
+def test_graph_of_launches():
+    x, w = relay.var("x", shape=(4, 12)), relay.var("w", shape=(9, 12))
+    module = tilesmith.IRModule.from_expr(
+        relay.Function([x, w], relay.nn.softmax(relay.nn.dense(x, w)))
+    )
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((9, 12)).astype("float32")
+    library = relay.build(module, "cuda", params={"w": weight})
+    executor = cuda_graph_executor.GraphModuleCudaGraph(library["default"](DEVICE))
+    for _ in range(3):
+        data = random.standard_normal((4, 12)).astype("float32")
+        executor.run(x=data)
+        powers = np.exp(data @ weight.T)
+        expected = powers / powers.sum(-1, keepdims=True)
+        np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-3, atol=1e-5)

@@ -62,7 +62,12 @@ def test_a_copy_moves_everything_once():
 
     kernel = cache_report(main).kernels[0]
     read, written = kernel.buffers["A"], kernel.buffers["B"]
-    assert (read.requested_bytes, read.sectors, read.l2_hits, read.read_bytes) == (4096, 128, 0, 4096)
+    assert (read.requested_bytes, read.sectors, read.l2_hits, read.read_bytes) == (
+        4096,
+        128,
+        0,
+        4096,
+    )
     assert (written.sectors, written.read_bytes, written.written_bytes) == (128, 0, 4096)
     assert kernel.dram_bytes == 8192 and kernel.l2_hit_rate == 0.0
 
@@ -124,13 +129,15 @@ def test_written_sectors_reach_memory_once():
 
 def test_addresses_from_data_are_refused():
     @T.prim_func
-    def main(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")):
+    def main(
+        A: T.Buffer((8,), "float32"), N: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")
+    ):
         for t in T.thread_binding(8, "threadIdx.x"):
             with T.block("B"):
                 v = T.axis.spatial(8, t)
-                B[v] = A[I[v]]
+                B[v] = A[N[v]]
 
-    with pytest.raises(UnsupportedError, match="contents of 'I'"):
+    with pytest.raises(UnsupportedError, match="contents of 'N'"):
         cache_report(main)
 
 

@@ -114,12 +114,19 @@ def compile_for_device(
     """Compile a model's kernels and the functions that call them into one module of the host."""
     scheduled = scheduled_jobs(kernels.jobs.values(), target)
     # The others read sizes only, or nothing.
+    functions: dict[str, Any] = {v.name_hint: one for v, one in entries.items()}
     on_host = [
+<<<<<<< HEAD
         variable.name_hint
         for variable, function in entries.items()
         if function.attrs.get(ANY_DEVICE)
         or (isinstance(function, PrimFunc) and not function.params)
         or variable.name_hint in parts.names
+=======
+        name
+        for name, function in functions.items()
+        if function.attrs.get(ANY_DEVICE) or not function.params or name in parts.names
+>>>>>>> main
     ]
     return build_model_for_device(scheduled, entries, on_host, target)
 

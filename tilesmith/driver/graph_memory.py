@@ -40,8 +40,9 @@ def pointer_in(table: Buffer, place: int) -> PrimExpr:
 class FunctionMemory(Protocol):
     """What lowering a graph function asks about memory."""
 
-    params: Sequence[Var]
-    """The parameters through which the function gets it."""
+    @property
+    def params(self) -> Sequence[Var]:
+        """The parameters through which the function gets it."""
 
     def plan(self, steps: Sequence[Iterable[Storage]], analyzer: Analyzer) -> list[PrimExpr]:
         """Place the storages that each step touches; return the bytes to allocate."""

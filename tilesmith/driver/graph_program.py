@@ -73,7 +73,8 @@ _HOST_WORDS = {
 }
 
 
-_ON_DEVICES = (Execution.CALL_TIR, Execution.KERNEL, Execution.CALL_KERNEL, Execution.SHAPE_OF)
+_KERNELS = (Execution.CALL_TIR, Execution.KERNEL, Execution.CALL_KERNEL)
+_ON_DEVICES = (*_KERNELS, Execution.SHAPE_OF)
 """Those that need no value of the host's, which native code for devices carries out."""
 
 
@@ -378,8 +379,7 @@ class _Writer:
         if isinstance(value, relax.Call):
             spec = value.op.spec if isinstance(value.op, Op) else None
             if on_device:
-                allowed = spec is not None and spec.execution in _ON_DEVICES
-                return allowed and spec.execution is not Execution.SHAPE_OF
+                return spec is not None and spec.execution in _KERNELS
             if spec is None or spec.execution is Execution.CALL_DPS_PACKED:
                 return spec is not None and _reason_of_operands(value.args[1:]) is None
             return spec.execution in (*_NATIVE, Execution.CALL_KERNEL, Execution.APPEND)

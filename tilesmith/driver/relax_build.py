@@ -173,37 +173,21 @@ def build_graph(
         pending = None if record.kernel_object is None else KernelCompilation()
         kernels = KernelTable(module, target, marks, None if pending is None else pending.add)
         on_host = HostParts(divided, target)
-        lowered = [
-            lower_graph_function(
-                module, name, constants, on_host.kernels_of(name, kernels), on_host.memory_of(name)
-            )
-            for name in divided.native
-        ]
-        on_host.describe(lowered)
+        lowered = _lowered(divided, constants, kernels, on_host)
     descriptions = {str(one.function.attrs["global_symbol"]): one.metadata for one in lowered}
     entries = _entries(lowered, interface_symbol(descriptions, constants.arrays))
     with phase("compiling kernels"):
         code = _compiled(entries, kernels, pending, target, on_host)
-    functions = {variable.name_hint: function for variable, function in module.items()}
     count("kernel calls", _calls(module))
     count("kernels", len(kernels.jobs))
     count("fused groups", sum([name.startswith(FUSED_PREFIX) for name in kernels.names]))
-    metadata = {
-        "functions": descriptions,
-        "constants": list(constants.arrays),
-        "target": str(target),
-        "programs": divided.entries,
-        "parts": divided.parts,
-        "kernels": [name for name, each in functions.items() if isinstance(each, PrimFunc)],
-    }
-    if record.is_device:
-        metadata["device"] = device_name(target)
+    metadata = _metadata(divided, descriptions, constants, target)
     context = PassContext.current()
     settings = partial(_as_built, target, context)
 
     def sources() -> Mapping[str, Any]:
         if code.module is not None:
-            return {**texts_of(code.module), "script": lambda: given.script()}
+            return {**texts_of(code.module), "script": lambda: module.script()}
         with settings():
             written = part(record.generate)(_whole(entries, kernels, target), target, None)
         return {**written.formats, "script": lambda: module.script()}
@@ -223,6 +207,39 @@ def build_graph(
     executable.observed_program = cache(partial(_observed, given, target, context))
     executable.c_interface = _for_c(lowered, divided, kernels, external is not None, settings)
     return executable
+
+
+def _lowered(
+    divided: Programs, constants: ConstantTable, kernels: KernelTable, on_host: HostParts
+) -> list[GraphFunction]:
+    """Lower the native functions of a model."""
+    lowered = [
+        lower_graph_function(
+            divided.module, name, constants, on_host.kernels_of(name, kernels),
+            on_host.memory_of(name),
+        )
+        for name in divided.native
+    ]  # fmt: skip
+    on_host.describe(lowered)
+    return lowered
+
+
+def _metadata(
+    divided: Programs, functions: dict[str, Any], constants: ConstantTable, target: Target
+) -> dict[str, Any]:
+    """Return what the runtime has to know of a model (`runtime.executable`)."""
+    kernels = [v.name_hint for v, one in divided.module.items() if isinstance(one, PrimFunc)]
+    metadata = {
+        "functions": functions,
+        "constants": list(constants.arrays),
+        "target": str(target),
+        "programs": divided.entries,
+        "parts": divided.parts,
+        "kernels": kernels,
+    }
+    if back_end_of(target).is_device:
+        metadata["device"] = device_name(target)
+    return metadata
 
 
 def _for_c(

@@ -16,10 +16,33 @@ from typing import Any, NamedTuple
 import numpy
 
 from tilesmith.ir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, Call, Cast, FloorDiv, FloorMod, IntImm, Let, Max,
-    Min, Mul, Not, Or, PrimExpr, Ramp, Select, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
+    Var,
 )  # fmt: skip
-from tilesmith.ir.queries import is_call, walk
+from tilesmith.ir.queries import called_name, is_call, walk
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.tir.buffer import Buffer
 from tilesmith.tir.expr import BufferLoad
@@ -49,7 +72,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 @dataclass(eq=False)
 class _Loop:
-    """A loop around an access; ``duration``: accesses of one iteration, its statements one by one."""
+    """A loop around an access; ``duration``: how many accesses one iteration makes."""
 
     loop: For
     duration: int = 0
@@ -105,14 +128,14 @@ def accesses_of(kernel: Stmt) -> KernelAccesses:
     """Return the accesses of a kernel. Raises UnsupportedError for what is no load or store."""
     collector = _Collector()
     collector.visit(kernel)
-    return collector.found
+    return collector.kernel_accesses
 
 
 class _Collector:
     """Walks a kernel in the order of execution."""
 
     def __init__(self) -> None:
-        self.found = KernelAccesses()
+        self.kernel_accesses = KernelAccesses()
         self.clock = 0
         self.loops: list[_Loop] = []
         self.conditions: list[PrimExpr] = []
@@ -121,9 +144,9 @@ class _Collector:
         thread = launched_thread(stmt)
         if thread is not None:
             extent = stmt.extent if isinstance(stmt, For) else stmt.value
-            self.found.axes[thread.thread_tag] = _number(extent, stmt)
+            self.kernel_accesses.axes[thread.thread_tag] = _number(extent, stmt)
             variable = stmt.loop_var if isinstance(stmt, For) else thread.var
-            self.found.variables.setdefault(thread.thread_tag, []).append(variable)
+            self.kernel_accesses.variables.setdefault(thread.thread_tag, []).append(variable)
             self.visit(stmt.body)
         elif isinstance(stmt, SeqStmt):
             for one in stmt.seq:
@@ -140,7 +163,7 @@ class _Collector:
         elif isinstance(stmt, Evaluate):
             self.call(stmt)
         elif isinstance(stmt, LetStmt):
-            self.found.lets[stmt.var] = stmt.value
+            self.kernel_accesses.lets[stmt.var] = stmt.value
             self.values(stmt.value)
             self.visit(stmt.body)
         else:
@@ -170,14 +193,20 @@ class _Collector:
         if scope == "global":
             self.add(stmt.buffer, stmt.indices, stmt.value.dtype.lanes, True)
         elif scope == "local" and stmt.buffer.dtype.is_integer:
-            self.found.tables[stmt.buffer.data] = stmt
+            self.kernel_accesses.tables[stmt.buffer.data] = stmt
 
     def call(self, stmt: Evaluate) -> None:
         for node in walk(stmt.value):
-            if isinstance(node, Var) and node.dtype.is_handle and node.storage_scope in ("", "global"):
+            if (
+                isinstance(node, Var)
+                and node.dtype.is_handle
+                and node.storage_scope in ("", "global")
+            ):
                 raise UnsupportedError(
                     f"no addresses are computed for {stmt.value}",
-                    notes=("observe a run instead: inspect.gpu_report(…, observers=[CacheObserver()])",),
+                    notes=(
+                        "observe a run instead: inspect.gpu_report(…, observers=[CacheObserver()])",
+                    ),
                 )
         self.values(stmt.value)
 
@@ -204,15 +233,19 @@ class _Collector:
             if not isinstance(index.stride, IntImm) or index.stride.value != 1:
                 raise UnsupportedError(f"the lanes of an access to '{buffer.name}' are apart")
             index = index.base
-        self.found.accesses.append(
-            Access(buffer, index, lanes, writes, tuple(self.conditions), tuple(self.loops), self.clock)
+        self.kernel_accesses.accesses.append(
+            Access(
+                buffer, index, lanes, writes, tuple(self.conditions), tuple(self.loops), self.clock
+            )
         )
         self.clock += 1
 
 
 def _number(extent: PrimExpr, where: Any) -> int:
     if not isinstance(extent, IntImm):
-        raise UnsupportedError(f"the extent {extent} is not constant", span=getattr(where, "span", None))
+        raise UnsupportedError(
+            f"the extent {extent} is not constant", span=getattr(where, "span", None)
+        )
     return int(extent.value)
 
 
@@ -248,9 +281,9 @@ class _Values:
             inner = _Values(self.kernel, {**self.known, expr.var: self.of(expr.value)})
             return inner.of(expr.body)
         if isinstance(expr, Call):
-            name = getattr(expr.op, "name", "")
-            if name in _CALLS:
-                return _CALLS[name](*[self.of(arg) for arg in expr.args])
+            rule = _CALLS.get(called_name(expr))
+            if rule is not None:
+                return rule(*[self.of(arg) for arg in expr.args])
         if isinstance(expr, BufferLoad):
             return self.entry(expr)
         raise UnsupportedError(f"no addresses are computed from {expr}")
@@ -260,7 +293,9 @@ class _Values:
             return self.known[variable]
         if variable in self.kernel.lets:
             return self.of(self.kernel.lets[variable])
-        raise UnsupportedError(f"the address depends on '{variable.name}', whose value is not known")
+        raise UnsupportedError(
+            f"the address depends on '{variable.name}', whose value is not known"
+        )
 
     def entry(self, load: BufferLoad) -> Any:
         """Return an entry of a table that a loop has filled, computed anew."""
@@ -362,7 +397,5 @@ def sector_requests(
     if not len(found):
         return row, found, found.astype(numpy.uint8)
     lines, bits = found // 4, 1 << (found % 4)
-    starts = numpy.flatnonzero(
-        numpy.r_[True, (lines[1:] != lines[:-1]) | (row[1:] != row[:-1])]
-    )
+    starts = numpy.flatnonzero(numpy.r_[True, (lines[1:] != lines[:-1]) | (row[1:] != row[:-1])])
     return row[starts], lines[starts], numpy.add.reduceat(bits, starts).astype(numpy.uint8)

@@ -16,6 +16,8 @@ SECTORS = 4
 """Sectors of a line."""
 
 _BITS = numpy.array([bin(mask).count("1") for mask in range(16)], numpy.int64)
+
+
 def _hashed(lines: numpy.ndarray) -> numpy.ndarray:
     """Return numbers without a pattern, as the hashes of such caches do: the rows of a matrix,
     powers of two apart, must not all meet in one set.
@@ -23,7 +25,8 @@ def _hashed(lines: numpy.ndarray) -> numpy.ndarray:
     value = (lines ^ (lines >> 32)).astype(numpy.uint32)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         value = (value ^ (value >> numpy.uint32(shift))) * numpy.uint32(factor)
-    return (value ^ (value >> numpy.uint32(16))).astype(numpy.int64)
+    found: numpy.ndarray = (value ^ (value >> numpy.uint32(16))).astype(numpy.int64)
+    return found
 
 
 class SectorCache:
@@ -117,4 +120,5 @@ class SectorCache:
 
 def sectors_of(masks: numpy.ndarray) -> numpy.ndarray:
     """Return how many sectors each mask has."""
-    return _BITS[masks]
+    counts: numpy.ndarray = _BITS[masks]
+    return counts

@@ -112,8 +112,8 @@ class CacheReport:
         return json.dumps(asdict(self), indent=2)
 
     def __str__(self) -> str:
-        lines = [f"Caches of {self.machine}, a model: L2 {_size(self.l2_bytes)}"
-                 + (f", L1 {_size(self.l1_bytes)} each" if self.l1_bytes else ", no L1")]  # fmt: skip
+        first = f", L1 {_size(self.l1_bytes)} each" if self.l1_bytes else ", no L1"
+        lines = [f"Caches of {self.machine}, a model: L2 {_size(self.l2_bytes)}{first}"]
         for kernel in self.kernels:
             lines += _table(kernel)
         return "\n".join(lines)
@@ -126,27 +126,32 @@ def _size(nbytes: float) -> str:
     return f"{nbytes:.0f} B"
 
 
+_HEAD = ("array", "requested", "in sectors", "L1 hits", "from L2", "L2 hits", "read", "written")
+
+
 def _table(kernel: KernelTraffic) -> list[str]:
     shape = "×".join([str(size) for size in kernel.grid])
     lines = [
         "",
-        f"{kernel.name}: grid {shape} in {kernel.waves} waves, {kernel.resident} blocks a multiprocessor",
-        f"  {'array':24}{'requested':>12}{'in sectors':>12}{'L1 hits':>9}{'from L2':>12}{'L2 hits':>9}"
-        f"{'read':>12}{'written':>12}",
+        f"{kernel.name}: grid {shape} in {kernel.waves} waves, {kernel.resident} blocks at a time "
+        "on each multiprocessor",
+        _row(_HEAD),
     ]
     total = BufferTraffic("all")
     for name in vars(total):
         if name != "name":
             setattr(total, name, kernel.total(name))
     for one in [*kernel.buffers.values(), total]:
-        l1 = one.l1_hits / one.sectors if one.sectors else 0.0
+        l1 = f"{one.l1_hits / one.sectors:.1%}" if one.sectors else "-"
         l2 = f"{one.l2_hits / one.l2_reads:.1%}" if one.l2_reads else "-"
-        lines.append(
-            f"  {one.name:24}{_size(one.requested_bytes):>12}{_size(one.sectors * SECTOR_BYTES):>12}"
-            f"{l1:>9.1%}{_size(one.l2_reads * SECTOR_BYTES):>12}{l2:>9}{_size(one.read_bytes):>12}"
-            f"{_size(one.written_bytes):>12}"
-        )
+        sectors, reads = one.sectors * SECTOR_BYTES, one.l2_reads * SECTOR_BYTES
+        cells = [one.name, _size(one.requested_bytes), _size(sectors), l1, _size(reads), l2]
+        lines.append(_row([*cells, _size(one.read_bytes), _size(one.written_bytes)]))
     return lines
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"  {cells[0]:24}" + "".join([f"{cell:>12}" for cell in cells[1:]])
 
 
 # The model.
@@ -163,7 +168,9 @@ class _Requests:
 
     parts: list[tuple[numpy.ndarray, ...]] = field(default_factory=list)
 
-    def add(self, name: int, writes: bool, lines: Any, masks: Any, times: Any, blocks: Any, warps: Any) -> None:
+    def add(
+        self, name: int, writes: bool, lines: Any, masks: Any, times: Any, blocks: Any, warps: Any
+    ) -> None:
         size = len(lines)
         self.parts.append((
             lines, masks, times, blocks, warps,
@@ -202,7 +209,10 @@ class _Caches:
         if l1 is not None:
             reads = ~writes
             missing, _, _ = l1.access(
-                lines[reads], masks[reads], writes[reads], blocks[reads] % self.machine.multiprocessors
+                lines[reads],
+                masks[reads],
+                writes[reads],
+                blocks[reads] % self.machine.multiprocessors,
             )
             self.count(kernel, "l1_hits", names[reads], sectors_of(masks[reads] & ~missing))
             masks = masks.copy()
@@ -223,7 +233,9 @@ class _Caches:
             traffic = kernel.of(self.names[number])
             setattr(traffic, what, getattr(traffic, what) + int(totals[number]))
 
-    def write_back(self, kernel: KernelTraffic, lines: numpy.ndarray, counts: numpy.ndarray) -> None:
+    def write_back(
+        self, kernel: KernelTraffic, lines: numpy.ndarray, counts: numpy.ndarray
+    ) -> None:
         """Count what is written to memory, for the arrays that own the lines."""
         bases = numpy.array([base_address(name) // LINE_BYTES for name in self.names], numpy.int64)
         order = numpy.argsort(bases)
@@ -254,7 +266,9 @@ def cache_report(
     Raises UnsupportedError where addresses depend on data: observe a run with ``CacheObserver``.
     """
     is_board = isinstance(target, str) and target.upper() in GPU_MACHINES
-    chosen = Target(f"cuda -arch=sm_{GPU_MACHINES[target.upper()].arch}") if is_board else Target(target)
+    chosen = (
+        Target(f"cuda -arch=sm_{GPU_MACHINES[target.upper()].arch}") if is_board else Target(target)
+    )
     machine = gpu_machine(target if is_board else chosen)
     if multiprocessors:
         from dataclasses import replace
@@ -283,7 +297,8 @@ def _functions(program: Any) -> dict[str, PrimFunc]:
             if isinstance(func, PrimFunc)
         }
     raise TypeMismatchError(
-        f"cache_report takes a tir.Schedule, a PrimFunc or an IRModule, not {type(program).__name__}"
+        "cache_report takes a tir.Schedule, a PrimFunc or an IRModule, not "
+        f"{type(program).__name__}"
     )
 
 
@@ -328,7 +343,9 @@ def _run(
     held = resident or _resident(machine, accesses, kernel, func)
     at_once = held * machine.multiprocessors
     traffic = KernelTraffic(name, accesses.shape("blockIdx"), -(-accesses.blocks // at_once), held)
-    l1 = SectorCache(caches.l1_bytes, _L1_WAYS, machine.multiprocessors) if caches.l1_bytes else None
+    l1 = (
+        SectorCache(caches.l1_bytes, _L1_WAYS, machine.multiprocessors) if caches.l1_bytes else None
+    )
     for first in range(0, accesses.blocks, at_once):
         wave = _Requests()
         blocks = numpy.arange(first, min(first + at_once, accesses.blocks))
@@ -416,10 +433,3 @@ class CacheObserver(Observer):
         if self.result.kernels:
             self.caches.finish(self.result.kernels[-1])
         return self.result
-
-
-def compare_orders(
-    programs: Sequence[tuple[str, Any]], target: Any = "H100", **options: Any
-) -> list[tuple[str, KernelTraffic]]:
-    """Return the traffic of the first kernel of each of several schedules, by their names."""
-    return [(name, cache_report(program, target, **options).kernels[0]) for name, program in programs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tilesmith.support.errors import ArtifactError
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["address_of", "constant_arrays"]
+__all__ = ["address_of", "constant_arrays", "pointers_to"]
 
 
 def constant_arrays(
@@ -51,3 +52,9 @@ def _without_memory(dtype: str, shape: Sequence[int]) -> numpy.ndarray:
 def address_of(value: numpy.ndarray) -> int:
     """Return where the elements of an array begin."""
     return int(value.__array_interface__["data"][0])
+
+
+def pointers_to(arrays: Mapping[str, numpy.ndarray], late: Mapping[str, Any]) -> Any:
+    """Return the array of the addresses of constants; those that come ``late`` have none yet."""
+    addresses = [0 if name in late else address_of(value) for name, value in arrays.items()]
+    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy
 
 from tilesmith.runtime.call import CompiledFunction, Expected, rebuild, split_sizes
+from tilesmith.runtime.device_models import check_device
 from tilesmith.runtime.devices import Device, cpu
 from tilesmith.runtime.dtype import DataType
 from tilesmith.runtime.ffi import Function, current_stream
@@ -29,7 +30,7 @@ from tilesmith.runtime.registry import register_func
 from tilesmith.runtime.signature import Signature
 from tilesmith.support.errors import TargetError, UnknownNameError
 
-__all__ = ["BoundCall", "DeviceFunction", "DeviceFunctions"]
+__all__ = ["BoundCall", "DeviceFunction", "DeviceFunctions", "OnDevices"]
 
 _CPU = 1
 
@@ -309,6 +310,34 @@ def _fields_of(data: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any
     """Return the types of the fields of a tuple, as far as its type tells them."""
     fields: Sequence[Mapping[str, Any]] = data.get("fields", ())
     return fields if len(fields) == count else [{}] * count
+
+
+class OnDevices:
+    """A model's functions on devices: `on_device(cuda(1))`, made when they are first asked for."""
+
+    def __init__(
+        self,
+        kind: str,
+        signatures: Mapping[str, Signature],
+        programs: Mapping[str, Any],
+        constants: Sequence[numpy.ndarray],
+        library: Callable[[], Library],
+        host_constants: int,
+    ) -> None:
+        self._kind = kind
+        self._parts = (signatures, programs, constants, library, host_constants)
+        self._made: dict[tuple[Device, bool], DeviceFunctions] = {}
+
+    def __call__(self, device: Device, copies_inputs: bool = True) -> DeviceFunctions:
+        """Return the functions on a device. Inputs that are elsewhere are copied to it, or refused.
+        Raises TargetError for another type of device than the model's.
+        """
+        check_device(self._kind, device)
+        found = self._made.get((device, copies_inputs))
+        if found is None:
+            found = DeviceFunctions(device, *self._parts, copies_inputs)
+            self._made[device, copies_inputs] = found
+        return found
 
 
 @register_func("tilesmith.runtime.copy_on_device", override=True)

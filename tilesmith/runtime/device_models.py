@@ -22,11 +22,8 @@ def device_kind(metadata: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def check_device(kind: str | None, device: Device) -> None:
-    """Raise TargetError if a model that is built for a type of devices (None: the host) cannot run
-    on a device.
-    """
-    wanted = kind or "cpu"
+def check_device(wanted: str, device: Device) -> None:
+    """Raise TargetError if a model that is built for a type of devices cannot run on a device."""
     if device.device_type == DEVICE_TYPES[wanted]:
         return
     name = {"cpu": "the CPU"}.get(wanted, f"devices of type '{wanted}'")

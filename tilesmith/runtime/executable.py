@@ -57,9 +57,9 @@ from typing import TYPE_CHECKING, Any
 
 from tilesmith.runtime.artifact import has_artifact, read_artifact, write_artifact
 from tilesmith.runtime.call import CompiledFunction
-from tilesmith.runtime.constants import address_of, constant_arrays
-from tilesmith.runtime.device_functions import DeviceFunctions
-from tilesmith.runtime.device_models import check_device, device_kind, on_devices
+from tilesmith.runtime.constants import constant_arrays, pointers_to
+from tilesmith.runtime.device_functions import OnDevices
+from tilesmith.runtime.device_models import device_kind, on_devices
 from tilesmith.runtime.devices import Device
 from tilesmith.runtime.elf import machine_of
 from tilesmith.runtime.external import ExternalModules
@@ -92,6 +92,21 @@ if TYPE_CHECKING:
     from tilesmith.runtime.observation import ObservedProgram
 
 SHARED_LIBRARY = "library.so"
+
+
+def _tables(metadata: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Return the functions, the names of constants, the programs, and the parts of an executable.
+    Raises ArtifactError where metadata have another form.
+    """
+    functions, names = metadata.get("functions", {}), metadata.get("constants", ())
+    if not isinstance(functions, Mapping):
+        raise ArtifactError("the metadata have no table of functions")
+    if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
+        raise ArtifactError("the metadata have no list of the constants' names")
+    programs, parts = metadata.get("programs", {}), metadata.get("parts", ())
+    if not isinstance(programs, Mapping) or not isinstance(parts, (list, tuple)):
+        raise ArtifactError("the metadata have no table of programs")
+    return functions, names, programs, parts
 
 
 class Executable:
@@ -141,33 +156,26 @@ class Executable:
         first: an `AccuracyReport`. It takes the inputs of one run, or a list of such: dictionaries
         by name, or tuples. Not after loading."""
         self._functions: dict[str, CompiledFunction] = {}
-        functions, names = self.metadata.get("functions", {}), self.metadata.get("constants", ())
-        if not isinstance(functions, Mapping):
-            raise ArtifactError("the metadata have no table of functions")
-        if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
-            raise ArtifactError("the metadata have no list of the constants' names")
-        programs, parts = self.metadata.get("programs", {}), self.metadata.get("parts", ())
-        if not isinstance(programs, Mapping) or not isinstance(parts, (list, tuple)):
-            raise ArtifactError("the metadata have no table of programs")
+        functions, names, programs, parts = _tables(self.metadata)
         self._signatures = {name: parse_signature(name, entry) for name, entry in functions.items()}
         self._late: Mapping[str, Any] = self.metadata.get("late_constants", {})
         self._constants = constant_arrays(names, constants or {}, self._late)
         arrays = list(self._constants.values())
         self._program_entries = dict(programs)
         self._device_kind = device_kind(self.metadata)
-        """The type of devices that the code is for; None: the host."""
-        self._on_devices: dict[tuple[Device, bool], DeviceFunctions] = {}
+        self.device_type = self._device_kind or "cpu"
+        """The name of the type of devices that the code is for: "cpu", "cuda", "opencl"."""
         self._programs = {
             name: Program(name, entry, self.get_function, arrays)
             for name, entry in (programs.items() if self._device_kind is None else ())
         }
         self._parts = frozenset(parts)
-        self._pointers = (ctypes.c_void_p * max(len(self._constants), 1))(
-            *[
-                0 if name in self._late else address_of(value)
-                for name, value in self._constants.items()
-            ]
-        )
+        self._pointers = pointers_to(self._constants, self._late)
+        self.on_device = OnDevices(
+            self.device_type, self._signatures, self._program_entries, arrays,
+            lambda: self.library, ctypes.addressof(self._pointers),
+        )  # fmt: skip
+        """Gives the functions of a model for devices as they run on one: `on_device(cuda(1))`."""
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -181,6 +189,9 @@ class Executable:
                 self._library = self._load(self._objects)
             else:
                 raise without_code("called", self._sources, self._advice)
+        if not self._is_checked and self._signatures:
+            check_interface(self._library, self.metadata["functions"], self._constants)
+            self._is_checked = True
         return self._library
 
     @property
@@ -209,7 +220,7 @@ class Executable:
                     f"the model has no function '{name}'",
                     notes=(f"it has: {', '.join(self.function_names) or 'none'}",),
                 )
-            library = self._checked_library()
+            library = self.library
             shapes = signature.shapes_function
             found = CompiledFunction(
                 signature,
@@ -220,40 +231,6 @@ class Executable:
             )
             self._functions[name] = found
         return found
-
-    @property
-    def device_type(self) -> str:
-        """The name of the type of devices that the code is for: "cpu", "cuda", "opencl"."""
-        return self._device_kind or "cpu"
-
-    def on_device(self, device: Device, copies_inputs: bool = True) -> DeviceFunctions:
-        """Return the functions of a model for devices as they run on one of them. Inputs that are
-        elsewhere are copied to it, or refused. Raises TargetError for another type of device.
-        """
-        check_device(self._device_kind, device)
-        found = self._on_devices.get((device, copies_inputs))
-        if found is None:
-            found = DeviceFunctions(
-                device, self._signatures, self._program_entries,
-                list(self._constants.values()), self._checked_library,
-                ctypes.addressof(self._pointers), copies_inputs,
-            )  # fmt: skip
-            self._on_devices[device, copies_inputs] = found
-        return found
-
-    def _load_function(self, name: str) -> None:
-        if self._device_kind is None:
-            self._compiled(name)
-        else:
-            self.on_device(Device(self._device_kind)).get_function(name)
-
-    def _checked_library(self) -> Library:
-        """Return the code; raise an error if it does not belong to the metadata."""
-        library = self.library
-        if not self._is_checked:
-            check_interface(library, self.metadata["functions"], self._constants)
-            self._is_checked = True
-        return library
 
     def __getitem__(self, name: str) -> Any:
         if name == self.metadata.get("module_name") and name not in self.function_names:
@@ -469,7 +446,7 @@ class Executable:
                     external=external,
                 )  # fmt: skip
             for name in loaded._signatures:  # missing symbols show now, not at the first call
-                loaded._load_function(name)
+                loaded.get_function(name) if loaded._device_kind else loaded._compiled(name)
         return loaded
 
     # -- names under which users know the parts ---------------------------------------------------

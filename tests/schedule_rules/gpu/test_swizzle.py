@@ -36,7 +36,10 @@ def test_loops_are_bound_and_marked():
     outer, inner = [sch.get(loop) for loop in sch.get_loops(sch.get_block("B"))]
     assert outer.thread_binding.thread_tag == "blockIdx.y"
     assert inner.thread_binding.thread_tag == "blockIdx.x"
-    assert [getattr(one, "value", one) for one in outer.annotations["launch_order"]] == ["columns", 2]
+    assert [getattr(one, "value", one) for one in outer.annotations["launch_order"]] == [
+        "columns",
+        2,
+    ]
     again = ts.tir.Schedule(ts.te.create_prim_func(elementwise()))
     sch.trace.apply_to_schedule(again, remove_postproc=False)
     ts.ir.assert_structural_equal(again.mod, sch.mod)

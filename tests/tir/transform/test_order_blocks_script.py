@@ -47,7 +47,9 @@ def copy_of(rows, columns, annotations):
     return main
 
 
-@pytest.mark.parametrize(("order", "bits"), [("columns", 2), ("rows", 1), ("morton", 1), ("morton", 3)])
+@pytest.mark.parametrize(
+    ("order", "bits"), [("columns", 2), ("rows", 1), ("morton", 1), ("morton", 3)]
+)
 @pytest.mark.parametrize("shape", [(5, 7), (4, 8), (1, 3)])
 def test_kernels_make_all_tiles(order, bits, shape):
     """The interpreter, which checks races between blocks: no tile is made twice."""

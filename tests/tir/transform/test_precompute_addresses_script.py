@@ -38,7 +38,7 @@ def test_addresses_and_conditions_become_tables():
     got = rewritten(before)
     loop = step_loop(got)
     assert not divides_by_seven(loop.body) and divides_by_seven(got.body)
-    tables = [one for one in nodes(got.body, Allocate)]
+    tables = list(nodes(got.body, Allocate))
     assert [one.extents[0].value for one in tables] == [16, 16]
     assert all(one.buffer_var.storage_scope == "local" for one in tables)
     assert "outside[p]" in loop.script() and "k // 3 * 7 + k % 3 + place[p]" in loop.script()
@@ -73,11 +73,13 @@ def test_conditions_with_too_many_answers_stay():
 
 def test_addresses_that_depend_on_memory_stay():
     @T.prim_func
-    def before(A: T.Buffer((64,), "float32"), I: T.Buffer((8,), "int32"), B: T.Buffer((16,), "float32")):
+    def before(
+        A: T.Buffer((64,), "float32"), N: T.Buffer((8,), "int32"), B: T.Buffer((16,), "float32")
+    ):
         T.func_attr({"global_symbol": "main"})
         for k in T.serial(2, annotations={"precompute_addresses": 1}):
             for p in range(8):
-                B[k * 8 + p] = A[T.max(0, T.min(I[p], 8)) * 7 // 3 + k]
+                B[k * 8 + p] = A[T.max(0, T.min(N[p], 8)) * 7 // 3 + k]
 
     got = apply(before, transform.PrecomputeAddresses())
     assert not list(nodes(got.body, Allocate))

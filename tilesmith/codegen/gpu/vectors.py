@@ -130,7 +130,7 @@ def load_vectors(emit: Values, *roots: PrimExpr) -> None:
         if id(node) in seen or not isinstance(node, PrimExpr):
             continue
         seen.add(id(node))
-        if is_call(node, "tir.if_then_else") and _guarded_load(node):
+        if is_call(node, "tir.if_then_else") and _guarded_load(node) is not None:
             waiting.append(whole_choice(node)[0])
             guarded.append(node)
         elif isinstance(node, (Select, And, Or)) or is_call(node, "tir.if_then_else"):
@@ -161,18 +161,28 @@ def load_vectors(emit: Values, *roots: PrimExpr) -> None:
         _load_if(emit, choice)
 
 
-def _guarded_load(choice: Call) -> bool:
-    """Return whether a choice loads a vector or takes one value for all lanes."""
-    condition, true, false = whole_choice(choice)
-    return (
-        condition.dtype.lanes == 1 and isinstance(true, BufferLoad) and isinstance(false, Broadcast)
-    )
+def _guarded_load(choice: Call) -> tuple[PrimExpr, BufferLoad, Broadcast] | None:
+    """Return condition and arms of a choice that loads a vector or takes one value for all lanes;
+    None for other choices.
+    """
+    condition, load, other = whole_choice(choice)
+    is_plain = condition.dtype.lanes == 1
+    if is_plain and isinstance(load, BufferLoad) and isinstance(other, Broadcast):
+        return condition, load, other
+    return None
 
 
 def _load_if(emit: Values, choice: Call) -> None:
     """Load a vector as a whole where a condition holds."""
+<<<<<<< HEAD
     condition, load, other = whole_choice(choice)
     assert isinstance(load, BufferLoad)  # `_guarded_load` has looked
+=======
+    found = _guarded_load(choice)
+    if found is None:
+        return
+    condition, load, other = found
+>>>>>>> main
     alignment = access_alignment(emit, load)
     chosen = _pieces(emit, load.dtype, alignment) if alignment else None
     dtype = load.dtype

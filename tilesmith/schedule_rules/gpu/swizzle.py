@@ -39,5 +39,7 @@ def order_grid(sch: Schedule, block: BlockRV, order: str = "rows", bits: int = 3
             return
     raise ScheduleError(
         "no loop around the block is bound to blockIdx.y",
-        notes=("bind rows of tiles to blockIdx.y and columns to blockIdx.x, or use swizzle_blocks",),
+        notes=(
+            "bind rows of tiles to blockIdx.y and columns to blockIdx.x, or use swizzle_blocks",
+        ),
     )

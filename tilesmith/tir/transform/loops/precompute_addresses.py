@@ -3,13 +3,13 @@
     for k in T.serial(9, annotations={          for p in range(4):
             "precompute_addresses": 1}):            place[p] = p * 8 // 14 * 16 + p * 8 % 14 - 17
         for p in range(4):                          outside[p] = T.Select(1 <= p * 8 // 14, 0, 1)
-            … T.if_then_else(                                  + T.Select(1 <= p * 8 // 14 + 1, 0, 2)
-                1 <= p * 8 // 14 + k // 3,                     + …
+            … T.if_then_else(                           + T.Select(1 <= p * 8 // 14 + 1, 0, 2)
+                1 <= p * 8 // 14 + k // 3,              + …
                 A[p * 8 // 14 * 16 + p * 8 % 14     for k in range(9):
                   + k // 3 * 16 + k % 3 - 17],          for p in range(4):
                 0)                                          … T.if_then_else(
-                                                                outside[p] & 1 << k // 3 == 0,
-                                                                A[k // 3 * 16 + k % 3 + place[p]], 0)
+                                                    outside[p] & 1 << k // 3 == 0,
+                                                    A[k // 3 * 16 + k % 3 + place[p]], 0)
 
 An address is a sum; its terms without the loop's variable become a table with one entry for each
 iteration of the loops within. A condition that says whether the address is valid usually depends on
@@ -24,10 +24,13 @@ an address that depends on memory) stays as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
 from tilesmith.arith import Analyzer
 from tilesmith.ir import (
+    EQ,
     Add,
     Call,
     FloorDiv,
@@ -53,7 +56,16 @@ from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.functor import substitute
 from tilesmith.tir.queries import is_speculable, statements
-from tilesmith.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt, stmt_seq
+from tilesmith.tir.stmt import (
+    Allocate,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    LetStmt,
+    Stmt,
+    stmt_seq,
+)
 from tilesmith.tir.transform.scoped import ScopedAnalyzer
 from tilesmith.tir.transform.statement_rewriter import StatementRewriter
 
@@ -62,6 +74,8 @@ __all__ = ["PRECOMPUTE_ADDRESSES", "precompute_addresses"]
 PRECOMPUTE_ADDRESSES = "precompute_addresses"
 """The annotation of the loop whose addresses are prepared."""
 _BITS = 31
+_MOST_ENTRIES = 64
+"""The largest table: its entries take registers."""
 _WIDEST = 16
 """The largest power of two that stays outside of a table, so that alignment remains visible."""
 
@@ -88,7 +102,9 @@ class _Table:
 
     def filling(self) -> Stmt:
         """Return the loops that compute the table."""
-        renamed = {loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in self.loops}
+        renamed = {
+            loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in self.loops
+        }
         value = substitute(self.value, renamed)
         stmt: Stmt = BufferStore(self.buffer, value, [self.place(renamed)])
         for loop in reversed(self.loops):
@@ -176,7 +192,7 @@ class _Steps(Rewriter):
                 moving = moving + term * factor
             else:
                 fixed = fixed + term * factor
-        if not variables(fixed):
+        if not variables(fixed) or self.entries(fixed) > _MOST_ENTRIES:
             return None
         unit = self.unit_of(fixed)
         entry = self.table(self.analyzer.simplify(fixed // unit), "place")
@@ -203,14 +219,18 @@ class _Steps(Rewriter):
         for known in self.tables:
             if structural_equal(known.value, value):
                 return known.at()
-        used = set(variables(value))
-        loops = tuple([loop for loop in self.inner if loop.loop_var in used])
-        size = 1
-        for loop in loops:
-            size *= loop.extent.value  # type: ignore[attr-defined]
-        buffer = decl_buffer([size], value.dtype, hint, scope="local")
-        self.tables.append(_Table(value, loops, buffer))
+        buffer = decl_buffer([self.entries(value)], value.dtype, hint, scope="local")
+        self.tables.append(_Table(value, self.loops_of(value), buffer))
         return self.tables[-1].at()
+
+    def loops_of(self, value: PrimExpr) -> tuple[For, ...]:
+        """Return the loops within the step on which a value depends."""
+        used = set(variables(value))
+        return tuple([loop for loop in self.inner if loop.loop_var in used])
+
+    def entries(self, value: PrimExpr) -> int:
+        """Return the size of a table of values."""
+        return math.prod([loop.extent.value for loop in self.loops_of(value)])  # type: ignore[attr-defined]
 
     # Conditions.
 
@@ -220,7 +240,7 @@ class _Steps(Rewriter):
         """
         always: list[PrimExpr] = []
         choices: list[_Choices] = []
-        if not conditions or not all([self.is_known(one) for one in conditions]):
+        if not conditions or not self.is_known(all_of(*conditions)):
             return None
         for condition in conditions:
             if not mentions([condition], {self.step}):
@@ -230,15 +250,15 @@ class _Steps(Rewriter):
         if sum([one.count for one in choices]) > _BITS:
             return None
         word, shifts = self.word(always, choices)
-        if not variables(word):
+        if not variables(word) or self.entries(word) > _MOST_ENTRIES:
             return None
-        entry = self.table(word, "outside")
+        entry, zero = self.table(word, "outside"), const(0, "int32")
         if not shifts:
-            return entry == 0
+            return EQ(entry, zero)
         bits: PrimExpr = const(1, "int32") << shifts[0]
         for shift in shifts[1:]:
             bits = bits | (const(1, "int32") << shift)
-        return (entry & bits) == 0
+        return EQ(entry & bits, zero)
 
     def add_choice(self, choices: list[_Choices], condition: PrimExpr) -> bool:
         """Add a condition to the choices on the same selector; return whether it fits."""
@@ -266,9 +286,13 @@ class _Steps(Rewriter):
         for choice in choices:
             for number in range(choice.count):
                 value = const(choice.low + number, choice.selector.dtype)
-                answers = [_Replaced(choice.selector, value).visit(one) for one in choice.conditions]
+                answers = [
+                    _Replaced(choice.selector, value).visit(one) for one in choice.conditions
+                ]
                 answer = self.analyzer.simplify(all_of(*always, *answers))
-                word = word + Select(answer, const(0, "int32"), const(1 << (first + number), "int32"))
+                word = word + Select(
+                    answer, const(0, "int32"), const(1 << (first + number), "int32")
+                )
             shift = choice.selector - choice.low + first
             shifts.append(self.analyzer.simplify(shift).astype("int32"))
             first += choice.count
@@ -320,7 +344,7 @@ def _selectors(expr: PrimExpr, step: Var) -> list[PrimExpr]:
             continue
         if set(variables(part)) == {step} and not part.dtype.is_bool:
             chosen = _without_constants(part)
-            if not any([structural_equal(chosen, one) for one in found]):
+            if not any(structural_equal(chosen, one) for one in found):
                 found.append(chosen)
             continue
         part.for_each_child(waiting.append)

@@ -1,9 +1,9 @@
 """OrderBlocks: starts the blocks of a grid in another order (block swizzle).
 
     for blockIdx_y in thread_binding(5,             for blockIdx_x in thread_binding(30):
-            annotations={"launch_order":                row, column = (blockIdx_x >> 2, blockIdx_x & 3)
-                         ["columns", 2]}):                  if blockIdx_x < 20
-        for blockIdx_x in thread_binding(6):                else (blockIdx_x - 20 >> 1, …)
+            annotations={"launch_order":                row, column = (
+                         ["columns", 2]}):                  blockIdx_x >> 2, blockIdx_x & 3
+        for blockIdx_x in thread_binding(6):            ) if blockIdx_x < 20 else (…)
             C[blockIdx_y, blockIdx_x] = …               C[row, column] = …
 
 Blocks start in the order of their numbers, as many at once as the machine holds. Rows and columns
@@ -44,12 +44,14 @@ def check_order(order: Any, bits: Any) -> None:
     if order not in ORDERS or not isinstance(bits, int) or not 0 <= bits <= _MOST_BITS:
         raise ConfigError(
             f"({order!r}, {bits!r}) is no order of blocks",
-            notes=(f"orders: {', '.join(ORDERS)}; bits: 0 to {_MOST_BITS}, log2 of a group's size",),
+            notes=(
+                f"orders: {', '.join(ORDERS)}; bits: 0 to {_MOST_BITS}, log2 of a group's size",
+            ),
         )
 
 
 def tile_of(order: str, bits: int, rows: int, columns: int, number: Any) -> tuple[Any, Any]:
-    """Return row and column of the tile that the block ``number`` makes, an int or an expression."""
+    """Return row and column of the tile that a block makes; numbers are ints or expressions."""
     if order == "rows":
         column, row = tile_of("columns", bits, columns, rows, number)
         return row, column
@@ -96,7 +98,10 @@ def _either(number: Any, limit: int, first: Any, second: Any, rest: int) -> tupl
         return first if number < limit else second  # type: ignore[no-any-return]
     dtype = number.dtype
     row, column = [
-        Select(number < limit, *[const(side, dtype) if isinstance(side, int) else side for side in pair])
+        Select(
+            number < limit,
+            *[const(side, dtype) if isinstance(side, int) else side for side in pair],
+        )
         for pair in zip(first, second)
     ]
     return row, column
@@ -113,7 +118,11 @@ class _Orderer(Rewriter):
         loops = [loop]
         while isinstance(loops[-1].body, For) and loops[-1].body.thread_binding is not None:
             loops.append(loops[-1].body)
-        axes = {str(one.thread_binding.thread_tag): one for one in loops if one.thread_binding is not None}
+        axes = {
+            str(one.thread_binding.thread_tag): one
+            for one in loops
+            if one.thread_binding is not None
+        }
         above, across = axes.get("blockIdx.y"), axes.get("blockIdx.x")
         if above is None or across is None or above is not loop or "blockIdx.z" in axes:
             raise UnsupportedError(
@@ -124,7 +133,9 @@ class _Orderer(Rewriter):
         rows, columns = [_size(one) for one in (above, across)]
         number = Var("blockIdx_x", across.loop_var.dtype)
         row, column = tile_of(order, bits, rows, columns, number)
-        row, column = [const(one, number.dtype) if isinstance(one, int) else one for one in (row, column)]
+        row, column = [
+            const(one, number.dtype) if isinstance(one, int) else one for one in (row, column)
+        ]
         names = [Var(name, number.dtype) for name in ("tile_row", "tile_column")]
         values = {above.loop_var: names[0], across.loop_var: names[1]}
         body = _Renamed(values).visit(loops[-1].body)
@@ -145,7 +156,8 @@ class _Orderer(Rewriter):
 def _size(loop: For) -> int:
     if not isinstance(loop.extent, IntImm):
         raise UnsupportedError(
-            f"an order of blocks needs a grid of constant size, not of {loop.extent}", span=loop.span
+            f"an order of blocks needs a grid of constant size, not of {loop.extent}",
+            span=loop.span,
         )
     return int(loop.extent.value)
 
