@@ -23,7 +23,6 @@ from tilesmith.runtime.refusals import only_on_hosts
 from tilesmith.support.errors import UnsupportedError
 from tilesmith.target import Target
 from tilesmith.target.back_end import BackEnd, back_end_of, part
-from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.transform.functions.make_packed_api import ANY_DEVICE
 
 __all__ = [
@@ -116,17 +115,9 @@ def compile_for_device(
     # The others read sizes only, or nothing.
     functions: dict[str, Any] = {v.name_hint: one for v, one in entries.items()}
     on_host = [
-<<<<<<< HEAD
-        variable.name_hint
-        for variable, function in entries.items()
-        if function.attrs.get(ANY_DEVICE)
-        or (isinstance(function, PrimFunc) and not function.params)
-        or variable.name_hint in parts.names
-=======
         name
         for name, function in functions.items()
         if function.attrs.get(ANY_DEVICE) or not function.params or name in parts.names
->>>>>>> main
     ]
     return build_model_for_device(scheduled, entries, on_host, target)
 

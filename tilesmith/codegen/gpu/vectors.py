@@ -174,15 +174,10 @@ def _guarded_load(choice: Call) -> tuple[PrimExpr, BufferLoad, Broadcast] | None
 
 def _load_if(emit: Values, choice: Call) -> None:
     """Load a vector as a whole where a condition holds."""
-<<<<<<< HEAD
-    condition, load, other = whole_choice(choice)
-    assert isinstance(load, BufferLoad)  # `_guarded_load` has looked
-=======
     found = _guarded_load(choice)
     if found is None:
         return
     condition, load, other = found
->>>>>>> main
     alignment = access_alignment(emit, load)
     chosen = _pieces(emit, load.dtype, alignment) if alignment else None
     dtype = load.dtype
