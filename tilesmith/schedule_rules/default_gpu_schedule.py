@@ -17,7 +17,7 @@ from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.schedule import Schedule
-from tilesmith.tir.stmt import BlockRealize, ForKind
+from tilesmith.tir.stmt import BlockRealize, For, ForKind
 
 __all__ = [
     "DefaultGPUSchedule", "default_gpu_schedule", "default_gpu_schedules", "schedule_block",
@@ -55,7 +55,8 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
             for iterator, value in zip(realize.block.iter_vars, realize.iter_values)
         )
         (inner if reduces else spatial).append(loop)
-    if not spatial:
+    if not spatial or any(_is_empty(sch.get(loop)) for loop in loops):
+        # one thread; loops without iterations stay as they are: nothing is to be divided
         spatial, threads = [sch.add_unit_loop(loops[0] if loops else block)], 1
     if inner and len(loops) > 1:
         sch.reorder(*spatial, *inner)
@@ -71,6 +72,10 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
     sch.bind(bx, "blockIdx.x")
     sch.bind(tx, "threadIdx.x")
     return tx
+
+
+def _is_empty(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and loop.extent.value == 0
 
 
 def default_gpu_schedule(func: PrimFunc, threads: int) -> PrimFunc:

@@ -149,9 +149,14 @@ def _if_then_else(emit: Values, call: Call) -> Piece:
 @handles("checked")
 def _checked(emit: Values, call: Call) -> Piece:
     """Write a value that is used only if a condition holds: kernels cannot report errors, they take
-    0 instead, which neither traps nor leaves a buffer.
+    0 instead, which neither traps nor leaves a buffer. A value that several lanes share is used if
+    the condition holds in all of them.
     """
     value, condition = call.args[:2]
+    if condition.dtype.lanes > 1 and emit.lane is None:
+        lanes = range(condition.dtype.lanes)
+        holds = " && ".join([emit.at_lane(condition, lane, UNARY) for lane in lanes])
+        return f"({holds}) ? {emit.text(value, CHOICE + 1)} : 0", CHOICE
     return f"{emit.text(condition, UNARY)} ? {emit.text(value, CHOICE + 1)} : 0", CHOICE
 
 

@@ -136,7 +136,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
         check_arithmetic(checker, case)
         return
     if case.get("program") == "rules":
-        checker.config = case.get("config", {})
+        checker.config, checker.seed = case.get("config", {}), case["seed"]
         check_rules(checker, case)
         return
     if case.get("program") is not None:
@@ -148,7 +148,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
         checker.check_script(checker.program)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
     checker.device, checker.seed = case.get("device"), case["seed"]
-    checker.scripts = bool(case.get("scripts"))
+    checker.scripts, checker.is_planted = bool(case.get("scripts")), bool(case.get("planted"))
     if case.get("program") in ("loops", "memory"):
         checker.check_lowering(
             IRModule({"main": checker.function}), case["back_ends"], only != "codegen",

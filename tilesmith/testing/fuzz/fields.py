@@ -15,6 +15,8 @@ from tilesmith.testing.fuzz.arithmetic import draw_arithmetic
 from tilesmith.testing.fuzz.chains import CHAIN_STAGES, CHAIN_STEPS
 from tilesmith.testing.fuzz.forms import check_first, draw_form, leave_out
 from tilesmith.testing.fuzz.generator import MORE_STAGES, NARROW_STAGES, STAGES, Generator
+from tilesmith.testing.fuzz.gpu_fragments import draw_product
+from tilesmith.testing.fuzz.gpu_schedules import GPU_STEPS
 from tilesmith.testing.fuzz.graph_checks import draw_passes
 from tilesmith.testing.fuzz.graph_programs import GRAPH_STAGES, draw_detours
 from tilesmith.testing.fuzz.layouts import LAID_OUT, draw_layout
@@ -107,6 +109,58 @@ _DEVICE_CONFIGS: tuple[tuple[str, Any], ...] = (
     ("tir.LoopPartition", {"partition_const_loop": True}),
     ("tir.disable_vectorize", True), ("tir.use_async_copy", True), ("tir.ptx_ldg32", True),
 )  # fmt: skip
+
+
+def _gpu(case: Case, rng: random.Random) -> None:
+    """Draw kernels as people write them: tiles, caches that threads fill together, copies ahead of
+    their use, partial sums, vectors; or let the schedule rules for GPUs do it.
+    """
+    if rng.random() < 0.3:
+        _gpu_rules(case, rng)
+        return
+    if rng.random() < 0.12:
+        case["recipe"], case["device"] = draw_product(rng), "cuda"
+        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in ("gpu: fragments", "threads: rest")]
+        case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
+        case["extra"], case["planted"] = [], rng.random() < 0.15
+        return
+    names = ("compute", "reduce", "contraction", "contraction", "convolution", "epilogue", "pooling")
+    stages = {f"{name} {k}" if k else name: STAGES[name] for k, name in enumerate(names)}
+    made = Generator(random.Random(case["seed"]), stages)
+    made.dims.update({name: rng.choice(_GPU_SIZES) for name in made.dims})
+    made.left = 12_000
+    case["recipe"] = made.draw(rng.choice([1, 1, 2, 3]))
+    for stage in case["recipe"]["stages"]:
+        if rng.random() < 0.8:  # tiles need a loop for each iterator
+            stage["binding"] = "plain"
+            stage.pop("loop_order", None)
+    weights = [weight for weight, _ in GPU_STEPS.values()]
+    kinds = ["ComputeInline"] * rng.choice([0, 0, 1])
+    kinds += rng.choices(list(GPU_STEPS), weights, k=rng.choice([1, 2, 2, 3]))
+    kinds += rng.choices(["threads: tile", "threads: share", "threads: keep", "threads: stay",
+                          "threads: reduce"], k=rng.choice([0, 1, 2]))  # fmt: skip
+    case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in [*kinds, "threads: rest"]]
+    case["device"] = rng.choice(["cuda", "cuda", "opencl"])
+    case["extra"] = []
+    case["config"] = dict([rng.choice(_DEVICE_CONFIGS)]) if rng.random() < 0.3 else {}
+    if rng.random() < 0.3:
+        case["config"]["tir.use_async_copy"] = True
+    case["planted"] = rng.random() < 0.15
+
+
+_GPU_SIZES = (4, 7, 8, 8, 12, 15, 16, 16, 17, 24, 31, 32, 33)
+"""Sizes of tiles, and what lies beside them."""
+
+
+def _gpu_rules(case: Case, rng: random.Random) -> None:
+    """Apply the schedule rules for GPUs to programs that they recognise."""
+    _rules(case, rng)
+    kind = rng.choice(["opencl", "cuda"])
+    arch = rng.choice(["sm_75", "sm_80", "sm_90"])
+    target = kind if kind == "opencl" else f"cuda -arch={arch}"
+    case["rules"]["target"], case["back_ends"] = target, [target]
+    case["rules"]["layouts"] = {}
+    case["device"], case["steps"] = kind, []
 
 
 def _pipelines(case: Case, rng: random.Random) -> None:
@@ -343,6 +397,7 @@ FIELDS: dict[str, tuple[float, Callable[[Case, random.Random], None]]] = {
     "layouts": (1, _layouts),
     "statements": (2, _statements),
     "threads": (2, _threads),
+    "gpu": (2, _gpu),
     "pipelines": (1, _pipelines),
     "chains": (2, _chains),
     "conditions": (1.5, _conditions),

@@ -64,6 +64,7 @@ def check_rules(checker: Checker, case: dict[str, Any]) -> None:
     """Check a case up to the code for its target, and for C at times."""
     rules, only = case["rules"], case["only"]
     target = Target(rules["target"])
+    checker.device = case.get("device")
     sch = scheduled(checker, target, rules["form"], case["watched"])
     checker.counts[f"form {rules['form']}"] += 1
     module = sch.mod

@@ -104,6 +104,8 @@ class Shadow:
         self.reads = _Records(count)
         self.second_reads = _Records(count)  # by another thread than `reads`
         self.across_blocks = across_blocks
+        self.overwritten: tuple[int | None, int | None, int] | None = None
+        """The other access of the latest race, where recording the write has replaced it."""
         if across_blocks:
             self.first_write = numpy.zeros(count, numpy.int32)
             self.first_read = numpy.zeros(count, numpy.int32)
@@ -114,6 +116,7 @@ class Shadow:
         self, at: numpy.ndarray, threads: numpy.ndarray, clock: Clock, site: int, block: int
     ) -> tuple[numpy.ndarray, str]:
         """Record reads; return which of them race, and with what."""
+        self.overwritten = None
         bad, what = self.writes.unordered(at, threads, clock), "writes"
         if self.across_blocks:
             first = self.first_write[at]
@@ -155,20 +158,30 @@ class Shadow:
                 first = self.first_read[at]
                 bad |= (first >= clock.launch_first) & (first < clock.block_first)
             what = "reads"
+        self.overwritten = None
+        if bad.any():
+            first = int(numpy.argmax(bad))
+            self.overwritten = self._before(int(at[first]), int(threads[first]), what, clock)
         self.writes.put(at, threads, clock, site)
         again = self.writes.thread[at] != threads
         if again.any():
             if same is not None:
                 again &= ~same[1]
             if again.any():
+                self.overwritten = None
                 return again, "writes"
         return bad, what
 
     def partner(
         self, where: int, thread: int, what: str, clock: Clock
     ) -> tuple[int | None, int | None, int]:
-        """Return the other access of a race: its thread (None for one of another block), its block
-        (None for the present one) and its site."""
+        """Return the other access of the latest race: its thread (None for one of another block),
+        its block (None for the present one) and its site."""
+        return self.overwritten or self._before(where, thread, what, clock)
+
+    def _before(
+        self, where: int, thread: int, what: str, clock: Clock
+    ) -> tuple[int | None, int | None, int]:
         records = self.writes if what == "writes" else self.reads
         if what == "reads" and records.thread[where] == thread:
             records = self.second_reads
