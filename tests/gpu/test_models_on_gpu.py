@@ -117,3 +117,21 @@ def test_graph_of_launches():
         powers = np.exp(data @ weight.T)
         expected = powers / powers.sum(-1, keepdims=True)
         np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(1024, 1024, 1024), (777, 333, 1025)])
+def test_large_products(sizes):
+    m, k, n = sizes
+    x, w = relay.var("x", shape=(m, k)), relay.var("w", shape=(n, k))
+    module = tilesmith.IRModule.from_expr(
+        relay.Function([x, w], relay.nn.relu(relay.nn.dense(x, w)))
+    )
+    random = np.random.default_rng(0)
+    data, weight = (random.standard_normal(s).astype("float32") for s in ((m, k), (n, k)))
+    executor = graph_executor.GraphModule(relay.build(module, "cuda")["default"](DEVICE))
+    executor.set_input(x=data, w=weight)
+    executor.run()
+    expected = np.maximum(data @ weight.T, 0)
+    np.testing.assert_allclose(executor.get_output(0).numpy(), expected, rtol=1e-3, atol=1e-3)
+    seconds = executor.benchmark(DEVICE, number=10, repeat=3).median
+    print(f"\ndense {sizes}: {2 * m * n * k / seconds / 1e12:.2f} TFLOP/s")

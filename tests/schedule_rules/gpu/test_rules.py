@@ -130,10 +130,10 @@ def test_several_rows_share_a_block_of_threads():
 
 
 def test_what_no_rule_knows():
-    """A product of matrices reads everything several times: none of these patterns."""
-    func = te.create_prim_func(product(32, 32))
+    """A product of narrow matrices reads everything several times, and tiles are mostly padding."""
+    func = te.create_prim_func(product(4, 4))
     assert first_rule(func, TARGET) is None
     assert gemv(ts.tir.Schedule(func), TARGET) is None
     assert gemv(ts.tir.Schedule(te.create_prim_func(rows(8, 8))), TARGET) is None
     assert gemv(ts.tir.Schedule(te.create_prim_func(vector_product(8, 8))), TARGET) is not None
-    assert len(RULES) == 3
+    assert len(RULES) == 4
