@@ -1,5 +1,5 @@
-"""Kernels that the fuzzer draws, compiled by NVRTC and by LLVM and run on a CUDA device, compute what
-the interpreter does.
+"""Kernels that the fuzzer draws, compiled by NVRTC and by LLVM and run on a CUDA device, compute
+what the interpreter does.
 """
 
 import pytest

@@ -44,6 +44,7 @@ _COMPILED_SHARE = 6
 
 _ALL = 1 << 40
 
+
 def check_in_lockstep(checker: Any, module: IRModule) -> None:
     """Check that the kernels of "main" have no races and the like, and compute in lockstep what the
     program does.
@@ -74,8 +75,8 @@ def _told(found: Any) -> str:
 
 
 def check_code_for_devices(checker: Any, module: IRModule, lowered: IRModule) -> None:
-    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for the
-    checker's own.
+    """Check the code of a scheduled function for each kind of device; ``lowered`` is lowered for
+    the checker's own.
     """
     for target, device, is_compiled in code_targets(checker.device, checker.seed):
         kind = target.kind.name
@@ -123,7 +124,7 @@ _OF_PTX = ("tir.use_async_copy", "tir.ptx_ldg32")
 def _lowered(checker: Any, module: IRModule, target: Target) -> IRModule | None:
     """Return the function lowered for another kind of device, whose passes are not compared."""
     config = {key: value for key, value in checker.config.items() if key not in _OF_PTX}
-    with PassContext(config=config if target.kind.name == "opencl" else checker.config):
+    with PassContext(config=checker.config if "cuda" in target.keys else config):
         lowered: IRModule | None = checker.check_passes(module, target, False)
     return lowered
 
@@ -139,13 +140,13 @@ def code_targets(device: str, seed: int) -> list[tuple[Target, Any, bool]]:
         record_fallback("check", "opencl", "there is no OpenCL device: code for it is not run")
     if cuda(0).exist:
         version = cuda(0).compute_version.replace(".", "")
-        for kind in ("cuda", "nvptx"):
-            options = f"-arch=sm_{version}" if kind == "cuda" else f"-mcpu=sm_{version}"
-            made.append((Target(f"{kind} {options}", host="llvm"), cuda(0), False))
+        for words in ("cuda -arch", "nvptx -mcpu"):
+            made.append((Target(f"{words}=sm_{version}", host="llvm"), cuda(0), False))
     elif device == "cuda":
         record_fallback("check", "cuda", "there is no CUDA device: code for it is not run")
         chosen = ARCHITECTURES[seed // _COMPILED_SHARE % len(ARCHITECTURES)]
-        made.append((Target(f"cuda -arch={chosen}", host="llvm"), None, seed % _COMPILED_SHARE == 0))
+        is_compiled = seed % _COMPILED_SHARE == 0
+        made.append((Target(f"cuda -arch={chosen}", host="llvm"), None, is_compiled))
     return made
 
 
@@ -165,8 +166,6 @@ def generated(lowered: IRModule, target: Target) -> Any:
 
 def run_on(built: Any, device: Any, arrays: list[Any]) -> list[Any]:
     """Call a built function with copies of arguments on a device; return them as they are then."""
-    given = [
-        as_tensor(one, device) if isinstance(one, numpy.ndarray) else one for one in arrays
-    ]
+    given = [as_tensor(one, device) if isinstance(one, numpy.ndarray) else one for one in arrays]
     built["main"](*given)
     return [one.numpy() if hasattr(one, "numpy") else one for one in given]

@@ -11,7 +11,6 @@ from tilesmith.schedule_rules.intrinsics.cuda import get_wmma_intrin_group
 from tilesmith.schedule_rules.intrinsics.cuda_mma import get_mma_intrin_group
 from tilesmith.testing.fuzz.gpu_schedules import Threads, ahead, copied_by_threads
 from tilesmith.testing.fuzz.steps import IndexMapText, Nothing, Pick
-from tilesmith.tir import IterVar
 
 __all__ = ["draw_product", "fragments"]
 
@@ -41,7 +40,8 @@ def draw_product(rng: random.Random) -> dict[str, Any]:
         "axes": [{"size": size, "type": kind} for size, kind in zip("abc", "SSR")],
         "indices": [["axis", 0], ["axis", 1]], "name": "B0", "out": True, "factor": 2,
         "tensors": [
-            {"name": "T0", "shape": ["a", "b"], "dtype": out, "low": -1200, "high": 1200, "ulp": None}
+            {"name": "T0", "shape": ["a", "b"], "dtype": out, "low": -1200, "high": 1200,
+             "ulp": None}
         ],
     }  # fmt: skip
     return {

@@ -72,8 +72,8 @@ def copied_by_threads(pick: Pick, copy: Any, around: Any, threads: Threads, lane
 
 
 def tiles(pick: Pick) -> None:
-    """Divide a product of matrices into tiles of blocks, virtual threads, threads and registers; let
-    the threads bring the operands to shared memory, and from there to registers.
+    """Divide a product of matrices into tiles of blocks, virtual threads, threads and registers;
+    let the threads bring the operands to shared memory, and from there to registers.
     """
     block = pick.among(unbound_reductions(pick, 2))
     results = None
