@@ -120,8 +120,8 @@ def _gpu(case: Case, rng: random.Random) -> None:
         return
     if rng.random() < 0.12:
         case["recipe"], case["device"] = draw_product(rng), "cuda"
-        kinds = ("gpu: fragments", "threads: rest")
-        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in kinds]
+        chosen = ("gpu: fragments", "threads: rest")
+        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in chosen]
         case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
         case["extra"], case["planted"] = [], rng.random() < 0.15
         return
