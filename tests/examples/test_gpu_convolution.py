@@ -17,7 +17,8 @@ from examples.gpu_convolution.convolution import (
     schedule,
     tiling_of,
 )
-from examples.gpu_convolution.machine_code import loop_instructions
+from examples.gpu_convolution.machine_code import loop_instructions, machine_code
+from tests.codegen.gpu_products import needs_nvdisasm
 from tests.codegen.opencl_harness import needs_opencl
 from tilesmith.inspect import gpu_report
 from tilesmith.ir import Call, FloorDiv, FloorMod
@@ -149,3 +150,21 @@ def test_instructions_are_counted_in_the_largest_loop():
     """
     counts = loop_instructions(text)
     assert counts == {"multiply-adds": 1, "integers": 1, "memory": 1, "uniform": 1, "other": 1}
+
+
+@pytest.mark.parametrize(("name", "size"), [
+    ("3x3 64 to 256, 56x56", "128x128x16"),
+    ("3x3 128 to 128, 28x28", "128x64x16"),  # 196 large tiles would leave some of it idle
+    ("3x3 256 to 256, 14x14", "64x64x16"),
+])  # fmt: skip
+def test_small_images_get_small_tiles(name, size):
+    assert tiling_of(SHAPES[name]) == TILINGS[size]
+
+
+@needs_nvdisasm
+def test_the_machine_multiplies_most_of_the_time():
+    shape = SHAPES["3x3 64 to 128, 56x56"]
+    sch = schedule(shape, tiling_of(shape), "precomputed")
+    found = machine_code(ts.build(sch.mod, target="cuda -arch=sm_90"))
+    assert found["registers"] <= 128
+    assert found["loop"]["multiply-adds"] > 0.85 * sum(found["loop"].values())

@@ -9,6 +9,7 @@ from examples.gemm_ladder.ladder import STEPS, Tiling
 from examples.gpu_convolution.convolution import Shape, schedule
 from tilesmith.inspect import CacheObserver, cache_report, gpu_report
 from tilesmith.inspect.cache_simulation import LINE_BYTES, SectorCache
+from tilesmith.ir.transform import PassContext
 from tilesmith.schedule_rules.gpu.swizzle import order_grid
 from tilesmith.script import tir as T
 from tilesmith.support.errors import TypeMismatchError, UnsupportedError, VerifyError
@@ -19,7 +20,7 @@ CONV = Tiling(tile=(32, 32), warps=(1, 1), lanes=(4, 8), depth=8)
 
 def ladder(name, sizes, order=None):
     step = STEPS[name]
-    if name == "double_buffering":
+    if name in ("double_buffering", "asynchronous_copies"):
         step = replace(step, tiling=SMALL)
     sch = step.schedule(*sizes)
     if order is not None:
@@ -33,6 +34,7 @@ PROGRAMS = {
     "naive": (lambda: ladder("naive", (32, 48, 8)), ALONE),
     "wide loads": (lambda: ladder("wide_loads", (32, 128, 4)), BESIDE),
     "in another order": (lambda: ladder("double_buffering", (96, 128, 8), ("morton", 1)), BESIDE),
+    "asynchronous copies": (lambda: ladder("asynchronous_copies", (32, 64, 32)), ALONE),
     "convolution": (lambda: schedule(Shape(1, 4, 5, 8, 20), CONV, "precomputed"), ALONE),
 }
 
@@ -43,9 +45,10 @@ def test_addresses_are_those_of_a_run(name):
     make, options = PROGRAMS[name]
     sch = make()
     observer = CacheObserver("H100", **options)
-    found = gpu_report(sch, target="H100", blocks=1000, statements=10**9, observers=[observer])
+    with PassContext(config={"tir.use_async_copy": True}):
+        found = gpu_report(sch, target="H100", blocks=99, statements=10**9, observers=[observer])
+        computed = cache_report(sch, "H100", resident=1, **options)
     assert not found.findings
-    computed = cache_report(sch, "H100", resident=1, **options)
     assert computed.kernels[0].buffers == observer.report().kernels[0].buffers
 
 

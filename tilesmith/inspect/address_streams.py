@@ -44,7 +44,7 @@ from tilesmith.ir import (
 )  # fmt: skip
 from tilesmith.ir.queries import called_name, is_call, walk
 from tilesmith.support.errors import UnsupportedError
-from tilesmith.tir.buffer import Buffer
+from tilesmith.tir.buffer import Buffer, decl_buffer
 from tilesmith.tir.expr import BufferLoad
 from tilesmith.tir.interpreter.cooperation import launched_thread
 from tilesmith.tir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -196,6 +196,9 @@ class _Collector:
             self.kernel_accesses.tables[stmt.buffer.data] = stmt
 
     def call(self, stmt: Evaluate) -> None:
+        if is_call(stmt.value, "tir.ptx_cp_async"):
+            self.copy(stmt.value)
+            return
         for node in walk(stmt.value):
             if (
                 isinstance(node, Var)
@@ -209,6 +212,24 @@ class _Collector:
                     ),
                 )
         self.values(stmt.value)
+
+    def copy(self, call: Call) -> None:
+        """Add the read of an asynchronous copy into shared memory."""
+        _, _, source, offset, nbytes, *predicate = call.args
+        if not isinstance(source, Var):
+            raise UnsupportedError(f"no addresses are computed for a copy from {source}")
+        element = call.dtype.element
+        buffer = decl_buffer([1], element, source.name, source)
+        for condition in predicate:
+            self.conditions.append(condition)
+        lanes = _number(nbytes, call) // element.nbytes
+        self.kernel_accesses.accesses.append(
+            Access(
+                buffer, offset, lanes, False, tuple(self.conditions), tuple(self.loops), self.clock
+            )
+        )
+        self.clock += 1
+        del self.conditions[len(self.conditions) - len(predicate) :]
 
     def values(self, expr: PrimExpr) -> None:
         """Add the loads of an expression, each under the conditions of its branch."""
