@@ -22,7 +22,6 @@ from tilesmith.support.errors import ScheduleError
 from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
-from tilesmith.tir.function import PrimFunc
 from tilesmith.tir.queries import has_loop_of_kind, uses_variable
 from tilesmith.tir.schedule import BlockRV, LoopRV, Schedule
 from tilesmith.tir.stmt import Block, ForKind

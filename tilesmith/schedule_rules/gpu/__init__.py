@@ -11,5 +11,6 @@ from tilesmith.schedule_rules.gpu.reduction import gemv, reduction
 from tilesmith.schedule_rules.gpu.rules import RULES, Rule, first_rule
 
 __all__ = [
-    "RULES", "Rule", "elementwise", "first_rule", "gemv", "general_reduction", "product", "reduction",
+    "RULES", "Rule", "elementwise", "first_rule", "gemv", "general_reduction",
+    "product", "reduction",
 ]  # fmt: skip
