@@ -24,6 +24,7 @@ def fuzz_command() -> None:
 
     \b
     tilesmith fuzz tir --minutes 10 --json
+    tilesmith fuzz tir --field gpu --minutes 10
     tilesmith fuzz models --cases 1000 --jobs 2
     tilesmith fuzz replay fuzz-findings/test_pass_tir_simplify_script.py --json
     """
@@ -36,7 +37,7 @@ def fuzz_command() -> None:
 @click.option(
     "--only", type=click.Choice(["primitive", "pass", "codegen"]), help="Check only these steps."
 )
-@click.option("--field", help="Only programs of one field (threads, rules, …).")
+@click.option("--field", help="Only programs of one field (threads, gpu, rules, …).")
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("fuzz-findings"), show_default=True,
     help="Folder for findings, each one a test.",

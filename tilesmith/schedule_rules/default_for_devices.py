@@ -30,8 +30,6 @@ __all__ = ["schedule_for_device"]
 
 _MOST_THREADS = 256
 """Larger blocks leave fewer registers to each thread, and more of them idle at the end."""
-_LOOPS_OF_THREADS = 2
-"""Those of blocks and of threads are outermost."""
 
 
 def schedule_for_device(sch: Schedule, target: Target) -> Schedule:
@@ -116,7 +114,9 @@ def _take_in(sch: Schedule, producer: BlockRV, thread: LoopRV) -> None:
         for one, value in zip(node.iter_vars, realize.iter_values)
         if one.iter_type == IterVarType.DataPar
     ]
-    for loop in sch.get_loops(producer)[_LOOPS_OF_THREADS:]:
+    loops = sch.get_loops(producer)
+    own = loops[[sch.get(loop) for loop in loops].index(sch.get(thread)) + 1 :]
+    for loop in own:
         of = sch.get(loop)
         if _uses_any(parallel, of.loop_var) and not _is_one(of.extent):
             raise ScheduleError("a thread reads several elements of what it would sum up")

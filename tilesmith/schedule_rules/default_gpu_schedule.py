@@ -12,6 +12,9 @@ from typing import Any
 from tilesmith.ir import IntImm, IRModule
 from tilesmith.ir.pass_declaration import compiler_pass
 from tilesmith.ir.transform import pass_factory
+from tilesmith.schedule_rules.loops import describe
+from tilesmith.support.errors import ScheduleError
+from tilesmith.support.fallbacks import record_fallback
 from tilesmith.target import Target
 from tilesmith.tir.expr import IterVarType
 from tilesmith.tir.function import PrimFunc
@@ -60,6 +63,18 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
         spatial, threads = [sch.add_unit_loop(loops[0] if loops else block)], 1
     if inner and len(loops) > 1:
         sch.reorder(*spatial, *inner)
+    if _has_open_sizes(sch, spatial):
+        trial = sch.copy()
+        try:
+            _bind_fused(trial, spatial, threads)
+        except ScheduleError as error:
+            record_fallback("schedule", describe(sch, block), error)
+            return _bind_in_groups(sch, spatial, threads)
+    return _bind_fused(sch, spatial, threads)
+
+
+def _bind_fused(sch: Any, spatial: list[Any], threads: int) -> Any:
+    """Bind loops as one; return the loop of threads."""
     fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
     extent = sch.get(fused).extent
     if len(spatial) > 1 and isinstance(extent, IntImm):
@@ -72,6 +87,37 @@ def schedule_block(sch: Any, block: Any, threads: int) -> Any:
     sch.bind(bx, "blockIdx.x")
     sch.bind(tx, "threadIdx.x")
     return tx
+
+
+_FEWEST_LOOPS = 4  # fewer of them with open sizes can be told apart after they are fused
+
+
+def _has_open_sizes(sch: Any, loops: list[Any]) -> bool:
+    """Return whether so many sizes are open that fused iterators may not be told apart."""
+    known = [isinstance(sch.get(loop).extent, IntImm) for loop in loops]
+    return len(loops) >= _FEWEST_LOOPS and known.count(False) > 1
+
+
+def _bind_in_groups(sch: Any, spatial: list[Any], threads: int) -> Any:
+    """Bind loops as axes of the grid, each with one size that is open at most; return the loop of
+    threads, or the innermost one in them: what is more than three axes stays in each thread.
+    """
+    groups: list[list[Any]] = [[]]
+    for loop in spatial:
+        is_open = not isinstance(sch.get(loop).extent, IntImm)
+        if is_open and any(not isinstance(sch.get(one).extent, IntImm) for one in groups[-1]):
+            groups.append([])
+        groups[-1].append(loop)
+    fused = [sch.fuse(*group) if len(group) > 1 else group[0] for group in groups]
+    first, *middle, last = fused
+    by, tx = sch.split(last, [None, threads])
+    if len(middle) > 1:
+        sch.reorder(first, middle[0], by, tx, *middle[1:])
+    # the first group may be long: only blockIdx.x may
+    for loop, tag in zip((first, by, *middle[:1]), ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
+        sch.bind(loop, tag)
+    sch.bind(tx, "threadIdx.x")
+    return middle[-1] if len(middle) > 1 else tx
 
 
 def _is_empty(loop: For) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.testing.fuzz.mutations import Change, after_pass, module, replace
 from tilesmith.ir import const
+from tilesmith.tir import BufferStore
 from tilesmith.tir.stmt import AttrStmt, Evaluate
 
 
@@ -35,6 +36,23 @@ def barriers_that_are_forgotten() -> None:
         return Evaluate(const(0, "int32")) if name == "tir.tvm_storage_sync" else statement
 
     after_pass("ThreadSync", Change(Evaluate, drop).visit)
+
+
+def barriers_that_only_lockstep_may_miss() -> None:
+    """The interpreter compares nothing: what is left looks at all threads at once."""
+    barriers_that_are_forgotten()
+    replace(module("testing.fuzz.checks").Checker, "compare", lambda _: lambda *given: None)
+
+
+def kernels_that_store_one_more() -> None:
+    """Only code that runs on a device can tell: the interpreter compares nothing."""
+
+    def more(store: BufferStore) -> BufferStore:
+        if not store.value.dtype.is_float or store.value.dtype.lanes > 1:
+            return store
+        return store.with_fields(value=store.value + const(1, store.value.dtype))
+
+    after_pass("LowerIntrin", Change(BufferStore, more).visit)
 
 
 def one_thread_too_few() -> None:
@@ -107,6 +125,7 @@ FIELD_MUTATIONS: dict[str, tuple[Any, str, str, str | None]] = {
         (flatten_with_turned_strides, "pass: tir.FlattenBuffer", "layouts", "pass"),
         (views_from_the_begin_of_their_source, "pass: tir.LowerMatchBuffer", "statements", "pass"),
         (barriers_that_are_forgotten, "pass: tir.ThreadSync", "threads", "pass"),
+        (barriers_that_only_lockstep_may_miss, "pass: in lockstep: a", "gpu", "pass"),
         (one_thread_too_few, "pass: tir.LowerOpaqueBlock", "threads", "pass"),
         (pipelines_of_one_version, "pass: tir.InjectSoftwarePipeline", "pipelines", "pass"),
         (stores_to_realized_parts_that_begin_late, "pass: tir.StorageFlatten", "loops", "pass"),

@@ -6,6 +6,7 @@ more than 300 a minute.
 
 import pytest
 
+import tilesmith
 from tests.testing.fuzz.check_mutations import CHECK_MUTATIONS
 from tests.testing.fuzz.draw_mutations import DRAW_MUTATIONS
 from tests.testing.fuzz.field_mutations import FIELD_MUTATIONS
@@ -34,6 +35,14 @@ def test_the_mutation_is_found(name):
 def test_the_field_finds_the_mutation(name):
     _, expected, field, only = FIELD_MUTATIONS[name]
     find(f"tests.testing.fuzz.field_mutations:{name}", expected, only, field)
+
+
+@pytest.mark.skipif(
+    not (tilesmith.opencl(0).exist or tilesmith.cuda(0).exist), reason="no device runs kernels here"
+)
+def test_the_device_finds_a_wrong_kernel():
+    patch = "tests.testing.fuzz.field_mutations:kernels_that_store_one_more"
+    find(patch, "codegen: ", "codegen", "gpu")
 
 
 @pytest.mark.parametrize("name", DRAW_MUTATIONS)

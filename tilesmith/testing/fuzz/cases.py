@@ -148,6 +148,7 @@ def _check(checker: Checker, case: Case, only: str | None) -> None:
         checker.check_script(checker.program)
     checker.extra, checker.config = case.get("extra", []), case.get("config", {})
     checker.device, checker.seed = case.get("device"), case["seed"]
+    checker.compared_from = case.get("compared_from", "")
     checker.scripts, checker.is_planted = bool(case.get("scripts")), bool(case.get("planted"))
     if case.get("program") in ("loops", "memory"):
         checker.check_lowering(

@@ -128,6 +128,8 @@ class Checker:
         self.device: str | None = None  # the device that lowering is for; None: this CPU
         self.verified = True  # whether schedules check themselves after each primitive
         self.options = Options()  # what runs check besides the result
+        # from which pass on results are compared; "": from the program on
+        self.compared_from = ""
         self.is_planted = False  # whether faults are planted in kernels, for the checks to find
         self.scripts = False  # whether modules between passes are printed and parsed
         self.current: IRModule | None = None  # the last thing checked, for reports
@@ -315,7 +317,7 @@ class Checker:
                     continue
                 if self.is_too_large(sch.mod):
                     return None
-                if compare:
+                if compare and not self.compared_from:
                     self.compare(sch.mod)
                     self.compare_orders(sch.mod)
         with self.guarded("primitive", "queries"):
@@ -365,8 +367,10 @@ class Checker:
         rounded, passes = False, self._passes(module, target)
         # ThreadSync runs for each kind of memory that threads share.
         missing = sum([step.info.name == "tir.ThreadSync" for step in passes])
+        is_begun = not self.compared_from
         for step in passes:
             name = step.info.name
+            is_begun = is_begun or name == self.compared_from
             if not PassContext.current().pass_enabled(step.info):
                 continue
             self.current = module
@@ -393,7 +397,7 @@ class Checker:
                     missing -= 1
                     if missing == 0 and self.device is not None:
                         changed, self.options = True, _WATCHED
-                if changed and compare:
+                if changed and compare and is_begun:
                     self.current = new
                     verify_well_formed(new, strict=False)
                     # a device's wrapper asks for arrays on the device

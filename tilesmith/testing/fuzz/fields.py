@@ -124,6 +124,8 @@ def _gpu(case: Case, rng: random.Random) -> None:
         case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in chosen]
         case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
         case["extra"], case["planted"] = [], rng.random() < 0.15
+        # before, fragments are not known to belong to warps of threads that other loops name
+        case["compared_from"] = "tir.UnifyThreadBinding"
         return
     names = (
         "compute", "reduce", "contraction", "contraction", "convolution", "epilogue", "pooling",

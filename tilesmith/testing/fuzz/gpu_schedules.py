@@ -93,12 +93,19 @@ def tiles(pick: Pick) -> None:
     if results is not None:
         pick.call("reverse_compute_at", results, thread)
         if pick.chance(0.5):
-            pick.tried("vectorize", pick.loops(results)[-1])
+            _last_as_vector(pick, results)
     _operands(pick, block, outer, inner, threads)
     if pick.chance(0.7):
         pick.tried("decompose_reduction", block, outer)
     if pick.chance(0.5):
         ahead(pick, outer)
+
+
+def _last_as_vector(pick: Pick, copy: Any) -> None:
+    """Let the innermost loop of a copy be a vector, unless it is one of the threads'."""
+    loop = pick.loops(copy)[-1]
+    if pick.statement(loop).thread_binding is None:
+        pick.tried("vectorize", loop)
 
 
 def _bound_tiles(
@@ -141,7 +148,7 @@ def _operands(pick: Pick, block: Any, outer: Any, inner: Any, threads: Threads) 
             fragment = pick.call("cache_read", block, number, "local")
             pick.call("compute_at", fragment, inner)
             if pick.chance(0.5):
-                pick.tried("vectorize", pick.loops(fragment)[-1])
+                _last_as_vector(pick, fragment)
         if shared is None:
             continue
         pick.call("compute_at", shared, outer)

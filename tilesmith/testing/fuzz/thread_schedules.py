@@ -200,7 +200,10 @@ def keep(pick: Pick) -> None:
     number = pick.among(range(len(pick.statement(block).writes)))
     cache = pick.call("cache_write", block, number, "local")
     if not pick.tried("reverse_compute_at", cache, loops[last]):
-        pick.call("set_scope", block, number, _fitting_scope(pick, cache))
+        scope = _fitting_scope(pick, cache)
+        if scope == "local" and set(_bound(pick, block)) != set(_bound(pick, cache)):
+            scope = "shared"  # other threads copy it
+        pick.call("set_scope", block, number, scope)
 
 
 def reduce(pick: Pick) -> None:

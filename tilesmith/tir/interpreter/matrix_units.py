@@ -70,12 +70,19 @@ def _fragment(
 
 def _by_warps(call: Call, span: Span | None, run: Callable[[Environment], None]) -> RunGroup:
     """Return a closure that runs once for each warp, whose threads all have to be active."""
+    return _by_members(call, span, lambda members: run(members[0]))
+
+
+def _by_members(
+    call: Call, span: Span | None, run: Callable[[list[Environment]], None]
+) -> RunGroup:
+    """Do the same for a function that gets all threads of a warp."""
     name = call.op.name.removeprefix("tir.")
 
     def each(envs: list[Environment]) -> None:
         require_whole(envs, name, span, warp_only=True)
         for members in by_warp(envs).values():
-            run(members[0])
+            run(members)
 
     return each
 
@@ -116,7 +123,24 @@ def _moving(compiler: ExpressionCompiler, call: Call, span: Span | None, stores:
         else:
             matrix[...] = memory
 
-    return _by_warps(call, span, move)
+    def watched(members: list[Environment]) -> None:
+        """Move a matrix, and report each row of memory. Which lane reads an element is up to the
+        machine: the first and the last lane do, so that a write by any lane is another one's.
+        """
+        env = members[0]
+        move(env)
+        if env[CONTEXT_SLOT].watch is None:
+            return
+        shape = env[CONTEXT_SLOT].fragments[id(pointer(env).memory)]
+        count, length = matrix_shape(kind, shape)
+        if layout != "row_major":
+            count, length = length, count
+        for line in range(count):
+            start = place(env).moved(line * stride(env) * dtype.nbytes)
+            for member in members[:1] if stores else (members[0], members[-1]):
+                touch_bytes(member, start, length * dtype.nbytes, stores)
+
+    return _by_members(call, span, watched)
 
 
 @handles_for_group("tvm_load_matrix_sync")

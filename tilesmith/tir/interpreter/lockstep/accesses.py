@@ -255,7 +255,9 @@ class BufferAccesses:
                 env[CONTEXT_SLOT].accessed(site, memory, group, position, size, True, same)
             else:
                 put(memory, kind, position, group, value)
-            if defined is not None:
+            if defined is not None and memory.defined is None:
+                _note_result(env, site, memory, position, defined, group)
+            elif defined is not None:
                 memory.written(
                     where_of(memory, position, size, group), _flags(defined, position, size, memory)
                 )
@@ -307,10 +309,10 @@ def note_undefined(
 ) -> None:  # fmt: skip
     """Record a read of what was never written, or hand it to the store that copies it."""
     state: State = env[CONTEXT_SLOT]
+    if state.is_cut or state.launch is None or (memory.space == "global" and state.is_partial):
+        return
     if is_copy:
         state.last_defined = flags
-        return
-    if state.is_cut or state.launch is None or (memory.space == "global" and state.is_partial):
         return
     if memory.pending is not None and memory.pending.any():
         return  # a missing wait, which has been found
@@ -325,6 +327,24 @@ def note_undefined(
         "undefined read",
         f"thread {state.thread_text(thread)} reads {memory.name}[{element}] ({memory.space}), "
         "which was never written",
+        site,
+    )
+
+
+def _note_result(
+    env: Environment, site: Site, memory: Memory, position: Any, defined: Any, group: Group
+) -> None:
+    """Record a copy of what was never written to an argument, which the caller reads."""
+    flat = numpy.broadcast_to(defined, numpy.shape(defined) or (1,)).reshape(-1)
+    first = int(numpy.argmin(flat))
+    thread = int(group.ids[first * group.count // flat.size])
+    places = numpy.broadcast_to(position, flat.shape if numpy.ndim(position) < 2 else
+                                numpy.shape(position)).reshape(-1)  # fmt: skip
+    state: State = env[CONTEXT_SLOT]
+    state.find(
+        "undefined read",
+        f"thread {state.thread_text(thread)} copies what was never written to "
+        f"{memory.name}[{int(places[first * places.size // flat.size])}] ({memory.space})",
         site,
     )
 

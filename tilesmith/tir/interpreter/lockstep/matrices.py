@@ -148,6 +148,7 @@ def _moving(compiler: Any, call: Call, span: Any, stores: bool) -> Run:
             )
         else:
             _checked_read(env, site, memory, group, position, kind.itemsize)
+            _read_by_others(env, site, memory, group, position, kind.itemsize)
             view[warps] = memory.elements(kind)[place]
 
     return move
@@ -172,6 +173,21 @@ def _checked_read(
     flags = defined_at(memory, position, size, group)
     if flags is not None:
         note_undefined(env, site, memory, position, flags, group, False)
+
+
+def _read_by_others(
+    env: Environment, site: Any, memory: Memory, group: Group, position: Any, size: int
+) -> None:
+    """Record the same reads by other lanes: which lane of a warp reads an element is up to the
+    machine, so a barrier has to stand between the load and a write by any lane.
+    """
+    if memory.space not in ("shared", "global"):
+        return
+    turned = position.reshape(-1, WARP, position.shape[-1])[:, ::-1].reshape(position.shape)
+    state: State = env[CONTEXT_SLOT]
+    observers, state.observers = state.observers, ()  # they have seen the load
+    state.accessed(site, memory, group, turned, size, False)
+    state.observers = observers
 
 
 @handles_statement("tvm_load_matrix_sync")
