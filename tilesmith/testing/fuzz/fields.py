@@ -120,23 +120,16 @@ def _gpu(case: Case, rng: random.Random) -> None:
         return
     if rng.random() < 0.12:
         case["recipe"], case["device"] = draw_product(rng), "cuda"
-        case["steps"] = [
-            [kind, rng.randrange(1 << 30)] for kind in ("gpu: fragments", "threads: rest")
-        ]
+        chosen = ("gpu: fragments", "threads: rest")
+        case["steps"] = [[kind, rng.randrange(1 << 30)] for kind in chosen]
         case["config"] = {"tir.use_async_copy": True} if rng.random() < 0.5 else {}
         case["extra"], case["planted"] = [], rng.random() < 0.15
         # before, fragments are not known to belong to warps of threads that other loops name
         case["compared_from"] = "tir.UnifyThreadBinding"
         return
     names = (
-        "compute",
-        "reduce",
-        "contraction",
-        "contraction",
-        "convolution",
-        "epilogue",
-        "pooling",
-    )
+        "compute", "reduce", "contraction", "contraction", "convolution", "epilogue", "pooling",
+    )  # fmt: skip
     stages = {f"{name} {k}" if k else name: STAGES[name] for k, name in enumerate(names)}
     made = Generator(random.Random(case["seed"]), stages)
     made.dims.update({name: rng.choice(_GPU_SIZES) for name in made.dims})
@@ -169,7 +162,7 @@ def _gpu_rules(case: Case, rng: random.Random) -> None:
     _rules(case, rng)
     kind = rng.choice(["opencl", "cuda"])
     arch = rng.choice(["sm_75", "sm_80", "sm_90"])
-    target = kind if kind == "opencl" else f"cuda -arch={arch}"
+    target = {"opencl": "opencl", "cuda": f"cuda -arch={arch}"}[kind]
     case["rules"]["target"], case["back_ends"] = target, [target]
     case["rules"]["layouts"] = {}
     case["device"], case["steps"] = kind, []
