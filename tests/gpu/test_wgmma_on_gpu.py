@@ -49,8 +49,6 @@ def test_instruction(instructions, name):
 
 def build(tiling, rows, columns, depth):
     program = product(rows, columns, depth, "float16")
-    if tiling.blocks:
-        program = program.with_attr("tir.min_blocks_per_multiprocessor", tiling.blocks)
     sch = ts.tir.Schedule(program)
     warpgroup_products(sch, tiling)
     with ts.transform.PassContext(config={"tir.use_async_copy": True}):
