@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tilesmith as ts
-from examples.gemm_ladder.launch_order import launch_order
+from tilesmith.schedule_rules.gpu.product_tiles import launch_order
 from tilesmith.schedule_rules.intrinsics import cuda_wgmma
 
 Schedule = ts.tir.Schedule
@@ -52,6 +52,8 @@ def warpgroup_products(sch: Schedule, tiling: WarpgroupTiling) -> None:
     sch.reorder(by, bx, warpgroup, steps, rows)
     launch_order(sch, by, bx, tiling.group)
     sch.bind(warpgroup, "threadIdx.y")
+    if tiling.blocks:
+        sch.annotate(warpgroup, "pragma_min_blocks_per_multiprocessor", tiling.blocks)
     for operand in (0, 1):
         _load(sch, product, operand, steps, warpgroups)
     results = sch.cache_write(product, 0, "warpgroup")
