@@ -48,8 +48,7 @@ def test_instruction(instructions, name):
 
 
 def build(tiling, rows, columns, depth):
-    program = product(rows, columns, depth, "float16")
-    sch = ts.tir.Schedule(program)
+    sch = ts.tir.Schedule(product(rows, columns, depth, "float16"))
     warpgroup_products(sch, tiling)
     with ts.transform.PassContext(config={"tir.use_async_copy": True}):
         return ts.build(sch.mod, target=ts.target.Target(TARGET, host="llvm"))
